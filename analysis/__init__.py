@@ -1,0 +1,1 @@
+"""From a sealed suite folder to joules, verdicts and a report."""

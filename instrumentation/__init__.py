@@ -1,0 +1,1 @@
+"""Clocks, sources, meters and the recorder."""

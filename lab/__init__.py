@@ -1,0 +1,1 @@
+"""The virtual lab: guest, drives, RAPL zone and meter that are modelled."""

@@ -1,0 +1,1 @@
+"""The workloads whose energy is measured."""
