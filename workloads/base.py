@@ -1,0 +1,84 @@
+"""What a workload is: declared parameters, reasons it cannot run, and phases with the work done in them."""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+ParameterValue = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One declared setting of a workload; `unit` is empty for a plain count or a word."""
+
+    name: str
+    default: ParameterValue
+    unit: str
+    help: str
+
+
+@dataclass
+class Work:
+    """Work done in a phase, by unit: `bytes`, `files`, `queries`, `video_s` ..."""
+
+    amounts: dict[str, float] = field(default_factory=dict)
+
+    def add(self, **amounts: float) -> None:
+        for unit, amount in amounts.items():
+            self.amounts[unit] = self.amounts.get(unit, 0) + amount
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a workload is given.
+
+    `disk` is an empty directory on the file system under test; `scratch` one on the system disk, for
+    what must not touch the disk under test. `phase(name)` marks a measured stretch: counters are read
+    when it is entered and left, and the yielded `Work` is kept with it. Phase names are unique in a run.
+    `drop_caches()` writes dirty pages back and empties the page cache; call it between phases only.
+    """
+
+    disk: Path
+    scratch: Path
+    assets: Mapping[str, Path]
+    parameters: Mapping[str, ParameterValue]
+    seed: int
+    phase: Callable[[str], AbstractContextManager[Work]]
+    drop_caches: Callable[[], None]
+
+
+class Workload(ABC):
+    """One workload; a file of its own, named in `workloads.registry`."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    programs: ClassVar[tuple[str, ...]] = ()
+    assets: ClassVar[tuple[str, ...]] = ()
+
+    def requires(self, assets: Mapping[str, Path]) -> list[str]:
+        """Reasons why this cannot run here, each a sentence with the way out; empty if it can."""
+        missing = [p for p in self.programs if shutil.which(p) is None]
+        reasons = [f"{self.name} needs the program {p}: install its package." for p in missing]
+        for name in self.assets:
+            if name not in assets:
+                reasons.append(f"{self.name} needs the asset {name}: name it in the inventory.")
+            elif not assets[name].exists():
+                reasons.append(f"{self.name} needs {assets[name]}, which is not there.")
+        return reasons
+
+    def prepare(self, context: Context) -> None:
+        """Lay out what the measured part needs; not measured."""
+
+    @abstractmethod
+    def run(self, context: Context) -> None:
+        """Do the work, every measured part inside a phase."""
+
+    def cleanup(self, context: Context) -> None:
+        """Undo what `prepare` and `run` left outside `context.disk`; runs after failures too."""
