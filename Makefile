@@ -1,0 +1,112 @@
+# The steps of the testbed. `make` alone lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+TARGET ?= lab
+SUITE ?= smoke
+INVENTORY ?= ansible/inventory/$(TARGET)
+PYTHON ?= python3
+export FDE_BUILD ?= $(CURDIR)/build
+export FDE_LAB_DIR ?= $(FDE_BUILD)/lab
+export PYTHONPATH := $(CURDIR)
+export ANSIBLE_CONFIG := $(CURDIR)/ansible/ansible.cfg
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+RESOLVED := $(FDE_BUILD)/targets/target.json
+# The newest suite, unless one is named: make report SUITE_DIR=data/suites/…
+SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
+PLAN_OPTIONS := $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS))
+
+.PHONY: help
+help: ## list the steps
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@echo "  variables: TARGET=lab|local|…  INVENTORY=path  SUITE=smoke|paper|…  SEED=n  BLOCKS=n  SUITE_DIR=path"
+
+.PHONY: testbed
+testbed: ## everything: packages, lab, provisioning, suite, report
+	@$(PYTHON) -m agent.controller.steps --target $(TARGET) --suite $(SUITE) --inventory $(INVENTORY)
+
+.PHONY: packages
+packages: ## install the system packages that are missing (the only step that may need root)
+	@lab/packages.sh
+
+# The stamp holds the lock's hash, so that a changed lock makes the environment anew.
+$(VENV)/.locked: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "fde: Python 3.11 or newer is needed; set PYTHON=…")'
+	@echo "venv: making .venv from requirements.lock"
+	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+.PHONY: venv
+venv: $(VENV)/.locked ## the locked virtual environment
+
+.PHONY: image
+image: venv ## build the guest's image, or find it in the cache
+	@$(RUN) -m lab image
+
+.PHONY: lab
+lab: venv ## start the virtual lab
+	@$(RUN) -m lab up --dir $(FDE_LAB_DIR)
+
+.PHONY: lab-down
+lab-down: ## stop the virtual lab
+	@[ ! -x $(RUN) ] || $(RUN) -m lab down --dir $(FDE_LAB_DIR)
+
+.PHONY: resolve
+resolve: venv
+	@ansible-playbook -i $(INVENTORY) ansible/resolve.yml
+
+.PHONY: provision
+provision: venv ## bring the target's disks to what the configurations need
+	@ansible-playbook -i $(INVENTORY) ansible/site.yml
+
+.PHONY: teardown
+teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
+	@ansible-playbook -i $(INVENTORY) ansible/teardown.yml
+
+.PHONY: plan
+plan: resolve ## freeze a plan for SUITE
+	@$(RUN) -m agent.controller plan --suite $(SUITE) --target $(RESOLVED) --out data/suites $(PLAN_OPTIONS)
+
+.PHONY: run
+run: resolve ## freeze a plan for SUITE and run it
+	@$(RUN) -m agent.controller run --suite $(SUITE) --target $(RESOLVED) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
+
+.PHONY: resume
+resume: resolve ## go on with an interrupted suite
+	@$(RUN) -m agent.controller resume $(SUITE_DIR) --target $(RESOLVED) --inventory $(INVENTORY)
+
+.PHONY: report
+report: venv ## joules, verdicts and payback of the newest suite
+	@$(RUN) -m analysis report $(SUITE_DIR)
+
+.PHONY: verify
+verify: venv ## check the sums of a suite and make its figures again
+	@$(RUN) -m analysis verify $(SUITE_DIR)
+
+.PHONY: lint
+lint: venv ## style, types, layers, playbooks, shell
+	@ruff check . && ruff format --check .
+	@mypy
+	@lint-imports
+	@cd ansible && ansible-lint --offline --profile production --strict
+	@git ls-files '*.sh' .ci/run | xargs shellcheck
+
+.PHONY: test-unit
+test-unit: venv ## tests that need no guest
+	@$(VENV)/bin/pytest -m "not lab and not slow"
+
+.PHONY: test
+test: packages venv lint ## everything that must hold, with one micro suite through the real lab
+	@$(VENV)/bin/pytest -m "not slow"
+
+.PHONY: clean
+clean: lab-down ## remove what was built here; suites and the image cache stay
+	@rm -rf build .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ansible
+	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
