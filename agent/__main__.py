@@ -1,0 +1,7 @@
+"""`python3 -m agent`."""
+
+import sys
+
+from agent.cli import main
+
+sys.exit(main())

@@ -1,0 +1,130 @@
+"""The journal: append-only JSON lines, fsynced, one state of a run a line (data/README.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agent.errors import AgentError
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+TERMINAL = frozenset({"suite-finished", "suite-failed"})
+STATES = TERMINAL | {"suite-started", "switching", "proving", "running", "finished", "void"}
+
+
+class JournalError(AgentError):
+    """The journal holds a line that is neither whole nor the last."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line; `run_id` is empty for states of the whole suite."""
+
+    seq: int
+    t_mono_ns: int
+    boot_id: str
+    state: str
+    run_id: str
+    detail: str
+
+
+def boot_id() -> str:
+    """The id of the boot that monotonic times belong to."""
+    return BOOT_ID.read_text().strip()
+
+
+class Journal:
+    """Writer; holds the file open, numbers lines on from what is there."""
+
+    def __init__(self, path: Path) -> None:
+        self.entries, whole_bytes = scan(path)
+        self._boot_id = boot_id()
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        # A torn last line (power cut) was never acknowledged to anyone: cut it off.
+        os.ftruncate(self._fd, whole_bytes)
+        _sync_folder(path.parent)
+
+    def append(self, state: str, run_id: str = "", detail: str = "") -> Entry:
+        """Write one state and return once it is on the medium."""
+        if state not in STATES:
+            raise ValueError(f"{state!r} is no state of the journal")
+        entry = Entry(len(self.entries), time.monotonic_ns(), self._boot_id, state, run_id, detail)
+        line = json.dumps(asdict(entry), ensure_ascii=False) + "\n"
+        data = line.encode()
+        while data:
+            data = data[os.write(self._fd, data) :]
+        os.fsync(self._fd)
+        self.entries.append(entry)
+        return entry
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def scan(path: Path) -> tuple[list[Entry], int]:
+    """Whole entries and the number of bytes they take; a torn last line is left out.
+
+    Raises JournalError if a line in the middle cannot be read: that is damage, not a power cut.
+    """
+    if not path.exists():
+        return [], 0
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    lines = whole.splitlines(keepends=True)
+    entries: list[Entry] = []
+    used = 0
+    for number, line in enumerate(lines):
+        try:
+            entries.append(Entry(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            if number == len(lines) - 1 and len(whole) == len(data):
+                break  # blocks of the last line that never reached the medium read as zeros
+            raise JournalError(
+                f"Line {number + 1} of {path} is damaged: the suite cannot be resumed, "
+                "make a new plan."
+            ) from error
+        used += len(line)
+    return entries, used
+
+
+def read(path: Path) -> list[Entry]:
+    """All whole entries of a journal."""
+    return scan(path)[0]
+
+
+def last_states(entries: list[Entry]) -> dict[str, str]:
+    """The last state of every run that the journal knows."""
+    return {entry.run_id: entry.state for entry in entries if entry.run_id}
+
+
+def follow(
+    path: Path, start: int, *, poll_s: float = 1.0, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[Entry]:
+    """Entries from number `start` on, as they come, until the suite has finished or failed.
+
+    A closing line that others follow (a suite that was resumed) does not end it.
+    """
+    seen, size = start, -1
+    while True:
+        # Parsing on every poll would cost the machine under test more than looking at the size.
+        now = path.stat().st_size if path.exists() else 0
+        if now != size:
+            size = now
+            entries = read(path)
+            yield from entries[seen:]
+            seen = max(seen, len(entries))
+            if len(entries) > start and entries[-1].state in TERMINAL:
+                return
+        sleep(poll_s)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,264 @@
+"""The frozen plan of a suite (`fde-plan/1`, see data/README.md): hash, freeze, load."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.errors import AgentError
+
+FORMAT = "fde-plan/1"
+TARGET_FORMAT = "fde-target/1"
+# The header area in front of the data: one LUKS2 header fits, for every configuration alike.
+DATA_OFFSET_BYTES = 16 * 2**20
+
+ParameterValue = int | float | str | bool
+
+
+class PlanError(AgentError):
+    """The plan (or the target's description) cannot be used."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk named three ways; all three must match before it is written."""
+
+    role: str
+    by_id: str
+    serial: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Where the data lies within the test partition; the same for every configuration."""
+
+    offset_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Filesystem:
+    """Type, options given to mkfs, and mount options (comma separated)."""
+
+    type: str
+    options: tuple[str, ...]
+    mount_options: str
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A storage stack; `key_bits` is the cipher's (128 or 256), XTS keys are twice as long."""
+
+    name: str
+    kind: str
+    disk: str
+    cipher: str | None
+    key_bits: int | None
+    sector_size: int | None
+
+
+@dataclass(frozen=True)
+class StorageSpec:
+    """What of a plan or a target's description the storage stack needs."""
+
+    disks: Mapping[str, Disk]
+    extent: Extent
+    filesystem: Filesystem
+    configurations: Mapping[str, Configuration]
+
+
+@dataclass(frozen=True)
+class WorkloadSpec:
+    """A workload with all its parameters filled in."""
+
+    name: str
+    parameters: Mapping[str, ParameterValue]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One workload on one configuration, once."""
+
+    run_id: str
+    index: int
+    block: int
+    configuration: str
+    workload: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole frozen plan; `runs` is the order of execution."""
+
+    suite_id: str
+    suite: str
+    host: str
+    seed: int
+    origin: str
+    storage: StorageSpec
+    workloads: Mapping[str, WorkloadSpec]
+    runs: tuple[Run, ...]
+    rapl_hz: float
+    settle_s: float
+    tail_s: float
+    assets: Mapping[str, Path]
+    sha256: str
+
+
+def canonical(document: Mapping[str, Any]) -> bytes:
+    """Canonical JSON: sorted keys, no spaces, UTF-8; NaN and infinities are refused."""
+    text = json.dumps(
+        document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) of the canonical JSON of all keys but `sha256`."""
+    rest = {key: value for key, value in document.items() if key != "sha256"}
+    return hashlib.sha256(canonical(rest)).hexdigest()
+
+
+def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with its `sha256`; raises PlanError where it is not a whole plan."""
+    frozen = {**document, "sha256": digest(document)}
+    parse(frozen)
+    return frozen
+
+
+def parse(document: Mapping[str, Any]) -> Plan:
+    """A plan from its document; raises PlanError if changed after freezing, or not a plan."""
+    if document.get("format") != FORMAT:
+        raise PlanError(
+            f"The plan has format {document.get('format')!r}, this agent reads {FORMAT!r}: "
+            "make the plan and provision the target with the same version of the testbed."
+        )
+    if document.get("sha256") != digest(document):
+        raise PlanError(
+            "The plan was changed after it was frozen (its sha256 does not match): "
+            "make a new plan instead of editing one."
+        )
+    try:
+        plan = _plan(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanError(f"The plan is not complete ({_what(error)}): make it anew.") from error
+    _check(plan)
+    return plan
+
+
+def load(path: Path) -> Plan:
+    """Read and verify a plan file; raises PlanError."""
+    return parse(_read(path, "plan"))
+
+
+def load_target(path: Path) -> StorageSpec:
+    """The storage part of a target's description (`fde-target/1`); raises PlanError."""
+    document = _read(path, "description of the target")
+    if document.get("format") != TARGET_FORMAT:
+        raise PlanError(
+            f"{path} has format {document.get('format')!r}, not {TARGET_FORMAT!r}: "
+            "provision the target again."
+        )
+    try:
+        return _storage(
+            document,
+            Extent(offset_bytes=DATA_OFFSET_BYTES, size_bytes=int(document["extent_bytes"])),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanError(
+            f"{path} is not complete ({_what(error)}): provision the target again."
+        ) from error
+
+
+def _what(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _read(path: Path, what: str) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlanError(f"The {what} {path} cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise PlanError(f"The {what} {path} is not JSON: make it anew.") from error
+    if not isinstance(document, dict):
+        raise PlanError(f"The {what} {path} is not a JSON object: make it anew.")
+    return document
+
+
+def _plan(document: Mapping[str, Any]) -> Plan:
+    extent = document["extent"]
+    return Plan(
+        suite_id=document["suite_id"],
+        suite=document["suite"],
+        host=document["host"],
+        seed=int(document["seed"]),
+        origin=document["origin"],
+        storage=_storage(document, Extent(int(extent["offset_bytes"]), int(extent["size_bytes"]))),
+        workloads={
+            w["name"]: WorkloadSpec(w["name"], dict(w["parameters"])) for w in document["workloads"]
+        },
+        runs=tuple(
+            Run(r["run_id"], int(r["index"]), int(r["block"]), r["configuration"], r["workload"])
+            for r in document["runs"]
+        ),
+        rapl_hz=float(document["rapl_hz"]),
+        settle_s=float(document["settle_s"]),
+        tail_s=float(document["tail_s"]),
+        assets={name: Path(path) for name, path in document["assets"].items() if path},
+        sha256=document["sha256"],
+    )
+
+
+def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:
+    filesystem = document["filesystem"]
+    configurations = (
+        Configuration(
+            name=c["name"],
+            kind=c["kind"],
+            disk=c["disk"],
+            cipher=c.get("cipher"),
+            key_bits=c.get("key_bits"),
+            sector_size=c.get("sector_size"),
+        )
+        for c in document["configurations"]
+    )
+    return StorageSpec(
+        disks={
+            role: Disk(role, d["by_id"], d["serial"], int(d["size_bytes"]))
+            for role, d in document["disks"].items()
+        },
+        extent=extent,
+        filesystem=Filesystem(
+            filesystem["type"], tuple(filesystem["options"]), filesystem["mount_options"]
+        ),
+        configurations={c.name: c for c in configurations},
+    )
+
+
+def _check(plan: Plan) -> None:
+    """Cross references; a dangling one would only show hours into a suite."""
+    for configuration in plan.storage.configurations.values():
+        if configuration.disk not in plan.storage.disks:
+            raise PlanError(
+                f"Configuration {configuration.name} is on disk {configuration.disk!r}, "
+                "which the plan does not name: make the plan anew."
+            )
+    seen: set[str] = set()
+    for run in plan.runs:
+        if run.configuration not in plan.storage.configurations:
+            raise PlanError(f"Run {run.run_id} has an unknown configuration: make the plan anew.")
+        if run.workload not in plan.workloads:
+            raise PlanError(f"Run {run.run_id} has an unknown workload: make the plan anew.")
+        if run.run_id in seen or "/" in run.run_id:
+            raise PlanError(
+                f"Run id {run.run_id!r} is not usable or not unique: make the plan anew."
+            )
+        seen.add(run.run_id)
+    if plan.origin not in ("measured", "modelled"):
+        raise PlanError(f"Origin {plan.origin!r} is neither measured nor modelled.")
