@@ -1,4 +1,4 @@
-"""What a workload is: declared parameters, reasons it cannot run, and phases with the work done in them."""
+"""What a workload is: declared parameters, reasons it cannot run, phases and the work in them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,32 @@ from typing import ClassVar
 ParameterValue = int | float | str | bool
 
 
+class WorkloadError(Exception):
+    """A workload or one of its programs failed; the message is one sentence for people."""
+
+
 @dataclass(frozen=True)
 class Parameter:
-    """One declared setting of a workload; `unit` is empty for a plain count or a word."""
+    """One declared setting of a workload; `unit` is empty for a plain count or a word.
+
+    The default gives the type. `minimum` bounds numbers; `choices`, if any, are the allowed words.
+    """
 
     name: str
     default: ParameterValue
     unit: str
     help: str
+    minimum: float = 0
+    choices: tuple[str, ...] = ()
 
 
 @dataclass
 class Work:
-    """Work done in a phase, by unit: `bytes`, `files`, `queries`, `video_s` ..."""
+    """Work done in a phase, by unit: `bytes`, `files`, `queries`, `video_s` ...
+
+    Amounts may still be added after the phase is left, until `Workload.run` returns: counting files
+    is not part of the measured work.
+    """
 
     amounts: dict[str, float] = field(default_factory=dict)
 
@@ -38,9 +51,10 @@ class Work:
 class Context:
     """What a workload is given.
 
-    `disk` is an empty directory on the file system under test; `scratch` one on the system disk, for
-    what must not touch the disk under test. `phase(name)` marks a measured stretch: counters are read
-    when it is entered and left, and the yielded `Work` is kept with it. Phase names are unique in a run.
+    `disk` is an empty directory on the file system under test; `scratch` one on the system disk,
+    for what must not touch the disk under test. `phase(name)` marks a measured stretch: counters
+    are read when it is entered and left, and the yielded `Work` is kept with it. Phase names are
+    unique in a run.
     `drop_caches()` writes dirty pages back and empties the page cache; call it between phases only.
     """
 
@@ -73,12 +87,12 @@ class Workload(ABC):
                 reasons.append(f"{self.name} needs {assets[name]}, which is not there.")
         return reasons
 
-    def prepare(self, context: Context) -> None:
+    def prepare(self, context: Context) -> None:  # noqa: B027  not every workload needs it
         """Lay out what the measured part needs; not measured."""
 
     @abstractmethod
     def run(self, context: Context) -> None:
         """Do the work, every measured part inside a phase."""
 
-    def cleanup(self, context: Context) -> None:
+    def cleanup(self, context: Context) -> None:  # noqa: B027  not every workload needs it
         """Undo what `prepare` and `run` left outside `context.disk`; runs after failures too."""

@@ -1,0 +1,108 @@
+"""Write and read small files and a large one with dd, as in Fujimoto et al., section III B."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from workloads import programs
+from workloads.base import Context, Parameter, Work, Workload
+
+MIB = 1 << 20
+WARM_UP = ("dd", "--version")
+
+
+class FileIo(Workload):
+    """Phases `write-small`, `read-small`, `write-large`, `read-large`.
+
+    The small files fit a drive's cache, the large one does not. Every file is written once and read
+    once; the page cache is written back and emptied before each phase. One dd process per file.
+    """
+
+    name = "file_io"
+    summary = "several small files and one large file, written and read"
+    parameters = (
+        Parameter("small_files", 4, "", "number of small files", minimum=1),
+        Parameter("small_mib", 10, "MiB", "size of each small file", minimum=1),
+        Parameter("large_mib", 64, "MiB", "size of the large file", minimum=1),
+        Parameter(
+            "source",
+            "zero",
+            "",
+            "what is written: zeros, or seeded data no drive can compress",
+            choices=("zero", "incompressible"),
+        ),
+        Parameter("fsync", True, "", "whether a write ends when the drive has the data"),
+    )
+    programs = ("dd",)
+
+    def prepare(self, context: Context) -> None:
+        if context.parameters["source"] == "incompressible":
+            _write_incompressible(_source(context), sum(_sizes_mib(context)), context.seed)
+
+    def run(self, context: Context) -> None:
+        sizes_mib = _sizes_mib(context)
+        files = [context.disk / f"file-{i:04d}" for i in range(len(sizes_mib))]
+        groups = {"small": range(len(files) - 1), "large": range(len(files) - 1, len(files))}
+        for label, indices in groups.items():
+            writes = [_write_command(context, files[i], sizes_mib, i) for i in indices]
+            programs.cold_start(context, WARM_UP, *_preload_commands(context, sizes_mib, indices))
+            with context.phase(f"write-{label}") as work:
+                _run_all(writes)
+            _count(work, sizes_mib, indices)
+            programs.cold_start(context, WARM_UP)
+            with context.phase(f"read-{label}") as work:
+                _run_all([_dd(files[i], Path("/dev/null")) for i in indices])
+            _count(work, sizes_mib, indices)
+
+
+def _sizes_mib(context: Context) -> list[int]:
+    parameters = context.parameters
+    small = [int(parameters["small_mib"])] * int(parameters["small_files"])
+    return [*small, int(parameters["large_mib"])]
+
+
+def _source(context: Context) -> Path:
+    return context.scratch / "incompressible"
+
+
+def _write_incompressible(path: Path, size_mib: int, seed: int) -> None:
+    generator = random.Random(seed)  # statistically random is enough: nothing here is secret
+    with path.open("wb") as file:
+        for _ in range(size_mib):
+            file.write(generator.randbytes(MIB))
+
+
+def _dd(source: Path, target: Path, *operands: str) -> list[str]:
+    return ["dd", f"if={source}", f"of={target}", "bs=1M", "status=none", *operands]
+
+
+def _slice(context: Context, sizes_mib: list[int], index: int) -> tuple[Path, list[str]]:
+    """Where the content of a file comes from: a slice of the source that no other file uses."""
+    count = f"count={sizes_mib[index]}"
+    if context.parameters["source"] == "zero":
+        return Path("/dev/zero"), [count]
+    return _source(context), [count, f"skip={sum(sizes_mib[:index])}"]
+
+
+def _write_command(context: Context, target: Path, sizes_mib: list[int], index: int) -> list[str]:
+    source, operands = _slice(context, sizes_mib, index)
+    policy = ["conv=fsync"] if context.parameters["fsync"] else []
+    return _dd(source, target, *operands, *policy)
+
+
+def _preload_commands(context: Context, sizes_mib: list[int], indices: range) -> list[list[str]]:
+    """Bring the source into memory, so that the phase does not read the system disk."""
+    if context.parameters["source"] == "zero":
+        return []
+    slices = (_slice(context, sizes_mib, i) for i in indices)
+    return [_dd(source, Path("/dev/null"), *operands) for source, operands in slices]
+
+
+def _run_all(commands: list[list[str]]) -> None:
+    for argv in commands:
+        programs.run(argv)
+
+
+def _count(work: Work, sizes_mib: list[int], indices: range) -> None:
+    work.add(bytes=sum(sizes_mib[i] for i in indices) * MIB, files=len(indices))

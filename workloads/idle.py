@@ -1,0 +1,21 @@
+"""Nothing at all, as long as asked for: the baseline that the other workloads stand on."""
+
+from __future__ import annotations
+
+import time
+
+from workloads.base import Context, Parameter, Workload
+
+
+class Idle(Workload):
+    """One phase, `idle`."""
+
+    name = "idle"
+    summary = "the machine at rest, disk mounted and untouched"
+    parameters = (Parameter("seconds", 5.0, "s", "length of the rest", minimum=0.1),)
+
+    def run(self, context: Context) -> None:
+        seconds = float(context.parameters["seconds"])
+        with context.phase("idle") as work:
+            time.sleep(seconds)
+        work.add(idle_s=seconds)

@@ -1,0 +1,59 @@
+"""Search a kernel source tree for a word, as in Fujimoto et al., section III E."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from workloads import programs, trees
+from workloads.base import Context, Parameter, Workload, WorkloadError
+
+
+class KernelGrep(Workload):
+    """Phases `grep-1` ... `grep-n`, each over a fresh copy of the tree with an empty page cache.
+
+    The matching lines go through a pipe to `wc`: with /dev/null as its output GNU grep would stop
+    at the first match. Their number is recorded; it must be above zero, the same for every copy.
+    """
+
+    name = "kernel_grep"
+    summary = "recursive search over the Linux source, a fresh copy each time"
+    parameters = (
+        Parameter("copies", 1, "", "separate copies of the tree, one search each", minimum=1),
+        trees.ONLY,
+        Parameter("word", "module", "", "what is searched for"),
+    )
+    programs = ("grep", "tar", "wc")
+    assets = ("kernel_grep",)
+
+    def requires(self, assets: Mapping[str, Path]) -> list[str]:
+        return super().requires(assets) + trees.archive_reasons(self.name, "kernel_grep", assets)
+
+    def prepare(self, context: Context) -> None:
+        archive, only = context.assets["kernel_grep"], str(context.parameters["only"])
+        for tree in _copies(context):
+            tree.mkdir()
+            programs.run(trees.unpack_command(archive, tree, only))
+
+    def run(self, context: Context) -> None:
+        word = str(context.parameters["word"])
+        copies = _copies(context)
+        amounts = trees.size(copies[0])
+        found: list[int] = []
+        for number, tree in enumerate(copies, start=1):
+            programs.cold_start(context, ["grep", "--version"], ["wc", "--version"])
+            with context.phase(f"grep-{number}") as work:
+                lines = programs.pipe(["grep", "-r", "-e", word, tree], ["wc", "-l"], ok=(0, 1))
+            found.append(int(lines))
+            work.add(**amounts, matches=found[-1])
+        if not all(found):
+            raise WorkloadError(f"grep found no line with {word!r}: is this the Linux source?")
+        if len(set(found)) > 1:
+            raise WorkloadError(
+                f"The copies differ: grep found {found} lines with {word!r} in them."
+            )
+
+
+def _copies(context: Context) -> list[Path]:
+    count = int(context.parameters["copies"])
+    return [context.disk / f"copy-{number:03d}" for number in range(1, count + 1)]

@@ -1,0 +1,85 @@
+"""Copy, unpack, pack again and delete a kernel tree, as in Fujimoto et al., section III C."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from workloads import programs, trees
+from workloads.base import Context, Parameter, Work, Workload
+
+AS_ARCHIVE = "as-archive"
+
+
+class KernelTree(Workload):
+    """Phases `copy` (archive from the system disk), `untar`, `tar` and `delete`.
+
+    The page cache is emptied before each phase. `copy` counts the archive's bytes, the other
+    phases the files of the tree and their bytes.
+    """
+
+    name = "kernel_tree"
+    summary = "copy, unpack, pack again and delete the Linux source"
+    parameters = (
+        trees.ONLY,
+        Parameter(
+            "recompress",
+            AS_ARCHIVE,
+            "",
+            "how the tree is packed again",
+            choices=(AS_ARCHIVE, *trees.COMPRESSORS),
+        ),
+        Parameter("sync", True, "", "whether a phase ends when the drive has all data"),
+    )
+    programs = ("cp", "tar", "rm", "sync")
+    assets = ("kernel_tree",)
+
+    def requires(self, assets: Mapping[str, Path]) -> list[str]:
+        return super().requires(assets) + trees.archive_reasons(self.name, "kernel_tree", assets)
+
+    def run(self, context: Context) -> None:
+        asset = context.assets["kernel_tree"]
+        archive, tree = context.disk / asset.name, context.disk / "tree"
+        packed = context.disk / f"again{_suffix(context, asset)}"
+        tree.mkdir()
+        # The asset is read once beforehand: the system disk's speed is not the subject.
+        preload = ["dd", f"if={asset}", "of=/dev/null", "bs=1M", "status=none"]
+        copied = _measure(context, "copy", ["cp", asset, archive], preload)
+        copied.add(bytes=asset.stat().st_size, files=1)
+
+        only = str(context.parameters["only"])
+        unpack = trees.unpack_command(archive, tree, only)
+        on_tree = [_measure(context, "untar", unpack, *_warm_ups(asset))]
+        amounts = trees.size(tree)
+
+        pack: programs.Command = ["tar", "-caf", packed, "-C", tree, "."]
+        on_tree.append(_measure(context, "tar", pack, *_warm_ups(packed)))
+        delete: programs.Command = ["rm", "-r", archive, packed, tree]
+        on_tree.append(_measure(context, "delete", delete))
+        for work in on_tree:
+            work.add(**amounts)
+
+
+def _suffix(context: Context, asset: Path) -> str:
+    choice = str(context.parameters["recompress"])
+    suffix = trees.compression(asset) if choice == AS_ARCHIVE else choice
+    return f".tar.{suffix}" if suffix else ".tar"
+
+
+def _warm_ups(archive: Path) -> list[list[str]]:
+    suffix = trees.compression(archive)
+    return [[trees.COMPRESSORS[suffix], "--version"]] if suffix else []
+
+
+def _measure(
+    context: Context,
+    phase: str,
+    command: programs.Command,
+    *warm_ups: programs.Command,
+) -> Work:
+    programs.cold_start(context, [command[0], "--version"], ["sync", "--version"], *warm_ups)
+    with context.phase(phase) as work:
+        programs.run(command)
+        if context.parameters["sync"]:
+            programs.run(["sync", "-f", context.disk])
+    return work

@@ -1,0 +1,185 @@
+"""What every workload must keep, checked by running it: `python3 -m workloads.tests.contract NAME`.
+
+Needs the standard library alone, so that it can run on a target as it does in the test suite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workloads import registry
+from workloads.base import Context, ParameterValue, Work, Workload, WorkloadError
+
+
+class InjectedError(Exception):
+    """The failure that a check causes on purpose."""
+
+
+class Recorded(dict[str, ParameterValue]):
+    """Parameters that remember which of them were asked for."""
+
+    def __init__(self, values: Mapping[str, ParameterValue]) -> None:
+        super().__init__(values)
+        self.used: set[str] = set()
+
+    def __getitem__(self, key: str) -> ParameterValue:
+        self.used.add(key)
+        return super().__getitem__(key)
+
+
+@dataclass
+class Phases:
+    """Takes the phases of a run; fails at the end of phase number `fail_after` if that is set."""
+
+    fail_after: int | None = None
+    names: list[str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    own_cpu_s: list[float] = field(default_factory=list)
+    works: list[Work] = field(default_factory=list)
+    open: bool = False
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[Work]:
+        assert not self.open, "phases must not be nested"
+        work, self.open = Work(), True
+        start, cpu = time.monotonic(), time.process_time()
+        try:
+            yield work
+        finally:
+            self.open = False
+        self.seconds.append(time.monotonic() - start)
+        self.own_cpu_s.append(time.process_time() - cpu)
+        self.names.append(name)
+        self.works.append(work)
+        if self.fail_after == len(self.names):
+            raise InjectedError(name)
+
+    def drop_caches(self) -> None:
+        assert not self.open, "caches must not be dropped within a phase"
+        os.sync()
+        if os.access("/proc/sys/vm/drop_caches", os.W_OK):
+            Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+def context_for(
+    root: Path,
+    phases: Phases,
+    assets: Mapping[str, Path],
+    parameters: Mapping[str, ParameterValue],
+) -> Context:
+    """A context with empty directories `disk` and `scratch` below `root`."""
+    disk, scratch = root / "disk", root / "scratch"
+    disk.mkdir(parents=True)
+    scratch.mkdir()
+    return Context(disk, scratch, assets, parameters, 7, phases.phase, phases.drop_caches)
+
+
+def perform(workload: Workload, context: Context) -> None:
+    """Prepare, run and clean up, as whoever measures does."""
+    try:
+        workload.prepare(context)
+        workload.run(context)
+    finally:
+        workload.cleanup(context)
+
+
+def processes_using(folder: Path) -> list[str]:
+    """Command lines of the processes that name a path below the folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if any(str(folder) in word for word in words[1:]):
+                found.append(" ".join(words).strip())
+    return found
+
+
+def _kept_after_run(phases: Phases, recorded: Recorded, root: Path) -> list[str]:
+    broken = []
+    if not phases.names:
+        broken.append("no phase was measured")
+    if len(set(phases.names)) != len(phases.names):
+        broken.append(f"phase names are not unique: {phases.names}")
+    for name, work in zip(phases.names, phases.works, strict=True):
+        if not any(amount > 0 for amount in work.amounts.values()):
+            broken.append(f"phase {name} has no work")
+    unused = set(recorded) - recorded.used
+    if unused:
+        broken.append(f"parameters are declared and not used: {sorted(unused)}")
+    extra = {p.name for p in root.iterdir()} - {"disk", "scratch"}
+    return broken + [f"{name} was left beside disk and scratch" for name in sorted(extra)]
+
+
+def check(
+    name: str, root: Path, assets: Mapping[str, Path], given: Mapping[str, object]
+) -> tuple[list[str], Phases]:
+    """Run a workload once whole and once per phase with a failure at its end.
+
+    Returns the broken rules, each a sentence, and the phases of the whole run.
+    """
+    recorded, phases = Recorded(registry.complete(name, given)), Phases()
+    whole = root / "whole"
+    perform(registry.load(name), context_for(whole, phases, assets, recorded))
+    broken = _kept_after_run(phases, recorded, whole)
+    for number, phase_name in enumerate(phases.names, start=1):
+        failing = Phases(fail_after=number)
+        context = context_for(root / f"failing-{number}", failing, assets, recorded)
+        try:
+            perform(registry.load(name), context)
+        except InjectedError:
+            pass
+        else:
+            broken.append(f"a failure after phase {phase_name} was swallowed")
+    broken += [f"still running: {line}" for line in processes_using(root)]
+    return broken, phases
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="contract", description=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("--root", type=Path, required=True, help="an empty directory for all files")
+    parser.add_argument("--asset", action="append", default=[], help="NAME=PATH")
+    parser.add_argument("--parameters", default="{}", help="a JSON object")
+    parser.add_argument("--time-only", action="store_true", help="run once and print the phases")
+    options = parser.parse_args()
+    assets = {key: Path(path) for key, path in (item.split("=", 1) for item in options.asset)}
+    given = json.loads(options.parameters)
+    broken = registry.load(options.name).requires(assets)
+    phases, start = Phases(), time.monotonic()
+    try:
+        if not broken and options.time_only:
+            values = registry.complete(options.name, given)
+            perform(registry.load(options.name), context_for(options.root, phases, assets, values))
+        elif not broken:
+            broken, phases = check(options.name, options.root, assets, given)
+    except WorkloadError as error:
+        broken.append(str(error))
+    seconds = dict(zip(phases.names, phases.seconds, strict=True))
+    print(
+        json.dumps(
+            {
+                "name": options.name,
+                "broken": broken,
+                "phase_s": {key: round(value, 2) for key, value in seconds.items()},
+                "own_cpu_s": round(sum(phases.own_cpu_s), 3),
+                "work": [work.amounts for work in phases.works],
+                "total_s": round(time.monotonic() - start, 2),
+            }
+        )
+    )
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
