@@ -43,7 +43,7 @@ class KernelGrep(Workload):
         for number, tree in enumerate(copies, start=1):
             programs.cold_start(context, ["grep", "--version"], ["wc", "--version"])
             with context.phase(f"grep-{number}") as work:
-                lines = programs.pipe(["grep", "-r", "-e", word, tree], ["wc", "-l"], ok=(0, 1))
+                lines = programs.run(["grep", "-r", "-e", word, tree], ["wc", "-l"], ok=(0, 1))
             found.append(int(lines))
             work.add(**amounts, matches=found[-1])
         if not all(found):

@@ -6,8 +6,9 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,43 +28,43 @@ def find(*names: str) -> Path | None:
     return next((Path(hit) for hit in hits if hit), None)
 
 
-def environment() -> Mapping[str, str]:
-    """The caller's environment in the C locale: output can be parsed, and grep is not slowed."""
-    return {**os.environ, "LC_ALL": "C"}
+def environment(home: Path | None = None) -> dict[str, str]:
+    """The caller's environment in the C locale: output can be parsed, and grep is not slowed.
 
-
-def run(argv: Command, *, timeout_s: float | None = None, ok: tuple[int, ...] = (0,)) -> str:
-    """Run one program to its end and return its standard output.
-
-    Raises WorkloadError if it cannot be started, exits with a status not in `ok`, or is not done
-    within `timeout_s`. Whatever happens, neither it nor its children are left running.
+    `home` replaces the home directory, for programs that leave settings there.
     """
-    return pipe(argv, timeout_s=timeout_s, ok=ok)
+    return {**os.environ, "LC_ALL": "C", **({"HOME": str(home)} if home else {})}
 
 
-def pipe(*commands: Command, timeout_s: float | None = None, ok: tuple[int, ...] = (0,)) -> str:
-    """Run programs joined by pipes and return what the last one prints; raises like `run`."""
-    started: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+def run(
+    *commands: Command,
+    timeout_s: float | None = None,
+    ok: tuple[int, ...] = (0,),
+    home: Path | None = None,
+) -> str:
+    """Run a program, or several joined by pipes, to the end; return what the last one prints.
+
+    Raises WorkloadError, with the last line of its standard error, if a program cannot be started,
+    exits with a status not in `ok`, or is not done within `timeout_s`. Whatever is still running
+    then is killed with its children.
+    """
+    started: list[_Started] = []
     try:
         upstream: IO[bytes] | int = subprocess.DEVNULL
         for argv in commands:
-            process, errors = _start(argv, upstream)
+            started.append(_start(argv, upstream, environment(home)))
             if not isinstance(upstream, int):
                 upstream.close()  # else the upstream program never learns that its reader is gone
-            started.append((process, errors))
-            assert process.stdout is not None
-            upstream = process.stdout
-        output = _finish([process for process, _ in started], timeout_s)
-        for (process, errors), argv in zip(started, commands, strict=True):
-            if process.returncode not in ok:
-                raise WorkloadError(
-                    f"{argv[0]} failed {_status(process)}: {last_line(_read(errors))}"
-                )
+            upstream = started[-1].output
+        output = _finish(started, timeout_s)
+        for each in started:
+            if each.process.returncode not in ok:
+                reason = last_line(each.said()) or last_line(output) or "it printed no reason"
+                raise WorkloadError(f"{each.name} failed {_status(each.process)}: {reason}")
         return output
     finally:
-        for process, errors in started:
-            kill_group(process)
-            errors.close()
+        for each in started:
+            each.close()
 
 
 def cold_start(context: Context, *commands: Command) -> None:
@@ -82,12 +83,35 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
 
 
 def last_line(text: str) -> str:
-    """The last line that says something, or words for silence."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it printed no reason"
+    """The last line that says something; empty if there is none."""
+    # GNU tar ends with a sentence that tells nothing.
+    lines = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip() and not line.endswith("due to previous errors")
+    ]
+    return lines[-1] if lines else ""
 
 
-def _start(argv: Command, stdin: IO[bytes] | int) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+@dataclass(frozen=True)
+class _Started:
+    name: str
+    process: subprocess.Popen[bytes]
+    output: IO[bytes]
+    errors: IO[bytes]
+
+    def said(self) -> str:
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace")
+
+    def close(self) -> None:
+        kill_group(self.process)
+        self.output.close()
+        self.errors.close()
+
+
+def _start(argv: Command, stdin: IO[bytes] | int, environ: dict[str, str]) -> _Started:
+    name = Path(argv[0]).name
     # Standard error goes to memory: no second pipe to drain, no write to any disk.
     errors = os.fdopen(os.memfd_create("stderr"), "w+b")
     try:
@@ -96,31 +120,27 @@ def _start(argv: Command, stdin: IO[bytes] | int) -> tuple[subprocess.Popen[byte
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=environment(),
+            env=environ,
             start_new_session=True,
         )
     except OSError as error:
         errors.close()
-        raise WorkloadError(f"{argv[0]} cannot be started: {error.strerror}.") from error
-    return process, errors
+        raise WorkloadError(f"{name} cannot be started: {error.strerror}.") from error
+    assert process.stdout is not None
+    return _Started(name, process, process.stdout, errors)
 
 
-def _finish(processes: list[subprocess.Popen[bytes]], timeout_s: float | None) -> str:
+def _finish(started: list[_Started], timeout_s: float | None) -> str:
+    last = started[-1]
     try:
-        output, _ = processes[-1].communicate(timeout=timeout_s)
+        output, _ = last.process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        name = Path(os.fspath(error.cmd[0])).name
-        raise WorkloadError(f"{name} was not done after {timeout_s:g} s and was ended.") from error
-    for process in processes[:-1]:
-        process.wait()
+        raise WorkloadError(f"{last.name} was not done after {timeout_s:g} s.") from error
+    for each in started[:-1]:
+        each.process.wait()
     return output.decode(errors="replace")
 
 
 def _status(process: subprocess.Popen[bytes]) -> str:
     code = process.returncode
     return f"(signal {-code})" if code < 0 else f"(status {code})"
-
-
-def _read(errors: IO[bytes]) -> str:
-    errors.seek(0)
-    return errors.read().decode(errors="replace")

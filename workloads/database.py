@@ -1,0 +1,184 @@
+"""A MariaDB or MySQL server of our own, found, initialised, started and stopped."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from workloads import programs
+from workloads.base import WorkloadError
+
+SERVER_USER = "mysql"
+START_LIMIT_S = 180.0
+STOP_LIMIT_S = 60.0
+# sockaddr_un holds 108 bytes, the last of them zero.
+SOCKET_PATH_LIMIT = 107
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """Programs of one installation; `install` is MariaDB's and None for MySQL."""
+
+    server: Path
+    client: Path
+    install: Path | None
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A running server with its data, reached through a socket only."""
+
+    binaries: Binaries
+    process: subprocess.Popen[bytes]
+    socket_path: Path
+    log: Path
+
+    def execute(self, statement: str) -> str:
+        """Run one SQL statement as root and return what the client prints."""
+        where = [f"--socket={self.socket_path}", "--user=root"]
+        options = ["--no-defaults", *where, "--batch", "--skip-column-names"]
+        return programs.run([self.binaries.client, *options, "-e", statement])
+
+    def stop(self) -> None:
+        """End the server, by force if it does not end by itself."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                programs.kill_group(self.process)
+
+
+def find() -> Binaries | None:
+    """The installed server, MariaDB before MySQL; None if there is none."""
+    install = programs.find("mariadb-install-db", "mysql_install_db")
+    server = programs.find("mariadbd", "mysqld")
+    client = programs.find("mariadb", "mysql")
+    return Binaries(server, client, install) if server and client else None
+
+
+def reasons(workload: str) -> list[str]:
+    """Why no server can be run here, each a sentence with the way out; empty if one can."""
+    binaries = find()
+    if binaries is None:
+        return [f"{workload} needs a database server: install mariadb-server or mysql-server."]
+    if os.geteuid() == 0:
+        try:
+            pwd.getpwnam(SERVER_USER)
+        except KeyError:
+            return [f"{workload} needs the user {SERVER_USER}: reinstall the server's package."]
+    if _confined(binaries.server):
+        profile = f"/etc/apparmor.d/{str(binaries.server)[1:].replace('/', '.')}"
+        return [
+            f"{workload} cannot use a data directory of its own while AppArmor confines "
+            f"{binaries.server}: aa-complain {profile}, or install mariadb-server."
+        ]
+    return []
+
+
+def initialise(binaries: Binaries, data: Path, temporary: Path) -> None:
+    """Make `data` an empty database and `temporary` the server's directory for passing files.
+
+    Both must not exist yet. Raises WorkloadError if the server's user cannot get there.
+    """
+    for folder in (data, temporary):
+        folder.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            _check_reachable(folder)
+            shutil.chown(folder, SERVER_USER)
+    common = ["--no-defaults", *_user_option(), f"--datadir={data}"]
+    if binaries.install is None:
+        programs.run([binaries.server, *common, "--initialize-insecure"])
+        return
+    # Nothing has to survive a power cut here, and small logs are written faster.
+    quick = ["--innodb-flush-method=nosync", "--innodb-log-file-size=16M"]
+    access = ["--auth-root-authentication-method=normal", "--skip-name-resolve", "--skip-test-db"]
+    programs.run([binaries.install, *common, *access, *quick])
+
+
+def start(
+    binaries: Binaries, data: Path, temporary: Path, log: Path, buffer_pool_mib: int
+) -> Instance:
+    """Start the server and wait until it greets; WorkloadError with its last words if it does not.
+
+    It durably writes each commit, as it does by default. `log` gets what it says.
+    """
+    socket_path = data / "s"
+    if len(os.fsencode(socket_path)) > SOCKET_PATH_LIMIT:
+        raise WorkloadError(f"{data} is too long a path for the database server's socket.")
+    options = [
+        *(f"--datadir={data}", f"--socket={socket_path}", f"--pid-file={data / 'pid'}"),
+        *(f"--tmpdir={temporary}", "--skip-networking", "--skip-log-bin", "--loose-mysqlx=OFF"),
+        f"--innodb-buffer-pool-size={buffer_pool_mib}M",
+        # The data is thrown away afterwards: no need to write it all back when the server ends.
+        "--innodb-fast-shutdown=2",
+    ]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [binaries.server, "--no-defaults", *_user_option(), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=programs.environment(),
+            start_new_session=True,
+        )
+    instance = Instance(binaries, process, socket_path, log)
+    try:
+        _await_greeting(instance)
+    except BaseException:
+        programs.kill_group(process)
+        raise
+    return instance
+
+
+def _await_greeting(instance: Instance) -> None:
+    name, deadline_s = instance.binaries.server.name, time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline_s:
+        if instance.process.poll() is not None:
+            words = programs.last_line(instance.log.read_text(errors="replace"))
+            raise WorkloadError(f"{name} ended while it was starting: {words}")
+        if _greets(instance.socket_path):
+            return
+        time.sleep(0.1)
+    raise WorkloadError(f"{name} did not answer within {START_LIMIT_S:g} s of its start.")
+
+
+def _greets(socket_path: Path) -> bool:
+    """Whether a server sends its first packet, as it does to every client before anything else."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(5)
+        try:
+            connection.connect(str(socket_path))
+            return len(connection.recv(4)) == 4
+        except OSError:
+            return False
+
+
+def _user_option() -> list[str]:
+    return [f"--user={SERVER_USER}"] if os.geteuid() == 0 else []
+
+
+def _check_reachable(folder: Path) -> None:
+    uid = pwd.getpwnam(SERVER_USER).pw_uid
+    for parent in folder.parents:
+        status = parent.stat()
+        if not status.st_mode & 0o001 and status.st_uid != uid:
+            raise WorkloadError(
+                f"The user {SERVER_USER} cannot enter {parent}, where its data must lie: "
+                f"chmod o+x {parent}."
+            )
+
+
+def _confined(server: Path) -> bool:
+    try:
+        profiles = Path("/sys/kernel/security/apparmor/profiles").read_text()
+    except OSError:
+        return False
+    return f"{server} (enforce)" in profiles

@@ -1,0 +1,103 @@
+"""Create, load, query and drop a database, as in Fujimoto et al., section III D."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from workloads import database, programs
+from workloads.base import Context, Parameter, Workload, WorkloadError
+
+DATABASE = "fde"
+
+
+class Sql(Workload):
+    """Phases `create`, `load`, `query`, `drop`, on a server with its data on the disk under test.
+
+    Initialising and starting the server is not measured, nor is stopping it. The load comes from
+    sysbench's read-write transactions, which are committed durably.
+    """
+
+    name = "sql"
+    summary = "a database created, loaded, queried and dropped"
+    parameters = (
+        Parameter("rows", 2000, "rows", "rows loaded into the table", minimum=1),
+        Parameter("events", 50, "transactions", "transactions of the query phase", minimum=1),
+        Parameter("threads", 1, "", "clients at the same time", minimum=1),
+        Parameter("buffer_pool_mib", 16, "MiB", "the server's own cache", minimum=8),
+    )
+    programs = ("sysbench",)
+
+    def __init__(self) -> None:
+        self._server: database.Instance | None = None
+
+    def requires(self, assets: Mapping[str, Path]) -> list[str]:
+        return super().requires(assets) + database.reasons(self.name)
+
+    def prepare(self, context: Context) -> None:
+        binaries = database.find()
+        if binaries is None:
+            raise WorkloadError(database.reasons(self.name)[0])
+        data, temporary = context.disk / "data", context.disk / "tmp"
+        database.initialise(binaries, data, temporary)
+        pool_mib = int(context.parameters["buffer_pool_mib"])
+        log = context.scratch / "server.log"
+        self._server = database.start(binaries, data, temporary, log, pool_mib)
+
+    def run(self, context: Context) -> None:
+        server = self._server
+        if server is None:
+            raise WorkloadError("The database server was not started before the run.")
+        rows, events = int(context.parameters["rows"]), int(context.parameters["events"])
+        sysbench = _sysbench(context, server)
+
+        _warm_up(context, server)
+        with context.phase("create") as work:
+            server.execute(f"CREATE DATABASE {DATABASE}")
+        work.add(queries=1)
+
+        _warm_up(context, server)
+        with context.phase("load") as work:
+            programs.run([*sysbench, "prepare"])
+        work.add(rows=rows)
+
+        _warm_up(context, server)
+        with context.phase("query") as work:
+            output = programs.run([*sysbench, "run"])
+        work.add(**counted(output, events))
+
+        _warm_up(context, server)
+        with context.phase("drop") as work:
+            server.execute(f"DROP DATABASE {DATABASE}")
+        work.add(queries=1)
+
+    def cleanup(self, context: Context) -> None:  # noqa: ARG002
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+
+def counted(output: str, events: int) -> dict[str, float]:
+    """Queries and transactions in sysbench's report; WorkloadError if fewer than asked for."""
+    found = dict(re.findall(r"^\s*(queries|transactions):\s+(\d+)\s", output, re.MULTILINE))
+    if set(found) != {"queries", "transactions"}:
+        raise WorkloadError(f"sysbench gave no report: {programs.last_line(output)}")
+    if int(found["transactions"]) < events:
+        raise WorkloadError(f"sysbench did {found['transactions']} of {events} transactions.")
+    return {name: float(count) for name, count in found.items()}
+
+
+def _sysbench(context: Context, server: database.Instance) -> list[str]:
+    parameters = context.parameters
+    return [
+        *("sysbench", "oltp_read_write", "--db-driver=mysql", "--mysql-user=root"),
+        *(f"--mysql-socket={server.socket_path}", f"--mysql-db={DATABASE}"),
+        *("--tables=1", f"--table-size={parameters['rows']}", f"--threads={parameters['threads']}"),
+        *(f"--events={parameters['events']}", "--time=0", f"--rand-seed={context.seed}"),
+    ]
+
+
+def _warm_up(context: Context, server: database.Instance) -> None:
+    programs.cold_start(context, ["sysbench", "oltp_read_write", "help"])
+    server.execute("SELECT 1")

@@ -1,0 +1,88 @@
+"""Names and parameters are checked before anything runs, with a way out in the message."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workloads import registry
+from workloads.base import WorkloadError
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_workload_carries_the_name_it_is_registered_under(name: str) -> None:
+    workload = registry.load(name)
+    assert workload.name == name
+    assert workload.summary
+    assert registry.load(name) is not workload, "instances hold a run's state"
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_parameters_are_declared_completely(name: str) -> None:
+    parameters = registry.load(name).parameters
+    assert len({p.name for p in parameters}) == len(parameters)
+    for parameter in parameters:
+        assert parameter.help
+        last = parameter.name.rsplit("_", 1)[-1]
+        unit_of_name = {"mib": "MiB", "seconds": "s", "s": "s", "bytes": "B"}.get(last)
+        assert unit_of_name in (None, parameter.unit), "name and unit contradict each other"
+        if isinstance(parameter.default, float):
+            assert parameter.unit, f"{name}: {parameter.name} is a quantity without a unit"
+    assert registry.complete(name, {}) == {p.name: p.default for p in parameters}
+
+
+def test_an_unknown_workload_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(WorkloadError, match=r"did you mean kernel_grep\?"):
+        registry.load("kernelgrep")
+    with pytest.raises(WorkloadError, match="there are: file_io"):
+        registry.load("qqqq")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("file_io", {"large_mb": 5}, "did you mean large_mib"),
+        ("file_io", {"large_mib": 0}, "at least 1 MiB, not 0"),
+        ("file_io", {"large_mib": 2.5}, "of type int, not 2.5"),
+        ("file_io", {"small_files": True}, "of type int, not True"),
+        ("file_io", {"fsync": "yes"}, "of type bool, not 'yes'"),
+        ("file_io", {"source": "random"}, "one of zero, incompressible, not 'random'"),
+        ("idle", {"seconds": float("nan")}, "at least 0.1 s, not nan"),
+        ("idle", {"seconds": "5"}, "of type float"),
+    ],
+)
+def test_bad_parameters_are_refused_in_one_sentence(
+    name: str, given: dict[str, object], says: str
+) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        registry.complete(name, given)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_whole_numbers_of_seconds_become_floats() -> None:
+    value = registry.complete("idle", {"seconds": 3})["seconds"]
+    assert value == 3 and type(value) is float
+
+
+def test_workloads_load_lazily_and_need_the_standard_library_alone() -> None:
+    code = (
+        "import sys; from workloads import registry; "
+        "assert not [m for m in sys.modules if m == 'workloads.sql'], 'not lazy'; "
+        "[registry.load(n) for n in registry.names()]"
+    )
+    root = Path(__file__).parents[2]
+    # -S leaves out site-packages: what is not in the standard library cannot be imported.
+    subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(root)!r}); {code}",
+        ],
+        check=True,
+    )

@@ -1,0 +1,59 @@
+"""Every suite names workloads and parameters that exist, and its document tells the truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from workloads import registry
+
+SUITES = Path(__file__).parents[1] / "suites"
+KEYS = {"summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s"}
+
+
+def suite(name: str) -> dict[str, Any]:
+    loaded = yaml.safe_load((SUITES / f"{name}.yml").read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+@pytest.mark.parametrize("path", sorted(SUITES.glob("*.yml")), ids=lambda path: path.stem)
+def test_every_suite_follows_the_schema(path: Path) -> None:
+    content = suite(path.stem)
+    assert set(content) == KEYS
+    assert isinstance(content["summary"], str)
+    assert type(content["blocks"]) is int and content["blocks"] >= 1
+    assert content["rapl_hz"] > 0 and content["settle_s"] >= 0 and content["tail_s"] >= 0
+    for entry in content["workloads"]:
+        assert set(entry) <= {"name", "parameters"}
+        registry.complete(entry["name"], entry.get("parameters", {}))
+
+
+@pytest.mark.parametrize("name", ["smoke", "micro", "paper"])
+def test_the_standard_suites_hold_every_workload_once(name: str) -> None:
+    assert [entry["name"] for entry in suite(name)["workloads"]] == list(registry.names())
+
+
+def test_the_paper_suite_has_the_sizes_of_the_paper() -> None:
+    given = {entry["name"]: entry["parameters"] for entry in suite("paper")["workloads"]}
+    assert suite("paper")["blocks"] == 20
+    assert given["file_io"]["small_mib"] == 10 and given["file_io"]["large_mib"] == 1024
+    assert given["file_io"]["source"] == "zero"
+    assert given["kernel_grep"]["copies"] == 10
+
+
+def test_the_document_lists_every_parameter_with_its_default() -> None:
+    document = (SUITES / "README.md").read_text()
+    for name in registry.names():
+        for parameter in registry.load(name).parameters:
+            row = parameter_row(name, parameter)
+            assert row in document, f"workloads/suites/README.md lacks: {row}"
+
+
+def parameter_row(name: str, parameter: Any) -> str:
+    default = str(parameter.default).lower() if parameter.unit == "" else parameter.default
+    unit = f" {parameter.unit}" if parameter.unit else ""
+    return f"| `{name}` | `{parameter.name}` | {default or 'empty'}{unit} | {parameter.help} |"

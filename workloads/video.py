@@ -1,0 +1,72 @@
+"""Play a clip in real time with mplayer, as in Fujimoto et al., section III F."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from pathlib import Path
+
+from workloads import programs
+from workloads.base import Context, Parameter, Workload, WorkloadError
+
+# Played to the null devices, which keep real time; nobody's settings, no terminal, no remote.
+PLAYER = (
+    *("mplayer", "-noconfig", "all", "-noconsolecontrols", "-nolirc", "-nojoystick"),
+    *("-vo", "null", "-ao", "null", "-really-quiet"),
+)
+# The exit status of mplayer is 0 even if it could play nothing, so its speed is looked at.
+SHORTEST_SHARE = 0.9
+
+
+class Video(Workload):
+    """One phase, `play`: the first seconds of a clip that lies on the disk under test.
+
+    The player has been run on the original beforehand, so the phase loads the clip alone.
+    """
+
+    name = "video"
+    summary = "a clip played in real time"
+    parameters = (Parameter("seconds", 5.0, "s", "how much of the clip is played", minimum=0.5),)
+    programs = ("mplayer",)
+    assets = ("clip",)
+
+    def prepare(self, context: Context) -> None:
+        asset, seconds = context.assets["clip"], float(context.parameters["seconds"])
+        length_s = _length_s(asset, context)
+        # Containers round; half a second less is still the clip that was asked for.
+        if length_s < seconds - 0.5:
+            raise WorkloadError(
+                f"The clip {asset.name} lasts {length_s:g} s, not the {seconds:g} s asked for."
+            )
+        shutil.copyfile(asset, _clip(context))
+
+    def run(self, context: Context) -> None:
+        seconds = float(context.parameters["seconds"])
+        context.drop_caches()
+        _length_s(context.assets["clip"], context)
+        command: programs.Command = [*PLAYER, "-endpos", f"{seconds:g}", _clip(context)]
+        started_s = time.monotonic()
+        with context.phase("play") as work:
+            programs.run(command, timeout_s=3 * seconds + 60, home=context.scratch)
+        elapsed_s = time.monotonic() - started_s
+        work.add(video_s=seconds)
+        if elapsed_s < SHORTEST_SHARE * seconds:
+            raise WorkloadError(
+                f"mplayer was done with {seconds:g} s of video after {elapsed_s:.1f} s: "
+                "it did not play in real time."
+            )
+
+
+def _clip(context: Context) -> Path:
+    return context.disk / f"clip{context.assets['clip'].suffix}"
+
+
+def _length_s(clip: Path, context: Context) -> float:
+    """Decode the first frame and return the clip's length."""
+    identify: programs.Command = [*PLAYER, "-identify", "-frames", "1", clip]
+    output = programs.run(identify, timeout_s=120, home=context.scratch)
+    found = re.search(r"^ID_LENGTH=([\d.]+)$", output, re.MULTILINE)
+    if found is None:
+        raise WorkloadError(f"mplayer cannot play {clip.name}: {programs.last_line(output)}")
+    return float(found[1])
