@@ -84,7 +84,7 @@ def reasons(workload: str) -> list[str]:
 
 
 def initialise(binaries: Binaries, data: Path, temporary: Path) -> None:
-    """Make `data` an empty database and `temporary` the server's directory for passing files.
+    """Make `data` an empty database and `temporary` the server's directory for temporary files.
 
     Both must not exist yet. Raises WorkloadError if the server's user cannot get there.
     """
@@ -93,7 +93,7 @@ def initialise(binaries: Binaries, data: Path, temporary: Path) -> None:
         if os.geteuid() == 0:
             _check_reachable(folder)
             shutil.chown(folder, SERVER_USER)
-    common = ["--no-defaults", *_user_option(), f"--datadir={data}"]
+    common = ["--no-defaults", *_user_option(), f"--datadir={data}", f"--tmpdir={temporary}"]
     if binaries.install is None:
         programs.run([binaries.server, *common, "--initialize-insecure"])
         return

@@ -57,7 +57,8 @@ def run(
                 upstream.close()  # else the upstream program never learns that its reader is gone
             upstream = started[-1].output
         output = _finish(started, timeout_s)
-        for each in started:
+        # From the end: a reader that fails ends those before it.
+        for each in reversed(started):
             if each.process.returncode not in ok:
                 reason = last_line(each.said()) or last_line(output) or "it printed no reason"
                 raise WorkloadError(f"{each.name} failed {_status(each.process)}: {reason}")

@@ -68,5 +68,7 @@ def _length_s(clip: Path, context: Context) -> float:
     output = programs.run(identify, timeout_s=120, home=context.scratch)
     found = re.search(r"^ID_LENGTH=([\d.]+)$", output, re.MULTILINE)
     if found is None:
-        raise WorkloadError(f"mplayer cannot play {clip.name}: {programs.last_line(output)}")
+        raise WorkloadError(
+            f"mplayer cannot play {clip.name}: {programs.last_line(output) or 'it is silent'}"
+        )
     return float(found[1])

@@ -1,0 +1,136 @@
+"""What every registered workload must keep, run for real here or in the lab's guest."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from workloads import registry
+from workloads.base import Context, Parameter, Workload, WorkloadError
+from workloads.tests import contract
+
+SMALL: dict[str, dict[str, object]] = {
+    "file_io": {
+        "small_files": 2,
+        "small_mib": 1,
+        "large_mib": 2,
+        "source": "incompressible",
+    },
+    "kernel_tree": {},
+    "kernel_grep": {"copies": 2},
+    "sql": {"rows": 100, "events": 3},
+    "video": {"seconds": 1},
+    "idle": {"seconds": 0.1},
+}
+# For each program a workload starts itself, what it says when it fails.
+FAILING = [
+    *[("file_io", program) for program in ("dd",)],
+    *[("kernel_tree", program) for program in ("cp", "tar", "rm", "sync")],
+    *[("kernel_grep", program) for program in ("tar", "grep", "wc")],
+    *[("sql", program) for program in ("mariadb-install-db", "mariadbd", "mariadb", "sysbench")],
+    ("video", "mplayer"),
+]
+
+
+def skip_unless_possible(name: str, assets: dict[str, Path]) -> None:
+    reasons = registry.load(name).requires(assets)
+    if reasons:
+        pytest.skip(" ".join(reasons))
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_workload_keeps_the_contract(
+    name: str, assets: dict[str, Path], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skip_unless_possible(name, assets)
+    outside = root / "outside"
+    outside.mkdir()
+    for variable in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(outside))
+    monkeypatch.chdir(outside)
+    broken, phases = contract.check(name, root / "inside", assets, SMALL[name])
+    assert broken == []
+    assert list(outside.iterdir()) == [], "something was left outside disk and scratch"
+    print(name, dict(zip(phases.names, phases.seconds, strict=True)))
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_what_is_missing_is_named_with_the_way_out(
+    name: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(root))
+    monkeypatch.setattr("workloads.programs.SEARCH_PATH_SUFFIX", ())
+    workload = registry.load(name)
+    reasons = workload.requires(dict.fromkeys(workload.assets, root / "absent"))
+    for wanted in workload.programs:
+        assert f"{name} needs the program {wanted}: install its package." in reasons
+    for asset in workload.assets:
+        assert any(str(root / "absent") in reason for reason in reasons)
+        assert any(f"the asset {asset}:" in reason for reason in workload.requires({}))
+    assert bool(reasons) == bool(workload.programs or workload.assets)
+
+
+@pytest.mark.parametrize(("name", "program"), FAILING)
+def test_a_failing_program_ends_the_run_with_its_own_words(
+    name: str,
+    program: str,
+    assets: dict[str, Path],
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    skip_unless_possible(name, assets)
+    shadow = root / "shadow" / program
+    shadow.parent.mkdir()
+    shadow.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && exit 0\necho first >&2\necho it is broken >&2\nexit 9\n'
+    )
+    shadow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(shadow.parent), prepend=":")
+    context = contract.context_for(
+        root / "run", contract.Phases(), assets, registry.complete(name, SMALL[name])
+    )
+    with pytest.raises(WorkloadError, match=f"^{program} .*: it is broken$"):
+        contract.perform(registry.load(name), context)
+    assert contract.processes_using(root) == []
+
+
+class Bad(Workload):
+    """Breaks every rule that the contract knows."""
+
+    name = "bad"
+    summary = "bad"
+    parameters = (Parameter("idle", 1, "", "never used"),)
+
+    def run(self, context: Context) -> None:
+        for _ in range(2):
+            with suppress(contract.InjectedError), context.phase("same"):
+                pass
+        root = context.disk.parent
+        (root / "left").touch()
+        Bad.started.append(subprocess.Popen(["tail", "-f", root / "left"]))
+
+    started: ClassVar[list[subprocess.Popen[bytes]]] = []
+
+
+def test_the_contract_sees_every_rule_broken(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._TABLE, "bad", f"{__name__}:Bad")
+    try:
+        broken, _ = contract.check("bad", root / "inside", {}, {})
+    finally:
+        for process in Bad.started:
+            process.kill()
+            process.wait()
+    text = "\n".join(broken)
+    for rule in (
+        "phase names are not unique",
+        "phase same has no work",
+        "declared and not used: ['idle']",
+        "left was left beside",
+        "a failure after phase same was swallowed",
+        "still running",
+    ):
+        assert rule in text

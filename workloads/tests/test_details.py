@@ -1,0 +1,202 @@
+"""What is particular to single workloads: contents, plausibility checks, pacing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from workloads import database, programs, registry, sql, trees
+from workloads.base import Context, WorkloadError
+from workloads.tests import contract
+
+REPORT = """
+    queries performed:
+        read:                            700
+        total:                           1000
+    transactions:                        50     (14.20 per sec.)
+    queries:                             1000   (284.00 per sec.)
+    ignored errors:                      0      (0.00 per sec.)
+"""
+
+
+def made(root: Path, name: str, assets: dict[str, Path], **given: object) -> Context:
+    phases = contract.Phases()
+    return contract.context_for(root, phases, assets, registry.complete(name, given))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def test_incompressible_files_are_seeded_and_all_different(root: Path) -> None:
+    given = {"small_files": 3, "small_mib": 1, "large_mib": 2, "source": "incompressible"}
+    contexts = [made(root / side, "file_io", {}, **given) for side in ("a", "b")]
+    contexts.append(replace(made(root / "c", "file_io", {}, **given), seed=8))
+    for context in contexts:
+        contract.perform(registry.load("file_io"), context)
+    first, second, other = (digests(context.disk) for context in contexts)
+    assert first == second
+    assert len(first) == len(set(first.values())) == 4
+    assert not set(first.values()) & set(other.values())
+    for file in contexts[0].disk.iterdir():
+        data = file.read_bytes()
+        assert len(zlib.compress(data)) > 0.99 * len(data)
+    assert [f.stat().st_size >> 20 for f in sorted(contexts[0].disk.iterdir())] == [1, 1, 1, 2]
+
+
+def test_zero_files_hold_zeros(root: Path) -> None:
+    context = made(root / "a", "file_io", {}, small_files=1, small_mib=1, large_mib=1)
+    contract.perform(registry.load("file_io"), context)
+    assert all(not any(file.read_bytes()) for file in context.disk.iterdir())
+
+
+@pytest.mark.parametrize("recompress", ["as-archive", "xz", "bz2"])
+def test_the_tree_is_packed_again_whole(
+    recompress: str, root: Path, assets: dict[str, Path]
+) -> None:
+    name = "kernel_tree"
+    phases = contract.Phases(fail_after=3)  # after `tar`, before `delete`
+    values = registry.complete(name, {"recompress": recompress})
+    context = contract.context_for(root / "run", phases, assets, values)
+    with pytest.raises(contract.InjectedError, match="tar"):
+        contract.perform(registry.load(name), context)
+    suffix = "gz" if recompress == "as-archive" else recompress
+    again = root / "again"
+    again.mkdir()
+    packed = context.disk / f"again.tar.{suffix}"
+    programs.run(trees.unpack_command(packed, again, ""))
+    assert digests(again) == digests(context.disk / "tree")
+    assert len(digests(again)) == 40
+
+
+def test_the_kernel_tree_is_deleted_and_counted(root: Path, assets: dict[str, Path]) -> None:
+    phases = contract.Phases()
+    values = registry.complete("kernel_tree", {"only": "*/net/*"})
+    context = contract.context_for(root / "run", phases, assets, values)
+    contract.perform(registry.load("kernel_tree"), context)
+    assert list(context.disk.iterdir()) == []
+    copied, *on_tree = (work.amounts for work in phases.works)
+    assert copied == {"bytes": assets["kernel_tree"].stat().st_size, "files": 1}
+    assert [amounts["files"] for amounts in on_tree] == [20, 20, 20]
+
+
+def test_grep_counts_every_matching_line(root: Path, assets: dict[str, Path]) -> None:
+    phases = contract.Phases()
+    values = registry.complete("kernel_grep", {})
+    context = contract.context_for(root / "run", phases, assets, values)
+    contract.perform(registry.load("kernel_grep"), context)
+    # 30 files with two lines each; grep -r does not follow the symbolic link.
+    assert phases.works[0].amounts["matches"] == 60
+    assert phases.works[0].amounts["files"] == 40
+
+
+def test_grep_without_a_match_is_a_failure(root: Path, assets: dict[str, Path]) -> None:
+    context = made(root / "a", "kernel_grep", assets, word="absent")
+    with pytest.raises(WorkloadError, match="found no line with 'absent'"):
+        contract.perform(registry.load("kernel_grep"), context)
+
+
+def test_copies_that_differ_are_a_failure(root: Path, assets: dict[str, Path]) -> None:
+    context = made(root / "a", "kernel_grep", assets, copies=2)
+    workload = registry.load("kernel_grep")
+    workload.prepare(context)
+    victim = context.disk / "copy-002" / "linux" / "net" / "part1" / "file.c"
+    victim.unlink()
+    with pytest.raises(WorkloadError, match=r"copies differ: grep found \[60, 58\]"):
+        workload.run(context)
+
+
+def test_an_unknown_kind_of_archive_is_a_reason(root: Path) -> None:
+    archive = root / "source.rar"
+    archive.touch()
+    reasons = registry.load("kernel_tree").requires({"kernel_tree": archive})
+    assert any("not an archive this can unpack" in reason for reason in reasons)
+
+
+def test_the_compressor_of_the_archive_is_required(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = root / "source.tar.zst"
+    archive.touch()
+    monkeypatch.setenv("PATH", str(root))
+    monkeypatch.setattr("workloads.programs.SEARCH_PATH_SUFFIX", ())
+    reasons = registry.load("kernel_grep").requires({"kernel_grep": archive})
+    assert "kernel_grep needs the program zstd: install its package." in reasons
+
+
+def test_sysbench_reports_are_read() -> None:
+    assert sql.counted(REPORT, 50) == {"queries": 1000, "transactions": 50}
+    with pytest.raises(WorkloadError, match="did 50 of 51 transactions"):
+        sql.counted(REPORT, 51)
+    with pytest.raises(WorkloadError, match="no report: what is this"):
+        sql.counted("what is this\n", 50)
+
+
+def test_a_server_that_cannot_start_says_why(root: Path) -> None:
+    reasons = database.reasons("sql")
+    binaries = database.find()
+    if reasons or binaries is None:
+        pytest.skip(" ".join(reasons))
+    data = root / "data"
+    database.initialise(binaries, data, root / "tmp")
+    (data / "ibdata1").write_bytes(b"no table space")
+    with pytest.raises(WorkloadError, match=r"ended while it was starting: .+"):
+        database.start(binaries, data, root / "tmp", root / "log", 16)
+    assert contract.processes_using(root) == []
+
+
+def test_a_place_the_server_cannot_enter_is_named(root: Path) -> None:
+    binaries = database.find()
+    reasons = database.reasons("sql")
+    if reasons or binaries is None:
+        pytest.skip(" ".join(reasons))
+    if os.geteuid() != 0:
+        pytest.skip("only root gives the data to another user")
+    root.chmod(0o700)
+    with pytest.raises(WorkloadError, match=f"cannot enter {root},.*chmod o\\+x {root}"):
+        database.initialise(binaries, root / "data", root / "tmp")
+
+
+@pytest.fixture
+def hasty_player(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a player first that says something and ends at once, with status 0 as mplayer does."""
+
+    def put(says: str) -> None:
+        player = root / "shadow" / "mplayer"
+        player.parent.mkdir()
+        player.write_text(f"#!/bin/sh\necho {says}\n")
+        player.chmod(0o755)
+        monkeypatch.setenv("PATH", str(player.parent), prepend=":")
+
+    return put
+
+
+def test_a_player_that_does_not_keep_time_is_a_failure(
+    root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
+) -> None:
+    hasty_player("ID_LENGTH=3.00")
+    with pytest.raises(WorkloadError, match="did not play in real time"):
+        contract.perform(registry.load("video"), made(root / "a", "video", assets, seconds=2))
+
+
+def test_a_clip_that_cannot_be_played_is_a_failure(
+    root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
+) -> None:
+    hasty_player("Failed to recognize file format.")
+    with pytest.raises(WorkloadError, match=r"cannot play clip\.y4m: Failed to recognize"):
+        contract.perform(registry.load("video"), made(root / "a", "video", assets))
+
+
+def test_a_clip_that_is_too_short_is_a_failure(
+    root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
+) -> None:
+    hasty_player("ID_LENGTH=3.00")
+    with pytest.raises(WorkloadError, match=r"lasts 3 s, not the 5 s"):
+        contract.perform(registry.load("video"), made(root / "a", "video", assets, seconds=5))

@@ -1,0 +1,62 @@
+"""Programs are run quietly, their failures told in one sentence, and none is left running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workloads import programs
+from workloads.base import WorkloadError
+from workloads.tests.contract import processes_using
+
+
+def test_output_passes_through_pipes() -> None:
+    assert programs.run(["printf", "b\\na\\n"], ["sort"], ["head", "-n1"]) == "a\n"
+
+
+def test_programs_speak_the_c_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert programs.run(["sh", "-c", "echo $LC_ALL"]) == "C\n"
+
+
+def test_a_failure_anywhere_in_a_pipe_carries_the_last_words() -> None:
+    with pytest.raises(WorkloadError, match=r"^sh failed \(status 4\): second$"):
+        programs.run(["sh", "-c", "echo first >&2; echo second >&2; exit 4"], ["cat"])
+
+
+def test_words_on_standard_output_do_where_standard_error_is_silent() -> None:
+    with pytest.raises(WorkloadError, match=r"^sh failed \(status 1\): FATAL: no$"):
+        programs.run(["sh", "-c", "echo FATAL: no; exit 1"])
+    with pytest.raises(WorkloadError, match="it printed no reason"):
+        programs.run(["false"])
+
+
+def test_a_killed_program_and_a_missing_one_are_told_apart() -> None:
+    with pytest.raises(WorkloadError, match=r"\(signal 9\)"):
+        programs.run(["sh", "-c", "kill -9 $$"])
+    with pytest.raises(WorkloadError, match="nonesuch cannot be started: No such file"):
+        programs.run(["nonesuch"])
+
+
+def test_much_on_standard_error_does_not_block() -> None:
+    talk = "head -c 1000000 /dev/zero | tr '\\0' x >&2; echo done"
+    assert programs.run(["sh", "-c", talk]) == "done\n"
+
+
+def test_a_reader_that_stops_early_ends_the_writer() -> None:
+    with pytest.raises(WorkloadError, match=r"^yes failed \(signal 13\)"):
+        programs.run(["yes"], ["head", "-n1"])
+
+
+def test_too_long_a_run_is_ended_with_its_children(tmp_path: Path) -> None:
+    file = tmp_path / "followed"
+    file.touch()
+    with pytest.raises(WorkloadError, match=r"^sh was not done after 0\.5 s"):
+        programs.run(["sh", "-c", f"tail -f {file} | cat; true"], timeout_s=0.5)
+    assert processes_using(tmp_path) == []
+
+
+def test_settings_go_to_the_given_home(tmp_path: Path) -> None:
+    programs.run(["sh", "-c", "touch ~/settings"], home=tmp_path)
+    assert (tmp_path / "settings").exists()
