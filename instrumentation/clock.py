@@ -1,0 +1,186 @@
+"""Clocks of two machines brought together by round trips, with an error bound.
+
+Times are integer nanoseconds of CLOCK_MONOTONIC, which belongs to one machine and one boot; the
+boot is named by its `boot_id`. `python3 -m instrumentation.clock respond` answers each line it
+reads with `<monotonic_ns> <boot_id>`; the controller stamps before it asks and after it is
+answered.
+
+The target's stamp was taken somewhere between the two of the controller, so the offset
+`t_target - (t_send + t_receive) / 2` is wrong by at most half the round trip (Cristian 1989).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+
+# How far one clock's rate may wander from its own mean: quartz over some degrees, or NTP's slewing.
+WANDER_PPM = 5.0
+# How far two clocks may be apart in rate when nothing is known: NTP slews by at most 500 ppm.
+UNKNOWN_SKEW_PPM = 500.0
+# Readings closer together than this belong to one burst.
+BURST_GAP_NS = 2_000_000_000
+
+
+class ClockError(Exception):
+    """Clock readings that cannot be had or used; the message says why and what mends it."""
+
+
+def monotonic_ns() -> int:
+    """Now, in nanoseconds of this boot's monotonic clock."""
+    return time.monotonic_ns()
+
+
+def boot_id() -> str:
+    """The name of this boot of this machine."""
+    return BOOT_ID_FILE.read_text(encoding="ascii").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """One round trip: stamps of the controller around one of the target, in ns."""
+
+    t_send_ns: int
+    t_target_ns: int
+    t_receive_ns: int
+    boot_id: str
+
+
+def offset_ns(reading: ClockReading) -> int:
+    """Target's clock minus controller's, in ns."""
+    return reading.t_target_ns - (reading.t_send_ns + reading.t_receive_ns) // 2
+
+
+def bound_ns(reading: ClockReading) -> int:
+    """How far `offset_ns` can be off, in ns: half the round trip, rounded up."""
+    return (reading.t_receive_ns - reading.t_send_ns) // 2 + 1
+
+
+def append_reading(path: Path, reading: ClockReading) -> None:
+    """Add one line to clock.jsonl."""
+    with path.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(asdict(reading)) + "\n")
+
+
+def load_readings(path: Path) -> list[ClockReading]:
+    """Readings of a clock.jsonl; a cut-off last line is left out. Raises ClockError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except FileNotFoundError:
+        raise ClockError(f"{path} is not there: no clock readings were kept.") from None
+    readings = []
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith("\n"):
+            break
+        try:
+            readings.append(ClockReading(**json.loads(line)))
+        except (ValueError, TypeError):
+            raise ClockError(f"{path} line {number} is not a clock reading.") from None
+    return readings
+
+
+def best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:
+    """The reading with the shortest round trip of each burst, in order of time."""
+    bursts: list[list[ClockReading]] = []
+    for reading in sorted(readings, key=lambda r: r.t_send_ns):
+        if bursts and reading.t_send_ns - bursts[-1][-1].t_receive_ns <= BURST_GAP_NS:
+            bursts[-1].append(reading)
+        else:
+            bursts.append([reading])
+    return [min(burst, key=bound_ns) for burst in bursts]
+
+
+@dataclass(frozen=True)
+class OffsetModel:
+    """Maps times of one boot of the target to the controller's clock.
+
+    `knots` are `(t_target_ns, offset_ns, bound_ns)` in order of time. Between two knots the offset
+    is a straight line; before the first and after the last it goes on at the mean skew.
+    """
+
+    boot_id: str
+    knots: tuple[tuple[int, int, int], ...]
+
+    @classmethod
+    def fit(cls, readings: Sequence[ClockReading], boot_id: str | None = None) -> OffsetModel:
+        """A model of the readings of one boot. Raises ClockError.
+
+        Without `boot_id` all readings must be of the same boot.
+        """
+        boots = {reading.boot_id for reading in readings}
+        if boot_id is None:
+            if len(boots) != 1:
+                raise ClockError(
+                    f"clock readings of {len(boots)} boots of the target: say which one is meant."
+                )
+            boot_id = boots.pop()
+        best = best_of_bursts(reading for reading in readings if reading.boot_id == boot_id)
+        if not best:
+            raise ClockError(
+                f"no clock reading of the target's boot {boot_id}: its times are lost."
+            )
+        knots = {r.t_target_ns: (r.t_target_ns, offset_ns(r), bound_ns(r)) for r in best}
+        return cls(boot_id, tuple(knots[t] for t in sorted(knots)))
+
+    @classmethod
+    def from_file(cls, path: Path, boot_id: str | None = None) -> OffsetModel:
+        """`fit` of a clock.jsonl. Raises ClockError."""
+        return cls.fit(load_readings(path), boot_id)
+
+    @property
+    def skew_ppm(self) -> float:
+        """Mean rate by which the target's clock gains on the controller's; 0 from a single
+        burst.
+        """
+        (t0, offset0, _), (t1, offset1, _) = self.knots[0], self.knots[-1]
+        return 0.0 if t1 == t0 else (offset1 - offset0) / (t1 - t0) * 1e6
+
+    @property
+    def skew_bound_ppm(self) -> float:
+        """How far `skew_ppm` can be off."""
+        (t0, _, bound0), (t1, _, bound1) = self.knots[0], self.knots[-1]
+        return UNKNOWN_SKEW_PPM if t1 == t0 else (bound0 + bound1) / (t1 - t0) * 1e6
+
+    def to_controller_ns(self, t_target_ns: int) -> int:
+        """The same moment on the controller's clock, in ns."""
+        return t_target_ns - self._offset_and_bound(t_target_ns)[0]
+
+    def bound_ns(self, t_target_ns: int) -> int:
+        """How far `to_controller_ns` can be off, in ns."""
+        return self._offset_and_bound(t_target_ns)[1]
+
+    def _offset_and_bound(self, t_ns: int) -> tuple[int, int]:
+        after = bisect_right(self.knots, t_ns, key=lambda knot: knot[0])
+        if 0 < after < len(self.knots):
+            (t0, offset0, bound0), (t1, offset1, bound1) = self.knots[after - 1 : after + 1]
+            share = (t_ns - t0) / (t1 - t0)
+            offset = offset0 + round((offset1 - offset0) * share)
+            wander = min(t_ns - t0, t1 - t_ns) * 2 * WANDER_PPM * 1e-6
+            return offset, int(bound0 + (bound1 - bound0) * share + wander) + 1
+        t0, offset0, bound0 = self.knots[0] if after == 0 else self.knots[-1]
+        away = abs(t_ns - t0)
+        offset = offset0 + round((t_ns - t0) * self.skew_ppm * 1e-6)
+        doubt = away * (self.skew_bound_ppm + 2 * WANDER_PPM) * 1e-6
+        return offset, int(bound0 + doubt) + 1
+
+
+def respond() -> None:
+    """Answer every line on standard input with the time and the boot, until it ends."""
+    this_boot = boot_id()
+    for _ in sys.stdin.buffer:
+        sys.stdout.write(f"{monotonic_ns()} {this_boot}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["respond"]:
+        print("usage: python3 -m instrumentation.clock respond", file=sys.stderr)
+        sys.exit(2)
+    respond()

@@ -1,0 +1,154 @@
+"""Round trips to the clock responder on the target, over any command that carries two pipes."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from instrumentation.clock import ClockError, ClockReading, append_reading, monotonic_ns
+
+
+class ClockLink:
+    """Asks a responder for its time and keeps the answers in clock.jsonl.
+
+    `argv` starts the responder, e.g. `ssh … python3 -m instrumentation.clock respond`. It is
+    started when first needed and again when the link is lost; the first answer after a start may
+    take `connect_timeout_s`, each further one `timeout_s`.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        path: Path,
+        *,
+        connect_timeout_s: float = 60.0,
+        timeout_s: float = 5.0,
+    ) -> None:
+        self._argv = list(argv)
+        self._path = path
+        self._connect_timeout_s = connect_timeout_s
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pending = b""
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the link
+
+    def burst(self, round_trips: int = 8, attempts: int = 2) -> list[ClockReading]:
+        """Readings of one burst, each already in the file; the link is restarted where it is lost.
+
+        Raises ClockError where `attempts` starts of the link gave no full burst; what was read
+        before that is in the file all the same.
+        """
+        readings: list[ClockReading] = []
+        failures = 0
+        while len(readings) < round_trips:
+            try:
+                if self._process is None:
+                    self._start()
+                readings.append(self._round_trip(self._timeout_s))
+            except (OSError, ClockError, ValueError) as error:
+                reason = self._last_words() or str(error)
+                self._stop()
+                failures += 1
+                if failures >= attempts:
+                    raise ClockError(
+                        f"The target's clock does not answer ({reason}): "
+                        f"see that `{' '.join(self._argv)}` works."
+                    ) from None
+                continue
+            append_reading(self._path, readings[-1])
+        return readings
+
+    def _start(self) -> None:
+        self._stderr.seek(0)
+        self._stderr.truncate()
+        self._pending = b""
+        self._process = subprocess.Popen(
+            self._argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C ends the suite in order; the link must live till then
+        )
+        self._round_trip(self._connect_timeout_s)  # slow: logging in and starting Python
+
+    def _round_trip(self, timeout_s: float) -> ClockReading:
+        assert self._process is not None and self._process.stdin is not None
+        t_send_ns = monotonic_ns()
+        self._process.stdin.write(b"\n")
+        line = self._read_line(t_send_ns + int(timeout_s * 1e9))
+        t_receive_ns = monotonic_ns()
+        t_target, boot = line.decode("ascii").split()
+        return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot)
+
+    def _read_line(self, deadline_ns: int) -> bytes:
+        assert self._process is not None and self._process.stdout is not None
+        fd = self._process.stdout.fileno()
+        while b"\n" not in self._pending:
+            left_s = (deadline_ns - monotonic_ns()) / 1e9
+            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
+                raise ClockError("no answer in time")
+            got = os.read(fd, 4096)
+            if not got:
+                raise ClockError("the link was closed")
+            self._pending += got
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _last_words(self) -> str:
+        """The last line that the responder's command wrote to stderr."""
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def _stop(self) -> None:
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def close(self) -> None:
+        """End the responder. The link is not used after this."""
+        self._stop()
+        self._stderr.close()
+
+    def __enter__(self) -> ClockLink:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def keep_measuring(
+    link: ClockLink,
+    period_s: float,
+    stop: threading.Event,
+    on_error: Callable[[ClockError], None],
+) -> None:
+    """A burst now, then every `period_s` until `stop` is set; for a thread of its own.
+
+    A burst that fails is told to `on_error` and tried again at the next turn: the suite outlives
+    the loss of the link.
+    """
+    while True:
+        try:
+            link.burst()
+        except ClockError as error:
+            on_error(error)
+        if stop.wait(period_s):
+            return

@@ -1,0 +1,1 @@
+"""Sources of energy on the target: counters of the processor."""

@@ -1,0 +1,81 @@
+"""pyRAPL as a second source, beside our own reader of the same counters.
+
+pyRAPL does not correct wraps, times by the wall clock and fails in many ways (a missing zone, an
+unreadable file, an unknown layout). Nothing of that reaches the caller: what went wrong stands in
+the result as a sentence.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def _zones(package_uj: Sequence[float] | None, dram_uj: Sequence[float] | None) -> dict[str, float]:
+    """pyRAPL's lists (index = socket, -1 = no such counter) by the zone names of the powercap
+    source.
+    """
+    packages = {n: uj for n, uj in enumerate(package_uj or ()) if uj >= 0}
+    drams = {n: uj for n, uj in enumerate(dram_uj or ()) if uj >= 0}
+    zones = {f"package-{n}": uj for n, uj in packages.items()}
+    several = len(packages) > 1
+    return zones | {f"package-{n}/dram" if several else "dram": uj for n, uj in drams.items()}
+
+
+class PyraplSource:
+    """One pyRAPL measurement at a time. `error` is None while nothing went wrong."""
+
+    def __init__(self) -> None:
+        self.error: str | None = None
+        self._measurement: Any = None
+
+    @classmethod
+    def open(cls) -> PyraplSource:
+        """Set pyRAPL up for all sockets and devices; never raises, see `error`."""
+        source = cls()
+        source._contained(source._set_up)
+        return source
+
+    def begin(self) -> None:
+        """Start a measurement; never raises."""
+        if self._measurement is not None:
+            self._contained(self._measurement.begin)
+
+    def end(self) -> dict[str, Any]:
+        """`{"duration_us": …, "zones": {name: µJ}}` since `begin`, or `{"error": sentence}`."""
+        result = self._contained(self._finish)
+        return {"error": self.error} if self.error is not None else dict(result)
+
+    def close(self) -> None:
+        """Forget the measurement."""
+        self._measurement = None
+
+    def _set_up(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # pyRAPL's source has an invalid escape
+            warnings.simplefilter("ignore", DeprecationWarning)
+            import pyRAPL
+        pyRAPL.setup()
+        self._measurement = pyRAPL.Measurement("run")
+
+    def _finish(self) -> dict[str, Any]:
+        if self._measurement is None:
+            raise RuntimeError("pyRAPL was not set up")
+        self._measurement.end()
+        result = self._measurement.result
+        zones = _zones(result.pkg, result.dram)
+        if not zones:
+            raise RuntimeError("no zone gave a figure: a counter wrapped, or none was found")
+        return {"duration_us": result.duration, "zones": zones}
+
+    def _contained(self, step: Callable[[], Any]) -> Any:
+        """Run a step; the first thing that goes wrong is kept, later ones follow from it."""
+        if self.error is not None:
+            return None
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 - pyRAPL raises anything
+            said = str(error) or "no reason given"
+            self.error = f"pyRAPL failed ({type(error).__name__}): {said}"
+            return None

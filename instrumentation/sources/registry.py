@@ -1,0 +1,20 @@
+"""Energy sources by name."""
+
+from __future__ import annotations
+
+from instrumentation.choose import load_class
+
+_PLACES = {
+    "powercap": "instrumentation.sources.powercap:PowercapSource",
+    "pyrapl": "instrumentation.sources.pyrapl:PyraplSource",
+}
+
+
+def names() -> tuple[str, ...]:
+    """All sources, in the order in which a report names them."""
+    return tuple(_PLACES)
+
+
+def load(name: str) -> type:
+    """The class of a source. Raises UnknownNameError."""
+    return load_class("energy source", name, _PLACES)
