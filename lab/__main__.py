@@ -1,0 +1,96 @@
+"""The virtual lab by hand: `python -m lab image|up|down|status|ssh`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from lab import image, lifecycle, ssh
+from lab.errors import LabError
+from lab.state import Layout, read_json, read_started
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _image(_arguments: argparse.Namespace) -> int:
+    say(str(image.ensure(say).directory))
+    return 0
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    layout = Layout(arguments.dir.absolute())
+    wish = lifecycle.Wish(
+        accelerator=arguments.accel,
+        ssh_port=arguments.ssh_port,
+        drives=not arguments.no_drives,
+        meter=not arguments.no_meter,
+    )
+    if not lifecycle.up(layout, say, wish):
+        say(f"lab: up already ({layout.state})")
+    return 0
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    stopped = lifecycle.down(Layout(arguments.dir.absolute()))
+    say(f"lab: stopped {', '.join(stopped)}" if stopped else "lab: nothing was running")
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    layout = Layout(arguments.dir.absolute())
+    processes = read_started(layout).processes
+    for process in processes:
+        say(f"{process.name:12} {process.pid:8} {'running' if process.alive() else 'gone'}")
+    up = lifecycle.running(layout)
+    say(f"lab: {'up' if up else 'not up'} ({layout.directory})")
+    return 0 if up else 1
+
+
+def _ssh(arguments: argparse.Namespace) -> int:
+    state = read_json(Layout(arguments.dir.absolute()).state)
+    if state is None:
+        raise LabError(f"no lab is up in {arguments.dir}: run `python -m lab up` first")
+    command = ssh.command(state["ssh"], arguments.command)
+    os.execvp(command[0], command)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lab", description=__doc__)
+    commands = parser.add_subparsers(dest="name", required=True, metavar="command")
+    commands.add_parser("image", help="build the guest image, or find it in the cache")
+    up = commands.add_parser("up", help="start drives, guest and meter")
+    up.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
+    up.add_argument("--ssh-port", type=int, help="port of 127.0.0.1 (default: a free one)")
+    up.add_argument("--no-drives", action="store_true", help="the guest and the meter only")
+    up.add_argument("--no-meter", action="store_true", help="the drives and the guest only")
+    down = commands.add_parser("down", help="stop them")
+    status = commands.add_parser("status", help="say what runs; exit status 1 if the lab is not up")
+    shell = commands.add_parser("ssh", help="run a command in the guest, or a shell")
+    for command in (up, down, status, shell):
+        command.add_argument(
+            "--dir", type=Path, default=Path("build/lab"), help="default build/lab"
+        )
+    shell.add_argument("command", nargs="*", metavar="-- command")
+    return parser
+
+
+def main() -> int:
+    """Exit status: 0, 1 with a sentence on standard error, 2 for wrong usage, 130 after Ctrl-C."""
+    arguments = _parser().parse_args()
+    action = {"image": _image, "up": _up, "down": _down, "status": _status, "ssh": _ssh}
+    try:
+        return action[arguments.name](arguments)
+    except LabError as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fde: interrupted; nothing of the lab is left running", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

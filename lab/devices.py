@@ -1,0 +1,107 @@
+"""The lab's own devices beside the guest: two drives, their secrets, and the meter."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.launcher import Launcher
+from lab.paths import GIB
+from lab.state import Layout, write_json
+
+DRIVE_BYTES = 2 * GIB
+BLOCK_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class DriveKind:
+    """One of the lab's two drives."""
+
+    role: str
+    model: str
+    serial: str
+    opal: bool
+
+    @property
+    def nqn(self) -> str:
+        return f"nqn.2026-01.org.fde-testbed:{self.role}"
+
+    @property
+    def by_id(self) -> str:
+        return f"/dev/disk/by-id/nvme-{self.model}_{self.serial}"
+
+
+DRIVES = (
+    DriveKind("plain", "fde-lab-plain", "FDELABPLAIN01", opal=False),
+    DriveKind("sed", "fde-lab-sed", "FDELABSED0001", opal=True),
+)
+
+
+def write_secrets(layout: Layout) -> Path:
+    """Make this lab's secrets; returns the file of the PSID (a real drive has it on its label)."""
+    psid = secrets.token_hex(16).upper()
+    values = {
+        "luks_passphrase": secrets.token_urlsafe(24),
+        "opal_admin_pin": secrets.token_urlsafe(24),
+        "sed_psid": psid,
+    }
+    write_json(layout.secrets, values, mode=0o600)
+    label = layout.directory / "sed.psid"
+    label.unlink(missing_ok=True)
+    label.touch(mode=0o600)
+    label.write_text(psid + "\n", encoding="utf-8")
+    return label
+
+
+def start_drive(launcher: Launcher, kind: DriveKind, psid: Path) -> dict[str, Any]:
+    """Start one drive with an empty medium; returns its part of the lab's state."""
+    directory = launcher.layout.directory
+    files = {name: directory / f"{kind.role}.{name}" for name in ("img", "stats", "opal")}
+    for old in files.values():
+        old.unlink(missing_ok=True)
+    with files["img"].open("wb") as file:
+        file.truncate(DRIVE_BYTES)
+    options = {
+        "backing": files["img"],
+        "size-bytes": DRIVE_BYTES,
+        "block-size": BLOCK_BYTES,
+        "model": kind.model,
+        "serial": kind.serial,
+        "nqn": kind.nqn,
+        "port": 0,
+        "stats": files["stats"],
+        "control": launcher.sockets / kind.role,
+    }
+    command = [sys.executable, "-m", "lab.drive"]
+    command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    if kind.opal:
+        command += ["--opal", "--state", str(files["opal"]), "--psid-file", str(psid)]
+    said = launcher.start_ready(f"drive-{kind.role}", command)
+    state = {
+        "pid": said["pid"],
+        "port": said["port"],
+        "nqn": kind.nqn,
+        "backing": str(files["img"]),
+        "stats": str(files["stats"]),
+        "control": str(options["control"]),
+        "model": kind.model,
+        "serial": kind.serial,
+        "size_bytes": DRIVE_BYTES,
+        "block_size": BLOCK_BYTES,
+    }
+    if kind.opal:
+        state |= {"state": str(files["opal"]), "psid_file": str(psid)}
+    return state
+
+
+def start_meter(launcher: Launcher) -> dict[str, Any]:
+    """Start the meter, which reads the lab's state file; returns its part of the state."""
+    layout = launcher.layout
+    link = layout.directory / "meter"
+    link.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "lab.meter", "--state", str(layout.state), "--link", str(link)]
+    said = launcher.start_ready("meter", command)
+    return {"pid": said["pid"], "port": str(link)}

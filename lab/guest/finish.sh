@@ -1,0 +1,60 @@
+#!/bin/sh
+# Runs inside the new root, from the directory that the build put there: makes the kernel module and the
+# workloads' assets, then takes away what only the build needed.
+set -eu
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+here=$(dirname "$0")
+assets=/usr/share/fde-testbed
+source_name=linux-source-6.12
+
+step() { echo "guest: $*" >&2; }
+lines() { grep -v '^#' "$here/$1"; }
+
+chown -R root:root /etc/fstab /etc/hostname /etc/hosts /etc/systemd /etc/modules-load.d /etc/modprobe.d \
+    /etc/initramfs-tools /etc/ssh /usr/local/sbin
+chmod 0755 /usr/local/sbin/*
+
+step "kernel module"
+kver=$(basename /lib/modules/*-amd64)
+make -s -C "$here" KVER="$kver" install
+depmod "$kver"
+
+step "assets"
+mkdir -p "$assets" /tmp/assets
+tar -xJf "/usr/src/$source_name.tar.xz" -C /tmp/assets \
+    "$source_name/crypto" "$source_name/kernel" "$source_name/net"
+pack() { # archive, directories
+    archive=$1
+    shift
+    tar -C /tmp/assets --sort=name --owner=0 --group=0 --numeric-owner -cf - "$@" |
+        gzip -6 -n >"$assets/$archive"
+}
+pack kernel_tree.tar.gz "$source_name/crypto" "$source_name/kernel"
+pack kernel_grep.tar.gz "$source_name/net"
+ffmpeg -nostdin -loglevel error -bitexact -f lavfi -i testsrc2=size=320x240:rate=25 \
+    -f lavfi -i sine=frequency=440:sample_rate=44100 -t 10 \
+    -c:v mpeg1video -b:v 1M -c:a mp2 -b:a 128k -f mpeg "$assets/clip.mpg"
+rm -rf /tmp/assets
+(cd "$assets" && sha256sum ./*.gz ./*.mpg >SHA256SUMS)
+
+step "units"
+lines masked-units.txt | xargs systemctl --quiet mask
+systemctl --quiet enable ssh.service fde-network.service fde-lab-drives.service
+systemctl --quiet disable ssh.socket 2>/dev/null || true
+systemctl --quiet set-default multi-user.target
+
+step "taking away what only the build needed"
+lines build-packages.txt |
+    xargs apt-get -qq -y -o APT::AutoRemove::RecommendsImportant=false purge --autoremove >/dev/null
+rm -f /etc/ssh/ssh_host_* /etc/apt/apt.conf.d/99mmdebstrap
+rm -rf /var/lib/mysql/* /var/log/*.log /var/log/apt /var/cache/apt/*.bin
+# The mirror that built the image is the business of the machine that built it.
+echo 'deb http://deb.debian.org/debian trixie main' >/etc/apt/sources.list
+rm -f /etc/apt/sources.list.d/*
+[ -f "/lib/modules/$kver/extra/fde_rapl_sim.ko" ]
+for program in cryptsetup dmsetup fio mariadbd mplayer nvme python3 sfdisk sysbench mkfs.ext4; do
+    command -v "$program" >/dev/null || { echo "guest: $program is missing" >&2; exit 1; }
+done
+rm -r "$here"
+# Newer than /usr, so that no unit thinks at boot that there is something to update.
+touch /etc/.updated /var/.updated

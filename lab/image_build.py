@@ -1,0 +1,192 @@
+"""Makes the guest's root file system with mmdebstrap and packs it as ext4, without needing root.
+
+mmdebstrap's mode `unshare` works in a user namespace for an ordinary user and, for root, in a mount
+namespace of its own; `mmdebstrap --unshare-helper` enters the same namespace again, so that mke2fs
+sees the right owners.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from lab import mirror
+from lab.errors import LabError
+from lab.paths import GIB, require_room
+
+HERE = Path(__file__).resolve().parent
+GUEST = HERE / "guest"
+MODULE = HERE / "rapl_sim"
+MODULE_SOURCES = ("fde_rapl_sim.c", "Makefile")
+
+SUITE = "trixie"
+DISK_BYTES = 6 * GIB  # sparse: what the guest may fill, not what the file takes
+ROOM_BYTES = 5 * GIB  # tree and image side by side, with the package cache at its peak
+BENCH = "/usr/src/fde-build"  # in the guest, while it is made
+UNWANTED = ("doc/*", "man/*", "info/*", "locale/*", "lintian/*", "bug/*")
+PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap")
+
+Say = Callable[[str], None]
+
+
+def words(name: str) -> list[str]:
+    """The lines of lab/guest/`name` that are not comments."""
+    lines = (GUEST / name).read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def inputs() -> list[Path]:
+    """Every file that has a say in what the image holds, in a fixed order."""
+    overlay = [p for p in GUEST.rglob("*") if p.is_file()]
+    return sorted([*overlay, *(MODULE / n for n in MODULE_SOURCES), Path(__file__).resolve()])
+
+
+def _ingredients() -> list[Path]:
+    """What finish.sh finds beside itself in the new root."""
+    lists = ("finish.sh", "build-packages.txt", "masked-units.txt")
+    return [*(GUEST / n for n in lists), *(MODULE / n for n in MODULE_SOURCES)]
+
+
+def build(target: Path, say: Say) -> None:
+    """Fill the directory `target` with root.img, vmlinuz and initrd.img.
+
+    Raises LabError, with the end of the log, if a step fails.
+    """
+    for program in PROGRAMS:
+        if shutil.which(program, path=_path()) is None:
+            raise LabError(f"the program {program} is missing: run `make packages`")
+    with _work_dir() as work:
+        require_room(work, ROOM_BYTES, "building the guest image")
+        log = work / "build.log"
+        root = work / "root"
+        disk = work / "root.img"
+        try:
+            say("guest: packages (mmdebstrap, one to three minutes)")
+            _run(_debootstrap(root), log, say)
+            say("guest: ext4 image")
+            _make_disk(root, disk, log, say)
+            _take_boot_files(work, target)
+            _run(["cp", "--sparse=always", str(disk), str(target / "root.img")], log, say)
+        except LabError as error:
+            kept = target.parent / "failed-build.log"
+            shutil.copyfile(log, kept)
+            raise LabError(f"{error}\nThe whole log: {kept}") from error
+        finally:
+            _helper(["rm", "-rf", str(root)])
+
+
+def _path() -> str:
+    """Search path with the system directories that an ordinary user's may lack."""
+    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+
+
+@contextlib.contextmanager
+def _work_dir() -> Iterator[Path]:
+    """A scratch directory that the namespace's users can reach, unlike a home directory."""
+    base = os.environ.get("TMPDIR") or "/var/tmp"
+    work = Path(tempfile.mkdtemp(prefix="fde-image-", dir=base))
+    work.chmod(0o755)
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _debootstrap(root: Path) -> list[str]:
+    """The mmdebstrap command that makes the tree `root`."""
+    source = mirror.find()
+    packages = words("packages.txt") + words("build-packages.txt")
+    ingredients = " ".join(f"'{path}'" for path in _ingredients())
+    command = [
+        "mmdebstrap",
+        "--mode=unshare",
+        "--format=directory",
+        "--variant=minbase",
+        "--components=main",
+        f"--include={','.join(packages)}",
+        '--aptopt=APT::Install-Recommends "false"',
+        '--aptopt=Acquire::Languages "none"',
+        "--dpkgopt=force-unsafe-io",
+        *(f"--aptopt={option}" for option in source.apt_options),
+        *(f"--dpkgopt=path-exclude=/usr/share/{path}" for path in UNWANTED),
+        f"--essential-hook=sync-in '{GUEST / 'overlay'}' /",
+        f'--customize-hook=mkdir "$1{BENCH}"',
+        f"--customize-hook=copy-in {ingredients} {BENCH}",
+        f'--customize-hook=chroot "$1" /bin/sh {BENCH}/finish.sh',
+    ]
+    if source.certificates is not None:
+        where = source.certificates
+        command += [
+            f'--setup-hook=mkdir -p "$1{where.parent}"',
+            f"--setup-hook=copy-in '{where}' {where.parent}",
+        ]
+    return [*command, SUITE, str(root), *([source.url] if source.url else [])]
+
+
+def _make_disk(root: Path, disk: Path, log: Path, say: Say) -> None:
+    """Pack the tree `root` into the sparse ext4 file `disk`."""
+    with disk.open("wb") as file:
+        file.truncate(DISK_BYTES)
+    disk.chmod(0o666)  # written by the namespace's root, who is somebody else outside it
+    # Tables are written now: to do it lazily would be disk traffic while the guest measures.
+    options = "lazy_itable_init=0,lazy_journal_init=0"
+    mke2fs = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-L", "fde-root", "-E", options]
+    _run([*_entered([*mke2fs, "-d", str(root), str(disk)])], log, say)
+
+
+def _take_boot_files(work: Path, target: Path) -> None:
+    """Copy kernel and initrd out of the tree: QEMU boots them directly."""
+    boot = work / "boot"
+    boot.mkdir(mode=0o777)
+    boot.chmod(0o777)
+    copy = f"cp '{work}'/root/boot/vmlinuz-* '{boot}/vmlinuz' && "
+    copy += f"cp '{work}'/root/boot/initrd.img-* '{boot}/initrd.img' && chmod 0644 '{boot}'/*"
+    _helper(["sh", "-c", copy])
+    for name in ("vmlinuz", "initrd.img"):
+        if not (boot / name).exists():
+            raise LabError(f"the guest image has no {name}: the build is broken, see lab/guest")
+        shutil.copyfile(boot / name, target / name)
+
+
+def _entered(command: Sequence[str]) -> list[str]:
+    """`command`, run where the tree's owners are seen as they will be in the guest."""
+    return [*([] if os.geteuid() == 0 else ["mmdebstrap", "--unshare-helper"]), *command]
+
+
+def _helper(command: Sequence[str]) -> None:
+    environment = {**os.environ, "PATH": _path()}
+    subprocess.run(_entered(command), check=False, env=environment, capture_output=True)
+
+
+def _run(command: Sequence[str], log: Path, say: Say) -> None:
+    """Run one step, its output to the log; lines that start with `guest:` are also said."""
+    environment = {**os.environ, "PATH": _path(), "TMPDIR": str(log.parent)}
+    started = time.monotonic()
+    tail: list[str] = []
+    with (
+        log.open("a", encoding="utf-8") as out,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            out.write(line)
+            tail = [*tail[-14:], line.rstrip()]
+            if line.startswith("guest:"):
+                say(f"{line.rstrip()} ({time.monotonic() - started:.0f} s)")
+    if process.returncode != 0:
+        last = "\n".join(tail)
+        raise LabError(f"building the guest image failed in {command[0]}; its last lines:\n{last}")

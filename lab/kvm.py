@@ -1,0 +1,83 @@
+"""Whether KVM can really run the guest's kernel here, found out by trying and remembered.
+
+A /dev/kvm that opens proves nothing: nested and restricted hosts may offer one on which an
+ordinary kernel dies before its first line. So the guest's kernel and initrd are started under KVM
+once, and must get as far as starting /init.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.image import Image
+from lab.state import read_json, write_json
+
+DEVICE = Path("/dev/kvm")
+LIMIT_S = 25.0
+PROOF = b"Run /init as init process"
+
+
+def accelerator(qemu: str, image: Image, cache: Path, say: Callable[[str], None]) -> str:
+    """`"kvm"` where it works, else `"tcg"`; probes at most once for each machine and QEMU."""
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        return "tcg"  # not remembered: joining the group kvm mends it
+    key = machine_key(qemu)
+    memory = cache / "accelerator.json"
+    known = read_json(memory) or {}
+    if key not in known:
+        say("lab: trying whether KVM runs the guest's kernel")
+        known[key] = "kvm" if boots(qemu, image) else "tcg"
+        cache.mkdir(parents=True, exist_ok=True)
+        write_json(memory, known)
+        say(f"lab: {'KVM works' if known[key] == 'kvm' else 'KVM does not work here, so TCG'}")
+    return str(known[key])
+
+
+def machine_key(qemu: str) -> str:
+    """Name of this machine, its kernel and its QEMU, the same at every boot."""
+    version = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False)
+    machine_id = Path("/etc/machine-id")
+    parts = (
+        machine_id.read_text(encoding="utf-8") if machine_id.exists() else platform.node(),
+        platform.release(),
+        version.stdout,
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def boots(qemu: str, image: Image, limit_s: float = LIMIT_S) -> bool:
+    """Start the guest's kernel under KVM; true once it starts /init within the limit."""
+    command = [qemu, "-accel", "kvm", "-cpu", "max", "-m", "512", "-nodefaults", "-no-user-config"]
+    command += ["-display", "none", "-no-reboot", "-monitor", "none"]
+    command += ["-kernel", str(image.kernel), "-initrd", str(image.initrd)]
+    with tempfile.TemporaryDirectory(prefix="fde-kvm-") as scratch:
+        serial = Path(scratch) / "serial"
+        command += ["-serial", f"file:{serial}", "-append", "console=ttyS0 panic=-1"]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            try:
+                return _appears(serial, process, limit_s)
+            finally:
+                process.kill()
+
+
+def _appears(serial: Path, process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    deadline = time.monotonic() + limit_s
+    while True:
+        ended = process.poll() is not None
+        if serial.exists() and PROOF in serial.read_bytes():
+            return True
+        if ended or time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)

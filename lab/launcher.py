@@ -1,0 +1,94 @@
+"""Starts the lab's processes and writes each down before anything else can go wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from lab import vm
+from lab.errors import LabError
+from lab.paths import REPOSITORY
+from lab.state import Layout, Process, Started, read_json, write_started
+
+READY_LIMIT_S = 30.0
+
+
+class Launcher:
+    """Starts processes for one lab; `sockets` is a directory for Unix sockets, made with it."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        with no_interruption():
+            # Not in the lab's directory: the path of a Unix socket must fit into 108 bytes.
+            self.sockets = Path(tempfile.mkdtemp(prefix="fde-lab-"))
+            self._started = Started(str(self.sockets), ())
+            write_started(layout, self._started)
+
+    def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start one process in a session of its own, its output in `<name>.log`."""
+        with (self.layout.directory / f"{name}.log").open("wb") as log, no_interruption():
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=REPOSITORY,
+                start_new_session=True,
+            )
+            # A process that is gone already is missed by whoever waits for it.
+            with contextlib.suppress(ProcessLookupError):
+                self._started = self._started.with_process(Process.of(name, process.pid))
+            write_started(self.layout, self._started)
+        return process
+
+    def start_ready(self, name: str, command: Sequence[str]) -> dict[str, Any]:
+        """Start a process that takes `--ready-file`; returns what it says there once it is ready.
+
+        Raises LabError, with the end of its log, if it does not become ready.
+        """
+        ready = self.layout.directory / f"{name}.ready"
+        ready.unlink(missing_ok=True)
+        process = self.start(name, [*command, "--ready-file", str(ready)])
+        deadline = time.monotonic() + READY_LIMIT_S
+        while (said := read_json(ready)) is None:
+            if process.poll() is not None or time.monotonic() > deadline:
+                log = vm.tail(self.layout.directory / f"{name}.log")
+                raise LabError(f"the lab's {name} did not start; its last lines:\n{log}")
+            time.sleep(0.05)
+        return said
+
+
+@contextlib.contextmanager
+def no_interruption() -> Iterator[None]:
+    """Put Ctrl-C and SIGTERM off until the end of the block, where they raise KeyboardInterrupt."""
+    pending: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        pending.append(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, note) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    if pending:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def term_interrupts() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that it can clean up."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Installs the host packages that the testbed lacks. Needs no rights when nothing is missing.
+# For Debian 12, Debian 13 and Ubuntu 24.04 on x86-64.
+#
+#   lab/packages.sh           install what is missing
+#   lab/packages.sh --list    print what is missing, one package a line, and install nothing
+set -euo pipefail
+
+# PYTHON: the interpreter that the virtual environment is to be made with.
+python=${PYTHON:-python3}
+
+packages=(
+    ca-certificates
+    e2fsprogs
+    mmdebstrap
+    openssh-client
+    qemu-system-x86
+    qemu-utils
+    uidmap
+)
+
+refuse() {
+    echo "fde: $*" >&2
+    exit 1
+}
+
+installed() {
+    [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# Not every package of the list exists on every supported system under that name alone.
+missing() {
+    local package
+    for package in "${packages[@]}"; do
+        installed "$package" || echo "$package"
+    done
+    # Debian has its own keys anyway; Ubuntu needs them to check what the guest is made of.
+    installed debian-archive-keyring || echo debian-archive-keyring
+    # The arm of ensurepip that Debian splits off; a Python from elsewhere brings its own.
+    "$python" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+}
+
+as_root=()
+need_rights() {
+    [ "$(id -u)" -eq 0 ] && return
+    command -v sudo >/dev/null ||
+        refuse "these packages are missing and need root to install: $*; there is no sudo here, so ask an administrator to run: apt-get install $*"
+    sudo -v ||
+        refuse "sudo was refused, but these packages are missing: $*; ask an administrator to run: apt-get install $*"
+    as_root=(sudo)
+}
+
+main() {
+    local machine list
+    machine=$(uname -m)
+    [ "$machine" = x86_64 ] ||
+        refuse "the virtual lab runs on x86-64 only, and this machine is $machine; use INVENTORY=... to point the testbed at real hardware"
+    if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+        refuse "there is no apt-get here; install by hand what these Debian packages hold, then go on with the single make targets: ${packages[*]}"
+    fi
+
+    mapfile -t list < <(missing)
+    if [ "${1:-}" = --list ]; then
+        printf '%s\n' "${list[@]:0}"
+        return
+    fi
+    if [ "${#list[@]}" -eq 0 ]; then
+        echo "packages: all there"
+        return
+    fi
+
+    echo "packages: installing ${list[*]}"
+    need_rights "${list[@]}"
+    "${as_root[@]}" apt-get -qq update ||
+        refuse "apt-get update failed; look at its messages above, mend the package sources and try again"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq -y install --no-install-recommends "${list[@]}" ||
+        refuse "apt-get could not install ${list[*]}; look at its messages above and try again"
+}
+
+main "$@"

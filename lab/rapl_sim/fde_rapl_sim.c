@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fde_rapl_sim: RAPL energy counters of a virtual machine, from a power model.
+ *
+ * Registers the powercap control type "intel-rapl" with the zones package-0 and, below it, dram, laid
+ * out as intel_rapl lays them out on one-socket hardware. Nothing runs between reads: a counter is
+ * worked out when energy_uj is read, from the time since loading and the busy time of the CPUs:
+ *
+ *     energy_uj = (idle_mw * wall_us + busy_mw_per_cpu * sum over CPUs (wall_us - idle_us)) / 1000
+ *
+ * because 1 mW for 1 us is 1 nJ. It then wraps past max_energy_range_uj, as the hardware's does.
+ */
+#include <linux/cpumask.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/module.h>
+#include <linux/moduleparam.h>
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/powercap.h>
+#include <linux/tick.h>
+
+static uint package_idle_mw = 5000;
+module_param(package_idle_mw, uint, 0444);
+MODULE_PARM_DESC(package_idle_mw, "power of the package with all CPUs idle, mW");
+
+static uint package_busy_mw_per_cpu = 10000;
+module_param(package_busy_mw_per_cpu, uint, 0444);
+MODULE_PARM_DESC(package_busy_mw_per_cpu, "power that one busy CPU adds to the package, mW");
+
+static uint dram_idle_mw = 1000;
+module_param(dram_idle_mw, uint, 0444);
+MODULE_PARM_DESC(dram_idle_mw, "power of the memory with all CPUs idle, mW");
+
+static uint dram_busy_mw_per_cpu = 500;
+module_param(dram_busy_mw_per_cpu, uint, 0444);
+MODULE_PARM_DESC(dram_busy_mw_per_cpu, "power that one busy CPU adds to the memory, mW");
+
+static unsigned long long max_energy_range_uj = 262143328850ULL;
+module_param(max_energy_range_uj, ullong, 0444);
+MODULE_PARM_DESC(max_energy_range_uj, "last value of the counters before they start again at 0, uJ");
+
+/* More parts than this and the sum of nanojoules would overflow within years instead of centuries. */
+#define MAX_MW 1000000U
+
+/* The largest step of a CPU's iowait time between two reads that is taken for the passing of time. */
+#define STEP_US 200
+#define TRIES 8
+
+struct sim_zone {
+	struct powercap_zone zone;
+	const char *name;
+	const uint *idle_mw;
+	const uint *busy_mw_per_cpu;
+	struct mutex lock; /* guards last_nj */
+	u64 last_nj;
+	bool registered;
+};
+
+static struct sim_zone package = {
+	.name = "package-0",
+	.idle_mw = &package_idle_mw,
+	.busy_mw_per_cpu = &package_busy_mw_per_cpu,
+};
+
+static struct sim_zone dram = {
+	.name = "dram",
+	.idle_mw = &dram_idle_mw,
+	.busy_mw_per_cpu = &dram_busy_mw_per_cpu,
+};
+
+static struct powercap_control_type *control_type;
+static u64 wall_start_us;
+static DEFINE_PER_CPU(s64, busy_start_us);
+
+/*
+ * Time that a CPU has not been idle, up to an unknown constant, and the time of the reading.
+ *
+ * The kernel keeps idle time with and without outstanding I/O apart, and files the idle stretch that is
+ * still going on under the one that holds at the moment of asking. If that changes between the two
+ * questions, the stretch is counted twice or not at all; asking for one of them again shows it.
+ */
+static s64 cpu_busy_us(int cpu, u64 *now_us)
+{
+	u64 idle, iowait, again;
+	int try;
+
+	for (try = 0; try < TRIES; try++) {
+		iowait = get_cpu_iowait_time_us(cpu, NULL);
+		idle = get_cpu_idle_time_us(cpu, now_us);
+		again = get_cpu_iowait_time_us(cpu, NULL);
+		if (again - iowait <= STEP_US)
+			break;
+	}
+	return (s64)(*now_us - idle - iowait);
+}
+
+/* Busy time of all CPUs since loading; now_us gets the time of the last reading. */
+static u64 busy_us(u64 *now_us)
+{
+	s64 sum = 0;
+	int cpu;
+
+	for_each_online_cpu(cpu)
+		sum += cpu_busy_us(cpu, now_us) - per_cpu(busy_start_us, cpu);
+	return sum > 0 ? sum : 0;
+}
+
+static struct sim_zone *to_sim(struct powercap_zone *zone)
+{
+	return container_of(zone, struct sim_zone, zone);
+}
+
+static int sim_energy_uj(struct powercap_zone *zone, u64 *energy_uj)
+{
+	struct sim_zone *sim = to_sim(zone);
+	u64 now_us, busy, nj, uj;
+
+	mutex_lock(&sim->lock);
+	busy = busy_us(&now_us);
+	nj = (now_us - wall_start_us) * *sim->idle_mw + busy * *sim->busy_mw_per_cpu;
+	/* CPUs are asked one after another: a counter may stand still for microseconds, never go back. */
+	if (nj > sim->last_nj)
+		sim->last_nj = nj;
+	uj = div_u64(sim->last_nj, 1000);
+	mutex_unlock(&sim->lock);
+
+	if (max_energy_range_uj < U64_MAX)
+		div64_u64_rem(uj, max_energy_range_uj + 1, energy_uj);
+	else
+		*energy_uj = uj;
+	return 0;
+}
+
+static int sim_max_energy_range_uj(struct powercap_zone *zone, u64 *range_uj)
+{
+	*range_uj = max_energy_range_uj;
+	return 0;
+}
+
+static int sim_release(struct powercap_zone *zone)
+{
+	return 0; /* the zones are static */
+}
+
+static const struct powercap_zone_ops zone_ops = {
+	.get_energy_uj = sim_energy_uj,
+	.get_max_energy_range_uj = sim_max_energy_range_uj,
+	.release = sim_release,
+};
+
+/* powercap demands these four even of a zone that has no constraints; none is ever called. */
+static int no_limit_get(struct powercap_zone *zone, int id, u64 *value)
+{
+	return -EOPNOTSUPP;
+}
+
+static int no_limit_set(struct powercap_zone *zone, int id, u64 value)
+{
+	return -EOPNOTSUPP;
+}
+
+static const struct powercap_zone_constraint_ops no_constraints = {
+	.get_power_limit_uw = no_limit_get,
+	.set_power_limit_uw = no_limit_set,
+	.get_time_window_us = no_limit_get,
+	.set_time_window_us = no_limit_set,
+};
+
+static int register_sim(struct sim_zone *sim, struct powercap_zone *parent)
+{
+	struct powercap_zone *zone;
+
+	mutex_init(&sim->lock);
+	zone = powercap_register_zone(&sim->zone, control_type, sim->name, parent, &zone_ops, 0,
+				      &no_constraints);
+	if (IS_ERR(zone))
+		return PTR_ERR(zone);
+	sim->registered = true;
+	return 0;
+}
+
+static void unregister_all(void)
+{
+	if (dram.registered)
+		powercap_unregister_zone(control_type, &dram.zone);
+	if (package.registered)
+		powercap_unregister_zone(control_type, &package.zone);
+	powercap_unregister_control_type(control_type);
+}
+
+static int check_parameters(void)
+{
+	if (!max_energy_range_uj) {
+		pr_err("fde_rapl_sim: max_energy_range_uj must be at least 1\n");
+		return -EINVAL;
+	}
+	if (package_idle_mw > MAX_MW || package_busy_mw_per_cpu > MAX_MW || dram_idle_mw > MAX_MW ||
+	    dram_busy_mw_per_cpu > MAX_MW) {
+		pr_err("fde_rapl_sim: no power may be above %u mW\n", MAX_MW);
+		return -EINVAL;
+	}
+	if (get_cpu_idle_time_us(0, NULL) == U64_MAX) {
+		pr_err("fde_rapl_sim: this kernel keeps no precise idle time (it needs nohz)\n");
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static int __init sim_init(void)
+{
+	int cpu, err;
+
+	err = check_parameters();
+	if (err)
+		return err;
+
+	for_each_online_cpu(cpu)
+		per_cpu(busy_start_us, cpu) = cpu_busy_us(cpu, &wall_start_us);
+
+	control_type = powercap_register_control_type(NULL, "intel-rapl", NULL);
+	if (IS_ERR(control_type))
+		return PTR_ERR(control_type);
+
+	err = register_sim(&package, NULL);
+	if (!err)
+		err = register_sim(&dram, &package.zone);
+	if (err) {
+		unregister_all();
+		return err;
+	}
+	pr_info("fde_rapl_sim: modelled RAPL zones package-0 and dram; nothing here is measured\n");
+	return 0;
+}
+
+static void __exit sim_exit(void)
+{
+	unregister_all();
+}
+
+module_init(sim_init);
+module_exit(sim_exit);
+
+MODULE_DESCRIPTION("RAPL energy counters of a virtual machine, from a power model");
+MODULE_LICENSE("GPL");

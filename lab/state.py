@@ -1,0 +1,137 @@
+"""What a lab has started, written down so that any later command can find and stop exactly that.
+
+`processes.json` grows as processes are started and is all that `down` needs, even of a lab that
+never came up; `state.json` is for everybody else. A process is known by its number *and* its start
+time, for numbers are given again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+FORMAT = "fde-lab/1"
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of ours; `start_ticks` is field 22 of /proc/PID/stat, `boot_id` the host's."""
+
+    name: str
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+    @classmethod
+    def of(cls, name: str, pid: int) -> Process:
+        """The process that has this number now. Raises ProcessLookupError if there is none."""
+        found = _stat(pid)
+        if found is None:
+            raise ProcessLookupError(pid)
+        return cls(name, pid, found[1], _boot_id())
+
+    def alive(self) -> bool:
+        """Whether this very process still runs; a zombie does not."""
+        found = _stat(self.pid)
+        return (
+            found is not None
+            and found[0] not in "ZX"
+            and found[1] == self.start_ticks
+            and _boot_id() == self.boot_id
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths within a lab's directory."""
+
+    directory: Path
+
+    @property
+    def state(self) -> Path:
+        return self.directory / "state.json"
+
+    @property
+    def processes(self) -> Path:
+        return self.directory / "processes.json"
+
+    @property
+    def console(self) -> Path:
+        return self.directory / "console.log"
+
+    @property
+    def secrets(self) -> Path:
+        return self.directory / "secrets.json"
+
+    @property
+    def key(self) -> Path:
+        return self.directory / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.directory / "known_hosts"
+
+
+@dataclass(frozen=True)
+class Started:
+    """Contents of processes.json: `sockets` is the short directory for Unix sockets."""
+
+    sockets: str | None
+    processes: tuple[Process, ...]
+
+    def with_process(self, process: Process) -> Started:
+        return Started(self.sockets, (*self.processes, process))
+
+
+def read_started(layout: Layout) -> Started:
+    """What was started in this directory; nothing if the file is missing or unreadable."""
+    data = read_json(layout.processes)
+    if data is None:
+        return Started(None, ())
+    return Started(data["sockets"], tuple(Process(**p) for p in data["processes"]))
+
+
+def write_started(layout: Layout, started: Started) -> None:
+    write_json(layout.processes, asdict(started))
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a JSON file, None if there is no such file or it holds something else."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def write_json(path: Path, data: Mapping[str, Any], mode: int = 0o644) -> None:
+    """Write a JSON file so that readers see the old contents or the new, never a part."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(data, file, indent=2)
+            file.write("\n")
+        Path(temporary).chmod(mode)
+        Path(temporary).rename(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """State letter and start time of a process, None if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
+    return fields[0], int(fields[19])
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
