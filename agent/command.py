@@ -1,0 +1,59 @@
+"""Runs programs; what they need to keep secret goes through standard input, never argv."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from agent.errors import AgentError
+
+
+class CommandError(AgentError):
+    """A program is missing, failed or hung."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """Exit code and what was printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    ok: Collection[int] = (0,),
+    timeout_s: float = 120,
+) -> Output:
+    """Run a program to its end; raises CommandError unless its exit code is in `ok`."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    # System folders may be missing from a service's or a shell's search path.
+    environment["PATH"] = environment.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
+    try:
+        done = subprocess.run(
+            argv, input=stdin, capture_output=True, env=environment, timeout=timeout_s, check=False
+        )
+    except FileNotFoundError as error:
+        raise CommandError(f"The program {argv[0]} is missing: install its package.") from error
+    except subprocess.TimeoutExpired as error:
+        raise CommandError(
+            f"{_name(argv)} did not end within {timeout_s:g} s: look at the kernel log for "
+            "a disk that does not answer."
+        ) from error
+    output = Output(
+        done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    )
+    if output.code not in ok:
+        said = " ".join((output.err or output.out).split())[-300:] or "it said nothing"
+        raise CommandError(f"{_name(argv)} failed with exit code {output.code}: {said}")
+    return output
+
+
+def _name(argv: Sequence[str]) -> str:
+    words = [word for word in argv[1:] if not word.startswith("-")]
+    return " ".join([argv[0], *words[:1]])

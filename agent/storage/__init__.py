@@ -1,0 +1,1 @@
+"""Storage stacks: which disk, is it safe, and the ways between configurations."""

@@ -1,0 +1,90 @@
+"""A known block in a file, looked for on the raw medium: is what lies there the plaintext?"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import mmap
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+from agent.errors import AgentError
+
+BLOCK_BYTES = 4096
+_FIEMAP = 0xC020660B  # FS_IOC_FIEMAP, linux/fs.h
+_FIEMAP_HEAD = struct.Struct("<QQIIII")  # start, length, flags, mapped, extent count, reserved
+_FIEMAP_EXTENT = struct.Struct("<QQQQQIIII")  # logical, physical, length, 2 reserved, flags, 3 res.
+_FIEMAP_SYNC = 1
+# Extents whose address is unknown, not yet allocated, encoded, inline, packed or unwritten.
+_FIEMAP_NO_ADDRESS = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
+
+
+class CanaryError(AgentError):
+    """The canary could not be placed or looked for."""
+
+
+def content(key: str) -> bytes:
+    """One block that looks random and can be made again from the run's id."""
+    return hashlib.shake_256(f"fde-canary:{key}".encode()).digest(BLOCK_BYTES)
+
+
+def look(folder: Path, key: str, mapping: str, partition: str, offset_bytes: int) -> dict[str, Any]:
+    """Write the canary, find its physical place, read it there past the page cache, remove it.
+
+    Returns `{sha256, offset_bytes, through_mapping, on_medium}`: `offset_bytes` within the
+    partition; `through_mapping` whether the mapping shows it there (it must, else the place is
+    wrong); `on_medium` whether the raw partition does. Raises CanaryError.
+    """
+    block = content(key)
+    path = folder / f"canary-{key}"
+    try:
+        with path.open("wb") as file:
+            file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+            physical = _physical(file.fileno())
+        return {
+            "sha256": hashlib.sha256(block).hexdigest(),
+            "offset_bytes": offset_bytes + physical,
+            "through_mapping": read_direct(mapping, physical) == block,
+            "on_medium": read_direct(partition, offset_bytes + physical) == block,
+        }
+    except OSError as error:
+        raise CanaryError(f"The canary could not be looked for ({error.strerror}).") from error
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def read_direct(device: str, offset_bytes: int) -> bytes:
+    """One block read with O_DIRECT; raises OSError as the kernel gives it."""
+    fd = os.open(device, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    try:
+        with mmap.mmap(-1, BLOCK_BYTES) as buffer:  # page-aligned, as O_DIRECT wants it
+            read = os.preadv(fd, [buffer], offset_bytes)
+            return buffer[:read]
+    finally:
+        os.close(fd)
+
+
+def locked_read(device: str, offset_bytes: int) -> str | None:
+    """The error's name if a direct read there is refused; None if it can be read."""
+    try:
+        read_direct(device, offset_bytes)
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, str(error.errno))
+    return None
+
+
+def _physical(fd: int) -> int:
+    """Byte address of the file's only block on its file system's device (FIEMAP)."""
+    head = _FIEMAP_HEAD.pack(0, BLOCK_BYTES, _FIEMAP_SYNC, 0, 1, 0)
+    buffer = bytearray(head + bytes(_FIEMAP_EXTENT.size))
+    fcntl.ioctl(fd, _FIEMAP, buffer, True)
+    mapped = _FIEMAP_HEAD.unpack_from(buffer)[3]
+    _, physical, length, _, _, flags, *_ = _FIEMAP_EXTENT.unpack_from(buffer, _FIEMAP_HEAD.size)
+    if mapped != 1 or length < BLOCK_BYTES or flags & _FIEMAP_NO_ADDRESS:
+        raise CanaryError("The file system does not tell where the canary lies: use ext4.")
+    return int(physical)

@@ -1,0 +1,148 @@
+"""A self-encrypting disk by cryptsetup's `--hw-opal-only`: the drive encrypts, the host unlocks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from agent.command import CommandError, run
+from agent.errors import AgentError
+from agent.plan import Configuration
+from agent.storage import canary, opal_ioctl
+from agent.storage.base import Expectation, Kind, Place
+from agent.storage.devices import SECTOR_BYTES
+from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
+from agent.storage.guard import LUKS_LABEL
+from agent.storage.secrets import Secrets
+
+
+class Opal(Kind):
+    """The drive encrypts; ownership and range are made once, when the target is provisioned."""
+
+    def expectation(self) -> Expectation:
+        return Expectation(dm_target="linear", luks_segment="hw-opal", plaintext_on_medium=True)
+
+    def before_attach(self, place: Place) -> dict[str, Any]:
+        """The locked range must refuse a direct read: `locked_read` is the error's name."""
+        return {"locked_read": canary.locked_read(place.partition, place.extent.offset_bytes)}
+
+    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> None:
+        del configuration
+        open_luks(place, secrets)
+
+    def after_detach(self, place: Place, secrets: Secrets) -> None:
+        """cryptsetup reports success even where the range stayed open: ask, and lock again."""
+        if opal_ioctl.status(place.partition).locking_enabled:
+            relock(place, secrets)
+
+
+def relock(place: Place, secrets: Secrets) -> bool:
+    """Lock the range if it is open; whether it had to be. Raises OpalError if it stays open."""
+    pin = secrets.opal_admin_pin
+    if opal_ioctl.range_status(place.partition, place.number, pin).state == "locked":
+        return False
+    opal_ioctl.lock(place.partition, place.number, pin)
+    if opal_ioctl.range_status(place.partition, place.number, pin).state != "locked":
+        raise opal_ioctl.OpalError(
+            f"The range of {place.disk.by_id} stays unlocked: power-cycle the drive."
+        )
+    return True
+
+
+def luks_metadata(partition: str) -> dict[str, Any]:
+    """LUKS2 metadata of a partition without salts and digests; raises CommandError if not LUKS2."""
+    document = json.loads(run(["cryptsetup", "luksDump", "--dump-json-metadata", partition]).out)
+    return {
+        "segments": document["segments"],
+        "key_bits": sorted({8 * int(slot["key_size"]) for slot in document["keyslots"].values()}),
+    }
+
+
+def why_not_ready(place: Place, secrets: Secrets) -> str | None:
+    """What is missing from a provisioned self-encrypting disk; None if it is as it must be."""
+    status = opal_ioctl.status(place.partition)
+    if not status.locking_enabled:
+        return "locking is not enabled"
+    try:
+        segment = luks_metadata(place.partition)["segments"]["0"]
+        run(
+            [
+                *("cryptsetup", "open", "--type", "luks2", "--test-passphrase"),
+                *("--key-file", "-", place.partition),
+            ],
+            stdin=secrets.luks_passphrase,
+        )
+        state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
+    except CommandError:
+        return "there is no LUKS2 header that our passphrase opens"
+    except opal_ioctl.OpalError as error:
+        return str(error)
+    found = (segment["type"], int(segment["offset"]), int(segment["size"]))
+    if found != ("hw-opal", place.extent.offset_bytes, place.extent.size_bytes):
+        return "the LUKS2 header describes another range"
+    if not (state.read_lock_enabled and state.write_lock_enabled):
+        return "the range does not lock"
+    return None
+
+
+def own(place: Place, secrets: Secrets) -> None:
+    """Take ownership (or use ours), make the locking range and its LUKS2 header; ends locked.
+
+    Raises AgentError if the disk has no Opal, is owned by someone else, or shadows its start.
+    """
+    status = opal_ioctl.status(place.partition)
+    if not (status.supported and status.locking_supported):
+        raise AgentError(f"{place.disk.by_id} offers no Opal: choose a self-encrypting disk.")
+    if status.mbr_enabled and not status.mbr_done:
+        raise AgentError(
+            f"{place.disk.by_id} hides its start behind an MBR shadow: revert the drive by its "
+            "PSID (python3 -m agent teardown), then provision again."
+        )
+    try:
+        run(
+            [
+                *("cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2"),
+                *("--hw-opal-only", "--label", LUKS_LABEL),
+                *("--offset", str(place.extent.offset_bytes // SECTOR_BYTES)),
+                *CHEAP_PBKDF,
+                place.partition,
+            ],
+            # The order is cryptsetup's: passphrase, then Admin PIN; it would not notice a swap.
+            stdin=secrets.luks_passphrase + b"\n" + secrets.opal_admin_pin + b"\n",
+        )
+    except CommandError as error:
+        if not status.locking_enabled:
+            raise
+        raise AgentError(
+            f"{place.disk.by_id} is already owned and did not take our PIN ({error}) Put the PIN "
+            "it was owned with into the secrets, or revert it by its PSID (sed_psid in the "
+            "secrets, then python3 -m agent teardown), which erases it."
+        ) from error
+
+
+def disown(device: str, secrets: Secrets) -> str | None:
+    """Revert the drive to its factory state, by PIN or else by PSID; what was done, or None."""
+    if not opal_ioctl.status(device).locking_enabled:
+        return None
+    try:
+        opal_ioctl.revert(device, secrets.opal_admin_pin)
+    except opal_ioctl.OpalError as error:
+        if secrets.sed_psid is None:
+            raise AgentError(
+                f"{error} Put the PSID from the drive's label into the secrets as sed_psid "
+                "and try again."
+            ) from error
+        opal_ioctl.revert(device, secrets.sed_psid, psid=True)
+        return "reverted by PSID"
+    return "reverted by PIN"
+
+
+def findings(place: Place, secrets: Secrets, evidence: dict[str, Any]) -> dict[str, Any]:
+    """Opal's part of a proof: discovery flags, the range's state, the locked read before."""
+    state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
+    return {
+        "status": asdict(opal_ioctl.status(place.partition)),
+        "range": asdict(state),
+        **evidence,
+    }

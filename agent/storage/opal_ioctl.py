@@ -1,0 +1,130 @@
+"""The kernel's Opal calls that cryptsetup does not offer (layouts: linux/sed-opal.h of 6.12)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from agent.errors import AgentError
+
+_WRITE, _READ = 1, 2
+_KEY = struct.Struct("<BB6x256s")  # locking range, key length, key
+_SESSION = struct.Struct(f"<II{_KEY.size}s")  # single-user mode, who, key
+_LOCK = struct.Struct(f"<{_SESSION.size}sI4x")  # session, state
+_RANGE = struct.Struct(f"<{_SESSION.size}sQQIII4x")  # session, start, length, RLE, WLE, state
+_STATUS = struct.Struct("<II")
+
+_ADMIN1 = 0
+_STATES = {1: "read-only", 2: "unlocked", 4: "locked"}
+_LOCKED = 4
+
+
+def _request(direction: int, number: int, size: int) -> int:
+    return direction << 30 | size << 16 | ord("p") << 8 | number
+
+
+_LOCK_UNLOCK = _request(_WRITE, 221, _LOCK.size)
+_REVERT = _request(_WRITE, 226, _KEY.size)
+_PSID_REVERT = _request(_WRITE, 232, _KEY.size)
+_GET_STATUS = _request(_READ, 236, _STATUS.size)
+_GET_RANGE = _request(_WRITE, 237, _RANGE.size)
+
+
+class OpalError(AgentError):
+    """The drive or the kernel refused an Opal call; `status` is the TCG method status, or 0."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Status:
+    """What level 0 discovery says."""
+
+    supported: bool
+    locking_supported: bool
+    locking_enabled: bool
+    locked: bool
+    mbr_enabled: bool
+    mbr_done: bool
+
+
+@dataclass(frozen=True)
+class RangeStatus:
+    """A locking range: place in blocks of the disk, lock enables, and its present state."""
+
+    start_blocks: int
+    length_blocks: int
+    read_lock_enabled: bool
+    write_lock_enabled: bool
+    state: str
+
+
+def status(device: str) -> Status:
+    """Opal status of a disk or its partition; raises OpalError if the kernel sees no Opal there."""
+    buffer = bytearray(_STATUS.size)
+    _call(device, _GET_STATUS, buffer, "tell its Opal status")
+    flags = _STATUS.unpack(buffer)[0]
+    return Status(*(bool(flags & 1 << bit) for bit in range(6)))
+
+
+def range_status(device: str, number: int, admin_pin: bytes) -> RangeStatus:
+    """State of a locking range, asked as Admin1."""
+    buffer = bytearray(_RANGE.pack(_session(number, admin_pin), 0, 0, 0, 0, 0))
+    _call(device, _GET_RANGE, buffer, f"tell the state of locking range {number}")
+    _, start, length, read, write, state = _RANGE.unpack(buffer)
+    return RangeStatus(start, length, bool(read), bool(write), _STATES.get(state, str(state)))
+
+
+def lock(device: str, number: int, admin_pin: bytes) -> None:
+    """Lock a range as Admin1."""
+    buffer = bytearray(_LOCK.pack(_session(number, admin_pin), _LOCKED))
+    _call(device, _LOCK_UNLOCK, buffer, f"lock range {number}")
+
+
+def revert(device: str, pin: bytes, *, psid: bool = False) -> None:
+    """Put the drive back to its factory state by the owner's PIN or by the PSID; erases it."""
+    request = _PSID_REVERT if psid else _REVERT
+    _call(device, request, bytearray(_key(0, pin)), "revert to its factory state")
+
+
+def _key(number: int, pin: bytes) -> bytes:
+    if len(pin) > 255:
+        raise OpalError("An Opal PIN has at most 255 bytes: choose a shorter one.")
+    return _KEY.pack(number, len(pin), pin)
+
+
+def _session(number: int, pin: bytes) -> bytes:
+    return _SESSION.pack(0, _ADMIN1, _key(number, pin))
+
+
+def _call(device: str, request: int, buffer: bytearray, what: str) -> None:
+    with _opened(device) as fd:
+        try:
+            code = fcntl.ioctl(fd, request, buffer, True)
+        except OSError as error:
+            raise OpalError(
+                f"{device} did not {what} ({error.strerror}): it must be a self-encrypting disk "
+                "with Opal, and the kernel built with BLK_SED_OPAL."
+            ) from error
+    if code:
+        # The kernel hands the TCG method status through as a positive return code.
+        why = "not authorised: the PIN is not this drive's" if code == 1 else f"TCG status {code}"
+        raise OpalError(f"{device} did not {what} ({why}).", status=code)
+
+
+@contextmanager
+def _opened(device: str) -> Iterator[int]:
+    try:
+        fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise OpalError(f"{device} cannot be opened ({error.strerror}).") from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
