@@ -1,0 +1,1 @@
+"""Virtual NVMe/TCP disk in user space: a plain disk, or a TCG Opal 2 self-encrypting one."""

@@ -1,0 +1,373 @@
+"""The NVMe controller: fabrics, admin and I/O commands on top of a connection."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from lab.drive import identify
+from lab.drive.identify import DriveConfig
+from lab.drive.media import AccessDeniedError, Media
+from lab.drive.nvme_tcp import Command, Connection
+from lab.drive.stats import Stats
+
+DNR = 0x4000
+INVALID_OPCODE = DNR | 0x01
+INVALID_FIELD = DNR | 0x02
+INTERNAL_ERROR = DNR | 0x06
+SEQUENCE_ERROR = DNR | 0x0C
+INVALID_NAMESPACE = DNR | 0x0B
+WRONG_DATA_LENGTH = DNR | 0x0F
+LBA_OUT_OF_RANGE = DNR | 0x80
+INVALID_LOG_PAGE = DNR | 0x109
+CONNECT_INVALID = DNR | 0x182
+WRITE_FAULT = 0x280
+READ_ERROR = 0x281
+ACCESS_DENIED = DNR | 0x286
+_SENDFILE_FROM_BYTES = 32 * 1024
+_ALL_NAMESPACES = 0xFFFFFFFF
+_CAPABILITIES = (identify.QUEUE_ENTRIES - 1) | 1 << 16 | 60 << 24 | 1 << 37
+
+
+class CommandError(Exception):
+    """A command ends with this status; bit 14 is Do Not Retry."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status:#06x}")
+        self.status = status
+
+
+class Security(Protocol):
+    """What stands behind Security Send and Receive; `owner` names the controller that asks."""
+
+    def send(self, owner: int, protocol: int, specific: int, data: bytes) -> bool:
+        """Takes a payload; False if the drive refuses it."""
+
+    def receive(self, owner: int, protocol: int, specific: int, length: int) -> bytes | None:
+        """Up to `length` bytes of answer, or None if the drive refuses to say anything."""
+
+    def forget(self, owner: int) -> None:
+        """The controller is gone: ends what it had open."""
+
+
+class Subsystem:
+    """One disk and the controllers that hosts have opened on it."""
+
+    def __init__(
+        self, config: DriveConfig, media: Media, stats: Stats, security: Security | None
+    ) -> None:
+        self.config = config
+        self.media = media
+        self.stats = stats
+        self.security = security
+        self._controllers: dict[int, Controller] = {}
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def open_controller(self) -> Controller:
+        with self._lock:
+            controller = Controller(next(self._ids) % 0xFFEF + 1)
+            self._controllers[controller.id] = controller
+        return controller
+
+    def find_controller(self, controller_id: int) -> Controller:
+        with self._lock:
+            if controller_id not in self._controllers:
+                raise CommandError(CONNECT_INVALID)
+            return self._controllers[controller_id]
+
+    def close_controller(self, controller: Controller) -> None:
+        """Ends the controller's other connections and what it had open in the security part."""
+        with self._lock:
+            self._controllers.pop(controller.id, None)
+        if self.security is not None:
+            self.security.forget(controller.id)
+        for connection in list(controller.connections):
+            connection.close()
+
+
+class Controller:
+    """The registers of one controller and the connections that belong to it."""
+
+    def __init__(self, controller_id: int) -> None:
+        self.id = controller_id
+        self.configuration = 0
+        self.connections: list[Connection] = []
+
+    @property
+    def status_register(self) -> int:
+        """CSTS: ready follows enable; a shutdown is complete as soon as it is asked for."""
+        ready = self.configuration & 1
+        return ready | (2 << 2 if self.configuration >> 14 & 3 else 0)
+
+
+class Queue:
+    """The commands of one queue pair: admin, or I/O."""
+
+    def __init__(self, subsystem: Subsystem, connection: Connection) -> None:
+        self._subsystem = subsystem
+        self._connection = connection
+        self._config = subsystem.config
+        self._media = subsystem.media
+        self._stats = subsystem.stats
+        self._controller: Controller | None = None
+        self._is_admin = False
+        self._commands: dict[int, Callable[[Command, memoryview], None]] = {0x7F: self._fabrics}
+
+    def close(self) -> None:
+        """The connection has ended; with its admin queue a controller ends as a whole."""
+        if self._controller is None:
+            return
+        if self._connection in self._controller.connections:
+            self._controller.connections.remove(self._connection)
+        if self._is_admin:
+            self._subsystem.close_controller(self._controller)
+
+    def execute(self, command: Command, data: memoryview) -> None:
+        """Runs one command to its answer."""
+        begin_ns = time.monotonic_ns()
+        try:
+            self._commands.get(command.opcode, self._unknown)(command, data)
+        except CommandError as error:
+            self._connection.respond(command.cid, error.status)
+        except AccessDeniedError:
+            self._connection.respond(command.cid, ACCESS_DENIED)
+        self._stats.add(busy_ns=time.monotonic_ns() - begin_ns)
+
+    def _unknown(self, _command: Command, _data: memoryview) -> None:
+        raise CommandError(SEQUENCE_ERROR if self._controller is None else INVALID_OPCODE)
+
+    def _answer(self, command: Command, payload: bytes) -> None:
+        """Sends `payload`, cut or padded to the length that the host has room for."""
+
+        def fill(view: memoryview) -> None:
+            view[:] = payload[: len(view)].ljust(len(view), b"\0")
+
+        if not command.sgl_length or command.sgl_length > 1 << 20:
+            raise CommandError(WRONG_DATA_LENGTH)
+        self._connection.send_data(command.cid, command.sgl_length, fill)
+
+    # Fabrics commands: the type stands where other commands have the namespace.
+
+    def _fabrics(self, command: Command, data: memoryview) -> None:
+        kind = command.nsid & 0xFF
+        if kind == 0x01:
+            self._connect(command, data)
+        elif self._controller is None:
+            raise CommandError(SEQUENCE_ERROR)
+        elif kind == 0x00 and self._is_admin:
+            self._property_set(command)
+        elif kind == 0x04 and self._is_admin:
+            self._property_get(command)
+        else:
+            raise CommandError(INVALID_FIELD)
+
+    def _connect(self, command: Command, data: memoryview) -> None:
+        if self._controller is not None:
+            raise CommandError(SEQUENCE_ERROR)
+        queue_id, entries = command.cdw10 >> 16, (command.cdw11 & 0xFFFF) + 1
+        if len(data) < 1024 or entries > identify.QUEUE_ENTRIES or queue_id > MAX_QUEUE_ID:
+            raise CommandError(CONNECT_INVALID)
+        (controller_id,) = struct.unpack_from("<H", data, 16)
+        if bytes(data[256:512]).rstrip(b"\0") != self._config.nqn.encode():
+            raise CommandError(CONNECT_INVALID)
+        self._is_admin = queue_id == 0
+        if self._is_admin:
+            self._controller = self._subsystem.open_controller()
+            self._commands |= self._admin_commands()
+        else:
+            self._controller = self._subsystem.find_controller(controller_id)
+            self._commands |= {
+                0x00: self._flush,
+                0x01: self._write,
+                0x02: self._read,
+                0x08: self._write_zeroes,
+                0x09: self._dataset_management,
+            }
+        self._controller.connections.append(self._connection)
+        self._connection.queue_entries = entries
+        self._connection.respond(command.cid, result=self._controller.id)
+
+    def _property_get(self, command: Command) -> None:
+        assert self._controller is not None
+        values = {
+            0x00: _CAPABILITIES,
+            0x08: identify.VERSION,
+            0x14: self._controller.configuration,
+            0x1C: self._controller.status_register,
+        }
+        if command.cdw11 not in values:
+            raise CommandError(INVALID_FIELD)
+        self._connection.respond(command.cid, result=values[command.cdw11])
+
+    def _property_set(self, command: Command) -> None:
+        assert self._controller is not None
+        if command.cdw11 != 0x14:
+            raise CommandError(INVALID_FIELD)
+        self._controller.configuration = command.cdw12
+        self._connection.respond(command.cid)
+
+    # Admin commands.
+
+    def _admin_commands(self) -> dict[int, Callable[[Command, memoryview], None]]:
+        commands: dict[int, Callable[[Command, memoryview], None]] = {
+            0x02: self._get_log_page,
+            0x06: self._identify,
+            0x08: lambda command, _: self._connection.respond(command.cid, result=1),  # Abort
+            0x09: self._set_features,
+            0x0A: self._get_features,
+            0x0C: lambda _command, _data: None,  # Asynchronous Event Request: nothing ever occurs
+            0x18: lambda command, _: self._connection.respond(command.cid),  # Keep Alive
+        }
+        if self._subsystem.security is not None:
+            commands |= {0x81: self._security_send, 0x82: self._security_receive}
+        return commands
+
+    def _identify(self, command: Command, _data: memoryview) -> None:
+        assert self._controller is not None
+        cns = command.cdw10 & 0xFF
+        if cns == 0x01:
+            payload = identify.controller(self._config, self._controller.id)
+        elif cns == 0x02:
+            payload = identify.active_namespaces(command.nsid)
+        elif cns in (0x00, 0x03):
+            if command.nsid != 1:
+                raise CommandError(INVALID_NAMESPACE)
+            describe = identify.namespace if cns == 0 else identify.descriptors
+            payload = describe(self._config)
+        else:
+            raise CommandError(INVALID_FIELD)
+        self._answer(command, payload)
+
+    def _get_log_page(self, command: Command, _data: memoryview) -> None:
+        page = command.cdw10 & 0xFF
+        log = bytearray(512)
+        if page == 0x02:  # SMART: only what is counted; a temperature of 0 K is "not reported"
+            counts = self._stats.snapshot()
+            units = [-(-counts[name] // 512_000) for name in ("bytes_read", "bytes_written")]
+            for index, value in enumerate([*units, counts["reads"], counts["writes"]]):
+                struct.pack_into("<Q", log, 32 + 16 * index, value)
+        elif page == 0x03:
+            log[0] = 1
+            log[8:16] = identify.FIRMWARE.encode("ascii").ljust(8)
+        elif page != 0x01:
+            raise CommandError(INVALID_LOG_PAGE)
+        offset = command.cdw12 | command.cdw13 << 32
+        if offset > len(log):
+            raise CommandError(INVALID_FIELD)
+        self._answer(command, bytes(log[offset:]))
+
+    def _set_features(self, command: Command, _data: memoryview) -> None:
+        feature, result = command.cdw10 & 0xFF, 0
+        if feature == 0x07:
+            granted = identify.MAX_IO_QUEUES - 1
+            result = min(command.cdw11 & 0xFFFF, granted) | min(command.cdw11 >> 16, granted) << 16
+        elif feature not in (0x0B, 0x0F):  # asynchronous events, keep-alive timer
+            raise CommandError(INVALID_FIELD)
+        self._connection.respond(command.cid, result=result)
+
+    def _get_features(self, command: Command, _data: memoryview) -> None:
+        if command.cdw10 & 0xFF != 0x07:
+            raise CommandError(INVALID_FIELD)
+        granted = identify.MAX_IO_QUEUES - 1
+        self._connection.respond(command.cid, result=granted | granted << 16)
+
+    def _security_send(self, command: Command, data: memoryview) -> None:
+        assert self._subsystem.security is not None and self._controller is not None
+        if command.cdw11 != len(data):
+            raise CommandError(INVALID_FIELD)
+        protocol, specific = command.cdw10 >> 24, command.cdw10 >> 8 & 0xFFFF
+        payload = bytes(data)
+        data[:] = bytes(len(data))  # it may hold a PIN
+        if not self._subsystem.security.send(self._controller.id, protocol, specific, payload):
+            raise CommandError(INVALID_FIELD)
+        self._connection.respond(command.cid)
+
+    def _security_receive(self, command: Command, _data: memoryview) -> None:
+        assert self._subsystem.security is not None and self._controller is not None
+        protocol, specific = command.cdw10 >> 24, command.cdw10 >> 8 & 0xFFFF
+        length = min(command.cdw11, command.sgl_length)
+        payload = self._subsystem.security.receive(self._controller.id, protocol, specific, length)
+        if payload is None:
+            raise CommandError(INVALID_FIELD)
+        self._answer(command, payload)
+
+    # I/O commands.
+
+    def _extent(self, command: Command) -> tuple[int, int]:
+        """First block and number of blocks, checked."""
+        lba = command.cdw10 | command.cdw11 << 32
+        blocks = (command.cdw12 & 0xFFFF) + 1
+        if command.nsid != 1:
+            raise CommandError(INVALID_NAMESPACE)
+        if lba + blocks > self._config.blocks:
+            raise CommandError(LBA_OUT_OF_RANGE)
+        return lba, blocks
+
+    def _read(self, command: Command, _data: memoryview) -> None:
+        lba, blocks = self._extent(command)
+        length = blocks * self._config.block_bytes
+        if command.sgl_length != length or length > 1 << 20:
+            raise CommandError(WRONG_DATA_LENGTH)
+        if self._media.bare and length >= _SENDFILE_FROM_BYTES:
+            offset = lba * self._config.block_bytes
+            self._connection.send_file(command.cid, self._media.fd, offset, length)
+        else:
+            self._read_through_buffer(command, lba, length)
+        self._stats.add(bytes_read=length, reads=1)
+
+    def _read_through_buffer(self, command: Command, lba: int, length: int) -> None:
+        def fill(view: memoryview) -> None:
+            try:
+                self._media.read(lba, view)
+            except OSError as error:
+                raise CommandError(READ_ERROR) from error
+
+        self._connection.send_data(command.cid, length, fill)
+
+    def _write(self, command: Command, data: memoryview) -> None:
+        lba, blocks = self._extent(command)
+        if len(data) != blocks * self._config.block_bytes:
+            raise CommandError(WRONG_DATA_LENGTH)
+        try:
+            self._media.write(lba, data)
+        except OSError as error:
+            raise CommandError(WRITE_FAULT) from error
+        self._stats.add(bytes_written=len(data), writes=1)
+        self._connection.respond(command.cid)
+
+    def _write_zeroes(self, command: Command, _data: memoryview) -> None:
+        lba, blocks = self._extent(command)
+        try:
+            self._media.write_zeroes(lba, blocks)
+        except OSError as error:
+            raise CommandError(WRITE_FAULT) from error
+        self._connection.respond(command.cid)
+
+    def _dataset_management(self, command: Command, data: memoryview) -> None:
+        count = (command.cdw10 & 0xFF) + 1
+        if command.nsid != 1 or len(data) < 16 * count:
+            raise CommandError(INVALID_FIELD)
+        ranges = [struct.unpack_from("<4xIQ", data, 16 * index) for index in range(count)]
+        if any(lba + blocks > self._config.blocks for blocks, lba in ranges):
+            raise CommandError(LBA_OUT_OF_RANGE)
+        if command.cdw11 & 4:  # the other attributes are hints
+            try:
+                for blocks, lba in ranges:
+                    if blocks:
+                        self._media.deallocate(lba, blocks)
+            except OSError as error:
+                raise CommandError(WRITE_FAULT) from error
+        self._connection.respond(command.cid)
+
+    def _flush(self, command: Command, _data: memoryview) -> None:
+        if command.nsid not in (1, _ALL_NAMESPACES):
+            raise CommandError(INVALID_NAMESPACE)
+        self._connection.respond(command.cid)
+
+
+MAX_QUEUE_ID = identify.MAX_IO_QUEUES

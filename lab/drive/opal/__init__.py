@@ -1,0 +1,1 @@
+"""TCG Storage: Opal SSC 2.01 on top of Security Send and Receive."""

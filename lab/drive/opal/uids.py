@@ -1,0 +1,104 @@
+"""Identifiers of the Core and Opal 2.01 specifications that this drive knows, and status codes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+def uid(number: int) -> bytes:
+    """Eight bytes, big-endian."""
+    return number.to_bytes(8, "big")
+
+
+class Status(IntEnum):
+    """Method status codes (Core 2.01, table 166)."""
+
+    SUCCESS = 0x00
+    NOT_AUTHORIZED = 0x01
+    NO_SESSIONS_AVAILABLE = 0x07
+    INVALID_PARAMETER = 0x0C
+    TPER_MALFUNCTION = 0x0F
+    AUTHORITY_LOCKED_OUT = 0x12
+    FAIL = 0x3F
+
+
+class MethodError(Exception):
+    """A method ends with this status and without results."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.name)
+        self.status = status
+
+
+ADMINS = 4
+USERS = 9
+RANGES = 9  # the global range and eight more
+
+SESSION_MANAGER = uid(0xFF)
+THIS_SP = uid(0x01)
+PROPERTIES = uid(0xFF01)
+START_SESSION = uid(0xFF02)
+SYNC_SESSION = uid(0xFF03)
+CLOSE_SESSION = uid(0xFF06)
+
+NEXT = uid(0x0000000600000008)
+GEN_KEY = uid(0x0000000600000010)
+REVERT_SP = uid(0x0000000600000011)
+GET = uid(0x0000000600000016)
+SET = uid(0x0000000600000017)
+AUTHENTICATE = uid(0x000000060000001C)
+REVERT = uid(0x0000000600000202)
+ACTIVATE = uid(0x0000000600000203)
+RANDOM = uid(0x0000000600000601)
+
+ADMIN_SP = uid(0x0000020500000001)
+LOCKING_SP = uid(0x0000020500000002)
+SP_INFO = uid(0x0000000200000001)
+C_PIN_SID = uid(0x0000000B00000001)
+C_PIN_MSID = uid(0x0000000B00008402)
+LOCKING_INFO = uid(0x0000080100000001)
+
+ANYBODY = uid(0x0000000900000001)
+ADMINS_CLASS = uid(0x0000000900000002)
+SID = uid(0x0000000900000006)
+PSID = uid(0x000000090001FF01)
+USERS_CLASS = uid(0x0000000900030000)
+ADMIN_AUTHORITIES = tuple(uid(0x0000000900010000 + n) for n in range(1, ADMINS + 1))
+USER_AUTHORITIES = tuple(uid(0x0000000900030000 + n) for n in range(1, USERS + 1))
+LOCKING_AUTHORITIES = ADMIN_AUTHORITIES + USER_AUTHORITIES
+
+AUTHORITY_NAMES = {ANYBODY: "Anybody", SID: "SID", PSID: "PSID", ADMINS_CLASS: "Admins"}
+AUTHORITY_NAMES |= {USERS_CLASS: "Users"}
+AUTHORITY_NAMES |= {u: f"Admin{n}" for n, u in enumerate(ADMIN_AUTHORITIES, 1)}
+AUTHORITY_NAMES |= {u: f"User{n}" for n, u in enumerate(USER_AUTHORITIES, 1)}
+
+
+def c_pin(authority: bytes) -> bytes:
+    """The C_PIN row of an authority."""
+    return b"\x00\x00\x00\x0b" + authority[4:]
+
+
+LOCKING_ROWS = (
+    uid(0x0000080200000001),
+    *(uid(0x0000080200030000 + n) for n in range(1, RANGES)),
+)
+
+
+def key_rows(key_bits: int) -> tuple[bytes, ...]:
+    """Rows of K_AES_128 or K_AES_256, one a range."""
+    table = 0x0000080500000000 if key_bits == 128 else 0x0000080600000000
+    return (uid(table + 1), *(uid(table + 0x30000 + n) for n in range(1, RANGES)))
+
+
+def _ace_rows(base: int, count: int) -> tuple[bytes, ...]:
+    return tuple(uid(0x0000000800000000 + base + n) for n in range(count))
+
+
+ACE_RANGE_GET = _ace_rows(0x3D000, RANGES)
+ACE_READ_LOCKED = _ace_rows(0x3E000, RANGES)
+ACE_WRITE_LOCKED = _ace_rows(0x3E800, RANGES)
+ACE_USER_PIN = _ace_rows(0x3A801, USERS)
+ACE_GEN_KEY = _ace_rows(0x3B800, RANGES)
+
+HALF_AUTHORITY_REF = b"\x00\x00\x0c\x05"
+HALF_BOOLEAN_ACE = b"\x00\x00\x04\x0e"

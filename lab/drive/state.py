@@ -1,0 +1,171 @@
+"""What an Opal drive remembers without power, and the file that it is kept in.
+
+A data key stands in the file in clear (`open_key`) exactly while the drive must serve its range
+after power-on before anybody has authenticated; else only wrapped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = "fde-drive/1"
+POWER_CYCLE = 0
+
+
+class StateError(Exception):
+    """The state file cannot be used; the message is one sentence for people."""
+
+
+@dataclass
+class Credential:
+    """Verifier of a PIN (scrypt of its hash); `wrapped_kek` is the SP's key under the same PIN."""
+
+    salt: bytes
+    cost: int
+    verifier: bytes
+    wrapped_kek: bytes = b""
+
+
+@dataclass
+class Authority:
+    """One who may open sessions on the Locking SP."""
+
+    enabled: bool
+    credential: Credential | None = None
+
+
+@dataclass
+class RangeState:
+    """A row of the Locking table with its media key."""
+
+    start: int = 0
+    length: int = 0
+    read_lock_enabled: bool = False
+    write_lock_enabled: bool = False
+    read_locked: bool = False
+    write_locked: bool = False
+    lock_on_reset: list[int] = field(default_factory=lambda: [POWER_CYCLE])
+    open_key: bytes = b""
+    wrapped_key: bytes = b""
+
+    @property
+    def readable(self) -> bool:
+        return not (self.read_lock_enabled and self.read_locked)
+
+    @property
+    def writable(self) -> bool:
+        return not (self.write_lock_enabled and self.write_locked)
+
+    @property
+    def served_at_power_on(self) -> bool:
+        """Whether a power cycle leaves the range readable or writable for anybody."""
+        locks = POWER_CYCLE in self.lock_on_reset
+        keeps_read = not (self.read_lock_enabled and (locks or self.read_locked))
+        keeps_write = not (self.write_lock_enabled and (locks or self.write_locked))
+        return keeps_read or keeps_write
+
+    def lock_for_reset(self, event: int) -> None:
+        """Locks what is enabled, if `event` is one that locks."""
+        if event in self.lock_on_reset:
+            self.read_locked = self.read_locked or self.read_lock_enabled
+            self.write_locked = self.write_locked or self.write_lock_enabled
+
+
+@dataclass
+class DriveState:
+    """Everything of one drive; `ranges[0]` is the global range. `aces` hold changed rules only."""
+
+    key_bits: int
+    msid: bytes
+    sid: Credential
+    psid: Credential
+    locking_active: bool = False
+    authorities: dict[str, Authority] = field(default_factory=dict)
+    aces: dict[str, list[str]] = field(default_factory=dict)
+    ranges: list[RangeState] = field(default_factory=list)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    raise TypeError(type(value).__name__)
+
+
+def _revive(value: dict[str, Any]) -> Any:
+    return bytes.fromhex(value["hex"]) if value.keys() == {"hex"} else value
+
+
+def dump(state: DriveState) -> bytes:
+    """The state as JSON."""
+    document = {"format": FORMAT, **asdict(state)}
+    return json.dumps(document, default=_plain, indent=1).encode() + b"\n"
+
+
+def parse(data: bytes) -> DriveState:
+    """Reads what `dump` wrote; raises StateError for anything else."""
+    try:
+        document = json.loads(data, object_hook=_revive)
+        if document.pop("format") != FORMAT:
+            raise ValueError("another format")
+        for name in ("sid", "psid"):
+            document[name] = Credential(**document[name])
+        for authority in document["authorities"].values():
+            if authority["credential"] is not None:
+                authority["credential"] = Credential(**authority["credential"])
+        document["authorities"] = {k: Authority(**v) for k, v in document["authorities"].items()}
+        document["ranges"] = [RangeState(**row) for row in document["ranges"]]
+        return DriveState(**document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateError(f"not a drive state of format {FORMAT}: {error}") from error
+
+
+class StateFile:
+    """Loads and replaces the file; at any instant it holds the old or the new state whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> DriveState | None:
+        """The kept state, None if there is none yet; raises StateError if it is damaged."""
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            return parse(data)
+        except StateError as error:
+            raise StateError(
+                f"{self._path} is damaged ({error}); restore it, or remove it together with the "
+                "backing file to begin with a new drive"
+            ) from error
+
+    def save(self, state: DriveState) -> None:
+        """Writes a new file beside, flushes it, renames it over the old one, flushes the folder."""
+        write_atomically(self._path, dump(state))
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replaces `path` by `data`, readable by the owner only, as a whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
