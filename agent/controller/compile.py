@@ -1,0 +1,169 @@
+"""A suite (YAML) and a resolved target compiled to the frozen plan of data/README.md."""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import workloads
+from agent.controller.errors import ControllerError
+from agent.plan import DATA_OFFSET_BYTES, FORMAT, freeze
+from workloads import registry
+from workloads.base import WorkloadError
+
+SUITES = Path(workloads.__file__).parent / "suites"
+KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
+OPTIONAL_KEYS = ("configurations", "contrasts", "margin")
+
+
+def suite_names(folder: Path = SUITES) -> list[str]:
+    """Names of the suites there are."""
+    return sorted(path.stem for path in folder.glob("*.yml"))
+
+
+def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
+    """The suite's document, its keys checked; ControllerError names the nearest suite or key."""
+    if name not in suite_names(folder):
+        raise ControllerError(unknown("suite", name, suite_names(folder)))
+    document = yaml.safe_load((folder / f"{name}.yml").read_text(encoding="utf-8"))
+    if not isinstance(document, dict):
+        raise ControllerError(f"Suite {name} is not a YAML mapping: see the other suites.")
+    for key in document:
+        if key not in KEYS + OPTIONAL_KEYS:
+            raise ControllerError(unknown(f"key of suite {name}", str(key), KEYS + OPTIONAL_KEYS))
+    for key in KEYS:
+        if key not in document:
+            raise ControllerError(f"Suite {name} lacks the key {key!r}: add it.")
+    return document
+
+
+def compile_plan(
+    name: str,
+    suite: Mapping[str, Any],
+    target: Mapping[str, Any],
+    *,
+    seed: int,
+    blocks: int | None = None,
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """The frozen plan. The same arguments give the same bytes; more blocks only append runs.
+
+    Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
+    """
+    now = now or datetime.now(UTC)
+    count = suite["blocks"] if blocks is None else blocks
+    if not isinstance(count, int) or count < 1:
+        raise ControllerError(f"A suite needs at least 1 block, not {count!r}.")
+    stacks = _chosen(suite, target["configurations"])
+    loads = _workloads(suite["workloads"])
+    names = [stack["name"] for stack in stacks]
+    return freeze(
+        {
+            "format": FORMAT,
+            "suite_id": f"{name}-{target['host']}-{now:%Y%m%dT%H%M%SZ}",
+            "suite": name,
+            "scale": suite["summary"],
+            "host": target["host"],
+            "seed": seed,
+            "blocks": count,
+            "created_wall": now.isoformat(timespec="seconds"),
+            "origin": target["origin"],
+            "disks": target["disks"],
+            "extent": {"offset_bytes": DATA_OFFSET_BYTES, "size_bytes": target["extent_bytes"]},
+            "filesystem": target["filesystem"],
+            "configurations": stacks,
+            "workloads": loads,
+            "runs": order(names, [load["name"] for load in loads], blocks=count, seed=seed),
+            "rapl_hz": suite["rapl_hz"],
+            "settle_s": suite["settle_s"],
+            "tail_s": suite["tail_s"],
+            "assets": target["assets"],
+            "analysis": {
+                "contrasts": _contrasts(suite, stacks),
+                "margin": suite.get("margin", 0.02),
+            },
+            "assumptions": target["assumptions"],
+        }
+    )
+
+
+def order(
+    configurations: Sequence[str], loads: Sequence[str], *, blocks: int, seed: int
+) -> list[dict[str, Any]]:
+    """Runs in the order of execution: each block enters every configuration once, in random order,
+    and does every workload there, in random order. Each block has its own generator, so that a longer
+    plan begins like a shorter one."""
+    runs: list[dict[str, Any]] = []
+    for block in range(blocks):
+        shuffle = random.Random(f"{seed}/{block}")
+        for configuration in shuffle.sample(configurations, len(configurations)):
+            for load in shuffle.sample(loads, len(loads)):
+                index = len(runs)
+                runs.append(
+                    {
+                        "run_id": f"{index:04d}-b{block:02d}-{configuration}-{load}",
+                        "index": index,
+                        "block": block,
+                        "configuration": configuration,
+                        "workload": load,
+                    }
+                )
+    return runs
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """A sentence that names the nearest known name."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
+    return f"There is no {what} called {name!r}; {hint}"
+
+
+def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    by_name = {stack["name"]: dict(stack) for stack in known}
+    wanted = suite.get("configurations") or list(by_name)
+    for name in wanted:
+        if name not in by_name:
+            raise ControllerError(unknown("configuration", str(name), by_name))
+    return [by_name[name] for name in wanted]
+
+
+def _workloads(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    try:
+        loads = [
+            {
+                "name": entry["name"],
+                "parameters": registry.complete(entry["name"], entry.get("parameters") or {}),
+            }
+            for entry in entries
+        ]
+    except WorkloadError as error:
+        raise ControllerError(str(error)) from error
+    if len({load["name"] for load in loads}) != len(loads):
+        raise ControllerError("A suite names the same workload twice: keep one of them.")
+    return loads
+
+
+def _contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Pairs declared before the first run; by default all against plain, and dm-crypt against Opal."""
+    names = [stack["name"] for stack in stacks]
+    if "contrasts" in suite:
+        pairs = [list(pair) for pair in suite["contrasts"]]
+        for name in (name for pair in pairs for name in pair):
+            if name not in names:
+                raise ControllerError(unknown("configuration", str(name), names))
+        return pairs
+    kinds = {stack["name"]: stack["kind"] for stack in stacks}
+    return [
+        [first, second]
+        for first in names
+        for second in names
+        if (kinds[first], kinds[second])
+        in {("plain", "opal"), ("plain", "dmcrypt"), ("opal", "dmcrypt")}
+    ]
