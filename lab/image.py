@@ -40,9 +40,12 @@ class Image:
         return self.directory / "initrd.img"
 
 
-def content_hash(files: Iterable[Path], base: Path) -> str:
-    """Hash of paths below `base`, execute bits and contents, whatever the order of `files`."""
-    digest = hashlib.sha256()
+def content_hash(files: Iterable[Path], base: Path, recipe: str) -> str:
+    """Hash of `recipe` and of the files: paths below `base`, execute bits and contents.
+
+    The order of `files` does not matter, nor where `base` is.
+    """
+    digest = hashlib.sha256(recipe.encode())
     for file in sorted(files):
         content = file.read_bytes()
         executable = os.access(file, os.X_OK)
@@ -53,7 +56,7 @@ def content_hash(files: Iterable[Path], base: Path) -> str:
 
 def location(cache: Path | None = None) -> Image:
     """Where the image of the present inputs is, or would be."""
-    name = content_hash(image_build.inputs(), image_build.HERE)
+    name = content_hash(image_build.inputs(), image_build.HERE, image_build.recipe())
     return Image((cache or cache_dir()) / "images" / name)
 
 

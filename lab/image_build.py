@@ -44,7 +44,15 @@ def words(name: str) -> list[str]:
 def inputs() -> list[Path]:
     """Every file that has a say in what the image holds, in a fixed order."""
     overlay = [p for p in GUEST.rglob("*") if p.is_file()]
-    return sorted([*overlay, *(MODULE / n for n in MODULE_SOURCES), Path(__file__).resolve()])
+    return sorted([*overlay, *(MODULE / n for n in MODULE_SOURCES)])
+
+
+def recipe() -> str:
+    """The commands that make the image, without what differs between machines and checkouts."""
+    nowhere = Path("root")
+    debootstrap = _debootstrap(nowhere, mirror.Mirror(None, (), None))
+    words = [*debootstrap, *_mke2fs(nowhere, Path("disk")), str(DISK_BYTES)]
+    return "\n".join(words).replace(str(HERE), "")
 
 
 def _ingredients() -> list[Path]:
@@ -68,7 +76,7 @@ def build(target: Path, say: Say) -> None:
         disk = work / "root.img"
         try:
             say("guest: packages (mmdebstrap, one to three minutes)")
-            _run(_debootstrap(root), log, say)
+            _run(_debootstrap(root, mirror.find()), log, say)
             say("guest: ext4 image")
             _make_disk(root, disk, log, say)
             _take_boot_files(work, target)
@@ -98,9 +106,8 @@ def _work_dir() -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _debootstrap(root: Path) -> list[str]:
+def _debootstrap(root: Path, source: mirror.Mirror) -> list[str]:
     """The mmdebstrap command that makes the tree `root`."""
-    source = mirror.find()
     packages = words("packages.txt") + words("build-packages.txt")
     ingredients = " ".join(f"'{path}'" for path in _ingredients())
     command = [
@@ -134,10 +141,14 @@ def _make_disk(root: Path, disk: Path, log: Path, say: Say) -> None:
     with disk.open("wb") as file:
         file.truncate(DISK_BYTES)
     disk.chmod(0o666)  # written by the namespace's root, who is somebody else outside it
+    _run(_entered(_mke2fs(root, disk)), log, say)
+
+
+def _mke2fs(root: Path, disk: Path) -> list[str]:
     # Tables are written now: to do it lazily would be disk traffic while the guest measures.
     options = "lazy_itable_init=0,lazy_journal_init=0"
-    mke2fs = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-L", "fde-root", "-E", options]
-    _run([*_entered([*mke2fs, "-d", str(root), str(disk)])], log, say)
+    command = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-L", "fde-root", "-E", options]
+    return [*command, "-d", str(root), str(disk)]
 
 
 def _take_boot_files(work: Path, target: Path) -> None:
