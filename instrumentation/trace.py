@@ -96,10 +96,11 @@ class StreamWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        whole = 0
+        whole = self.openings = 0
         if path.exists():
-            for _, end in _whole_frames(path.read_bytes()):
+            for frame, end in _whole_frames(path.read_bytes()):
                 whole = end
+                self.openings += not frame.data
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         os.ftruncate(self._fd, whole)
         self.size_bytes = whole

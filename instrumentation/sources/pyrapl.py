@@ -7,8 +7,10 @@ the result as a sentence.
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -21,6 +23,17 @@ def _zones(package_uj: Sequence[float] | None, dram_uj: Sequence[float] | None) 
     zones = {f"package-{n}": uj for n, uj in packages.items()}
     several = len(packages) > 1
     return zones | {f"package-{n}/dram" if several else "dram": uj for n, uj in drams.items()}
+
+
+@contextmanager
+def _quiet_logging() -> Iterator[None]:
+    """pyRAPL warns of output formats that it could offer with pandas or MongoDB; we use neither."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 class PyraplSource:
@@ -52,7 +65,7 @@ class PyraplSource:
         self._measurement = None
 
     def _set_up(self) -> None:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _quiet_logging():
             warnings.simplefilter("ignore", SyntaxWarning)  # pyRAPL's source has an invalid escape
             warnings.simplefilter("ignore", DeprecationWarning)
             import pyRAPL

@@ -1,0 +1,1 @@
+"""Drivers of external power meters: bytes in, records out."""

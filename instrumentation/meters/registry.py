@@ -1,0 +1,22 @@
+"""Meter drivers by kind."""
+
+from __future__ import annotations
+
+from instrumentation.choose import load_class
+from instrumentation.meters.base import Meter
+
+_PLACES = {
+    "smartpower3": "instrumentation.meters.smartpower3:SmartPower3",
+}
+
+
+def kinds() -> tuple[str, ...]:
+    """All kinds of meters that have a driver."""
+    return tuple(_PLACES)
+
+
+def load(kind: str) -> type[Meter]:
+    """The driver of a kind of meter. Raises UnknownNameError."""
+    driver = load_class("kind of meter", kind, _PLACES)
+    assert issubclass(driver, Meter)
+    return driver

@@ -1,0 +1,146 @@
+"""Which meter to record, and its port: checked, opened, and what to say where that fails."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import serial
+from serial.tools import list_ports
+
+from instrumentation.choose import UnknownNameError
+from instrumentation.meters import registry
+from instrumentation.meters.base import Meter, MeterError
+
+ORIGINS = ("measured", "modelled")
+_PTY_MAJORS = range(136, 144)  # kernel, Documentation/admin-guide/devices.txt
+
+
+class RecorderError(Exception):
+    """The recorder cannot start or go on; one sentence with the way out."""
+
+
+@dataclass(frozen=True)
+class MeterConfig:
+    """One entry of `meters` in the resolved target."""
+
+    name: str
+    kind: str
+    port: str
+    baud: int
+    origin: str
+    channels: dict[str, str]
+
+    @classmethod
+    def from_json(cls, text: str) -> MeterConfig:
+        """The entry, checked. Raises RecorderError."""
+        try:
+            entry = json.loads(text)
+        except ValueError as error:
+            raise RecorderError(
+                f"--meter is not JSON ({error}); give one entry of meters."
+            ) from None
+        if not isinstance(entry, dict):
+            raise RecorderError("--meter is not an object; give one entry of meters.")
+        try:
+            baud = entry.get("baud", registry.load(entry["kind"]).default_baud)
+            config = cls(baud=baud, **{k: entry[k] for k in _NEEDED})
+        except KeyError as error:
+            raise RecorderError(
+                f"The meter's entry has no {error}; add it in the inventory."
+            ) from None
+        except UnknownNameError as error:
+            raise RecorderError(str(error)) from None
+        config.check()
+        return config
+
+    def check(self) -> None:
+        """Raises RecorderError where the entry cannot be meant."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", self.name):
+            raise RecorderError(f"{self.name!r} cannot name a meter: use letters, digits and - _ .")
+        if self.origin not in ORIGINS:
+            raise RecorderError(
+                f"{self.name}: origin {self.origin!r} is unknown; say measured or modelled."
+            )
+        if not isinstance(self.baud, int) or self.baud <= 0:
+            raise RecorderError(f"{self.name}: {self.baud!r} is no baud rate.")
+        if self.origin == "measured" and is_pseudo_terminal(self.port):
+            raise RecorderError(
+                f"{self.name}: {self.port} is a pseudo-terminal, and a program at its other end is "
+                "no instrument: set its origin to modelled, or name the port of a real meter."
+            )
+        self.driver()
+
+    def driver(self) -> Meter:
+        """A fresh driver for this meter. Raises RecorderError."""
+        try:
+            return registry.load(self.kind)(self.channels)
+        except MeterError as error:
+            raise RecorderError(f"{self.name}: {error}") from None
+
+    def described(self) -> dict[str, Any]:
+        """What meter.json says of it."""
+        accuracy = registry.load(self.kind).accuracy
+        return {
+            "format": "fde-meter/1",
+            "name": self.name,
+            "kind": self.kind,
+            "port": self.port,
+            "baud": self.baud,
+            "origin": self.origin,
+            "channels": self.channels,
+            "accuracy": {
+                "relative_limit": accuracy.relative_limit,
+                "absolute_limit_w": accuracy.absolute_limit_w,
+                "distribution": "rectangular",
+                "source": accuracy.source,
+            },
+        }
+
+
+_NEEDED = ("name", "kind", "port", "origin", "channels")
+
+
+def is_pseudo_terminal(port: str) -> bool:
+    """Whether a path, links followed, is the slave end of a pseudo-terminal."""
+    if os.path.realpath(port).startswith("/dev/pts/"):
+        return True
+    try:
+        return os.major(Path(port).stat().st_rdev) in _PTY_MAJORS
+    except OSError:
+        return False
+
+
+def existing_ports() -> str:
+    """The serial ports of this machine, for a person."""
+    ports = [f"{port.device} ({port.description})" for port in list_ports.comports()]
+    return "Serial ports here: " + (", ".join(ports) if ports else "none") + "."
+
+
+def open_port(config: MeterConfig) -> serial.Serial:
+    """The port, open and for us alone; what lay in its buffer is thrown away. Raises OSError."""
+    port = serial.Serial(config.port, config.baud, timeout=0, exclusive=True)
+    with contextlib.suppress(OSError, ValueError, NotImplementedError):  # few adapters have it
+        port.set_low_latency_mode(True)  # else an FTDI adapter holds bytes back for 16 ms
+    return port
+
+
+def cannot_open(config: MeterConfig, error: OSError) -> str:
+    """Why a port could not be opened, and what to do."""
+    where = f"{config.name}: {config.port}"
+    if error.errno == errno.ENOENT:
+        return f"{where} is not there: is the meter plugged in? {existing_ports()}"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return (
+            f"{where} may not be opened by this user: `sudo usermod -aG dialout $USER`, "
+            "then log in again."
+        )
+    if error.errno in (errno.EAGAIN, errno.EBUSY):
+        return f"{where} is in use by another program: `fuser -v {config.port}` names it; end that."
+    return f"{where} cannot be opened ({error}). {existing_ports()}"

@@ -1,0 +1,64 @@
+"""A serial port that a simulator talks to: a pseudo-terminal that behaves like a USB adapter."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import tty
+from pathlib import Path
+
+
+class SimulatedPort:
+    """The meter's end of a pseudo-terminal; `link` becomes a symbolic link to the other end.
+
+    While nobody has the other end open, and when its buffer is full, whole pieces of output are
+    dropped and counted, as an adapter does that nobody reads. `send` never blocks.
+    """
+
+    def __init__(self, link: Path) -> None:
+        self.link = link
+        self.dropped = 0
+        self._rest = b""
+        self._master, slave = pty.openpty()
+        tty.setraw(slave)
+        os.set_blocking(self._master, False)
+        self.device = os.ttyname(slave)
+        os.close(slave)  # from here on a hang-up on our end means that nobody listens
+        self._poll = select.poll()
+        self._poll.register(self._master, 0)
+        self._make_link()
+
+    def _make_link(self) -> None:
+        fresh = self.link.with_name(f".{self.link.name}.{os.getpid()}")
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(self.device)
+        fresh.replace(self.link)
+
+    @property
+    def listening(self) -> bool:
+        """Whether somebody has the other end open."""
+        return not any(events & select.POLLHUP for _, events in self._poll.poll(0))
+
+    def send(self, data: bytes) -> bool:
+        """Hand one piece of output over, whole or not at all; False where it was dropped."""
+        if not self.listening:
+            self._rest = b""
+            self.dropped += 1
+            return False
+        try:
+            if self._rest:
+                self._rest = self._rest[os.write(self._master, self._rest) :]
+            if self._rest:
+                raise BlockingIOError
+            self._rest = data[os.write(self._master, data) :]
+        except BlockingIOError:
+            self.dropped += 1
+            return False
+        return True
+
+    def close(self) -> None:
+        """Pull the plug: whoever has the other end open gets an error. The link goes too."""
+        if self.link.is_symlink() and self.link.readlink() == Path(self.device):
+            self.link.unlink()
+        os.close(self._master)

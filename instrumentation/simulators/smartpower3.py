@@ -1,0 +1,88 @@
+"""The ODROID SmartPower3's side of the wire; the line is described in `meters.smartpower3`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_INPUT_MV = 15_000
+_OUTPUT_MV = 12_000
+_MAX_MW = 99_999
+_MAX_MA = 9_999
+
+
+def _checksums(checked: bytes) -> tuple[int, int]:
+    total = parity = 0
+    for byte in checked:
+        total += byte
+        parity ^= byte
+    return (0x100 - total % 0x100) % 0x100, parity
+
+
+def encode_line(
+    t_ms: int,
+    power_mw: Sequence[int],
+    *,
+    input_mw: int | None = None,
+    voltage_mv: Sequence[int] = (_OUTPUT_MV, _OUTPUT_MV),
+    input_mv: int = _INPUT_MV,
+    on: Sequence[bool] = (True, True),
+) -> bytes:
+    """The 81 bytes that the meter sends for the power of its two outputs, in mW.
+
+    `input_mw` is their sum where it is not given. Power is cut off at what five digits hold.
+    """
+    groups = [
+        f"{t_ms % (1 << 32):010d}",
+        _group(sum(power_mw) if input_mw is None else input_mw, input_mv),
+    ]
+    groups.append("0")  # 1 where the supply is below 6 V
+    for mw, mv, is_on in zip(power_mw, voltage_mv, on, strict=True):
+        groups += [_group(mw, mv), "1" if is_on else "0", "00"]
+    checked = (",".join(groups) + ",").encode("ascii")
+    cs1, cs2 = _checksums(checked)
+    return checked + f"{cs1:02x},{cs2:02x}\r\n".encode("ascii")
+
+
+def _group(power_mw: int, voltage_mv: int) -> str:
+    current_ma = round(power_mw * 1000 / voltage_mv) if voltage_mv else 0
+    return f"{voltage_mv:05d},{min(current_ma, _MAX_MA):04d},{min(power_mw, _MAX_MW):05d}"
+
+
+@dataclass
+class Output:
+    """Means over each interval from cumulative energy, so that rounding to 1 mW loses none.
+
+    What one line's rounding leaves over is carried into the next.
+    """
+
+    _sent_j: float = 0.0
+
+    def mean_mw(self, energy_j: float, interval_ms: int) -> int:
+        """Power to send for the interval at whose end `energy_j` was used in all."""
+        power_mw = max(0, min(_MAX_MW, round((energy_j - self._sent_j) / interval_ms * 1e6)))
+        self._sent_j += power_mw * interval_ms * 1e-6
+        return power_mw
+
+
+class SmartPower3Simulator:
+    """A stream of lines at a fixed interval. Takes energies, gives bytes; does no I/O.
+
+    `interval_ms` is the meter's interval; `t_ms` its time when it was switched on.
+    """
+
+    channels = ("0", "1")
+
+    def __init__(self, interval_ms: int = 10, t_ms: int = 0) -> None:
+        self.interval_ms = interval_ms
+        self.t_ms = t_ms
+        self._outputs = (Output(), Output())
+
+    def line(self, energy_j: Sequence[float]) -> bytes:
+        """The next line, given the energy of each output since switching on, in J."""
+        self.t_ms += self.interval_ms
+        power_mw = [
+            output.mean_mw(joules, self.interval_ms)
+            for output, joules in zip(self._outputs, energy_j, strict=True)
+        ]
+        return encode_line(self.t_ms, power_mw)
