@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from agent import journal
+from agent import journal, lock, plan
 from agent.errors import AgentError
+from agent.storage import proof, provision, secrets
+from agent.storage.stack import Entered, Stack
 
 TARGET = Path("/etc/fde-testbed/target.json")
 SECRETS = Path("/run/fde-testbed/secrets.json")
@@ -25,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fde: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
+        # Whoever followed has gone; keep the interpreter from complaining when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         print("fde: interrupted.", file=sys.stderr)
@@ -35,14 +40,110 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m agent", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
+    for name, work, says in (
+        ("prepare", provision.prepare, "partition the test disks and own the self-encrypting one"),
+        ("teardown", provision.teardown, "revert the self-encrypting disk, remove our partitions"),
+    ):
+        command = commands.add_parser(name, help=says)
+        _add_storage_options(command)
+        command.add_argument("--check", action="store_true", help="only say what would be done")
+        command.set_defaults(command=_provisioning, work=work, what=name)
+
+    run = commands.add_parser("run", help="execute the plan of a suite, or go on with it")
+    run.add_argument("--suite-dir", type=Path, required=True)
+    run.add_argument("--secrets", type=Path, default=SECRETS)
+    run.set_defaults(command=_run)
+
     follow = commands.add_parser("follow", help="print journal lines until the suite ends")
     follow.add_argument("--suite-dir", type=Path, required=True)
     follow.add_argument("--from", dest="start", type=int, default=0, metavar="N")
     follow.set_defaults(command=_follow)
+
+    storage = commands.add_parser("storage", help="move the storage by hand")
+    steps = storage.add_subparsers(required=True, metavar="step")
+    enter = steps.add_parser("enter", help="go to a configuration (formats it)")
+    enter.add_argument("configuration")
+    enter.set_defaults(command=_enter)
+    leave = steps.add_parser("leave", help="unmount, close and lock")
+    leave.set_defaults(command=_leave)
+    prove = steps.add_parser("prove", help="enter each configuration in turn and prove it")
+    prove.add_argument("configurations", nargs="*", metavar="configuration")
+    prove.set_defaults(command=_prove)
+    for command in (enter, leave, prove):
+        _add_storage_options(command)
     return parser
+
+
+def _add_storage_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", type=Path, default=TARGET)
+    parser.add_argument("--secrets", type=Path, default=SECRETS)
+
+
+def _provisioning(options: argparse.Namespace) -> int:
+    work: Callable[..., list[str]] = options.work
+    with lock.disks(options.what):
+        actions = work(
+            plan.load_target(options.target), secrets.load(options.secrets), dry=options.check
+        )
+    print(json.dumps({"changed": bool(actions), "actions": actions}))
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from agent import runner  # the other commands must not wait for what only runs need
+
+    return runner.run_suite(options.suite_dir, options.secrets)
 
 
 def _follow(options: argparse.Namespace) -> int:
     for entry in journal.follow(options.suite_dir / "journal.jsonl", options.start):
         print(json.dumps(asdict(entry), ensure_ascii=False), flush=True)
     return 0
+
+
+def _stack(options: argparse.Namespace) -> Stack:
+    return Stack(plan.load_target(options.target), secrets.load(options.secrets))
+
+
+def _enter(options: argparse.Namespace) -> int:
+    with lock.disks("storage enter"):
+        stack = _stack(options)
+        entered = stack.enter(options.configuration)
+        print(json.dumps(_summary(stack, entered)))
+    return 0
+
+
+def _leave(options: argparse.Namespace) -> int:
+    with lock.disks("storage leave"):
+        stack = _stack(options)
+        before = stack.state
+        stack.leave()
+        print(json.dumps({"changed": before != "bare", "state": stack.state}))
+    return 0
+
+
+def _prove(options: argparse.Namespace) -> int:
+    """One JSON line a configuration; 1 if any is not what it claims to be."""
+    proven = True
+    with lock.disks("storage prove"):
+        stack = _stack(options)
+        try:
+            for name in options.configurations or stack.spec.configurations:
+                entered = stack.enter(name)
+                found = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
+                print(json.dumps({**_summary(stack, entered), "proof": found}), flush=True)
+                proven = proven and found["ok"]
+        finally:
+            stack.leave()
+    if not proven:
+        raise AgentError("A configuration is not what it claims to be: see its mismatches above.")
+    return 0
+
+
+def _summary(stack: Stack, entered: Entered) -> dict[str, object]:
+    return {
+        "configuration": entered.configuration.name,
+        "state": stack.state,
+        "mount_point": str(stack.mount_point),
+        "took_s": round(entered.took_s, 3),
+    }

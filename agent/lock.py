@@ -1,0 +1,58 @@
+"""One agent at a time: a lock on the machine's test disks, and one on a suite's folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent.errors import AgentError
+
+RUN = Path("/run/fde-testbed")
+
+
+class LockError(AgentError):
+    """Someone else holds the lock."""
+
+
+@contextmanager
+def disks(who: str, path: Path = RUN / "agent.lock") -> Iterator[None]:
+    """Hold the machine's test disks; `who` is shown to the next who wants them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _take(fd, lambda: f"The test disks are in use by {_holder(fd)}: wait for it, or stop it.")
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{who} (process {os.getpid()})".encode(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def suite(folder: Path) -> Iterator[None]:
+    """Hold a suite's folder itself, so that no lock file is left in it."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise LockError(
+            f"The suite folder {folder} cannot be opened ({error.strerror})."
+        ) from error
+    try:
+        _take(fd, lambda: f"Another agent is at work in {folder}: wait for it, or stop it.")
+        yield
+    finally:
+        os.close(fd)
+
+
+def _take(fd: int, why: Callable[[], str]) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LockError(why()) from None
+
+
+def _holder(fd: int) -> str:
+    return os.pread(fd, 200, 0).decode(errors="replace") or "another process"
