@@ -1,0 +1,213 @@
+"""The lab's power meter: a SmartPower3 on a pseudo-terminal, fed by what the lab really does.
+
+    python -m lab.meter --state FILE --link PATH --ready-file FILE [--truth FILE]
+
+Every 10 ms of its own time it sends one line: channel 0 is the whole machine, channel 1 the drives.
+The watts come from the power model, the CPU time of QEMU's virtual CPUs and the drives' counters.
+Where the process was late, the lines that are due carry the mean since the last look, so that no
+energy is lost. `--truth` gets the energies themselves once a second, before they become lines. It
+ends when QEMU does, or on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from instrumentation.simulators.port import SimulatedPort
+from instrumentation.simulators.smartpower3 import SmartPower3Simulator
+from lab.errors import LabError
+from lab.power_model import Activity, PowerModel
+
+INTERVAL_NS = 10_000_000
+TRUTH_PERIOD_NS = 1_000_000_000
+_STATS = struct.Struct("<8Q")  # bytes_read, bytes_written, bytes_encrypted, bytes_decrypted, …
+
+
+class LabEndedError(Exception):
+    """QEMU is gone."""
+
+
+class Counters:
+    """The counters of a running lab, their files held open."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        """Raises LabError where the state is incomplete or the lab is not running."""
+        try:
+            tasks = Path("/proc") / str(int(state["qemu_pid"])) / "task"
+            schedstats = [tasks / str(int(tid)) / "schedstat" for tid in state["vcpu_tids"]]
+            stats = [Path(drive["stats"]) for drive in state["drives"].values()]
+        except (KeyError, TypeError, ValueError) as error:
+            raise LabError(
+                f"The lab's state is incomplete ({error}): start the lab again."
+            ) from None
+        try:
+            self._cpus = [os.open(path, os.O_RDONLY) for path in schedstats]
+            self._drives = [os.open(path, os.O_RDONLY) for path in stats]
+        except OSError as error:
+            raise LabError(f"The lab is not running: {error.filename} is not there.") from None
+        self._last = [(0,) * 8 for _ in self._drives]
+
+    @property
+    def drives(self) -> int:
+        """How many drives the lab has."""
+        return len(self._drives)
+
+    def read(self) -> Activity:
+        """All counters now. Raises LabEndedError."""
+        try:
+            # First field: time on a CPU in ns (kernel, Documentation/scheduler/sched-stats).
+            cpu_ns = sum(int(os.pread(fd, 64, 0).split()[0]) for fd in self._cpus)
+        except (ProcessLookupError, IndexError):
+            raise LabEndedError from None
+        for index, fd in enumerate(self._drives):
+            raw = os.pread(fd, _STATS.size, 0)
+            if len(raw) == _STATS.size:  # a drive that starts anew empties its file for a moment
+                self._last[index] = _STATS.unpack(raw)
+        read, written, encrypted, decrypted = (sum(s[i] for s in self._last) for i in range(4))
+        return Activity(cpu_ns, read, written, encrypted + decrypted)
+
+
+@dataclass
+class Integral:
+    """Energy used since the start, in J, at the last look and at the one before."""
+
+    model: PowerModel
+    drives: int
+    t_ns: int
+    activity: Activity
+    energy_j: tuple[float, float] = (0.0, 0.0)
+    before_ns: int = 0
+    before_j: tuple[float, float] = (0.0, 0.0)
+
+    def look(self, t_ns: int, activity: Activity) -> None:
+        """Add what happened since the last look."""
+        dt_s = (t_ns - self.t_ns) / 1e9
+        power = self.model.power(activity.since(self.activity), dt_s, self.drives)
+        self.before_ns, self.before_j = self.t_ns, self.energy_j
+        system_j, drive_j = self.energy_j
+        self.energy_j = (system_j + power.system_w * dt_s, drive_j + power.drive_w * dt_s)
+        self.t_ns, self.activity = t_ns, activity
+
+    def at(self, t_ns: int) -> tuple[float, float]:
+        """Energy at a moment between the last two looks, power taken as even between them."""
+        share = (t_ns - self.before_ns) / (self.t_ns - self.before_ns)
+        (s0, d0), (s1, d1) = self.before_j, self.energy_j
+        return s0 + (s1 - s0) * share, d0 + (d1 - d0) * share
+
+
+class Truth:
+    """Energies as they were before they became lines: a JSON line a second, and one at each end."""
+
+    def __init__(self, path: Path | None, start_ns: int) -> None:
+        self._file: TextIO | None = path.open("w", encoding="utf-8") if path else None
+        self._start_ns = start_ns
+        self._due_ns = 0
+
+    def tell(self, integral: Integral, *, now: bool = False) -> None:
+        """Write a line if one is due."""
+        if self._file is None or (integral.t_ns < self._due_ns and not now):
+            return
+        self._due_ns = integral.t_ns + TRUTH_PERIOD_NS
+        system_j, drive_j = integral.energy_j
+        told = {
+            "t_mono_ns": integral.t_ns,
+            "t_device_ms": (integral.t_ns - self._start_ns) / 1e6,
+            "system_j": system_j,
+            "drive_j": drive_j,
+        }
+        self._file.write(json.dumps(told) + "\n")
+        self._file.flush()
+
+
+def stream(
+    counters: Counters,
+    port: SimulatedPort,
+    truth_file: Path | None,
+    ready: Callable[[], None],
+    stopped: Callable[[], bool],
+) -> int:
+    """Send lines until told to stop or QEMU ends; returns how many."""
+    simulator = SmartPower3Simulator(INTERVAL_NS // 1_000_000)
+    start_ns = time.monotonic_ns()
+    integral = Integral(PowerModel.load(), counters.drives, start_ns, counters.read())
+    truth = Truth(truth_file, start_ns)
+    truth.tell(integral)
+    ready()
+    lines = 0
+    while not stopped():
+        due_ns = start_ns + (lines + 1) * INTERVAL_NS
+        wait_ns = due_ns - time.monotonic_ns()
+        if wait_ns > 0:
+            time.sleep(wait_ns / 1e9)
+        try:
+            activity = counters.read()
+        except LabEndedError:
+            break
+        integral.look(time.monotonic_ns(), activity)
+        while (due_ns := start_ns + (lines + 1) * INTERVAL_NS) <= integral.t_ns:
+            port.send(simulator.line(integral.at(due_ns)))
+            lines += 1
+        truth.tell(integral)
+    truth.tell(integral, now=True)
+    return lines
+
+
+def _write_ready(path: Path, link: Path) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(json.dumps({"port": str(link), "pid": os.getpid()}) + "\n", encoding="utf-8")
+    fresh.replace(path)
+
+
+def _load_state(path: Path) -> Mapping[str, Any]:
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LabError(f"The lab's state cannot be read ({error}): start the lab first.") from None
+    if not isinstance(state, dict):
+        raise LabError(f"{path} is no lab's state: start the lab first.")
+    return state
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; see the module's text."""
+    parser = argparse.ArgumentParser(prog="python -m lab.meter")
+    parser.add_argument("--state", required=True, type=Path, help="state.json of the lab")
+    parser.add_argument("--link", required=True, type=Path, help="becomes a link to the port")
+    parser.add_argument("--ready-file", required=True, type=Path, help="written once it streams")
+    parser.add_argument("--truth", type=Path, help="JSON lines of the energies themselves")
+    options = parser.parse_args(arguments)
+    ended: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda signum, _: ended.append(signum))
+    try:
+        counters = Counters(_load_state(options.state))
+        port = SimulatedPort(options.link)
+        try:
+            lines = stream(
+                counters,
+                port,
+                options.truth,
+                lambda: _write_ready(options.ready_file, options.link),
+                lambda: bool(ended),
+            )
+        finally:
+            port.close()
+    except LabError as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    print(f"meter: {lines} lines, {port.dropped} of them with nobody to read them")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""What the lab's activity would draw: watts from CPU time and bytes moved, by declared
+coefficients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from lab.errors import LabError
+
+MODEL_FILE = Path(__file__).with_name("power_model.yml")
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the lab did, as counters that only grow or as their differences.
+
+    `cpu_ns` is CPU time of all virtual CPUs; the bytes are those of all drives, `bytes_crypt` what
+    they encrypted or decrypted themselves.
+    """
+
+    cpu_ns: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    bytes_crypt: int = 0
+
+    def since(self, before: Activity) -> Activity:
+        """The difference. A counter that went back (its process was restarted) counts from 0."""
+        values = {}
+        for field in fields(self):
+            now, then = getattr(self, field.name), getattr(before, field.name)
+            values[field.name] = now - then if now >= then else now
+        return Activity(**values)
+
+
+@dataclass(frozen=True)
+class Power:
+    """Mean power of the whole machine, drives included, and of the drives' rails alone, in W."""
+
+    system_w: float
+    drive_w: float
+
+
+@dataclass(frozen=True)
+class PowerModel:
+    """The coefficients of power_model.yml that the meter needs; units stand in the names."""
+
+    system_idle_w: float
+    system_busy_w_per_cpu: float
+    drive_idle_w: float
+    drive_j_per_byte_read: float
+    drive_j_per_byte_written: float
+    drive_j_per_byte_crypt: float
+
+    @classmethod
+    def load(cls, path: Path = MODEL_FILE) -> Self:
+        """Read the file. Raises LabError where a coefficient is missing or has no source."""
+        try:
+            model = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError) as error:
+            raise LabError(f"The power model {path} cannot be read: {error}") from None
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: _coefficient(path, model, *name.split("_", 1)) for name in names})
+
+    def power(self, activity: Activity, dt_s: float, drives: int) -> Power:
+        """Mean power over `dt_s` seconds in which `activity` happened, with `drives` drives.
+
+        drives: idle of each + joules per byte read, written and en- or decrypted;
+        system: idle + busy per CPU × CPUs busy on average + drives.
+        """
+        drive_j = (
+            self.drive_j_per_byte_read * activity.bytes_read
+            + self.drive_j_per_byte_written * activity.bytes_written
+            + self.drive_j_per_byte_crypt * activity.bytes_crypt
+        )
+        drive_w = drives * self.drive_idle_w + drive_j / dt_s
+        cpus_busy = activity.cpu_ns / 1e9 / dt_s
+        return Power(self.system_idle_w + self.system_busy_w_per_cpu * cpus_busy + drive_w, drive_w)
+
+
+def _coefficient(path: Path, model: Any, section: str, key: str) -> float:
+    entry = model.get(section, {}).get(key) if isinstance(model, Mapping) else None
+    if not isinstance(entry, Mapping) or not {"value", "unit", "source"} <= entry.keys():
+        raise LabError(f"{path}: {section}.{key} needs a value, a unit and a source.")
+    value = entry["value"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise LabError(f"{path}: {section}.{key} is {value!r}, which is no coefficient.")
+    return float(value)
