@@ -1,1 +1,4 @@
-"""What runs on the controller: plans, sessions and seals of suites (its `steps` needs no more than Python)."""
+"""What runs on the controller: plans, sessions and seals of suites.
+
+`steps` alone needs nothing but Python: it runs before there is a virtual environment.
+"""

@@ -43,9 +43,9 @@ def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
 def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:
     """A tar of files of mode 0644 owned by root, in order of their paths.
 
-    No folders are listed, so that unpacking never changes the mode of one that is there. The time of a
-    file is made from its contents: Python takes a cached .pyc for fresh by time and size alone, so a
-    constant time could run yesterday's code.
+    No folders are listed, so that unpacking never changes the mode of one that is there. The time
+    of a file is made from its contents: Python takes a cached .pyc for fresh by time and size
+    alone, so a constant time could run yesterday's code.
     """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:

@@ -96,9 +96,11 @@ def compile_plan(
 def order(
     configurations: Sequence[str], loads: Sequence[str], *, blocks: int, seed: int
 ) -> list[dict[str, Any]]:
-    """Runs in the order of execution: each block enters every configuration once, in random order,
-    and does every workload there, in random order. Each block has its own generator, so that a longer
-    plan begins like a shorter one."""
+    """Runs in the order of execution.
+
+    Each block enters every configuration once, in random order, and does every workload there, in
+    random order. Each block has its own generator, so that a longer plan begins like a shorter one.
+    """
     runs: list[dict[str, Any]] = []
     for block in range(blocks):
         shuffle = random.Random(f"{seed}/{block}")
@@ -151,7 +153,7 @@ def _workloads(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Pairs declared before the first run; by default all against plain, and dm-crypt against Opal."""
+    """Pairs declared before the first run; by default all to plain, and dm-crypt to Opal."""
     names = [stack["name"] for stack in stacks]
     if "contrasts" in suite:
         pairs = [list(pair) for pair in suite["contrasts"]]

@@ -12,7 +12,7 @@ NS = 1_000_000_000
 
 
 def run_costs_s(entries: Sequence[Entry]) -> dict[str, float]:
-    """Seconds from `running` to `finished` of every finished run, last attempt; within one boot only."""
+    """Seconds from `running` to `finished` of every finished run; the last attempt counts."""
     started: dict[str, Entry] = {}
     costs: dict[str, float] = {}
     for entry in entries:
@@ -43,9 +43,9 @@ def entry_costs_s(entries: Sequence[Entry]) -> list[float]:
 def remaining_s(plan: Plan, entries: Sequence[Entry]) -> float | None:
     """Seconds that the rest will take, from the runs finished so far; None before the first.
 
-    A run costs the mean of its workload's finished runs (of all, where it has none yet), and the mean
-    of what came before each run: that holds the switches too, which fall on one run in a block and
-    configuration.
+    A run costs the mean of its workload's finished runs (of all, where it has none yet), and the
+    mean of what came before each run: that holds the switches too, which fall on one run in a block
+    and configuration.
     """
     done = run_costs_s(entries)
     if not done:

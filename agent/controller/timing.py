@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from agent.journal import Entry
@@ -14,11 +15,11 @@ FORMAT = "fde-timing/1"
 def of_journal(entries: Sequence[Entry]) -> dict[str, float]:
     """Seconds in each state on the target: the time from each line to the next of the same boot.
 
-    `switching`, `proving` and `running` count where a run finished in the end or not; what lies between
-    a run's end and the next state, between two starts of the agent, or across a boot counts nowhere.
+    `switching`, `proving` and `running` count whether the run finished in the end or not; what lies
+    between a run's end and the next state, or across a boot, counts nowhere.
     """
     spent = {"switching_s": 0.0, "proving_s": 0.0, "running_s": 0.0}
-    for now, then in zip(entries, entries[1:], strict=False):
+    for now, then in pairwise(entries):
         key = f"{now.state}_s"
         if key in spent and now.boot_id == then.boot_id:
             spent[key] += (then.t_mono_ns - now.t_mono_ns) / NS
@@ -26,7 +27,7 @@ def of_journal(entries: Sequence[Entry]) -> dict[str, float]:
 
 
 def of_runs(runs: Iterable[Mapping[str, Any]], settle_s: float) -> dict[str, float]:
-    """Seconds of the finished runs: in measured phases, in their tails, and settling before them."""
+    """Seconds of the finished runs: in measured phases, in their tails, and at rest before."""
     measured_s = tail_s = 0.0
     count = 0
     for run in runs:
@@ -51,8 +52,9 @@ def summary(
     """The document of timing.json. `controller` holds the controller's own steps in seconds:
     `wall_s` (everything), `start_s`, `fetch_s`.
 
-    Measuring is the time in phases of finished runs, their tails included: the time that figures come
-    from. `preparing_s` is the rest of the runs: laying out data, dropping caches, checks, settling.
+    Measuring is the time in phases of finished runs, their tails included: the time that figures
+    come from. `preparing_s` is the rest of the runs: laying out data, dropping caches,
+    checks, settling.
     """
     states = of_journal(entries)
     finished = of_runs(runs, settle_s)

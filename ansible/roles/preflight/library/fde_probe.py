@@ -1,4 +1,4 @@
-"""Ansible module: what a target is and has, in one call, because every call is slow under emulation."""
+"""Ansible module: what a target is and has, in one call, for each call is slow under emulation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ DOCUMENTATION = r"""
 module: fde_probe
 short_description: What a target is and has, in one call
 description:
-  - Reads the distribution, the init system, the version and flags of cryptsetup and the state of packages.
+  - Reads the distribution, the init system, the version and flags of cryptsetup.
+  - Reads which of the packages are installed.
   - Changes nothing.
 options:
   packages:
@@ -41,7 +42,7 @@ probe:
 
 
 def _output(*command: str) -> str:
-    """Standard output of a command; empty if it is not there. Its exit code does not matter here."""
+    """Standard output of a command, whatever its exit code; empty if it is not there."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:

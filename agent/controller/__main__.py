@@ -1,0 +1,137 @@
+"""`python -m agent.controller`: plan, run, resume and seal suites."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.controller import session
+from agent.controller.compile import compile_plan, load_suite
+from agent.controller.errors import ControllerError
+from agent.controller.seal import seal, write_json
+from agent.errors import AgentError
+from instrumentation.clock import ClockError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 done, 1 refused or failed (one sentence on stderr), 2 usage, 130 interrupted."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        options.command(options)
+    except (AgentError, ClockError) as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        where = getattr(options, "suite_dir", None)
+        hint = f"; go on with make resume SUITE_DIR={where}" if where else ""
+        print(f"fde: interrupted, what was measured is kept{hint}.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m agent.controller", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    plan = commands.add_parser("plan", help="freeze a plan; prints its folder")
+    _plan_options(plan)
+    plan.set_defaults(command=_plan)
+
+    run = commands.add_parser("run", help="run a planned suite, or plan one (--suite) and run it")
+    run.add_argument("suite_dir", type=Path, nargs="?", help="folder of a planned suite")
+    run.add_argument("--inventory", type=Path, required=True)
+    _plan_options(run, suite_required=False)
+    run.set_defaults(command=_run)
+
+    resume = commands.add_parser("resume", help="go on with an interrupted suite")
+    resume.add_argument("suite_dir", type=Path)
+    resume.add_argument("--inventory", type=Path, required=True)
+    resume.add_argument("--target", type=Path, required=True)
+    resume.set_defaults(command=_resume)
+
+    sealing = commands.add_parser("seal", help="seal what an interrupted suite has measured")
+    sealing.add_argument("suite_dir", type=Path)
+    sealing.set_defaults(command=_seal)
+    return parser
+
+
+def _plan_options(parser: argparse.ArgumentParser, suite_required: bool = True) -> None:
+    parser.add_argument("--suite", required=suite_required, help="name of a suite")
+    parser.add_argument("--target", type=Path, required=True, help="the resolved target")
+    parser.add_argument("--out", type=Path, default=Path("data/suites"))
+    parser.add_argument(
+        "--seed", type=int, help="of the shuffle (default: random, kept in the plan)"
+    )
+    parser.add_argument("--blocks", type=int, help="instead of the suite's own number")
+
+
+def _plan(options: argparse.Namespace) -> None:
+    print(_write_plan(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    if (options.suite_dir is None) == (options.suite is None):
+        raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
+    if options.suite_dir is None:
+        options.suite_dir = _write_plan(options)
+    _resume(options)
+
+
+def _resume(options: argparse.Namespace) -> None:
+    manifest = session.run(options.suite_dir, _target(options.target), options.inventory, _say)
+    print(f"sealed: {manifest}")
+
+
+def _seal(options: argparse.Namespace) -> None:
+    with session.locked(options.suite_dir):
+        print(f"sealed: {seal(options.suite_dir)}")
+
+
+def _write_plan(options: argparse.Namespace) -> Path:
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    plan = compile_plan(
+        options.suite,
+        load_suite(options.suite),
+        _target(options.target),
+        seed=seed,
+        blocks=options.blocks,
+    )
+    folder: Path = options.out / plan["suite_id"]
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise ControllerError(f"{folder} exists already: wait a second and plan again.") from None
+    write_json(folder / "plan.json", plan)
+    return folder
+
+
+def _target(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ControllerError(
+            f"The resolved target {path} cannot be read ({error.strerror}): run make provision."
+        ) from None
+    except ValueError:
+        raise ControllerError(f"{path} is not JSON: run make provision.") from None
+    if not isinstance(found, dict) or found.get("format") != "fde-target/1":
+        raise ControllerError(f"{path} is no resolved target of this version: run make provision.")
+    return found
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _terminated(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+sys.exit(main())

@@ -1,0 +1,121 @@
+"""The recorder processes of a suite, one a meter: started, heard, watched, stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from agent.controller.errors import ControllerError
+
+POLL_S = 0.1
+START_LIMIT_S = 30.0
+STOP_LIMIT_S = 15.0
+
+
+class Recorders:
+    """A context in which every meter is recorded into `suite_dir/meters/<name>`.
+
+    Entering returns once all meters are heard and raises ControllerError where one is silent. The
+    processes stand apart from the terminal: Ctrl-C must not end them before the suite is stopped.
+    """
+
+    def __init__(self, meters: Sequence[Mapping[str, Any]], suite_dir: Path) -> None:
+        self._meters = meters
+        self._suite_dir = suite_dir
+        self._running: dict[str, subprocess.Popen[str]] = {}
+
+    def __enter__(self) -> Recorders:
+        try:
+            for meter in self._meters:
+                self._start(meter)
+            for name in self._running:
+                self._wait_until_heard(name)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def watts(self) -> dict[str, float]:
+        """Power now, by channel."""
+        return {
+            channel: float(power_w)
+            for name in self._running
+            for channel, power_w in self._status(name).get("watts", {}).items()
+        }
+
+    def check(self) -> None:
+        """ControllerError if a recorder has ended: what runs from here on would lack its joules."""
+        for name, process in self._running.items():
+            if process.poll() is not None:
+                raise ControllerError(self._last_words(name))
+
+    def stop(self) -> None:
+        """End all recorders in order; what they have written is whole."""
+        for process in self._running.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self._running.values():
+            try:
+                process.communicate(timeout=STOP_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+        self._running.clear()
+
+    def _start(self, meter: Mapping[str, Any]) -> None:
+        name = meter["name"]
+        status = self._status_path(name)
+        status.parent.mkdir(parents=True, exist_ok=True)
+        status.unlink(missing_ok=True)  # of an earlier session: it would say "recording"
+        argv = [sys.executable, "-m", "instrumentation.recorder", "--meter", json.dumps(meter)]
+        argv += ["--out", str(self._suite_dir / "meters" / name), "--status", str(status)]
+        self._running[name] = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _wait_until_heard(self, name: str) -> None:
+        deadline = time.monotonic() + START_LIMIT_S
+        while self._status(name).get("state") != "recording":
+            if self._running[name].poll() is not None:
+                raise ControllerError(self._last_words(name))
+            if time.monotonic() > deadline:
+                raise ControllerError(
+                    f"Meter {name} is silent: switch it on and check its port in the inventory."
+                )
+            time.sleep(POLL_S)
+
+    def _last_words(self, name: str) -> str:
+        stderr = self._running[name].stderr
+        lines = stderr.read().strip().splitlines() if stderr else []
+        reason = lines[-1].removeprefix("fde: ") if lines else "it gave no reason"
+        return f"The recorder of meter {name} ended: {reason}"
+
+    def _status_path(self, name: str) -> Path:
+        return self._suite_dir / "status" / f"{name}.json"
+
+    def _status(self, name: str) -> dict[str, Any]:
+        try:
+            found = json.loads(self._status_path(name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}

@@ -1,0 +1,191 @@
+"""`make testbed`: all steps in order, timed; the lab is taken down whatever happens.
+
+Runs on the system's own Python with the standard library alone: before its second step there is no
+virtual environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+if __name__ == "__main__" and not __package__:  # run as a file: the package is two folders up
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from agent.controller.bench import GB, LabMemory, figures, machine, write
+
+LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report")
+STEPS = ("packages", "venv", "provision", "run", "report")
+
+
+@dataclass
+class Log:
+    """Seconds of every step, in order; `failed` is the step that ended the line."""
+
+    seconds: list[tuple[str, float]] = field(default_factory=list)
+    failed: str = ""
+
+
+class StepError(Exception):
+    """A step ended with a code that is not 0; its own words stand above."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 done; 1 a step failed; 130 interrupted."""
+    parser = argparse.ArgumentParser(prog="make testbed", description=__doc__)
+    parser.add_argument("--target", default="lab")
+    parser.add_argument("--suite", default="smoke")
+    parser.add_argument("--inventory", default="")
+    options = parser.parse_args(arguments)
+    variables = [f"TARGET={options.target}", f"SUITE={options.suite}"]
+    if options.inventory:
+        variables.append(f"INVENTORY={options.inventory}")
+    signal.signal(signal.SIGTERM, _as_interrupt)
+
+    in_lab = options.target == "lab"
+    build = Path(os.environ.get("FDE_BUILD", "build"))
+    lab_dir = Path(os.environ.get("FDE_LAB_DIR", build / "lab"))
+    log, memory = Log(), LabMemory(lab_dir / "state.json")
+    before = set(_suites())
+    began_wall = time.time()
+    code = _all(LAB_STEPS if in_lab else STEPS, variables, log, memory, in_lab)
+    new = sorted(set(_suites()) - before)
+    suite_dir = new[-1] if new else None
+    print(table(log, suite_dir))
+    if code == 0 and suite_dir is not None:
+        image = _image() if in_lab else None
+        found = figures(
+            total_s=sum(seconds for _, seconds in log.seconds),
+            image=image,
+            image_is_new=image is not None and image["built_wall"] > began_wall,
+            lab_memory_gb=memory.peak_bytes / GB if memory.peak_bytes else None,
+            measuring_share=_timing(suite_dir).get("measuring_share"),
+        )
+        path = write(build / "bench" / "testbed.json", found, machine(memory.accelerator))
+        print(f"figures of this run: {path}")
+        print(f"headline table: {suite_dir / 'summary.csv'}")
+        print(f"report: {suite_dir / 'report.html'}")
+    elif code == 1:
+        print(f"fde: make {log.failed} failed; its own words stand above.", file=sys.stderr)
+    elif code == 130:
+        print("fde: interrupted; what was sealed stays, call it again at will.", file=sys.stderr)
+    return code
+
+
+def _all(
+    steps: Sequence[str], variables: Sequence[str], log: Log, memory: LabMemory, in_lab: bool
+) -> int:
+    """Run the steps; the lab goes down in the end, also after a failure or an interruption."""
+    try:
+        with memory:
+            for step in steps:
+                run_step(step, variables, log)
+        code = 0
+    except StepError:
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    if in_lab:
+        try:
+            run_step("lab-down", variables, log)
+        except StepError:
+            log.failed = log.failed or "lab-down"
+            code = code or 1
+        except KeyboardInterrupt:
+            code = 130
+    return code
+
+
+def run_step(name: str, variables: Sequence[str], log: Log) -> None:
+    """`make NAME`, its output streamed, its time kept. Raises StepError, KeyboardInterrupt.
+
+    Ctrl-C reaches the step itself (it is of the same process group), which then ends in order: it
+    is waited for. A SIGTERM comes here alone and is handed on.
+    """
+    print(f"== {name}", flush=True)
+    start_ns = time.monotonic_ns()
+    process = subprocess.Popen([os.environ.get("MAKE", "make"), name, *variables])
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        _let_end(process)
+        raise
+    finally:
+        log.seconds.append((name, (time.monotonic_ns() - start_ns) / 1e9))
+    if code:
+        log.failed = name
+        raise StepError(name)
+
+
+def _let_end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for an interrupted step, whatever more signals come, for two minutes at most."""
+    was = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process.terminate()
+        process.wait(timeout=120)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    finally:
+        signal.signal(signal.SIGINT, was)
+
+
+def table(log: Log, suite_dir: Path | None) -> str:
+    """Where the time went, by step, and what share of the suite was measuring."""
+    total_s = sum(seconds for _, seconds in log.seconds) or 1.0
+    lines = ["", "where the time went", f"  {'step':<12} {'seconds':>8} {'share':>6}"]
+    for name, seconds in log.seconds:
+        lines.append(f"  {name:<12} {seconds:8.1f} {seconds / total_s:6.1%}")
+    lines.append(f"  {'all':<12} {total_s:8.1f} {1:6.1%}")
+    timing = _timing(suite_dir) if suite_dir else {}
+    if timing:
+        wall_s = timing["wall_s"] or 1.0
+        lines.append(f"of the suite's {wall_s:.0f} s")
+        for key, seconds in timing.items():
+            if key.endswith("_s") and key not in ("wall_s", "settle_s", "tail_s"):
+                word = key.removesuffix("_s")
+                lines.append(f"  {word:<12} {seconds:8.1f} {seconds / wall_s:6.1%}")
+    return "\n".join(lines)
+
+
+def _suites() -> list[Path]:
+    return [path for path in Path("data/suites").glob("*") if path.is_dir()]
+
+
+def _timing(suite_dir: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((suite_dir / "timing.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _image() -> dict[str, Any] | None:
+    """What is known of the guest's image: build_s, allocated_bytes, built_wall."""
+    asked = subprocess.run(
+        [".venv/bin/python", "-m", "lab", "image"], capture_output=True, text=True, check=False
+    )
+    lines = asked.stdout.strip().splitlines()
+    record = Path(lines[-1]) / "build.json" if lines else None
+    if asked.returncode or record is None or not record.is_file():
+        return None
+    found = json.loads(record.read_text(encoding="utf-8"))
+    return {**found, "built_wall": record.stat().st_mtime}
+
+
+def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
