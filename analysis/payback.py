@@ -54,7 +54,6 @@ class Payback:
     runs: Span | None
     hours: Span | None
     years: Span | None
-    within_life: bool
     break_even_price: Span
     origin: str
 
@@ -104,7 +103,6 @@ def payback(
     a = assumptions
     demonstrated = saving.low is not None and saving.low > 0
     runs = hours = years = None
-    within_life = False
     if demonstrated and saving.low is not None and saving.high is not None:
         price, rate = a.sed_extra_price, a.electricity_price_per_kwh
         runs = Span(
@@ -114,16 +112,13 @@ def payback(
         )
         hours = _times(runs, run_s / SECONDS_PER_HOUR)
         years = _times(runs, 1 / (a.runs_per_day * DAYS_PER_YEAR))
-        within_life = years.high is not None and years.high <= a.life_years
     life_runs = a.runs_per_day * DAYS_PER_YEAR * a.life_years
     worth = life_runs * a.electricity_price_per_kwh / JOULES_PER_KWH
     low, high = (
         None if limit is None else max(0.0, limit * worth) for limit in (saving.low, saving.high)
     )
     break_even = Span(max(0.0, saving.mean * worth), low, high)
-    return Payback(
-        workload, against, saving, demonstrated, runs, hours, years, within_life, break_even, origin
-    )
+    return Payback(workload, against, saving, demonstrated, runs, hours, years, break_even, origin)
 
 
 def _times(span: Span, factor: float) -> Span:

@@ -1,0 +1,125 @@
+"""The answer in three sentences, the same on the page and on the terminal."""
+
+from __future__ import annotations
+
+from analysis import costs, words
+from analysis.payback import Assumptions, Payback, Span
+from analysis.records import BASELINE
+from analysis.results import Results
+from analysis.stats import Comparison
+
+BANNER = (
+    "Figures come from the virtual lab's power model; they show that the testbed works, "
+    "and are no evidence about real hardware."
+)
+
+
+def sentences(found: Results) -> list[str]:
+    """What the drive's encryption costs, what software's costs, and whether the drive is repaid."""
+    return [hardware(found), software(found), money(found)]
+
+
+def hardware(found: Results) -> str:
+    """Opal beside plain over all workloads."""
+    ratio = costs.overall(found.suite, found.energy, BASELINE, costs.SED)
+    if ratio is None:
+        return (
+            "What encryption in the drive costs cannot be said: "
+            f"{_lacking(found, BASELINE, costs.SED)}."
+        )
+    return (
+        "Encryption in the drive (Opal) changes the system's energy by "
+        f"{words.change(ratio)} beside a plain disk, over {_scope(found, ratio)}: "
+        f"{_verdict(ratio)}."
+    )
+
+
+def software(found: Results) -> str:
+    """Each dm-crypt configuration beside plain."""
+    said = []
+    for name in costs.software(found.suite):
+        ratio = costs.overall(found.suite, found.energy, BASELINE, name)
+        if ratio is not None:
+            said.append(f"with {words.name_of(name)} by {words.change(ratio)}, {_verdict(ratio)}")
+    if not said:
+        return (
+            "What encryption in software costs cannot be said: "
+            f"{_lacking(found, BASELINE, *costs.software(found.suite))}."
+        )
+    return f"Encryption in software changes it {'; '.join(said)}."
+
+
+def money(found: Results) -> str:
+    """The payback of the paper's workload."""
+    assumptions = found.suite.assumptions
+    if assumptions is None:
+        return "Whether the drive is repaid cannot be said: the plan lacks its assumptions."
+    payback = costs.headline_payback(costs.paybacks(found.suite, found.energy))
+    if payback is None:
+        return (
+            "Whether the drive is repaid cannot be said: no block has the whole system's energy "
+            "with and without it."
+        )
+    return payback_sentence(payback, assumptions)
+
+
+def payback_sentence(payback: Payback, assumptions: Assumptions) -> str:
+    """One payback in words."""
+    a = assumptions
+    against, workload = words.name_of(payback.against), words.name_of(payback.workload)
+    extra = f"{words.given(a.sed_extra_price)} {a.currency}"
+    life = f"{words.given(a.life_years)} years of life"
+    if payback.runs is None or payback.hours is None or payback.years is None:
+        saved = words.plus_minus(payback.saving_j, "J")
+        saving = f"one run of “{workload}” saves {saved} over {against}"
+        return f"No demonstrated payback: {saving}, {_why_not(payback, extra, life)}."
+    return (
+        f"Against {against} the drive's {extra} more are repaid after "
+        f"{words.rounded(payback.runs.mid)} runs of “{workload}”, "
+        f"{words.rounded(payback.hours.mid)} hours of work; at {words.given(a.runs_per_day)} runs a "
+        f"day that is {words.span(payback.years, 'years')}, {_within(payback.years, a.life_years)} "
+        f"its {life}."
+    )
+
+
+def _why_not(payback: Payback, extra: str, life: str) -> str:
+    if payback.saving_j.low is None:
+        return f"of which nobody knows how sure it is ({words.NO_INTERVAL})"
+    top = payback.break_even_price.high or 0.0
+    if top == 0:
+        return "so the drive needs more energy and no price is repaid"
+    worth = f"at most {words.rounded(top)} of the {extra} would be repaid within its {life}"
+    return f"an interval that holds 0; even at its upper end {worth}"
+
+
+def _within(years: Span, life_years: float) -> str:
+    if years.high is not None and years.high <= life_years:
+        return "within"
+    return "longer than" if years.low is None or years.low > life_years else "perhaps longer than"
+
+
+def _scope(found: Results, ratio: Comparison) -> str:
+    there = set(found.summary.filter(found.summary["component"] == costs.SYSTEM)["workload"])
+    workloads = sum(name in there for name in costs.working(found.suite))
+    return f"{workloads} workload{'s' * (workloads != 1)} and {ratio.n} block{'s' * (ratio.n != 1)}"
+
+
+def _verdict(ratio: Comparison) -> str:
+    margin = f"±{ratio.margin:.0%}".replace("%", " %")
+    return {
+        "differs": "they differ",
+        "equivalent": f"equivalent within {margin}",
+        "inconclusive": f"inconclusive, neither a difference nor equivalence within {margin}",
+    }[ratio.verdict]
+
+
+def _lacking(found: Results, *names: str) -> str:
+    if not found.suite.runs:
+        return "no run finished"
+    if costs.SYSTEM not in set(found.summary["component"]):
+        return "no meter shows the whole system's energy"
+    done = {run.configuration for run in found.suite.runs}
+    missing = [words.name_of(name) for name in names if name not in done]
+    if missing:
+        return f"there is no finished run of {' or '.join(missing)}"
+    return "no block holds every workload on both sides"

@@ -1,0 +1,115 @@
+"""From the energy table to money and batteries: which runs are compared with which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from analysis.payback import Payback, Span, battery_runs, payback
+from analysis.records import Suite
+from analysis.stats import Comparison, Estimate
+from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
+
+SYSTEM = "system"
+SED = "opal"
+PAPER_WORKLOAD = "kernel_tree"  # the one the paper reckons with
+
+
+@dataclass(frozen=True)
+class Battery:
+    """Runs that a full battery holds of one workload, by configuration."""
+
+    workload: str
+    configuration: str
+    energy_j: Estimate
+    runs: Span
+
+
+def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
+    """The self-encrypting disk against each software configuration, for each workload with work in it.
+
+    Empty where the plan has no assumptions, or no meter saw the whole system.
+    """
+    assumptions = suite.assumptions
+    system = energy.filter(pl.col("component") == SYSTEM)
+    if assumptions is None or system.is_empty():
+        return []
+    found = []
+    for workload in working(suite):
+        sed = block_values(system, workload, SED, SYSTEM)
+        seconds = estimate_of(block_values(system, workload, SED, SYSTEM, column="duration_s"))
+        for against in software(suite):
+            base = block_values(system, workload, against, SYSTEM)
+            both = sorted(sed.keys() & base.keys())
+            if not both or seconds is None:
+                continue
+            found.append(
+                payback(
+                    workload,
+                    against,
+                    [base[b] for b in both],
+                    [sed[b] for b in both],
+                    seconds.mean,
+                    assumptions,
+                    joint_origin(system),
+                )
+            )
+    return found
+
+
+def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
+    """Runs on a battery, for each workload × configuration."""
+    assumptions = suite.assumptions
+    if assumptions is None:
+        return []
+    found = []
+    for workload in working(suite):
+        for configuration in suite.configurations:
+            mean = estimate_of(block_values(energy, workload, configuration, SYSTEM))
+            if mean is not None and mean.mean > 0:
+                held = battery_runs(assumptions.battery_wh * 3600, mean)
+                found.append(Battery(workload, configuration, mean, held))
+    return found
+
+
+def working(suite: Suite) -> list[str]:
+    """The workloads that do something: idling saves nobody anything."""
+    return [name for name in suite.workloads if name != "idle"]
+
+
+def software(suite: Suite) -> list[str]:
+    """The configurations that encrypt in software."""
+    return [name for name in suite.configurations if name.startswith("dmcrypt")]
+
+
+def headline_payback(found: list[Payback]) -> Payback | None:
+    """The one to name first: the paper's workload, against the first software configuration."""
+    return min(found, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
+
+
+def overall(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Comparison | None:
+    """Ratio over all working workloads: per block the geometric mean, then paired over blocks.
+
+    A block counts only where every workload has both figures, so that each block means the same.
+    """
+    system = energy.filter(pl.col("component") == SYSTEM)
+    pairs = [
+        (block_values(system, w, base, SYSTEM), block_values(system, w, other, SYSTEM))
+        for w in working(suite)
+    ]
+    pairs = [(a, b) for a, b in pairs if a and b]
+    blocks = set.intersection(*(a.keys() & b.keys() for a, b in pairs)) if pairs else set()
+    if any(min(v[n] for n in blocks) <= 0 for p in pairs for v in p if blocks):
+        return None
+    means = [
+        {n: _geometric([p[side][n] for p in pairs]) for n in sorted(blocks)} for side in (0, 1)
+    ]
+    return compare_blocks(means[0], means[1], suite.margin)
+
+
+def _geometric(values: list[float]) -> float:
+    product = 1.0
+    for value in values:
+        product *= value ** (1 / len(values))
+    return product

@@ -1,0 +1,302 @@
+"""Read a suite folder. What is missing becomes a sentence in `Suite.problems`, not an exception.
+
+Only a folder of which nothing can be said (no plan, another version) raises `SuiteError`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from analysis import manifest
+from analysis.records import (
+    BASELINE,
+    Counter,
+    Meter,
+    Phase,
+    Run,
+    Suite,
+    SuiteError,
+    VoidRun,
+)
+from instrumentation import decode
+from instrumentation.sources.counter import Reading
+
+PLAN_FORMAT = "fde-plan/1"
+RUN_FORMAT = "fde-run/1"
+
+
+def load(folder: Path, raw: bool = False) -> Suite:
+    """Read the suite in `folder`; with `raw`, meters are decoded anew from their raw bytes.
+
+    Raises SuiteError if there is no readable plan, or it is of another version.
+    """
+    plan = _plan(folder)
+    seal = manifest.check(folder)
+    problems = list(seal.problems)
+    if plan.get("sha256") != manifest.canonical_sha256(plan):
+        problems.append(
+            "plan.json was changed after it was frozen: its own SHA-256 does not match."
+        )
+    states = _last_states(folder, problems)
+    runs, void = _runs(folder, plan, states, problems)
+    suite = Suite(
+        folder=folder,
+        plan=plan,
+        runs=tuple(runs),
+        void=tuple(void),
+        meters=tuple(_meters(folder, raw, problems)),
+        clock=tuple(_lines(folder / "clock.jsonl", problems)),
+        before=_optional(folder / "provenance" / "before.json", problems),
+        after=_optional(folder / "provenance" / "after.json", problems),
+        timing=_optional(folder / "timing.json", []),
+        sealed=seal.sealed,
+    )
+    return Suite(**{**vars(suite), "problems": (*problems, *_gaps(suite))})
+
+
+def rapl_readings(suite: Suite, run_id: str, zone: str) -> list[Reading]:
+    """The good samples of one counter during a run, in order of time."""
+    readings = [
+        Reading(int(line["t_before_ns"]), int(line["t_after_ns"]), int(line["energy_uj"]))
+        for line in _lines(suite.folder / "runs" / run_id / "rapl.jsonl", [])
+        if line.get("zone") == zone and {"t_before_ns", "t_after_ns", "energy_uj"} <= line.keys()
+    ]
+    return sorted(readings, key=lambda reading: reading.t_before_ns)
+
+
+def _plan(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise SuiteError(f"There is no suite folder {folder}: name one that `make run` has made.")
+    path = folder / "plan.json"
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SuiteError(f"{folder} is no suite: it has no plan.json.") from None
+    except (OSError, ValueError):
+        raise SuiteError(f"{path} cannot be read as JSON: fetch the suite again.") from None
+    found = plan.get("format") if isinstance(plan, dict) else None
+    if found != PLAN_FORMAT:
+        raise SuiteError(
+            f"{path} has the format {found!r}, this version reads {PLAN_FORMAT!r}: "
+            "use the version of the testbed that made it."
+        )
+    return dict(plan)
+
+
+def _last_states(folder: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
+    """Last state and detail of each run in the journal; the suite's own states under ''."""
+    states: dict[str, tuple[str, str]] = {}
+    if not (folder / "journal.jsonl").exists():
+        problems.append(
+            "The journal is missing: no run can show that it finished, so all are void."
+        )
+    for line in _lines(folder / "journal.jsonl", problems):
+        run_id = str(line.get("run_id") or "")
+        states[run_id] = (str(line.get("state", "")), str(line.get("detail") or ""))
+    if states and states.get("", ("", ""))[0] != "suite-finished":
+        problems.append("The suite did not come to its end: the journal has no closing line.")
+    return states
+
+
+def _runs(
+    folder: Path,
+    plan: Mapping[str, Any],
+    states: Mapping[str, tuple[str, str]],
+    problems: list[str],
+) -> tuple[list[Run], list[VoidRun]]:
+    runs: list[Run] = []
+    void: list[VoidRun] = []
+    never = 0
+    planned = plan.get("runs")
+    for entry in planned if isinstance(planned, list) else []:
+        try:
+            run_id, block = str(entry["run_id"]), int(entry["block"])
+            names = str(entry["configuration"]), str(entry["workload"])
+        except (KeyError, TypeError, ValueError):
+            problems.append("A run in plan.json lacks its id, block, configuration or workload.")
+            continue
+        if run_id not in states and not (folder / "runs" / run_id).exists():
+            never += 1
+            continue
+        found = _run(folder / "runs" / run_id / "run.json", states.get(run_id, ("", "")))
+        if isinstance(found, Run):
+            runs.append(found)
+        else:
+            void.append(VoidRun(run_id, *names, block, found))
+    if never:
+        total = len(planned) if isinstance(planned, list) else never
+        problems.append(f"{never} of {total} planned runs were never made.")
+    return runs, void
+
+
+def _run(path: Path, state: tuple[str, str]) -> Run | str:
+    """The run, or the reason why it is void."""
+    word, detail = state
+    if word == "void":
+        return detail or "void in the journal, without a reason"
+    if word != "finished":
+        return f"no closing mark in the journal (last state: {word or 'none'})"
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return "run.json is missing"
+    except (OSError, ValueError):
+        return "run.json cannot be read: it is cut short or damaged"
+    try:
+        if document["format"] != RUN_FORMAT:
+            return (
+                f"run.json has the format {document['format']!r}, this version reads {RUN_FORMAT!r}"
+            )
+        if document["status"] != "finished":
+            return str(document.get("void_reason") or "void, without a reason")
+        if not document["proof"]["ok"]:
+            return "the configuration was not the planned one"
+        return _parse_run(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return f"run.json is not complete ({error})"
+
+
+def _parse_run(document: Mapping[str, Any]) -> Run:
+    phases = tuple(_phase(entry) for entry in document["phases"])
+    if not any(phase.name != "tail" for phase in phases):
+        raise ValueError("it has no phases")
+    origin = str(document["origin"])
+    if origin not in {"measured", "modelled"}:
+        raise ValueError(f"origin {origin!r}")
+    return Run(
+        run_id=str(document["run_id"]),
+        block=int(document["block"]),
+        configuration=str(document["configuration"]),
+        workload=str(document["workload"]),
+        boot_id=str(document["boot_id"]),
+        origin=origin,
+        t_start_ns=int(document["t_start_ns"]),
+        t_end_ns=int(document["t_end_ns"]),
+        phases=phases,
+        pyrapl=document.get("pyrapl"),
+        proof=document["proof"],
+        checks=tuple(document.get("checks") or ()),
+    )
+
+
+def _phase(entry: Mapping[str, Any]) -> Phase:
+    phase = Phase(
+        name=str(entry["name"]),
+        t_start_ns=int(entry["t_start_ns"]),
+        t_end_ns=int(entry["t_end_ns"]),
+        counters=tuple(_counter(counter) for counter in entry.get("counters") or ()),
+        work={str(k): float(v) for k, v in (entry.get("work") or {}).items()},
+    )
+    if phase.t_end_ns <= phase.t_start_ns:
+        raise ValueError(f"phase {phase.name} ends before it starts")
+    return phase
+
+
+def _counter(entry: Mapping[str, Any]) -> Counter:
+    flags = entry.get("flags") or ()
+    limit = entry.get("max_range_uj")
+    return Counter(
+        source=str(entry["source"]),
+        zone=str(entry["zone"]),
+        start=_reading(entry.get("start")),
+        end=_reading(entry.get("end")),
+        max_range_uj=int(limit) if limit else None,
+        flags=tuple(flags.split() if isinstance(flags, str) else (str(f) for f in flags)),
+    )
+
+
+def _reading(entry: Mapping[str, Any] | None) -> Reading | None:
+    if entry is None or entry.get("energy_uj") is None:
+        return None
+    return Reading(int(entry["t_before_ns"]), int(entry["t_after_ns"]), int(entry["energy_uj"]))
+
+
+def _meters(folder: Path, raw: bool, problems: list[str]) -> Iterator[Meter]:
+    root = folder / "meters"
+    for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
+        described = _optional(path / "meter.json", problems)
+        if not described:
+            problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
+            continue
+        samples = _samples(path, raw)
+        if isinstance(samples, str):
+            problems.append(samples)
+            samples = pl.DataFrame(schema=decode.SCHEMA)
+        channels = described.get("channels") or {}
+        accuracy = described.get("accuracy")
+        yield Meter(
+            name=path.name,
+            kind=str(described.get("kind", "")),
+            origin=str(described.get("origin", "modelled")),
+            channels=tuple(str(v) for v in channels.values()) if isinstance(channels, dict) else (),
+            accuracy=accuracy if isinstance(accuracy, dict) else {},
+            samples=samples,
+        )
+
+
+def _samples(path: Path, raw: bool) -> pl.DataFrame | str:
+    decoded = path / "samples.parquet"
+    if decoded.exists() and not raw:
+        try:
+            frame = pl.read_parquet(decoded)
+            return frame.select(list(decode.SCHEMA)).cast(decode.SCHEMA)
+        except (OSError, pl.exceptions.PolarsError):
+            return f"{decoded.name} of meter {path.name} cannot be read: decode its stream again."
+    try:
+        return decode.decode(path).samples
+    except decode.DecodeError as error:
+        return f"Meter {path.name} cannot be decoded: {error}"
+
+
+def _gaps(suite: Suite) -> Iterator[str]:
+    """What the suite cannot say although all its files are well."""
+    blocks = {run.block for run in suite.runs}
+    if not suite.runs:
+        yield "No run finished: there is nothing to report."
+    elif len(blocks) == 1:
+        yield "Only one block finished: there are figures, but no intervals and no verdicts."
+    done = {run.configuration for run in suite.runs}
+    for name in suite.configurations:
+        if suite.runs and name not in done:
+            yield f"Configuration {name} has no finished run: nothing can be said about it."
+    if suite.runs and BASELINE not in suite.configurations:
+        yield f"The plan has no configuration {BASELINE}: there are no ratios to it."
+    if not suite.meters:
+        yield "There is no meter: RAPL alone sees neither the drive nor the whole machine."
+    for meter in suite.meters:
+        if meter.samples.is_empty():
+            yield f"Meter {meter.name} has no samples."
+
+
+def _optional(path: Path, problems: list[str]) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        problems.append(f"{path.name} cannot be read.")
+        return {}
+    return document if isinstance(document, dict) else {"entries": document}
+
+
+def _lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
+    """JSON objects of a file of lines; a line that cannot be read is told and left out."""
+    if not path.exists():
+        return
+    bad = 0
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for text in file:
+            try:
+                line = json.loads(text)
+            except ValueError:
+                bad += 1
+                continue
+            if isinstance(line, dict):
+                yield line
+    if bad:
+        problems.append(f"{path.name} is cut short or damaged: {bad} line(s) cannot be read.")

@@ -1,0 +1,73 @@
+"""The seal of a suite: SHA-256 sums in manifest.json, and what differs from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+DERIVED = frozenset(
+    {"energy.parquet", "summary.parquet", "summary.csv", "report.html", "report.ipynb"}
+)
+
+
+@dataclass(frozen=True)
+class Seal:
+    """`files` counts the sums that were checked; `problems` are sentences, empty if all is well."""
+
+    sealed: bool
+    files: int
+    problems: tuple[str, ...]
+
+
+def canonical_sha256(document: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON of all keys but `sha256` (sorted, no spaces, UTF-8)."""
+    rest = {key: value for key, value in document.items() if key != "sha256"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check(folder: Path) -> Seal:
+    """Compare every file with its sum."""
+    path = folder / MANIFEST
+    if not path.exists():
+        return Seal(False, 0, ("The suite was never sealed: it has no manifest.json.",))
+    try:
+        sums = json.loads(path.read_text(encoding="utf-8"))["files"]
+        wanted = {str(name): _sum(entry) for name, entry in sums.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Seal(False, 0, ("manifest.json cannot be read: nothing proves the files.",))
+    problems = [
+        p for name, digest in sorted(wanted.items()) if (p := _compare(folder, name, digest))
+    ]
+    problems += [f"{name} was added after sealing." for name in _strangers(folder, set(wanted))]
+    return Seal(True, len(wanted), tuple(problems))
+
+
+def _sum(entry: Any) -> str:
+    return str(entry["sha256"]) if isinstance(entry, Mapping) else str(entry)
+
+
+def _compare(folder: Path, name: str, digest: str) -> str | None:
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        return f"The manifest names {name}, which lies outside the suite."
+    if not path.is_file():
+        return f"{name} is missing: it was there when the suite was sealed."
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    return None if found == digest else f"{name} was changed after sealing."
+
+
+def _strangers(folder: Path, known: set[str]) -> list[str]:
+    """Measured files that no sum covers; derived files and hidden ones are free to come and go."""
+    found = []
+    for top in ("plan.json", "journal.jsonl", "clock.jsonl", "runs", "meters", "provenance"):
+        path = folder / top
+        files = path.rglob("*") if path.is_dir() else [path] if path.exists() else []
+        found += [str(f.relative_to(folder)) for f in files if f.is_file()]
+    return sorted(name for name in found if name not in known)

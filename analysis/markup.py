@@ -1,0 +1,136 @@
+"""Pieces of HTML for the report: tables in containers of their own, figures as embedded SVG, notes."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from matplotlib.figure import Figure
+
+MODELLED_TAG = ' <span class="tag">modelled</span>'
+VERDICT_CLASSES = frozenset({"differs", "equivalent", "inconclusive"})
+
+
+@dataclass(frozen=True)
+class Html:
+    """HTML that a notebook shows as such; `+` joins."""
+
+    text: str
+
+    def __add__(self, other: Html) -> Html:
+        return Html(self.text + other.text)
+
+    def _repr_html_(self) -> str:
+        return self.text
+
+
+EMPTY = Html("")
+
+
+def join(parts: Iterable[Html]) -> Html:
+    """One piece after the other."""
+    return Html("".join(part.text for part in parts))
+
+
+def paragraph(text: str, kind: str = "") -> Html:
+    """Plain text as a paragraph of the class `kind`."""
+    attribute = f' class="{kind}"' if kind else ""
+    return Html(f"<p{attribute}>{escape(text)}</p>\n")
+
+
+def heading(text: str, level: int, anchor: str = "") -> Html:
+    """A heading, with an anchor where given."""
+    attribute = f' id="{escape(anchor)}"' if anchor else ""
+    return Html(f"<h{level}{attribute}>{escape(text)}</h{level}>\n")
+
+
+def bullets(texts: Iterable[str]) -> Html:
+    """A list of sentences."""
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return Html(f"<ul>{items}</ul>\n") if items else EMPTY
+
+
+def note(title: str, body: Html, kind: str) -> Html:
+    """A box; `kind` is `modelled`, `warning` or `plain`."""
+    return Html(
+        f'<div class="note {kind}" role="note"><strong>{escape(title)}</strong>{body.text}</div>\n'
+    )
+
+
+def table(
+    caption: str,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    words: int = 1,
+    origin: str = "",
+    group: bool = False,
+) -> Html:
+    """A table that scrolls inside its own container. The first `words` columns are text, the rest figures.
+
+    With `group` a first cell equal to the one above is left empty and a rule stands between groups.
+    """
+    if not rows:
+        return EMPTY
+    tag = MODELLED_TAG if origin == "modelled" else ""
+    head = "".join(
+        f'<th scope="col"{_cell(i, words)}>{escape(h)}</th>' for i, h in enumerate(headers)
+    )
+    body, above = [], None
+    for row in rows:
+        fresh = not group or row[0] != above
+        above = row[0]
+        cells = [row[0] if fresh else "", *row[1:]]
+        opening = ' class="group"' if group and fresh else ""
+        body.append(f"<tr{opening}>{''.join(_data(i, c, words) for i, c in enumerate(cells))}</tr>")
+    return Html(
+        f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}{tag}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>\n"
+    )
+
+
+def _cell(index: int, words: int) -> str:
+    return "" if index < words else ' class="figure"'
+
+
+def _data(index: int, text: str, words: int) -> str:
+    if text in VERDICT_CLASSES:
+        return f'<td><span class="verdict {text}">{text}</span></td>'
+    if index == 0:
+        return f'<th scope="row">{escape(text)}</th>'
+    return f"<td{_cell(index, words)}>{escape(text)}</td>"
+
+
+def picture(figure: Figure | None, caption: str, origin: str, wide: bool = False) -> Html:
+    """A figure as an SVG within the page; the caption is its text for those who cannot see it."""
+    if figure is None:
+        return EMPTY
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    data = base64.b64encode(buffer.getvalue()).decode("ascii")
+    tag = MODELLED_TAG if origin == "modelled" else ""
+    kind = ' class="wide"' if wide else ""
+    return Html(
+        f'<figure{kind}><img alt="{escape(caption, quote=True)}" '
+        f'src="data:image/svg+xml;base64,{data}"><figcaption>{escape(caption)}{tag}</figcaption>'
+        "</figure>\n"
+    )
+
+
+def gallery(figures: Iterable[Html]) -> Html:
+    """Figures side by side where there is room."""
+    inside = join(figures)
+    return Html(f'<div class="gallery">{inside.text}</div>\n') if inside.text else EMPTY
+
+
+def folded(summary: str, body: Html) -> Html:
+    """Something that only opens when asked for."""
+    return Html(f"<details><summary>{escape(summary)}</summary>{body.text}</details>\n")
+
+
+def preformatted(text: str) -> Html:
+    """Text as it stands."""
+    return Html(f'<div class="scroll" tabindex="0"><pre>{escape(text)}</pre></div>\n')

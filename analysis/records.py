@@ -1,0 +1,156 @@
+"""What a suite folder holds, as typed objects (data contract: data/README.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from analysis.payback import Assumptions, assumptions_of
+from instrumentation.sources.counter import Reading
+
+BASELINE = "plain"
+TAIL = "tail"
+
+
+class SuiteError(Exception):
+    """Nothing can be said about a suite; the message is a sentence with the way out."""
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A counter at both edges of a phase; an edge is None where the read failed."""
+
+    source: str
+    zone: str
+    start: Reading | None
+    end: Reading | None
+    max_range_uj: int | None
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A marked stretch of a run, on the target's clock."""
+
+    name: str
+    t_start_ns: int
+    t_end_ns: int
+    counters: tuple[Counter, ...]
+    work: Mapping[str, float]
+
+    @property
+    def duration_s(self) -> float:
+        return (self.t_end_ns - self.t_start_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run. `origin` is that of its RAPL figures."""
+
+    run_id: str
+    block: int
+    configuration: str
+    workload: str
+    boot_id: str
+    origin: str
+    t_start_ns: int
+    t_end_ns: int
+    phases: tuple[Phase, ...]
+    pyrapl: Mapping[str, Any] | None
+    proof: Mapping[str, Any]
+    checks: tuple[Mapping[str, Any], ...]
+
+    @property
+    def measured_phases(self) -> tuple[Phase, ...]:
+        """The phases that hold the work: all but the tail."""
+        return tuple(phase for phase in self.phases if phase.name != TAIL)
+
+
+@dataclass(frozen=True)
+class VoidRun:
+    """A run that counts for nothing, and why."""
+
+    run_id: str
+    configuration: str
+    workload: str
+    block: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A meter and its decoded samples (columns: samples.parquet in data/README.md)."""
+
+    name: str
+    kind: str
+    origin: str
+    channels: tuple[str, ...]
+    accuracy: Mapping[str, Any]
+    samples: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite as read. `problems` are sentences about what is missing or cannot be trusted."""
+
+    folder: Path
+    plan: Mapping[str, Any]
+    runs: tuple[Run, ...]
+    void: tuple[VoidRun, ...]
+    meters: tuple[Meter, ...]
+    clock: tuple[Mapping[str, Any], ...]
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    timing: Any
+    sealed: bool
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def suite_id(self) -> str:
+        return str(self.plan.get("suite_id", self.folder.name))
+
+    @property
+    def host(self) -> str:
+        return str(self.plan.get("host", ""))
+
+    @property
+    def configurations(self) -> list[str]:
+        """Names in the plan's order."""
+        return _names(self.plan.get("configurations", []))
+
+    @property
+    def workloads(self) -> list[str]:
+        """Names in the plan's order."""
+        return _names(self.plan.get("workloads", []))
+
+    @property
+    def margin(self) -> float:
+        """The declared margin of equivalence, as a share: 0.02 is ±2 %."""
+        value = self._analysis.get("margin", 0.02)
+        return float(value) if isinstance(value, int | float) and value > 0 else 0.02
+
+    @property
+    def contrasts(self) -> list[tuple[str, str]]:
+        """Pairs of configurations that were declared before the first run."""
+        pairs = self._analysis.get("contrasts", [])
+        return [(str(p[0]), str(p[1])) for p in pairs if isinstance(p, Sequence) and len(p) == 2]
+
+    @property
+    def assumptions(self) -> Assumptions | None:
+        given = self.plan.get("assumptions")
+        return assumptions_of(given) if isinstance(given, Mapping) else None
+
+    @property
+    def _analysis(self) -> Mapping[str, Any]:
+        value = self.plan.get("analysis")
+        return value if isinstance(value, Mapping) else {}
+
+
+def _names(entries: Any) -> list[str]:
+    if not isinstance(entries, Sequence):
+        return []
+    return [str(e["name"]) for e in entries if isinstance(e, Mapping) and "name" in e]

@@ -1,0 +1,50 @@
+"""A suite and all that is derived from it, and the derived files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from analysis.align import TargetClock
+from analysis.energy import energy_table
+from analysis.load import load
+from analysis.records import Suite
+from analysis.summary import summarise
+
+
+@dataclass(frozen=True)
+class Results:
+    """The energy table and the summary of a suite (columns: data/README.md)."""
+
+    suite: Suite
+    clock: TargetClock
+    energy: pl.DataFrame
+    summary: pl.DataFrame
+
+    @property
+    def origin(self) -> str:
+        """`modelled` if any figure is, or would be: what the report must say at its top."""
+        origins = {*self.energy["origin"], str(self.suite.plan.get("origin", "modelled"))}
+        return "modelled" if "modelled" in origins else "measured"
+
+
+def results(folder: Path, raw: bool = False) -> Results:
+    """Read a suite and derive its tables; with `raw`, from the meters' raw bytes. Raises SuiteError."""
+    suite = load(folder, raw)
+    clock = TargetClock.fit(suite.clock)
+    energy = energy_table(suite, clock)
+    return Results(suite, clock, energy, summarise(suite, energy))
+
+
+def write(found: Results) -> None:
+    """energy.parquet, summary.parquet and summary.csv; each appears whole or not at all."""
+    folder = found.suite.folder
+    for name, frame in (("energy.parquet", found.energy), ("summary.parquet", found.summary)):
+        temporary = folder / f".{name}.part"
+        frame.write_parquet(temporary)
+        temporary.replace(folder / name)
+    temporary = folder / ".summary.csv.part"
+    found.summary.write_csv(temporary)
+    temporary.replace(folder / "summary.csv")

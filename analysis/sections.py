@@ -1,0 +1,205 @@
+"""The report's sections, from the answer to the provenance; the notebook only calls them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from analysis import answer, figures, markup, provenance, timeline, tradeoffs, words
+from analysis.markup import Html
+from analysis.records import BASELINE, TAIL
+from analysis.results import Results, results
+from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
+from analysis.tables import headline_rows
+
+COLUMNS = ("system", "drive", "package-0", "dram")
+
+
+@dataclass(frozen=True)
+class Report:
+    """All sections of the report of one suite; each returns HTML."""
+
+    found: Results
+
+    @classmethod
+    def open(cls, folder: Path) -> Report:
+        """Read the suite and derive its tables. Raises SuiteError."""
+        return cls(results(folder))
+
+    def head(self) -> Html:
+        """Which suite this is, and the banner where figures are modelled."""
+        suite = self.found.suite
+        plan = suite.plan
+        facts = [
+            suite.host,
+            f"{plan.get('blocks', '?')} blocks planned",
+            f"{len(suite.runs)} runs finished, {len(suite.void)} void",
+            str(plan.get("created_wall", "")),
+        ]
+        page = markup.heading("What disk encryption costs in joules", 1, "top")
+        page += markup.paragraph(f"Suite {suite.suite_id}", "suite")
+        page += markup.paragraph(" · ".join(fact for fact in facts if fact), "facts")
+        if self.found.origin == "modelled":
+            page += markup.note("Modelled. ", markup.paragraph(answer.BANNER), "modelled")
+        return page
+
+    def answer(self) -> Html:
+        """Three sentences, the headline table, the ratios in one picture, and what is missing."""
+        found = self.found
+        page = markup.join(markup.paragraph(s, "answer") for s in answer.sentences(found))
+        if found.suite.problems:
+            page += markup.note(
+                "What this suite cannot say", markup.bullets(found.suite.problems), "warning"
+            )
+        page += self.headline()
+        page += markup.picture(
+            figures.forest(found.summary, found.suite),
+            "Ratio of system energy to plain, paired within blocks, with 95 % intervals. Filled: a "
+            "verdict (differs or equivalent). Hollow: inconclusive. Each interval stands for itself.",
+            found.origin,
+        )
+        return page
+
+    def headline(self) -> Html:
+        """Workload × configuration: joules of each source, ratio, verdict."""
+        found = self.found
+        page = markup.table(
+            "Energy of one run without its tail: mean ± 95 % interval (Student t over blocks)",
+            ["Workload", "Configuration", "System (J)", "Drive (J)", "CPU (J)", "RAM (J)"]
+            + ["Time (s)", "n", "System, ratio to plain", "Verdict"],
+            headline_rows(found, COLUMNS),
+            words=2,
+            origin=found.origin,
+            group=True,
+        )
+        margin = f"±{found.suite.margin * 100:g} %"
+        page += markup.paragraph(
+            "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never added. "
+            f"Ratios carry their 95 % interval. differs: the interval excludes 1. equivalent: the "
+            f"90 % interval lies within {margin}. inconclusive: neither. "
+            + (f"{words.NO_INTERVAL.capitalize()}." if _single(found) else ""),
+            "key",
+        )
+        return page
+
+    def workloads(self) -> Html:
+        """Each workload: components, phases, figures, one run over time."""
+        return markup.join(self.workload(name) for name in self.found.suite.workloads)
+
+    def workload(self, name: str) -> Html:
+        """One workload's tables and figures."""
+        found = self.found
+        energy = found.energy.filter(pl.col("workload") == name)
+        page = markup.heading(words.name_of(name), 3, f"workload-{name}")
+        if energy.is_empty():
+            return page + markup.paragraph("No run of this workload finished.")
+        page += self._components(name)
+        page += self._phases(name)
+        shown = []
+        for plot in figures.PLOTS:
+            if plot.workload != name:
+                continue
+            number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
+            origin = joint_origin(energy)
+            caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals; dots: blocks."
+            shown.append(markup.picture(figures.draw(plot, energy, found.suite), caption, origin))
+        page += markup.gallery(shown)
+        run = timeline.typical_run(found.suite, name)
+        if run is not None:
+            caption = f"Power over the time of run {run.run_id}; phases shaded, the tail last."
+            drawn = timeline.draw(found.suite, run, found.clock)
+            page += markup.picture(drawn, caption, joint_origin(energy), wide=True)
+        return page
+
+    def _components(self, name: str) -> Html:
+        rows = [
+            [
+                words.name_of(row["configuration"]),
+                f"{words.name_of(row['component'])} ({row['source']})",
+                words.number(row["mean_j"]) if row["ci_low_j"] is None else _interval(row),
+                words.number(row["mean_w"]),
+                words.number(row["mean_s"]),
+                words.ratio_of(row["ratio"], row["ratio_low"], row["ratio_high"]),
+                row["verdict"],
+            ]
+            for row in self.found.summary.filter(pl.col("workload") == name).iter_rows(named=True)
+        ]
+        headers = [
+            "Configuration",
+            "Component (source)",
+            "Energy (J)",
+            "Mean power (W)",
+            "Time (s)",
+        ]
+        return markup.table(
+            f"{words.name_of(name)}: every component",
+            [*headers, "Ratio to plain", "Verdict"],
+            rows,
+            words=2,
+            origin=self.found.origin,
+            group=True,
+        )
+
+    def _phases(self, name: str) -> Html:
+        """System energy and time by phase; the tail stands apart, it is in no sum."""
+        found = self.found
+        energy = found.energy.filter(pl.col("workload") == name)
+        component = "system" if "system" in set(energy["component"]) else "package-0"
+        phases = [p for p in energy["phase"].unique(maintain_order=True) if p != "all"]
+        if len(phases) - (TAIL in phases) < 2:
+            return markup.EMPTY
+        configurations = [
+            c for c in found.suite.configurations if c in set(energy["configuration"])
+        ]
+        rows = []
+        for phase in phases:
+            cells = [f"{phase} (not in the sums)" if phase == TAIL else phase]
+            base = block_values(energy, name, BASELINE, component, phase)
+            for configuration in configurations:
+                own = block_values(energy, name, configuration, component, phase)
+                took = estimate_of(
+                    block_values(energy, name, configuration, component, phase, "duration_s")
+                )
+                cells += [words.plus_minus(estimate_of(own)), words.plus_minus(took)]
+                if configuration != BASELINE:
+                    cells.append(words.ratio(compare_blocks(base, own, found.suite.margin)))
+            rows.append(cells)
+        headers = ["Phase"]
+        for configuration in configurations:
+            label = words.name_of(configuration)
+            headers += [f"{label} (J)", f"{label} (s)"]
+            headers += [] if configuration == BASELINE else [f"{label}, ratio of J"]
+        return markup.table(
+            f"{words.name_of(name)}: phases, energy of {words.name_of(component)}",
+            headers,
+            rows,
+            origin=joint_origin(energy),
+        )
+
+    def trust(self) -> Html:
+        """How far to trust this."""
+        return provenance.trust_section(self.found)
+
+    def money(self) -> Html:
+        """Payback and batteries."""
+        return tradeoffs.money_section(self.found)
+
+    def published(self) -> Html:
+        """The paper's figures beside ours, and its own arithmetic."""
+        return tradeoffs.published_section(self.found)
+
+    def provenance(self) -> Html:
+        """Machine, kernel, packages, plan; where the time went."""
+        return provenance.provenance_section(self.found)
+
+
+def _single(found: Results) -> bool:
+    return bool((found.summary["n"] < 2).any()) if len(found.summary) else False
+
+
+def _interval(row: dict[str, float]) -> str:
+    half = (row["ci_high_j"] - row["ci_low_j"]) / 2
+    places = words.decimals(half, row["mean_j"])
+    return f"{words.number(row['mean_j'], places)} ± {words.number(half, places)}"

@@ -1,0 +1,123 @@
+"""Figures as text: as many digits as the interval bears, and never a bare NaN."""
+
+from __future__ import annotations
+
+import math
+
+from analysis.payback import Span
+from analysis.stats import Comparison, Estimate
+
+NO_INTERVAL = "n = 1: no interval"
+NOTHING = "–"
+
+NAMES = {
+    "plain": "plain",
+    "opal": "Opal drive",
+    "dmcrypt-aes128": "dm-crypt AES-128",
+    "dmcrypt-aes256": "dm-crypt AES-256",
+    "file_io": "File write and read",
+    "kernel_tree": "Kernel tree",
+    "kernel_grep": "Kernel grep",
+    "sql": "SQL",
+    "video": "Video",
+    "idle": "Idle",
+    "package-0": "CPU package",
+    "dram": "RAM",
+    "drive": "drive",
+    "system": "system",
+    "read-10mb": "Read one 10 MB file",
+    "write-1gb": "Write a 1 GB file",
+    "untar": "Unpack the kernel",
+}
+
+
+def name_of(identifier: str) -> str:
+    """A configuration's, workload's or component's name for people."""
+    return NAMES.get(identifier, identifier)
+
+
+def decimals(half_width: float | None, value: float) -> int:
+    """Decimals that show two digits of the interval, or three of the value where there is none."""
+    scale, digits = (half_width, 2) if half_width else (abs(value), 3)
+    if not scale or not math.isfinite(scale):
+        return 1
+    return max(0, digits - 1 - math.floor(math.log10(scale)))
+
+
+def number(value: float | None, places: int | None = None) -> str:
+    """A figure with a thin space between thousands."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if places is None:
+        places = decimals(None, value)
+    text = f"{value:,.{min(places, 6)}f}".replace(",", "\u2009")
+    return text.replace("-", "−")
+
+
+def plus_minus(value: Estimate | None, unit: str = "") -> str:
+    """`12.34 ± 0.56 J`; where n is 1, the figure alone."""
+    if value is None:
+        return NOTHING
+    places = decimals(value.half_width, value.mean)
+    text = number(value.mean, places)
+    if value.half_width is not None:
+        text += f" ± {number(value.half_width, places)}"
+    return f"{text} {unit}".rstrip()
+
+
+def ratio(value: Comparison | None) -> str:
+    """`1.042 [1.013, 1.071]`."""
+    if value is None:
+        return NOTHING
+    return ratio_of(value.ratio, value.low, value.high)
+
+
+def ratio_of(mid: float | None, low: float | None, high: float | None) -> str:
+    """As `ratio`, from its three figures."""
+    if mid is None:
+        return NOTHING
+    if low is None or high is None:
+        return number(mid, 3)
+    return f"{number(mid, 3)} [{number(low, 3)}, {number(high, 3)}]"
+
+
+def percent(factor: float) -> str:
+    """A ratio as a signed change: 1.042 is `+4.2 %`."""
+    change = (factor - 1) * 100
+    places = 0 if abs(change) >= 100 else 1
+    sign = "+" if change > 0 else "−" if change < 0 else "±"
+    return f"{sign}{number(abs(change), places)} %"
+
+
+def change(value: Comparison) -> str:
+    """`+4.2 % (95 % interval +1.3 % to +7.1 %)`."""
+    if value.low is None or value.high is None:
+        return f"{percent(value.ratio)} ({NO_INTERVAL})"
+    return f"{percent(value.ratio)} (95 % interval {percent(value.low)} to {percent(value.high)})"
+
+
+def rounded(value: float | None) -> str:
+    """Three significant digits, for figures that are only as good as their assumptions."""
+    if value is None:
+        return "no bound"
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else NOTHING
+    power = math.floor(math.log10(abs(value)))
+    return number(round(value, 2 - power), max(0, 2 - power))
+
+
+def given(value: float) -> str:
+    """A figure that was given, as it was given: `25`, `0.12`."""
+    return f"{value:.10g}"
+
+
+def span(value: Span | None, unit: str = "") -> str:
+    """`750 000 (700 000 to 810 000) runs`."""
+    if value is None:
+        return NOTHING
+    text = rounded(value.mid)
+    if value.low is not None and value.high is not None:
+        text += f" ({rounded(value.low)} to {rounded(value.high)})"
+    elif value.low is not None:
+        text += f" (at least {rounded(value.low)})"
+    return f"{text} {unit}".rstrip()
