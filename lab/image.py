@@ -19,6 +19,8 @@ from lab.errors import LabError
 from lab.paths import GIB, cache_dir, require_room
 
 ROOM_BYTES = 3 * GIB
+KEPT = 2
+BUILDING = "building-"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def _build(image: Image, say: image_build.Say) -> None:
     started = time.monotonic()
     parent = image.directory.parent
     _sweep(parent)
-    temporary = Path(tempfile.mkdtemp(prefix="building-", dir=parent))
+    temporary = Path(tempfile.mkdtemp(prefix=BUILDING, dir=parent))
     try:
         image_build.build(temporary, say)
         seconds = time.monotonic() - started
@@ -94,9 +96,16 @@ def _build(image: Image, say: image_build.Say) -> None:
 
 
 def _sweep(images: Path) -> None:
-    """Drop what a killed build left behind; the caller holds the lock, so nobody is building."""
-    for leftover in images.glob("building-*"):
+    """Drop what a killed build left behind, and old images but the two last made.
+
+    The caller holds the lock, so nobody is building. A guest that runs on a dropped image keeps it:
+    its files are open.
+    """
+    for leftover in images.glob(f"{BUILDING}*"):
         shutil.rmtree(leftover, ignore_errors=True)
+    finished = sorted(images.glob("*/build.json"), key=lambda p: p.stat().st_mtime, reverse=True)
+    for old in finished[KEPT:]:
+        shutil.rmtree(old.parent, ignore_errors=True)
 
 
 @contextmanager
