@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
+from typing import Any
 
 
 class UnknownNameError(Exception):
     """A name that is not registered; the message gives the nearest and all that are."""
 
 
-def load_class(what: str, name: str, places: Mapping[str, str]) -> type:
+def load_class(what: str, name: str, places: Mapping[str, str]) -> type[Any]:
     """The class at `places[name]` (`module:Class`). Raises UnknownNameError."""
     if name not in places:
         near = get_close_matches(name, places, n=1)

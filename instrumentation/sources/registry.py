@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from instrumentation.choose import load_class
 
 _PLACES = {
@@ -15,6 +17,6 @@ def names() -> tuple[str, ...]:
     return tuple(_PLACES)
 
 
-def load(name: str) -> type:
+def load(name: str) -> type[Any]:
     """The class of a source. Raises UnknownNameError."""
     return load_class("energy source", name, _PLACES)

@@ -1,0 +1,193 @@
+"""Offsets and their bounds against a known truth, and the link to a real responder."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrumentation.clock import (
+    ClockError,
+    ClockReading,
+    OffsetModel,
+    append_reading,
+    bound_ns,
+    load_readings,
+    offset_ns,
+)
+from instrumentation.clock_link import ClockLink, keep_measuring
+
+RESPONDER = [sys.executable, "-m", "instrumentation.clock", "respond"]
+SECOND = 10**9
+
+
+@given(
+    st.integers(0, 10**18),
+    st.integers(-(10**15), 10**15),
+    st.integers(0, 10**9),
+    st.integers(0, 10**9),
+)
+def test_offset_is_within_its_bound(t_ns: int, true_ns: int, there_ns: int, back_ns: int) -> None:
+    """However uneven the two ways are."""
+    reading = ClockReading(t_ns, t_ns + there_ns + true_ns, t_ns + there_ns + back_ns, "b")
+    assert abs(offset_ns(reading) - true_ns) <= bound_ns(reading)
+
+
+def made_up(
+    seed: int, skew_ppm: float, offset: int, span_s: int = 1800, every_s: int = 60
+) -> list[ClockReading]:
+    """Bursts of round trips of 0.3 ms and more to a clock with a known skew."""
+    chance = random.Random(seed)
+    readings = []
+    for burst_s in range(0, span_s + 1, every_s):
+        t_ns = burst_s * SECOND
+        for _ in range(8):
+            there, back = (int(chance.expovariate(1 / 500_000)) + 150_000 for _ in range(2))
+            t_target = true_target(t_ns + there, skew_ppm, offset)
+            readings.append(ClockReading(t_ns, t_target, t_ns + there + back, "boot"))
+            t_ns += there + back
+    return readings
+
+
+def true_target(t_controller_ns: int, skew_ppm: float, offset: int) -> int:
+    return t_controller_ns + offset + round(t_controller_ns * skew_ppm * 1e-6)
+
+
+@pytest.mark.parametrize("skew_ppm", [0.0, 37.0, -480.0])
+def test_model_maps_within_its_bound(skew_ppm: float) -> None:
+    offset = 3_600_000_000_000_000
+    for seed in range(20):
+        model = OffsetModel.fit(made_up(seed, skew_ppm, offset))
+        for t_s in range(-300, 2400, 37):  # before, between and after the bursts
+            t_ns = t_s * SECOND
+            target = true_target(t_ns, skew_ppm, offset)
+            assert abs(model.to_controller_ns(target) - t_ns) <= model.bound_ns(target)
+        per_target_second = skew_ppm / (1 + skew_ppm * 1e-6)
+        assert abs(model.skew_ppm - per_target_second) <= model.skew_bound_ppm
+        middle = true_target(900 * SECOND, skew_ppm, offset)
+        assert model.bound_ns(middle) < 1_000_000
+        assert model.bound_ns(true_target(2400 * SECOND, skew_ppm, offset)) > model.bound_ns(middle)
+
+
+def test_bend_in_the_skew_is_followed() -> None:
+    """Piecewise: a clock that changes its rate half way is mapped well in both halves."""
+    early = made_up(1, 0.0, 0, span_s=600)
+    late = [
+        ClockReading(
+            r.t_send_ns,
+            r.t_target_ns + (r.t_send_ns - 600 * SECOND) // 20_000,
+            r.t_receive_ns,
+            "boot",
+        )
+        for r in made_up(2, 0.0, 0, span_s=1200)
+        if r.t_send_ns > 600 * SECOND
+    ]
+    model = OffsetModel.fit(early + late)
+    for t_s in (30, 300, 590, 610, 900, 1190):
+        t_ns = t_s * SECOND
+        target = t_ns + max(0, t_ns - 600 * SECOND) // 20_000
+        assert abs(model.to_controller_ns(target) - t_ns) <= 1_000_000
+
+
+def test_boots_are_never_mixed() -> None:
+    first = made_up(1, 0.0, 0)
+    second = [
+        ClockReading(r.t_send_ns, r.t_target_ns - 10**15, r.t_receive_ns, "new") for r in first
+    ]
+    with pytest.raises(ClockError, match="2 boots"):
+        OffsetModel.fit(first + second)
+    model = OffsetModel.fit(first + second, "new")
+    assert abs(model.knots[0][1] + 10**15) < 10**7
+    with pytest.raises(ClockError, match="no clock reading"):
+        OffsetModel.fit(first, "other")
+
+
+def test_file_round_trip_and_cut_off_line(tmp_path: Path) -> None:
+    path = tmp_path / "clock.jsonl"
+    readings = made_up(1, 5.0, 7, span_s=0)
+    for reading in readings:
+        append_reading(path, reading)
+    with path.open("a") as lines:
+        lines.write('{"t_send_ns": 1, "t_tar')
+    assert load_readings(path) == readings
+    path.write_text("{}\n")
+    with pytest.raises(ClockError, match="line 1"):
+        load_readings(path)
+
+
+def test_link_to_ourselves_finds_no_offset(tmp_path: Path) -> None:
+    """The responder runs on this machine: its clock is ours."""
+    with ClockLink(RESPONDER, tmp_path / "clock.jsonl") as link:
+        readings = link.burst(16)
+    assert load_readings(tmp_path / "clock.jsonl") == readings
+    assert len(readings) == 16
+    for reading in readings:
+        assert reading.t_send_ns <= reading.t_target_ns <= reading.t_receive_ns
+        assert abs(offset_ns(reading)) <= bound_ns(reading)
+
+
+def dying(answers: int) -> list[str]:
+    """A responder whose link breaks after some answers."""
+    code = (
+        "import sys, time\n"
+        f"for _ in range({answers}):\n"
+        "    sys.stdin.readline()\n"
+        "    print(time.monotonic_ns(), 'boot', flush=True)\n"
+        "sys.exit('connection reset')"
+    )
+    return [sys.executable, "-c", code]
+
+
+def test_lost_link_is_started_again(tmp_path: Path) -> None:
+    with ClockLink(dying(6), tmp_path / "clock.jsonl") as link:
+        assert len(link.burst(8)) == 8
+        assert len(link.burst(2)) == 2
+    assert len(load_readings(tmp_path / "clock.jsonl")) == 10
+
+
+def test_link_that_never_answers_says_why(tmp_path: Path) -> None:
+    with (
+        ClockLink(dying(0), tmp_path / "clock.jsonl") as link,
+        pytest.raises(ClockError, match="connection reset"),
+    ):
+        link.burst()
+    silent = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with (
+        ClockLink(silent, tmp_path / "clock.jsonl", connect_timeout_s=0.3) as link,
+        pytest.raises(ClockError, match="no answer in time"),
+    ):
+        link.burst()
+    with (
+        ClockLink(["/no/such/program"], tmp_path / "clock.jsonl") as link,
+        pytest.raises(ClockError, match="No such file"),
+    ):
+        link.burst()
+
+
+def test_measuring_goes_on_after_a_failure(tmp_path: Path) -> None:
+    """Two bursts fail, then the responder is there."""
+    program = tmp_path / "responder"
+    errors: list[ClockError] = []
+    stop = threading.Event()
+
+    def failed(error: ClockError) -> None:
+        errors.append(error)
+        if len(errors) == 2:
+            program.write_text(f"#!/bin/sh\nexec {' '.join(RESPONDER)}\n")
+            program.chmod(0o755)
+
+    with ClockLink([str(program)], tmp_path / "clock.jsonl") as link:
+        thread = threading.Thread(target=keep_measuring, args=(link, 0.05, stop, failed))
+        thread.start()
+        while not (tmp_path / "clock.jsonl").exists():
+            assert thread.is_alive()
+            stop.wait(0.05)
+        stop.set()
+        thread.join()
+    assert len(errors) == 2
+    assert len(load_readings(tmp_path / "clock.jsonl")) >= 8

@@ -1,0 +1,119 @@
+"""The real pyRAPL over real files, its paths led to a tree of ours; and its faults, contained."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from instrumentation.sources import registry
+from instrumentation.sources.pyrapl import PyraplSource
+
+
+def lay_out(root: Path, packages: int, drams: int) -> None:
+    cpus = root / "sys/devices/system/cpu"
+    cpus.mkdir(parents=True)
+    (cpus / "present").write_text(f"0-{max(packages - 1, 1)}\n")
+    for cpu in range(max(packages, 2)):
+        topology = cpus / f"cpu{cpu}/topology"
+        topology.mkdir(parents=True)
+        (topology / "physical_package_id").write_text(f"{min(cpu, packages - 1)}\n")
+    for n in range(packages):
+        zone = root / f"sys/class/powercap/intel-rapl/intel-rapl:{n}"
+        zone.mkdir(parents=True)
+        (zone / "name").write_text(f"package-{n}\n")
+        (zone / "energy_uj").write_text("1000\n")
+        if n < drams:
+            dram = zone / f"intel-rapl:{n}:0"
+            dram.mkdir()
+            (dram / "name").write_text("dram\n")
+            (dram / "energy_uj").write_text("500\n")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where pyRAPL's hard-coded /sys paths end up."""
+    PyraplSource.open()  # imports pyRAPL in the way that its source does
+    from pyRAPL import device_api
+
+    def led(path: str) -> str:
+        return str(tmp_path) + path
+
+    def opened(path: str, mode: str = "r") -> Any:
+        return Path(led(path)).open(mode)
+
+    monkeypatch.setattr(device_api, "open", opened, raising=False)
+    exists = SimpleNamespace(exists=lambda path: os.path.exists(led(path)))  # noqa: PTH110
+    monkeypatch.setattr(device_api, "os", SimpleNamespace(path=exists))
+    return tmp_path
+
+
+def set_uj(root: Path, zone: str, energy_uj: int) -> None:
+    (root / "sys/class/powercap/intel-rapl" / zone / "energy_uj").write_text(f"{energy_uj}\n")
+
+
+def test_zones_have_the_names_of_the_powercap_source(root: Path) -> None:
+    lay_out(root, packages=1, drams=1)
+    source = registry.load("pyrapl").open()
+    source.begin()
+    set_uj(root, "intel-rapl:0", 1250)
+    set_uj(root, "intel-rapl:0/intel-rapl:0:0", 507)
+    result = source.end()
+    assert result["zones"] == {"package-0": 250, "dram": 7}
+    assert result["duration_us"] > 0
+
+
+def test_two_sockets(root: Path) -> None:
+    lay_out(root, packages=2, drams=2)
+    source = PyraplSource.open()
+    source.begin()
+    set_uj(root, "intel-rapl:1", 1003)
+    assert source.end()["zones"] == {
+        "package-0": 0,
+        "package-1": 3,
+        "package-0/dram": 0,
+        "package-1/dram": 0,
+    }
+
+
+def test_no_dram(root: Path) -> None:
+    lay_out(root, packages=1, drams=0)
+    source = PyraplSource.open()
+    source.begin()
+    assert source.end()["zones"] == {"package-0": 0}
+
+
+def test_wrap_is_never_a_figure(root: Path) -> None:
+    lay_out(root, packages=2, drams=0)
+    source = PyraplSource.open()
+    source.begin()
+    set_uj(root, "intel-rapl:0", 3)
+    set_uj(root, "intel-rapl:1", 1700)
+    assert source.end()["zones"] == {"package-1": 700}
+
+
+def test_unknown_layout_is_an_error_in_the_result(root: Path) -> None:
+    lay_out(root, packages=1, drams=0)
+    (root / "sys/class/powercap/intel-rapl/intel-rapl:0/name").write_text("package-0-die-0\n")
+    source = PyraplSource.open()
+    source.begin()
+    result = source.end()
+    assert ("error" in result) != ("zones" in result)
+
+
+@pytest.mark.usefixtures("root")
+def test_missing_counters_are_an_error_in_the_result() -> None:
+    source = PyraplSource.open()  # an empty tree
+    source.begin()
+    assert source.end()["error"].startswith("pyRAPL failed (FileNotFoundError)")
+
+
+def test_counter_lost_on_the_way_is_an_error_in_the_result(root: Path) -> None:
+    lay_out(root, packages=1, drams=0)
+    source = PyraplSource.open()
+    source.begin()
+    (root / "sys/class/powercap/intel-rapl/intel-rapl:0/energy_uj").write_text("")
+    assert source.end()["error"].startswith("pyRAPL failed (ValueError)")

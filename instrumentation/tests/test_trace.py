@@ -1,0 +1,56 @@
+"""The raw stream: what was written whole is read back, whatever befell its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrumentation.trace import Frame, StreamError, StreamWriter, read_frames
+
+FRAMES = st.lists(st.builds(Frame, st.integers(0, 2**64 - 1), st.binary(max_size=40)), max_size=8)
+
+
+def write(path: Path, frames: list[Frame]) -> StreamWriter:
+    writer = StreamWriter(path)
+    for frame in frames:
+        writer.append(frame.t_mono_ns, frame.data)
+    writer.close()
+    return writer
+
+
+@given(frames=FRAMES, more=FRAMES, cut=st.integers(0, 400))
+def test_any_cut_keeps_the_whole_frames(
+    tmp_path_factory: pytest.TempPathFactory, frames: list[Frame], more: list[Frame], cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("stream") / "stream.raw"
+    write(path, frames)
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[: max(0, size - cut)])
+    kept = list(read_frames(path))
+    assert kept == frames[: len(kept)]
+    sizes = [12 + len(frame.data) for frame in frames]
+    assert len(kept) == max(
+        n for n in range(len(frames) + 1) if sum(sizes[:n]) <= max(0, size - cut)
+    )
+    writer = write(path, more)  # goes on after the last whole frame
+    assert list(read_frames(path)) == kept + more
+    assert writer.openings == sum(not frame.data for frame in kept)
+
+
+def test_layout_is_that_of_the_contract(tmp_path: Path) -> None:
+    path = tmp_path / "stream.raw"
+    write(path, [Frame(0x0102030405060708, b"ab")])
+    assert path.read_bytes() == bytes.fromhex("0807060504030201 02000000") + b"ab"
+
+
+def test_foreign_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "stream.raw"
+    path.write_bytes(b"this is no stream of a meter")
+    with pytest.raises(StreamError, match="not a raw meter stream"):
+        list(read_frames(path))
+    with pytest.raises(StreamError):
+        StreamWriter(path)
+    assert path.read_bytes() == b"this is no stream of a meter"
