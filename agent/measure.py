@@ -1,0 +1,216 @@
+"""One run on a configuration that stands: prepare, settle, measure, tidy, prove, write run.json."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agent import checks
+from agent.errors import AgentError
+from agent.files import write_json
+from agent.journal import boot_id
+from agent.marks import Counters, Marks, Sampler, reading_document
+from agent.plan import Plan, Run
+from agent.provenance import SIMULATED_RAPL
+from agent.storage import proof
+from agent.storage.stack import Stack
+from instrumentation.sources.pyrapl import PyraplSource
+from workloads import registry
+from workloads.base import Context, Workload, WorkloadError
+
+FORMAT = "fde-run/1"
+# Not /tmp: that may be in memory, and scratch files would then be measured as memory traffic.
+SCRATCH_ROOT = Path("/var/tmp")
+DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+
+
+@dataclass
+class Findings:
+    """What a run has gathered so far, kept so that a void run still tells all it knows."""
+
+    started_wall: str = ""
+    t_start_ns: int | None = None
+    t_end_ns: int | None = None
+    phases: list[dict[str, Any]] = field(default_factory=list)
+    pyrapl: dict[str, Any] | None = None
+    proof: dict[str, Any] | None = None
+    checks: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Bench:
+    """Measures runs of one plan; `block` is the one for which the configuration was entered."""
+
+    def __init__(self, plan: Plan, suite_dir: Path, stack: Stack, counters: Counters) -> None:
+        self.block: int | None = None
+        self._plan = plan
+        self._suite_dir = suite_dir
+        self._stack = stack
+        self._counters = counters
+        self._pyrapl = PyraplSource.open()
+        self._findings = Findings()
+
+    def missing(self, run: Run) -> list[str]:
+        """Why the run's workload cannot run here; empty if it can."""
+        self._findings = Findings(started_wall=_wall())
+        try:
+            return registry.load(run.workload).requires(self._plan.assets)
+        except WorkloadError as error:
+            return [str(error)]
+
+    def measure(self, run: Run, before_proof: Callable[[], None]) -> str | None:
+        """Do one run and write its run.json if it is sound; else the reason why it is void.
+
+        Raises AgentError where the storage failed. Exceptions of the workload void the run; their
+        traceback goes to `failure.txt`.
+        """
+        entered = self._stack.entered
+        if entered is None:
+            raise AgentError("No configuration is entered.")
+        found = self._findings
+        scene = checks.Scene.here(self._stack.mount_point)
+        try:
+            self._work(run, scene)
+        except AgentError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a workload raises voids its run only
+            (self._folder(run) / "failure.txt").write_text(traceback.format_exc())
+            return str(error) if isinstance(error, WorkloadError) else f"{run.workload}: {error!r}"
+        before_proof()
+        found.checks += checks.look("after", scene)
+        found.checks += checks.compare_throttling(found.checks)
+        found.proof = proof.prove(entered, self._stack.secrets, self._stack.mount_point, run.run_id)
+        reasons = checks.blockers(found.checks) + found.proof["mismatches"]
+        if reasons:
+            return " ".join(reasons)
+        self._write(run, "finished", None)
+        return None
+
+    def write_void(self, run: Run, reason: str) -> None:
+        """Write the run.json of a void run with all that was found out before."""
+        self._write(run, "void", reason)
+
+    def _work(self, run: Run, scene: checks.Scene) -> None:
+        workload = registry.load(run.workload)
+        disk = self._stack.mount_point / f"run-{run.index:04d}"
+        scratch = Path(tempfile.mkdtemp(prefix="fde-testbed-", dir=SCRATCH_ROOT))
+        disk.mkdir()
+        sampler = Sampler(self._counters, self._plan.rapl_hz)
+        marks = Marks(self._counters, sampler)
+        context = Context(
+            disk=disk,
+            scratch=scratch,
+            assets=self._plan.assets,
+            parameters=self._plan.workloads[run.workload].parameters,
+            seed=seed_of(self._plan, run),
+            phase=marks.phase,
+            drop_caches=drop_caches,
+        )
+        try:
+            workload.prepare(context)
+            drop_caches()
+            self._findings.checks = checks.look("before", scene)
+            blockers = checks.blockers(self._findings.checks)
+            if blockers:
+                raise WorkloadError(" ".join(blockers))
+            time.sleep(self._plan.settle_s)
+            self._measured(workload, context, marks, sampler)
+        finally:
+            self._findings.phases = marks.document()
+            sampler.write(self._folder(run) / "rapl.jsonl")
+            try:
+                workload.cleanup(context)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+                shutil.rmtree(disk, ignore_errors=True)
+
+    def _measured(
+        self, workload: Workload, context: Context, marks: Marks, sampler: Sampler
+    ) -> None:
+        found = self._findings
+        own_start = self._counters.read()
+        start_ns = time.monotonic_ns()
+        self._pyrapl.begin()
+        found.t_start_ns = time.monotonic_ns()
+        with sampler:
+            workload.run(context)
+            marks.tail(self._plan.tail_s)
+        found.t_end_ns = time.monotonic_ns()
+        result = self._pyrapl.end()
+        end_ns = time.monotonic_ns()
+        own_end = self._counters.read()
+        if "error" in result:
+            # pyRAPL keeps its first error for good: the next run gets a fresh start.
+            self._pyrapl = PyraplSource.open()
+            found.pyrapl = result
+            return
+        found.pyrapl = {
+            "t_start_ns": start_ns,
+            "t_end_ns": end_ns,
+            "duration_us": result["duration_us"],
+            "zones": [
+                {
+                    "zone": zone,
+                    "pyrapl_uj": uj,
+                    "own_start": reading_document(own_start.get(zone)),
+                    "own_end": reading_document(own_end.get(zone)),
+                }
+                for zone, uj in result["zones"].items()
+            ],
+        }
+
+    def _folder(self, run: Run) -> Path:
+        return self._suite_dir / "runs" / run.run_id
+
+    def _write(self, run: Run, status: str, reason: str | None) -> None:
+        found = self._findings
+        document = {
+            "format": FORMAT,
+            "run_id": run.run_id,
+            "plan_sha256": self._plan.sha256,
+            "boot_id": boot_id(),
+            "block": run.block,
+            "configuration": run.configuration,
+            "workload": run.workload,
+            "parameters": dict(self._plan.workloads[run.workload].parameters),
+            "started_wall": found.started_wall,
+            "status": status,
+            "void_reason": reason,
+            "t_start_ns": found.t_start_ns,
+            "t_end_ns": found.t_end_ns,
+            "origin": origin(self._plan),
+            "phases": found.phases,
+            "pyrapl": found.pyrapl,
+            "proof": found.proof,
+            "checks": found.checks,
+        }
+        write_json(self._folder(run) / "run.json", document)
+
+
+def origin(plan: Plan) -> str:
+    """The plan's origin, but never better than the counters: a simulated zone is modelled."""
+    return "modelled" if SIMULATED_RAPL.exists() else plan.origin
+
+
+def seed_of(plan: Plan, run: Run) -> int:
+    """The same for all configurations of a block, so that they do the same work."""
+    text = f"{plan.seed}:{run.block}:{run.workload}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+def drop_caches() -> None:
+    """Write dirty pages back, then empty page cache, dentries and inodes."""
+    os.sync()
+    DROP_CACHES.write_text("3\n")
+
+
+def _wall() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

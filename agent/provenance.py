@@ -1,0 +1,115 @@
+"""Where the figures come from: machine, kernel, firmware and versions of all that takes part."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from agent.command import CommandError, run
+from agent.journal import boot_id
+from agent.plan import Disk, StorageSpec
+from agent.storage import devices
+from agent.storage.devices import BLOCK
+
+SIMULATED_RAPL = Path("/sys/module/fde_rapl_sim")
+_VERSIONS = {
+    "cryptsetup": ["cryptsetup", "--version"],
+    "dmsetup": ["dmsetup", "version"],
+    "fio": ["fio", "--version"],
+    "mariadbd": ["mariadbd", "--version"],
+    "mkfs.ext4": ["mkfs.ext4", "-V"],
+    "mplayer": ["mplayer"],
+    "mysqld": ["mysqld", "--version"],
+    "sysbench": ["sysbench", "--version"],
+}
+
+
+def gather(spec: StorageSpec) -> dict[str, Any]:
+    """Everything for provenance/*.json; what the machine does not tell is null."""
+    return {
+        "format": "fde-provenance/1",
+        "wall": datetime.now(UTC).isoformat(timespec="seconds"),
+        "boot_id": boot_id(),
+        "uname": list(os.uname()),
+        "os_release": platform.freedesktop_os_release().get("PRETTY_NAME"),
+        "kernel_command_line": _text(Path("/proc/cmdline")),
+        "cpu": _cpu(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "swaps": (_text(Path("/proc/swaps")) or "").splitlines()[1:],
+        "simulated_rapl": SIMULATED_RAPL.exists(),
+        "disks": {role: _disk(disk) for role, disk in spec.disks.items()},
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """First line that each program says about itself; null where it is not installed."""
+    found: dict[str, str | None] = {"python": sys.version.split()[0]}
+    for name, argv in _VERSIONS.items():
+        found[name] = _first_line(argv)
+    try:
+        found["pyRAPL"] = metadata.version("pyRAPL")
+    except metadata.PackageNotFoundError:
+        found["pyRAPL"] = None
+    return found
+
+
+def _first_line(argv: list[str]) -> str | None:
+    try:
+        output = run(argv, ok=range(256), timeout_s=30)
+    except CommandError:
+        return None
+    lines = [line.strip() for line in (output.out + "\n" + output.err).splitlines()]
+    return next((line for line in lines if line), None)
+
+
+def _cpu() -> dict[str, Any]:
+    lines = (_text(Path("/proc/cpuinfo")) or "").split("\n\n", maxsplit=1)[0].splitlines()
+    fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    root = Path("/sys/devices/system/cpu")
+    return {
+        "model": fields.get("model name"),
+        "microcode": fields.get("microcode"),
+        "flags": sorted(set(fields.get("flags", "").split()) & {"aes", "vaes", "avx2", "sha_ni"}),
+        "count": os.cpu_count(),
+        "governor": _text(root / "cpu0/cpufreq/scaling_governor"),
+        "no_turbo": _text(root / "intel_pstate/no_turbo"),
+        "boost": _text(root / "cpufreq/boost"),
+        "idle_driver": _text(root / "cpuidle/current_driver"),
+        "vulnerabilities": {
+            path.name: _text(path) for path in sorted((root / "vulnerabilities").glob("*"))
+        },
+    }
+
+
+def _disk(disk: Disk) -> dict[str, Any]:
+    name = devices.kernel_name(disk.by_id)
+    if name is None:
+        return {"by_id": disk.by_id, "present": False}
+    device = BLOCK / name / "device"
+    queue = BLOCK / name / "queue"
+    return {
+        "by_id": disk.by_id,
+        "present": True,
+        "model": _text(device / "model"),
+        "serial": devices.serial(name),
+        "firmware": _text(device / "firmware_rev") or _text(device / "rev"),
+        "size_bytes": devices.size_bytes(name),
+        "logical_block_bytes": _text(queue / "logical_block_size"),
+        "rotational": _text(queue / "rotational"),
+        "scheduler": _text(queue / "scheduler"),
+        "write_cache": _text(queue / "write_cache"),
+        "transport": _text(device / "transport"),
+    }
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip().strip("\0")
+    except OSError:
+        return None
