@@ -89,6 +89,7 @@ def _build(image: Image, say: image_build.Say) -> None:
         (temporary / "build.json").write_text(json.dumps(facts) + "\n", encoding="utf-8")
         temporary.chmod(0o755)
         temporary.rename(image.directory)
+        (parent / image_build.FAILED_LOG).unlink(missing_ok=True)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

@@ -30,6 +30,7 @@ DISK_BYTES = 6 * GIB  # sparse: what the guest may fill, not what the file takes
 ROOM_BYTES = 5 * GIB  # tree and image side by side, with the package cache at its peak
 BENCH = "/usr/src/fde-build"  # in the guest, while it is made
 UNWANTED = ("doc/*", "man/*", "info/*", "locale/*", "lintian/*", "bug/*")
+FAILED_LOG = "failed-build.log"
 PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap")
 
 Say = Callable[[str], None]
@@ -82,7 +83,7 @@ def build(target: Path, say: Say) -> None:
             _take_boot_files(work, target)
             _run(["cp", "--sparse=always", str(disk), str(target / "root.img")], log, say)
         except LabError as error:
-            kept = target.parent / "failed-build.log"
+            kept = target.parent / FAILED_LOG
             shutil.copyfile(log, kept)
             raise LabError(f"{error}\nThe whole log: {kept}") from error
         finally:

@@ -89,7 +89,7 @@ def _start(
 ) -> tuple[dict[str, Any], subprocess.Popen[bytes]]:
     """Start everything; returns the lab's state and QEMU."""
     qemu, accelerator = emulator
-    words = vm.rapl_words(POWER_MODEL) if POWER_MODEL.exists() else []
+    words = vm.rapl_words(POWER_MODEL)
     launcher = Launcher(layout)
     psid = write_secrets(layout)
     drives = {kind.role: start_drive(launcher, kind, psid) for kind in DRIVES if wish.drives}

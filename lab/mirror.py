@@ -23,11 +23,11 @@ class Mirror:
 
 def find(environment: Mapping[str, str] = os.environ) -> Mirror:
     """The mirror to build from, with the proxy and certificate settings of the host's apt."""
-    options = _transport_options(_output("apt-config", "dump"))
+    options = transport_options(_output("apt-config", "dump"))
     certificates = next(
         (Path(o.split('"')[1]) for o in options if o.startswith("Acquire::https::CaInfo ")), None
     )
-    url = environment.get("FDE_MIRROR") or _debian_url(
+    url = environment.get("FDE_MIRROR") or debian_url(
         _output("apt-get", "indextargets", "--format", FIELDS).splitlines()
     )
     return Mirror(url, options, certificates)
@@ -40,13 +40,13 @@ def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
-def _transport_options(dump: str) -> tuple[str, ...]:
+def transport_options(dump: str) -> tuple[str, ...]:
     """The lines of `apt-config dump` that say how to reach a mirror (proxy, certificates)."""
     wanted = ("Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CaInfo")
     return tuple(line for line in dump.splitlines() if line.startswith(wanted))
 
 
-def _debian_url(index_targets: Iterable[str]) -> str | None:
+def debian_url(index_targets: Iterable[str]) -> str | None:
     """Main archive of Debian among the lines of `apt-get indextargets`, None if there is none.
 
     The label is known only once the lists are fetched; before that the usual path has to do.

@@ -11,6 +11,7 @@ python=${PYTHON:-python3}
 
 packages=(
     ca-certificates
+    debian-archive-keyring
     e2fsprogs
     mmdebstrap
     openssh-client
@@ -28,15 +29,12 @@ installed() {
     [ "$(dpkg-query --show --showformat='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# Not every package of the list exists on every supported system under that name alone.
 missing() {
     local package
     for package in "${packages[@]}"; do
         installed "$package" || echo "$package"
     done
-    # Debian has its own keys anyway; Ubuntu needs them to check what the guest is made of.
-    installed debian-archive-keyring || echo debian-archive-keyring
-    # The arm of ensurepip that Debian splits off; a Python from elsewhere brings its own.
+    # ensurepip is split off by Debian; a Python from elsewhere brings its own.
     "$python" -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
 }
 
@@ -59,11 +57,11 @@ main() {
         refuse "there is no apt-get here; install by hand what these Debian packages hold, then go on with the single make targets: ${packages[*]}"
     fi
 
-    mapfile -t list < <(missing)
     if [ "${1:-}" = --list ]; then
-        printf '%s\n' "${list[@]:0}"
+        missing
         return
     fi
+    mapfile -t list < <(missing)
     if [ "${#list[@]}" -eq 0 ]; then
         echo "packages: all there"
         return

@@ -1,0 +1,163 @@
+"""The image's name: the same wherever the checkout is, another one when anything in it changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from lab import image, image_build
+from lab.errors import LabError
+from lab.paths import GIB, cache_dir, require_room
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Path:
+    base = tmp_path / "lab"
+    shutil.copytree(image_build.GUEST, base / "guest")
+    shutil.copytree(image_build.MODULE, base / "rapl_sim")
+    return base
+
+
+def _hash(base: Path, recipe: str = "recipe") -> str:
+    return image.content_hash([p for p in base.rglob("*") if p.is_file()], base, recipe)
+
+
+def test_hash_does_not_depend_on_place_order_or_time(inputs: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(inputs, moved)  # other inode numbers, other times of directories
+    for file in moved.rglob("*"):
+        file.touch()
+    files = [p for p in moved.rglob("*") if p.is_file()]
+    assert image.content_hash(reversed(files), moved, "recipe") == _hash(inputs)
+
+
+def _append(file: Path) -> None:
+    file.write_text(file.read_text() + "\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda base: _append(base / "guest" / "packages.txt"),
+        lambda base: _append(base / "rapl_sim" / "fde_rapl_sim.c"),
+        lambda base: (base / "guest" / "overlay" / "etc" / "new").write_text(""),
+        lambda base: (base / "guest" / "overlay" / "etc" / "hostname").rename(
+            base / "guest" / "overlay" / "etc" / "hostnames"
+        ),
+        lambda base: (base / "guest" / "overlay" / "etc" / "hostname").chmod(0o755),
+    ],
+    ids=["package", "module", "new file", "renamed", "mode"],
+)
+def test_hash_changes_with_everything_that_goes_in(inputs: Path, change: object) -> None:
+    before = _hash(inputs)
+    assert callable(change)
+    change(inputs)
+    assert _hash(inputs) != before
+
+
+def test_hash_changes_with_the_recipe(inputs: Path) -> None:
+    assert _hash(inputs, "one") != _hash(inputs, "another")
+
+
+def test_bytes_cannot_move_between_neighbouring_files(tmp_path: Path) -> None:
+    names = ("a", "b")
+    for directory, contents in (("one", ("xy", "z")), ("two", ("x", "yz"))):
+        (tmp_path / directory).mkdir()
+        for name, content in zip(names, contents, strict=True):
+            (tmp_path / directory / name).write_text(content)
+    assert _hash(tmp_path / "one") != _hash(tmp_path / "two")
+
+
+def test_recipe_names_no_path_of_this_machine_and_no_mirror() -> None:
+    recipe = image_build.recipe()
+    assert str(image_build.HERE) not in recipe
+    assert "://" not in recipe
+    assert "linux-image-amd64" in recipe
+
+
+def test_all_inputs_stand_in_the_repository() -> None:
+    names = {p.name for p in image_build.inputs()}
+    assert {"packages.txt", "finish.sh", "fde_rapl_sim.c", "fde-lab-drives", "fstab"} <= names
+
+
+def test_a_failed_build_leaves_nothing_that_looks_like_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(target: Path, _say: object) -> None:
+        (target / "root.img").write_bytes(b"half")
+        raise LabError("no mirror")
+
+    monkeypatch.setattr(image_build, "build", fail)
+    with pytest.raises(LabError, match="no mirror"):
+        image.ensure(lambda _line: None, tmp_path)
+    assert not image.location(tmp_path).directory.exists()
+    assert [p.name for p in (tmp_path / "images").iterdir()] == ["lock"]
+
+
+def test_two_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Path] = []
+    entered, finish = threading.Event(), threading.Event()
+
+    def build(target: Path, _say: object) -> None:
+        built.append(target)
+        entered.set()
+        assert finish.wait(30)
+        (target / "root.img").write_bytes(b"whole")
+
+    monkeypatch.setattr(image_build, "build", build)
+    said: list[str] = []
+    waiting = threading.Event()
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "another build" in line:
+            waiting.set()
+
+    builders = [threading.Thread(target=image.ensure, args=(say, tmp_path)) for _ in range(2)]
+    builders[0].start()
+    assert entered.wait(30)
+    builders[1].start()
+    assert waiting.wait(30)
+    finish.set()
+    for builder in builders:
+        builder.join(30)
+    assert len(built) == 1
+    assert image.location(tmp_path).root.read_bytes() == b"whole"
+
+
+def test_old_images_and_leftovers_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = tmp_path / "images"
+    for age, name in enumerate(("old", "older", "oldest")):
+        (images / name).mkdir(parents=True)
+        stamp = images / name / "build.json"
+        stamp.write_text("{}")
+        os.utime(stamp, (1000 - age, 1000 - age))
+    (images / "building-killed").mkdir()
+    monkeypatch.setattr(image_build, "build", lambda _target, _say: None)
+    image.ensure(lambda _line: None, tmp_path)
+    left = {p.name for p in images.iterdir() if p.is_dir()}
+    assert left == {"old", "older", image.location(tmp_path).directory.name}
+
+
+def test_no_room_is_said_with_both_figures(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"needs 3\.0 GiB in .*, where 1\.0 GiB are free") as raised:
+        require_room(tmp_path / "not" / "yet", 3 * GIB, "the guest image", free_bytes=GIB)
+    assert "FDE_CACHE" in str(raised.value)
+    require_room(tmp_path, 3 * GIB, "the guest image", free_bytes=3 * GIB)
+
+
+def test_no_room_is_found_out_from_the_real_disk(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="--dir"):
+        require_room(tmp_path / "not" / "yet", 1 << 60, "the lab")
+
+
+def test_cache_directory_follows_the_environment() -> None:
+    assert cache_dir({"FDE_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
+    assert cache_dir({"FDE_CACHE": "", "XDG_CACHE_HOME": "/b"}) == Path("/b/fde-testbed")
+    assert cache_dir({}) == Path.home() / ".cache" / "fde-testbed"

@@ -1,0 +1,163 @@
+"""The lab itself: a guest boots, its counters follow the model, its drives are in place."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from lab import lifecycle
+from lab.devices import DRIVES
+from lab.lifecycle import POWER_MODEL, Wish
+from lab.state import Layout
+
+if TYPE_CHECKING:
+    from conftest import LabHandle
+
+pytestmark = pytest.mark.lab
+
+ZONE = "/sys/class/powercap/intel-rapl/intel-rapl:0"
+
+# Energy by pyRAPL over a stretch in which BUSY processes spin, beside what the kernel knows of the
+# CPUs' time: [duration_s, busy_s, package_j, dram_j].
+MEASURE = """
+import json, os, sys, time
+sys.path.insert(0, "/tmp/fde-test")
+import pyRAPL
+pyRAPL.setup()
+
+def idle_s():
+    ticks = [int(n) for n in open("/proc/stat").readline().split()[1:]]
+    return (ticks[3] + ticks[4]) / os.sysconf("SC_CLK_TCK")
+
+def spin(end):
+    while time.monotonic() < end:
+        pass
+
+measurement = pyRAPL.Measurement("test")
+start, idle = time.monotonic(), idle_s()
+measurement.begin()
+end = start + 5
+children = []
+for _ in range(BUSY):
+    child = os.fork()
+    if not child:
+        spin(end)
+        os._exit(0)
+    children.append(child)
+time.sleep(max(0, end - time.monotonic()))
+for child in children:
+    os.waitpid(child, 0)
+measurement.end()
+duration = time.monotonic() - start
+result = measurement.result
+busy = os.cpu_count() * duration - (idle_s() - idle)
+print(json.dumps([result.duration / 1e6, busy, result.pkg[0] / 1e6, result.dram[0] / 1e6]))
+"""
+
+
+@pytest.fixture(scope="module")
+def model() -> dict[str, float]:
+    """Coefficients of the zones, in watts."""
+    rapl = yaml.safe_load(POWER_MODEL.read_text(encoding="utf-8"))["rapl"]
+    plain = {k: v["value"] if isinstance(v, dict) else v for k, v in rapl.items()}
+    return {name: float(value) / 1000 for name, value in plain.items() if "_mw" in name}
+
+
+def _pyrapl(lab: LabHandle, busy: int) -> list[float]:
+    spec = find_spec("pyRAPL")
+    assert spec is not None and spec.origin is not None
+    lab.send(Path(spec.origin).parent, "/tmp/fde-test")
+    script = MEASURE.replace("BUSY", str(busy)).encode()
+    values: list[float] = json.loads(lab.ssh("python3 -W ignore -", stdin=script).stdout)
+    return values
+
+
+def test_the_guest_is_what_the_testbed_needs(lab: LabHandle) -> None:
+    assert lab.ssh("uname -r").stdout.startswith("6.12.")
+    assert lab.ssh("systemctl --failed --no-legend").stdout == ""
+    assert lab.ssh("cd /usr/share/fde-testbed && sha256sum --quiet -c SHA256SUMS").stdout == ""
+    config = lab.ssh("cat /boot/config-$(uname -r)").stdout
+    assert "CONFIG_BLK_SED_OPAL=y" in config
+    threads = Path(f"/proc/{lab.state['qemu_pid']}/task")
+    assert len(lab.state["vcpu_tids"]) == 2
+    assert all((threads / str(tid)).exists() for tid in lab.state["vcpu_tids"])
+
+
+@pytest.mark.parametrize("busy", [0, 1])
+def test_pyrapl_reads_the_model_of_idle_and_busy(
+    lab: LabHandle, model: dict[str, float], busy: int
+) -> None:
+    duration_s, busy_s, package_j, dram_j = _pyrapl(lab, busy)
+    # The kernel's own account of CPU time is sampled at its ticks: 10 % of a CPU is its worth here.
+    slack_s = 0.1 * duration_s
+    for energy_j, zone in ((package_j, "package"), (dram_j, "dram")):
+        per_busy_s = model[f"{zone}_busy_mw_per_cpu"]
+        expected_j = model[f"{zone}_idle_mw"] * duration_s + per_busy_s * busy_s
+        assert energy_j == pytest.approx(expected_j, abs=per_busy_s * slack_s + 0.02 * expected_j)
+    assert (busy_s > 0.8 * duration_s) == bool(busy)
+
+
+def test_the_counter_never_goes_back_and_wraps_at_its_range(lab: LabHandle) -> None:
+    """At 5 W and more, a range of 2 J is passed within half a second."""
+    range_uj = 2_000_000
+    load = "modprobe -r fde_rapl_sim && modprobe fde_rapl_sim"
+    script = f"""
+import json, os, time
+counter = os.open("{ZONE}/energy_uj", os.O_RDONLY)
+values, end = [], time.monotonic() + 3
+while time.monotonic() < end:
+    values.append(int(os.pread(counter, 32, 0)))
+    time.sleep(0.001)
+print(json.dumps([int(open("{ZONE}/max_energy_range_uj").read()), values]))
+"""
+    try:
+        lab.ssh(f"{load} max_energy_range_uj={range_uj}")
+        said, values = json.loads(lab.ssh("python3 -", stdin=script.encode()).stdout)
+    finally:
+        lab.ssh(load)
+    assert said == range_uj
+    assert max(values) <= range_uj
+    steps = [b - a for a, b in pairwise(values)]
+    wraps = [step for step in steps if step < 0]
+    assert len(wraps) >= 3
+    assert max(wraps) < -range_uj / 2  # each fall is a whole wrap, none a step back
+
+
+def test_senseless_parameters_are_refused(lab: LabHandle) -> None:
+    try:
+        lab.ssh("modprobe -r fde_rapl_sim")
+        for parameter in ("max_energy_range_uj=0", "package_idle_mw=2000000"):
+            assert lab.ssh(f"modprobe fde_rapl_sim {parameter}", check=False).returncode != 0
+    finally:
+        lab.ssh("modprobe fde_rapl_sim")
+
+
+def test_both_drives_are_there_by_id_with_their_size(lab: LabHandle) -> None:
+    for kind in DRIVES:
+        size = lab.ssh(f"blockdev --getsize64 --getpbsz {kind.by_id}").stdout.split()
+        drive: dict[str, Any] = lab.state["drives"][kind.role]
+        assert [int(n) for n in size] == [drive["size_bytes"], drive["block_size"]]
+
+
+def test_up_says_that_it_is_up(lab: LabHandle) -> None:
+    said: list[str] = []
+    assert not lifecycle.up(Layout(lab.directory), said.append, Wish())
+    assert said == []
+    assert lab.ssh("true").returncode == 0
+
+
+def test_secrets_are_for_their_owner_alone(lab: LabHandle) -> None:
+    secret_files = [lab.state["secrets"], lab.state["ssh"]["key"]]
+    secret_files += [lab.state["drives"]["sed"]["psid_file"]]
+    assert {Path(f).stat().st_mode & 0o077 for f in secret_files} == {0}
+    secrets = json.loads(Path(lab.state["secrets"]).read_text()).values()
+    seen = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "qemu-system" in seen
+    assert not [secret for secret in secrets if secret in seen]

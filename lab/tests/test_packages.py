@@ -1,0 +1,118 @@
+"""packages.sh on systems that are not this one, played by a few small programs on its path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.paths import REPOSITORY
+
+SCRIPT = REPOSITORY / "lab" / "packages.sh"
+BASH = shutil.which("bash") or "/bin/bash"
+
+
+class System:
+    """A directory of programs that stand for a whole system; `log` is what was run as root."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = directory / "log"
+        env = shutil.which("env")
+        assert env is not None
+        (directory / "env").symlink_to(env)
+        self.program("uname", "echo x86_64")
+        self.program("id", "echo 1000")
+        self.program("dpkg-query", "printf installed")
+        self.program("apt-get", f'echo "apt-get $*" >>{self.log}')
+        self.program("python3", "exit 0")
+
+    def program(self, name: str, body: str) -> None:
+        path = self.directory / name
+        path.write_text(f"#!{BASH}\n{body}\n")
+        path.chmod(0o755)
+
+    def lacks(self, package: str) -> None:
+        self.program("dpkg-query", f'[ "${{@: -1}}" = {package} ] && exit 1 || printf installed')
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PATH": str(self.directory)}
+        environment.pop("PYTHON", None)
+        command = [BASH, str(SCRIPT), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    def done(self) -> list[str]:
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> System:
+    return System(tmp_path)
+
+
+def test_nothing_missing_needs_no_rights(system: System) -> None:
+    result = system.run()
+    assert (result.returncode, result.stdout) == (0, "packages: all there\n")
+    assert system.done() == []
+
+
+def test_only_what_is_missing_is_installed_without_recommends(system: System) -> None:
+    system.lacks("mmdebstrap")
+    system.program("id", "echo 0")
+    assert system.run("--list").stdout == "mmdebstrap\n"
+    assert system.done() == []
+    assert system.run().returncode == 0
+    assert system.done() == [
+        "apt-get -qq update",
+        "apt-get -qq -y install --no-install-recommends mmdebstrap",
+    ]
+
+
+def test_an_ordinary_user_goes_by_sudo(system: System) -> None:
+    system.lacks("uidmap")
+    system.program("sudo", f'echo "sudo $*" >>{system.log}; [ "$1" = -v ] || "$@"')
+    assert system.run().returncode == 0
+    assert system.done()[0] == "sudo -v"
+    assert system.done()[-1].endswith("install --no-install-recommends uidmap")
+
+
+def test_a_python_without_venv_gets_one(system: System) -> None:
+    system.program("python3", "exit 1")
+    assert system.run("--list").stdout == "python3-venv\n"
+
+
+@pytest.mark.parametrize(
+    ("prepare", "sentence"),
+    [
+        (lambda s: s.program("uname", "echo aarch64"), "this machine is aarch64"),
+        (lambda s: (s.directory / "apt-get").unlink(), "there is no apt-get here"),
+        (lambda s: s.lacks("uidmap"), "need root to install: uidmap; there is no sudo"),
+        (
+            lambda s: (s.lacks("uidmap"), s.program("sudo", "exit 1")),
+            "sudo was refused, but these packages are missing: uidmap",
+        ),
+        (
+            lambda s: (
+                s.lacks("uidmap"),
+                s.program("id", "echo 0"),
+                s.program("apt-get", "exit 100"),
+            ),
+            "apt-get update failed",
+        ),
+    ],
+    ids=["architecture", "no apt-get", "no rights", "sudo refused", "no mirror"],
+)
+def test_refusals_are_one_sentence_and_a_failure(
+    system: System, prepare: object, sentence: str
+) -> None:
+    assert callable(prepare)
+    prepare(system)
+    result = system.run()
+    assert result.returncode == 1
+    assert result.stderr.startswith("fde: ")
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert system.done() in ([], ["sudo -v"])

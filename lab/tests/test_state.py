@@ -1,0 +1,149 @@
+"""What the lab knows of its processes: it must find all of its own and touch nobody else's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab import lifecycle
+from lab.errors import LabError
+from lab.launcher import Launcher, no_interruption
+from lab.state import Layout, Process, Started, read_json, read_started, write_json, write_started
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
+STUBBORN = [
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True);"
+    "time.sleep(600)",
+]
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Iterator[Layout]:
+    yield Layout(tmp_path)
+    lifecycle.down(Layout(tmp_path))
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_process_is_alive_until_it_ends_even_as_a_zombie() -> None:
+    child = subprocess.Popen(SLEEPER)
+    known = Process.of("sleeper", child.pid)
+    assert known.alive()
+    child.kill()
+    _until(lambda: not known.alive())  # nobody has waited for it: it is a zombie now
+    assert Path(f"/proc/{child.pid}").exists()
+    child.wait()
+    assert not known.alive()
+
+
+def test_the_same_number_with_another_start_or_boot_is_somebody_else() -> None:
+    here = Process.of("tests", os.getpid())
+    assert here.alive()
+    assert not replace(here, start_ticks=here.start_ticks + 1).alive()
+    assert not replace(here, boot_id="another").alive()
+
+
+def test_a_name_with_brackets_and_blanks_is_read(tmp_path: Path) -> None:
+    program = tmp_path / "a) b (c"
+    program.symlink_to(sys.executable)
+    child = subprocess.Popen([program, *SLEEPER[1:]])
+    try:
+        assert Process.of("odd", child.pid).alive()
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_down_leaves_a_stranger_with_our_number_alone(layout: Layout) -> None:
+    stranger = subprocess.Popen(SLEEPER)
+    try:
+        known = Process.of("qemu", stranger.pid)
+        stale = replace(known, start_ticks=known.start_ticks - 1)
+        write_started(layout, Started(None, (stale,)))
+        assert lifecycle.down(layout) == []
+        assert stranger.poll() is None
+        assert not layout.processes.exists()
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_down_stops_a_half_started_lab_and_what_will_not_listen(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "STOP_LIMIT_S", 0.2)
+    launcher = Launcher(layout)
+    good = launcher.start("drive-plain", SLEEPER)
+    deaf = launcher.start("meter", STUBBORN)
+    _until(lambda: b"deaf" in (layout.directory / "meter.log").read_bytes())
+    assert lifecycle.down(layout) == ["drive-plain", "meter"]
+    assert good.wait() == -signal.SIGTERM
+    assert deaf.wait() == -signal.SIGKILL
+    assert not launcher.sockets.exists()
+    assert lifecycle.down(layout) == []
+
+
+def test_a_lab_is_up_only_when_it_said_so_and_all_of_it_runs(layout: Layout) -> None:
+    launcher = Launcher(layout)
+    launcher.start("qemu", SLEEPER)
+    meter = launcher.start("meter", SLEEPER)
+    assert not lifecycle.running(layout)
+    write_json(layout.state, {"ready": False})
+    assert not lifecycle.running(layout)
+    write_json(layout.state, {"ready": True})
+    assert lifecycle.running(layout)
+    meter.kill()
+    meter.wait()
+    assert not lifecycle.running(layout)
+
+
+def test_a_process_that_ends_before_it_is_ready_shows_its_last_words(layout: Layout) -> None:
+    dying = [sys.executable, "-c", "raise SystemExit('port taken')"]
+    with pytest.raises(LabError, match=r"drive-plain did not start.*\nport taken"):
+        Launcher(layout).start_ready("drive-plain", dying)
+
+
+def test_an_announcement_of_an_earlier_start_does_not_count(layout: Layout) -> None:
+    write_json(layout.directory / "drive-plain.ready", {"port": 1})
+    with pytest.raises(LabError, match="did not start"):
+        Launcher(layout).start_ready("drive-plain", [sys.executable, "-c", ""])
+
+
+def test_an_interruption_is_put_off_to_the_end_of_the_block() -> None:
+    reached = False
+    with pytest.raises(KeyboardInterrupt), no_interruption():
+        os.kill(os.getpid(), signal.SIGINT)
+        reached = True
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_started_processes_come_back_from_the_file(layout: Layout) -> None:
+    started = Started("/tmp/x", (Process("qemu", 12, 34, "boot"),))
+    write_started(layout, started)
+    assert read_started(layout) == started
+
+
+def test_a_torn_file_reads_as_none_and_secrets_are_nobody_elses(tmp_path: Path) -> None:
+    torn = tmp_path / "torn.json"
+    torn.write_text('{"format": "fde-lab')
+    assert read_json(torn) is None
+    secret = tmp_path / "secrets.json"
+    write_json(secret, {"pin": "x"}, mode=0o600)
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
