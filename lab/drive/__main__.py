@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -111,6 +112,7 @@ def _actions(subsystem: Subsystem, tper: Tper | None, server: Server) -> dict[st
 
 
 def _serve(options: argparse.Namespace) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys and PINs
     subsystem, tper = _build(options)
     server = Server(subsystem, options.port)
     stopped = threading.Event()

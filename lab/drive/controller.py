@@ -315,10 +315,10 @@ class Queue:
             raise CommandError(WRONG_DATA_LENGTH)
         if self._media.bare and length >= _SENDFILE_FROM_BYTES:
             offset = lba * self._config.block_bytes
+            self._stats.add(bytes_read=length, reads=1)
             self._connection.send_file(command.cid, self._media.fd, offset, length)
         else:
             self._read_through_buffer(command, lba, length)
-        self._stats.add(bytes_read=length, reads=1)
 
     def _read_through_buffer(self, command: Command, lba: int, length: int) -> None:
         def fill(view: memoryview) -> None:
@@ -326,6 +326,7 @@ class Queue:
                 self._media.read(lba, view)
             except OSError as error:
                 raise CommandError(READ_ERROR) from error
+            self._stats.add(bytes_read=length, reads=1)
 
         self._connection.send_data(command.cid, length, fill)
 

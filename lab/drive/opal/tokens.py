@@ -140,6 +140,8 @@ def parse(tokens: list[Token]) -> list[Value | Control]:
 def _parse_item(tokens: list[Token], position: int, depth: int) -> tuple[Value | Control, int]:
     if position >= len(tokens):
         raise TokenError("the stream ends within a value")
+    if depth > MAX_DEPTH:
+        raise TokenError("nested too deeply")
     token = tokens[position]
     if token is Control.START_LIST:
         return _parse_list(tokens, position + 1, depth + 1)
@@ -164,8 +166,6 @@ def _parse_value(tokens: list[Token], position: int, depth: int) -> tuple[Value,
 
 
 def _parse_list(tokens: list[Token], position: int, depth: int) -> tuple[Value, int]:
-    if depth > MAX_DEPTH:
-        raise TokenError("nested too deeply")
     values: list[Value] = []
     while True:
         if position >= len(tokens):

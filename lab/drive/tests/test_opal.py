@@ -1,0 +1,395 @@
+"""Opal over Security Send and Receive, against the running process."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from lab.drive.initiator import Initiator
+from lab.drive.opal import uids
+from lab.drive.opal.packets import COM_ID, Message, pack
+from lab.drive.opal.session import encode_call
+from lab.drive.opal.tokens import Control, Named, Value, decode, parse
+from lab.drive.opal.uids import Status
+from lab.drive.tests.opal_host import (
+    OpalSession,
+    RefusedError,
+    exchange,
+    lock,
+    msid,
+    set_up_range,
+    take_ownership,
+)
+from lab.drive.tests.process import PSID, Drive
+
+OWNER, USER2, USER3 = b"owner's pin", b"second user's pin", b"third user's pin"
+RANGE1, RANGE2 = (256, 256), (512, 256)
+DENIED = 0x4286
+ADMIN1 = uids.ADMIN_AUTHORITIES[0]
+USERS = uids.USER_AUTHORITIES
+
+
+@pytest.fixture
+def host(sed: Drive) -> Initiator:
+    return sed.connect()
+
+
+@pytest.fixture
+def owned(host: Initiator) -> Initiator:
+    """Two ranges, with user 2 for the first and user 3 for the second; both unlocked."""
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, RANGE1, USER2)
+    set_up_range(host, OWNER, 2, RANGE2, USER3)
+    return host
+
+
+def refused(action: Callable[..., object], *arguments: object) -> int:
+    """The status with which the drive refuses it."""
+    with pytest.raises(RefusedError) as caught:
+        action(*arguments)
+    return caught.value.status
+
+
+def features(host: Initiator) -> dict[int, bytes]:
+    data = host.security_receive(1, 1).data
+    end = 4 + struct.unpack_from(">I", data)[0]
+    found, position = {}, 48
+    while position < end:
+        code, length = struct.unpack_from(">HxB", data, position)
+        found[code] = data[position + 4 : position + 4 + length]
+        position += 4 + length
+    return found
+
+
+def test_discovery_follows_activation_and_locking(host: Initiator) -> None:
+    assert set(features(host)) == {0x0001, 0x0002, 0x0003, 0x0203}
+    assert features(host)[1][0] & 1, "the kernel needs TPer.Sync"
+    assert features(host)[2][0] & 0b111 == 0b001
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, RANGE1, USER2)
+    assert features(host)[2][0] & 0b111 == 0b011
+    lock(host, USER2, 1)
+    assert features(host)[2][0] & 0b111 == 0b111
+    assert struct.unpack_from(">H", features(host)[0x0203])[0] == COM_ID
+
+
+@pytest.mark.parametrize(("block_bytes", "granularity"), [(512, 8), (4096, 1)])
+def test_geometry_is_the_disk_s(
+    make_drive: Callable[..., Drive], block_bytes: int, granularity: int
+) -> None:
+    data = features(make_drive(opal=True, block_bytes=block_bytes).connect())[3]
+    assert struct.unpack_from(">B7xIQQ", data) == (block_bytes == 512, block_bytes, granularity, 0)
+
+
+def test_properties_name_limits_that_fit_the_kernel_s_buffer(host: Initiator) -> None:
+    mine: list[Value] = [Named(b"MaxComPacketSize", 2048)]
+    call = encode_call(uids.SESSION_MANAGER, uids.PROPERTIES, [Named(0, mine)])
+    answer = parse(decode(exchange(host, Message(0, 0, call))))
+    assert isinstance(answer[3], list) and isinstance(answer[3][0], list)
+    limits = {pair.name: pair.value for pair in answer[3][0] if isinstance(pair, Named)}
+    assert limits[b"MaxComPacketSize"] == 65536 and limits[b"MaxSessions"] == 1
+    assert answer[3][1] == Named(0, mine)
+
+
+def test_a_locked_range_is_neither_read_nor_written(sed: Drive, owned: Initiator) -> None:
+    queue = sed.io()
+    data = bytes(range(256)) * 16
+    assert queue.write(300, data).status == 0
+    lock(owned, USER2, 1)
+    assert queue.read(300, 1).status == queue.write(300, data).status == DENIED
+    assert queue.read(255, 2).status == DENIED, "a command that touches it fails whole"
+    assert queue.write(511, data * 2).status == DENIED
+    assert queue.run(0x08, 1, cdw10=300).status == DENIED
+    assert queue.run(0x09, 1, struct.pack("<IIQ", 0, 1, 300), cdw11=4).status == DENIED
+    assert queue.read(255, 1).status == queue.read(512, 1).status == 0
+    lock(owned, USER2, 1, locked=False)
+    assert queue.read(300, 1).data == data
+
+
+def test_read_and_write_are_locked_apart(sed: Drive, owned: Initiator) -> None:
+    queue = sed.io()
+    with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
+        session.set(uids.LOCKING_ROWS[1], {8: 1})
+    assert (queue.read(256, 1).status, queue.write(256, bytes(4096)).status) == (0, DENIED)
+    with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
+        session.set(uids.LOCKING_ROWS[1], {7: 1, 8: 0})
+    assert (queue.read(256, 1).status, queue.write(256, bytes(4096)).status) == (DENIED, 0)
+
+
+def test_no_wrong_pin_opens_a_session(owned: Initiator) -> None:
+    factory_pin = msid(owned)
+    for pin in (b"wrong", b"", bytes(32), None):
+        status = refused(OpalSession, owned, uids.LOCKING_SP, USERS[1], pin)
+        assert status == Status.NOT_AUTHORIZED
+    for sp, who in ((uids.ADMIN_SP, uids.SID), (uids.LOCKING_SP, ADMIN1)):
+        for pin in (factory_pin, b"", bytes(32)):
+            assert refused(OpalSession, owned, sp, who, pin) == Status.NOT_AUTHORIZED
+    assert refused(OpalSession, owned, uids.LOCKING_SP, USERS[1], USER3) == 1
+    assert refused(OpalSession, owned, uids.LOCKING_SP, USERS[5], b"x") == 1
+    assert refused(OpalSession, owned, uids.LOCKING_SP, uids.SID, OWNER) == 1
+
+
+def test_a_pin_and_the_same_with_zero_bytes_are_different(owned: Initiator) -> None:
+    padded = USER2 + b"\0"
+    assert refused(OpalSession, owned, uids.LOCKING_SP, USERS[1], padded) == 1
+
+
+def test_the_try_limit_locks_an_authority_out_until_power_is_lost(
+    sed: Drive, owned: Initiator
+) -> None:
+    def start(pin: bytes) -> OpalSession:
+        return OpalSession(sed.connect(), uids.LOCKING_SP, USERS[1], pin)
+
+    for _ in range(5):
+        assert refused(start, b"guess") == Status.NOT_AUTHORIZED
+    assert refused(start, USER2) == Status.AUTHORITY_LOCKED_OUT
+    with OpalSession(owned, uids.LOCKING_SP, USERS[2], USER3):
+        pass
+    assert sed.ask("power-cycle")["ok"]
+    with start(USER2):
+        pass
+
+
+def test_users_reach_their_own_range_only(owned: Initiator) -> None:
+    with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
+        mine, other = uids.LOCKING_ROWS[1:3]
+        row = session.get(mine, 3, 8)
+        assert row == {3: 256, 4: 256, 5: 1, 6: 1, 7: 0, 8: 0}
+        assert session.get(other) == {0: other}
+        for column in (3, 5, 7, 8):
+            assert refused(session.set, other, {column: 1}) == Status.NOT_AUTHORIZED
+        forbidden: list[dict[int, Value]] = [{3: 0}, {5: 0}, {7: 0, 5: 0}, {9: []}]
+        for values in forbidden:
+            assert refused(session.set, mine, values) == Status.NOT_AUTHORIZED
+        key = uids.key_rows(256)[1]
+        assert refused(session.call, key, uids.GEN_KEY) == Status.NOT_AUTHORIZED
+        pin_of_other = uids.c_pin(USERS[2])
+        assert refused(session.set, pin_of_other, {3: b"x"}) == Status.NOT_AUTHORIZED
+        assert refused(session.get, uids.c_pin(ADMIN1)) == Status.NOT_AUTHORIZED
+
+
+def test_anybody_changes_nothing(owned: Initiator) -> None:
+    key = uids.key_rows(256)[1]
+    with OpalSession(owned, uids.LOCKING_SP) as session:
+        for row in (uids.LOCKING_ROWS[1], uids.c_pin(USERS[1]), USERS[1], uids.ACE_READ_LOCKED[1]):
+            for column in (3, 5, 7):
+                assert refused(session.set, row, {column: 0}) in (1, 12)
+        assert refused(session.call, key, uids.GEN_KEY) == 1
+        assert refused(session.call, uids.THIS_SP, uids.REVERT_SP) == 1
+        erase = uids.uid(0x0000000600000803)
+        assert refused(session.call, uids.LOCKING_ROWS[1], erase) == 1
+    with OpalSession(owned, uids.ADMIN_SP) as session:
+        assert refused(session.call, uids.ADMIN_SP, uids.REVERT) == 1
+        assert refused(session.call, uids.LOCKING_SP, uids.ACTIVATE) == 1
+        assert refused(session.set, uids.C_PIN_SID, {3: b"x"}) == 1
+        assert refused(session.get, uids.C_PIN_SID) == 1
+    with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER, write=False) as session:
+        assert refused(session.set, uids.LOCKING_ROWS[1], {7: 1}) == 1
+
+
+def test_a_changed_pin_keeps_the_data_and_ends_the_old_pin(sed: Drive, owned: Initiator) -> None:
+    queue = sed.io()
+    data = b"kept data".ljust(4096)
+    queue.write(256, data)
+    with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
+        session.set(uids.c_pin(USERS[1]), {3: b"new pin"})
+    lock(owned, b"new pin", 1)
+    assert refused(lock, owned, USER2, 1, False) == Status.NOT_AUTHORIZED
+    lock(owned, b"new pin", 1, locked=False)
+    assert queue.read(256, 1).data == data
+
+
+def test_a_new_key_makes_old_data_unreadable_and_leaves_the_neighbours(
+    sed: Drive, owned: Initiator
+) -> None:
+    queue = sed.io()
+    data = b"secret".ljust(4096)
+    places = (255, 256, 511, 512, 768)
+    for lba in places:
+        queue.write(lba, data)
+    row = uids.LOCKING_ROWS[1]
+    with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        key = session.get(row, 10, 10)[10]
+        assert isinstance(key, bytes)
+        assert session.call(key, uids.GEN_KEY) == []
+    assert [queue.read(lba, 1).data == data for lba in places] == [True, False, False, True, True]
+    queue.write(256, data)
+    sed.ask("power-cycle")
+    host = sed.connect()
+    lock(host, USER2, 1, locked=False)
+    queue = sed.io()
+    assert queue.read(256, 1).data == data, "the new key is the one that was kept"
+    assert queue.read(511, 1).data != data
+
+
+def test_losing_power_locks_and_reconnecting_does_not(sed: Drive, owned: Initiator) -> None:
+    sed.io().write(256, b"data".ljust(4096))
+    owned.close()
+    assert sed.io().read(256, 1).status == 0
+    sed.ask("power-cycle")
+    assert sed.io().read(256, 1).status == DENIED
+    assert sed.io().read(0, 1).status == 0
+    sed.kill()
+    sed.start()
+    assert sed.io().read(256, 1).status == DENIED
+    lock(sed.connect(), USER2, 1, locked=False)
+    assert sed.io().read(256, 1).data == b"data".ljust(4096)
+
+
+def test_a_range_that_no_reset_locks_stays_open_through_a_power_cycle(
+    sed: Drive, owned: Initiator
+) -> None:
+    with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        session.set(uids.LOCKING_ROWS[1], {9: []})
+    sed.io().write(256, b"data".ljust(4096))
+    sed.ask("power-cycle")
+    assert sed.io().read(256, 1).data == b"data".ljust(4096)
+    lock(sed.connect(), USER2, 1)
+    sed.ask("power-cycle")
+    assert sed.io().read(256, 1).status == DENIED
+
+
+@pytest.mark.parametrize(("who", "pin"), [(uids.PSID, PSID), (uids.SID, OWNER)])
+def test_a_revert_erases_everything_and_gives_the_drive_back(
+    sed: Drive, owned: Initiator, who: bytes, pin: bytes
+) -> None:
+    queue = sed.io()
+    data = b"secret".ljust(4096)
+    for lba in (0, 256, 512):
+        queue.write(lba, data)
+    lock(owned, USER2, 1)
+    session = OpalSession(owned, uids.ADMIN_SP, who, pin)
+    assert session.call(uids.ADMIN_SP, uids.REVERT) == []
+    assert session.raw(b"\xfa") == b"", "the drive has ended the session"
+    for lba in (0, 256, 512):
+        answer = queue.read(lba, 1)
+        assert answer.status == 0 and answer.data != data
+    assert refused(OpalSession, owned, uids.ADMIN_SP, uids.SID, OWNER) == 1
+    assert refused(OpalSession, owned, uids.LOCKING_SP) == Status.INVALID_PARAMETER
+    take_ownership(owned, b"next owner")
+
+
+def test_revert_sp_may_keep_the_global_range_s_data(sed: Drive, owned: Initiator) -> None:
+    queue = sed.io()
+    data = b"secret".ljust(4096)
+    queue.write(0, data)
+    queue.write(256, data)
+    with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        session.call(uids.THIS_SP, uids.REVERT_SP, Named(0x060000, 1))
+    assert queue.read(0, 1).data == data and queue.read(256, 1).data != data
+    with OpalSession(owned, uids.ADMIN_SP, uids.SID, OWNER) as session:
+        assert session.get(uids.LOCKING_SP, 6, 6) == {6: 8}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{3: 400, 4: 10}, {3: 16000, 4: 1000}, {3: -1}, {5: 2}, {9: [7]}, {3: b"x"}, {10: 0}, {99: 0}],
+)
+def test_a_refused_change_changes_nothing(owned: Initiator, values: dict[int, Value]) -> None:
+    row = uids.LOCKING_ROWS[3]
+    with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        before = session.get(row)
+        changed: dict[int, Value] = {6: 1} | values
+        assert refused(session.set, row, changed) == Status.INVALID_PARAMETER
+        assert session.get(row) == before
+
+
+def test_ranges_keep_to_4096_bytes(make_drive: Callable[..., Drive]) -> None:
+    host = make_drive(opal=True, block_bytes=512).connect()
+    take_ownership(host, OWNER)
+    assert refused(set_up_range, host, OWNER, 1, (4, 8), USER2) == Status.INVALID_PARAMETER
+    set_up_range(host, OWNER, 1, (8, 8), USER2)
+
+
+@pytest.mark.parametrize("pin", [b"", bytes(33), 5, [b"x"]])
+def test_unfit_pins_cannot_be_set(owned: Initiator, pin: Value) -> None:
+    with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        row = uids.c_pin(USERS[1])
+        assert refused(session.set, row, {3: pin}) == Status.INVALID_PARAMETER
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [],
+        [Named(uids.HALF_AUTHORITY_REF, USERS[1]), Named(uids.HALF_AUTHORITY_REF, USERS[1])],
+        [Named(uids.HALF_AUTHORITY_REF, USERS[1]), Named(uids.HALF_BOOLEAN_ACE, 1)],
+        [Named(uids.HALF_BOOLEAN_ACE, 1)],
+        [Named(uids.HALF_AUTHORITY_REF, b"nobody  ")],
+        [7],
+    ],
+)
+def test_rules_that_mean_nothing_are_refused(owned: Initiator, terms: list[Value]) -> None:
+    with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        row = uids.ACE_READ_LOCKED[1]
+        assert refused(session.set, row, {3: terms}) == Status.INVALID_PARAMETER
+
+
+def test_authenticate_adds_an_authority_to_an_open_session(owned: Initiator) -> None:
+    with OpalSession(owned, uids.LOCKING_SP) as session:
+        assert session.call(uids.THIS_SP, uids.AUTHENTICATE, USERS[1], Named(0, b"no")) == [0]
+        assert refused(session.set, uids.LOCKING_ROWS[1], {7: 1}) == 1
+        assert session.call(uids.THIS_SP, uids.AUTHENTICATE, USERS[1], Named(0, USER2)) == [1]
+        session.set(uids.LOCKING_ROWS[1], {7: 1})
+
+
+def test_random_and_next(owned: Initiator) -> None:
+    with OpalSession(owned, uids.LOCKING_SP) as session:
+        first = session.call(uids.THIS_SP, uids.RANDOM, 32)[0]
+        assert isinstance(first, bytes) and len(first) == 32
+        assert session.call(uids.THIS_SP, uids.RANDOM, 32)[0] != first
+        table = uids.uid(0x0000080200000000)
+        rows = list(uids.LOCKING_ROWS)
+        assert session.call(table, uids.NEXT) == [rows]
+        assert session.call(table, uids.NEXT, Named(0, rows[2]), Named(1, 2)) == [rows[3:5]]
+
+
+def test_one_session_at_a_time_and_it_ends_with_its_host(sed: Drive, owned: Initiator) -> None:
+    first = OpalSession(owned, uids.ADMIN_SP)
+    other = sed.connect()
+    assert refused(OpalSession, other, uids.ADMIN_SP) == Status.NO_SESSIONS_AVAILABLE
+    assert first.get(uids.C_PIN_MSID, 3, 3)
+    other.close()
+    assert first.get(uids.C_PIN_MSID, 3, 3), "another host's leaving does not end it"
+    first.raw(b"\xfa")
+    with OpalSession(sed.connect(), uids.ADMIN_SP):
+        pass
+
+
+def test_garbage_ends_the_session_and_a_wrong_session_gets_no_answer(owned: Initiator) -> None:
+    session = OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER)
+    stranger = Message(session.tper_number, session.host_number + 1, b"\xfa")
+    assert exchange(owned, stranger) == b""
+    assert session.get(uids.LOCKING_INFO, 4, 4) == {4: 8}
+    answer = parse(decode(session.raw(b"\xf0\xf0\xf0")))
+    assert answer[:3] == [Control.CALL, uids.SESSION_MANAGER, uids.CLOSE_SESSION]
+    assert session.raw(b"\xfa") == b""
+
+
+def test_the_transport_refuses_what_is_no_com_packet(owned: Initiator) -> None:
+    good = pack(Message(0, 0, b""))
+    for protocol, com_id, data in (
+        (1, COM_ID, b"short"), (1, COM_ID + 1, good), (3, COM_ID, good), (1, COM_ID, b"\xff" * 512),
+    ):  # fmt: skip
+        assert owned.security_send(protocol, com_id, data).status == 0x4002
+    assert owned.security_receive(1, COM_ID + 1).status == 0x4002
+    assert owned.security_receive(0, 0).data[6:11] == b"\0\3\0\1\2"
+
+
+def test_an_answer_that_does_not_fit_waits_for_a_larger_buffer(owned: Initiator) -> None:
+    call = encode_call(uids.SESSION_MANAGER, uids.PROPERTIES, [])
+    owned.security_send(1, COM_ID, pack(Message(0, 0, call)))
+    small = owned.security_receive(1, COM_ID, 64).data
+    outstanding, minimum, length = struct.unpack_from(">III", small, 8)
+    assert outstanding == minimum > 64 and length == 0
+    assert struct.unpack_from(">I", owned.security_receive(1, COM_ID, 2048).data, 16)[0] > 0
+
+
+def test_com_id_management_resets_the_stack(owned: Initiator) -> None:
+    session = OpalSession(owned, uids.ADMIN_SP)
+    owned.security_send(2, COM_ID, struct.pack(">HHI", COM_ID, 0, 2).ljust(512, b"\0"))
+    answer = owned.security_receive(2, COM_ID, 512).data
+    assert struct.unpack_from(">HHI2xHI", answer) == (COM_ID, 0, 2, 4, 0)
+    assert session.raw(b"\xfa") == b""
