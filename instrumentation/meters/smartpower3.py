@@ -22,8 +22,12 @@ from instrumentation.trace import Fault, Record
 LINE_BYTES = 81
 CHECKED_BYTES = 74
 _OUTPUT = rb"(\d{5}),(\d{4}),(\d{5}),(\d),([0-9a-f]{2}),"
+# A digit before the first one was doubled on the wire; the checksums would not see that.
 _LINE = re.compile(
-    rb"(\d{10}),(\d{5}),(\d{4}),(\d{5}),(\d)," + _OUTPUT + _OUTPUT + rb"([0-9a-f]{2}),([0-9a-f]{2})"
+    rb"(?<![0-9a-f])(\d{10}),(\d{5}),(\d{4}),(\d{5}),(\d),"
+    + _OUTPUT
+    + _OUTPUT
+    + rb"([0-9a-f]{2}),([0-9a-f]{2})"
 )
 _MATCHED_BYTES = 79
 _LINE_END = b"\r\n"
@@ -84,7 +88,7 @@ class SmartPower3(Meter):
             out += self._records(match, t_line_ns)
             self._in_step = True
             done = search_from = match.end()
-        self._drop(max(done, len(self._buffer) - _MATCHED_BYTES + 1), done)
+        self._drop(max(done, len(self._buffer) - _MATCHED_BYTES), done)  # one byte before a line
         return out
 
     @staticmethod
