@@ -1,10 +1,11 @@
-"""Bring all times onto the controller's clock: the target's by round trips, a meter's by its arrivals."""
+"""All times onto the controller's clock: the target's by round trips, a meter's by arrivals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,8 @@ class TargetClock:
 
 def _reading(line: Mapping[str, Any]) -> ClockReading | None:
     try:
-        times = (int(line[key]) for key in ("t_send_ns", "t_target_ns", "t_receive_ns"))
-        return ClockReading(*times, boot_id=str(line["boot_id"]))
+        sent, there, back = (int(line[f"t_{key}_ns"]) for key in ("send", "target", "receive"))
+        return ClockReading(sent, there, back, str(line["boot_id"]))
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -68,8 +69,8 @@ def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
     """Intercept and slope of the line under all points that lies closest to them.
 
     With x the sender's time and y = arrival − x, the points lie above the true line by their delay,
-    and late bunches leave no trace. The line with the least summed distance is the edge of the lower
-    convex hull above the mean of x (Moon, Skelly, Towsley, INFOCOM 1999). `x` must not fall.
+    and late bunches leave no trace. The line with the least summed distance is the edge of the
+    lower convex hull above the mean of x (Moon, Skelly, Towsley, INFOCOM 1999). `x` must not fall.
     """
     if len(x) == 0:
         raise ValueError("no points")
@@ -79,7 +80,7 @@ def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
             hull.pop()
         hull.append(i)
     middle = float(np.mean(x))
-    for left, right in zip(hull, hull[1:], strict=False):
+    for left, right in pairwise(hull):
         if x[left] <= middle <= x[right] and x[right] > x[left]:
             slope = float((y[right] - y[left]) / (x[right] - x[left]))
             if abs(slope) <= MAX_SKEW:
@@ -92,7 +93,7 @@ def _thin(x: Floats, y: Floats, bins: int = 4096) -> list[int]:
     if len(x) <= bins:
         return list(range(len(x)))
     edges = np.linspace(0, len(x), bins + 1).astype(int)
-    return [int(a + np.argmin(y[a:b])) for a, b in zip(edges, edges[1:], strict=False)]
+    return [int(a + np.argmin(y[a:b])) for a, b in pairwise(edges)]
 
 
 def _turns_right(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
@@ -101,10 +102,11 @@ def _turns_right(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
 
 
 def window_ends_ns(samples: pl.DataFrame) -> Ints:
-    """End of each sample's window on the controller's clock; rows in the order of one meter's stream.
+    """Ends of the samples' windows, controller's clock; rows in the order of a meter's stream.
 
-    Where the meter tells its own time, that time is mapped by the lower envelope of the stretch since
-    the port was opened or the meter restarted; else the arrival of the record's first byte stands for it.
+    Where the meter tells its own time, that time is mapped by the lower envelope of the stretch
+    since the port was opened or the meter restarted; else the arrival of the record's first byte
+    stands for it.
     """
     arrival = samples["t_mono_ns"].to_numpy().astype(np.int64)
     ends = arrival.copy()
@@ -128,8 +130,8 @@ def window_ends_ns(samples: pl.DataFrame) -> Ints:
 def windows(samples: pl.DataFrame, ends_ns: Ints, channel: str) -> Windows:
     """Windows of one channel; neighbours are joined where only rounding stands between them.
 
-    A window starts where the one before ended if both ends are less than 1.5 windows apart, else one
-    window before its own end: what lies between is a gap and stays one.
+    A window starts where the one before ended if both ends are less than 1.5 windows apart, else
+    one window before its own end: what lies between is a gap and stays one.
     """
     chosen = np.flatnonzero((samples["channel"] == channel).to_numpy())
     order = chosen[np.argsort(ends_ns[chosen], kind="stable")]

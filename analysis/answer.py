@@ -76,9 +76,9 @@ def payback_sentence(payback: Payback, assumptions: Assumptions) -> str:
     return (
         f"Against {against} the drive's {extra} more are repaid after "
         f"{words.rounded(payback.runs.mid)} runs of “{workload}”, "
-        f"{words.rounded(payback.hours.mid)} hours of work; at {words.given(a.runs_per_day)} runs a "
-        f"day that is {words.span(payback.years, 'years')}, {_within(payback.years, a.life_years)} "
-        f"its {life}."
+        f"{words.rounded(payback.hours.mid)} hours of work; at {words.given(a.runs_per_day)} runs "
+        f"a day that is {words.span(payback.years, 'years')}, "
+        f"{_within(payback.years, a.life_years)} its {life}."
     )
 
 

@@ -29,7 +29,7 @@ def build(folder: Path, title: str) -> Path:
     """
     notebook = execute(folder)
     page = export(notebook, title)
-    _replace(folder / "report.ipynb", nbformat.writes(notebook))
+    _replace(folder / "report.ipynb", nbformat.writes(notebook))  # type: ignore[no-untyped-call]
     path = folder / "report.html"
     _replace(path, page)
     return path
@@ -37,7 +37,7 @@ def build(folder: Path, title: str) -> Path:
 
 def execute(folder: Path) -> Any:
     """The notebook with its outputs for the suite in `folder`. Raises SuiteError."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     root = str(HERE.parent)
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
@@ -72,7 +72,7 @@ def execute(folder: Path) -> Any:
 
 def export(notebook: Any, title: str) -> str:
     """One HTML page from an executed notebook, by the template beside this file."""
-    exporter = HTMLExporter(
+    exporter = HTMLExporter(  # type: ignore[no-untyped-call]
         template_name="template",
         extra_template_basedirs=[str(HERE)],
         exclude_input_prompt=True,
@@ -88,7 +88,8 @@ def pair() -> str:
     notebook = jupytext.read(PAIRED)
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number:02d}"  # jupytext draws ids at random
-    return str(nbformat.writes(notebook)) + "\n"
+    text = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    return f"{text}\n"
 
 
 def _replace(path: Path, text: str) -> None:

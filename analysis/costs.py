@@ -27,7 +27,7 @@ class Battery:
 
 
 def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
-    """The self-encrypting disk against each software configuration, for each workload with work in it.
+    """The self-encrypting disk against each software configuration, in each working workload.
 
     Empty where the plan has no assumptions, or no meter saw the whole system.
     """
@@ -50,9 +50,9 @@ def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
                     against,
                     [base[b] for b in both],
                     [sed[b] for b in both],
-                    seconds.mean,
-                    assumptions,
-                    joint_origin(system),
+                    run_s=seconds.mean,
+                    assumptions=assumptions,
+                    origin=joint_origin(system),
                 )
             )
     return found

@@ -1,4 +1,4 @@
-"""Joules per run, phase and component: from counters at the edges, from windows by their overlap."""
+"""Joules per run, phase and component: counters at the edges, windows by their overlap."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RAPL = "rapl"
 
 @dataclass(frozen=True)
 class Energy:
-    """Energy of one phase in one component; `energy_j` None where there is nothing to tell it from."""
+    """Energy of one phase in one component; `energy_j` None where nothing tells it."""
 
     energy_j: float | None
     type_b_j: float | None
@@ -46,11 +46,21 @@ class Energy:
     flags: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Label:
+    """What an energy belongs to, besides its run."""
+
+    phase: str
+    source: str
+    component: str
+    origin: str
+
+
 def from_windows(windows: align.Windows, start_ns: int, end_ns: int) -> Energy:
     """Energy between two instants of the controller's clock, without the type B uncertainty.
 
-    Each reading is the mean over its window, so it counts with the share of the window inside. What no
-    window covers is filled with the mean power of what is covered, and flagged.
+    Each reading is the mean over its window, so it counts with the share of the window inside. What
+    no window covers is filled with the mean power of what is covered, and flagged.
     """
     first = int(np.searchsorted(windows.end_ns, start_ns, side="right"))
     last = int(np.searchsorted(windows.start_ns, end_ns, side="left"))
@@ -72,8 +82,9 @@ def from_windows(windows: align.Windows, start_ns: int, end_ns: int) -> Energy:
 def type_b_j(accuracy: Mapping[str, Any], energy_j: float, duration_s: float) -> float | None:
     """Standard uncertainty from a meter's accuracy (meter.json), None where it is unknown.
 
-    `relative_limit` of the reading and `absolute_limit_w` hold in one direction for a whole phase, so
-    they do not average out. Each is a rectangular distribution (limit/√3); root sum of squares (GUM).
+    `relative_limit` of the reading and `absolute_limit_w` hold in one direction for a whole phase,
+    so they do not average out. Each is a rectangular distribution (limit/√3); root sum of squares
+    (GUM).
     """
     relative, absolute_w = accuracy.get("relative_limit"), accuracy.get("absolute_limit_w")
     terms = [
@@ -85,7 +96,7 @@ def type_b_j(accuracy: Mapping[str, Any], energy_j: float, duration_s: float) ->
 
 
 def energy_table(suite: Suite, clock: align.TargetClock | None = None) -> pl.DataFrame:
-    """The table of `ENERGY_SCHEMA`: one row a run × phase × component, with `all` without the tail."""
+    """The table of `ENERGY_SCHEMA`: a row a run × phase × component; `all` is without the tail."""
     clock = clock or align.TargetClock.fit(suite.clock)
     rows: list[dict[str, object]] = []
     for run in suite.runs:
@@ -111,9 +122,8 @@ def _counter_rows(suite: Suite, run: Run) -> list[dict[str, object]]:
             if rapl.DOUBLE_WRAP in found.flags:
                 samples = rapl_readings(suite, run.run_id, counter.zone)
                 found = counted(counter, samples)
-            rows.append(
-                _row(run, phase.name, RAPL, counter.zone, run.origin, phase.duration_s, found)
-            )
+            label = Label(phase.name, RAPL, counter.zone, run.origin)
+            rows.append(_row(run, label, phase.duration_s, found))
     return rows
 
 
@@ -155,9 +165,8 @@ def _meter_rows(
     rows = []
     for phase in run.phases:
         found = _metered(phase, run.boot_id, meter, windows, clock)
-        rows.append(
-            _row(run, phase.name, meter.name, channel, meter.origin, phase.duration_s, found)
-        )
+        label = Label(phase.name, meter.name, channel, meter.origin)
+        rows.append(_row(run, label, phase.duration_s, found))
     return rows
 
 
@@ -175,25 +184,17 @@ def _metered(
     return Energy(found.energy_j, type_b, found.coverage, found.flags)
 
 
-def _row(
-    run: Run,
-    phase: str,
-    source: str,
-    component: str,
-    origin: str,
-    duration_s: float,
-    energy: Energy,
-) -> dict[str, object]:
+def _row(run: Run, label: Label, duration_s: float, energy: Energy) -> dict[str, object]:
     power = None if energy.energy_j is None else energy.energy_j / duration_s
     return {
         "run_id": run.run_id,
         "block": run.block,
         "configuration": run.configuration,
         "workload": run.workload,
-        "phase": phase,
-        "source": source,
-        "component": component,
-        "origin": origin,
+        "phase": label.phase,
+        "source": label.source,
+        "component": label.component,
+        "origin": label.origin,
         "duration_s": duration_s,
         "energy_j": energy.energy_j,
         "power_w": power,
@@ -225,7 +226,8 @@ def _with_all(run: Run, rows: list[dict[str, object]]) -> list[dict[str, object]
             coverage=float((part["coverage"] * part["duration_s"]).sum()) / duration_s,
             flags=tuple(flags if whole else [*flags, "incomplete"]),
         )
-        sums.append(_row(run, "all", str(source), str(component), str(origin), duration_s, found))
+        label = Label("all", str(source), str(component), str(origin))
+        sums.append(_row(run, label, duration_s, found))
     return rows + sums
 
 

@@ -1,4 +1,4 @@
-"""The paper's Figures 1–6 redrawn from our data, and the ratios: colour-blind safe, readable in print."""
+"""The paper's Figures 1–6 from our data, and the ratios: colour-blind safe, fit for print."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ UNITS: Mapping[Quantity, str] = {"energy_j": "Energy (J)", "power_w": "Mean powe
 
 @dataclass(frozen=True)
 class Plot:
-    """What one bar figure shows. `paper` is the number of the paper's figure, 0 where it has none."""
+    """What one bar figure shows. `paper` is the paper's number of it, 0 where it has none."""
 
     paper: int
     workload: str
@@ -121,7 +121,12 @@ def _bars(
         face, hatch = colour(configuration)
         for j, component in enumerate(components):
             values = block_values(
-                energy, plot.workload, configuration, component, plot.phase, plot.quantity
+                energy,
+                plot.workload,
+                configuration,
+                component,
+                phase=plot.phase,
+                column=plot.quantity,
             )
             mean = estimate_of(values)
             if mean is None:
@@ -207,10 +212,10 @@ def forest(summary: pl.DataFrame, suite: Suite, component: str = SYSTEM) -> Figu
     return figure
 
 
-def _interval(axis: Axes, y: float, row: Mapping[str, object]) -> None:
+def _interval(axis: Axes, y: float, row: Mapping[str, Any]) -> None:
     face = colour(str(row["configuration"]))[0]
     low, high = row["ratio_low"], row["ratio_high"]
-    if isinstance(low, float) and isinstance(high, float):
+    if low is not None and high is not None:
         axis.plot([low, high], [y, y], color=face, lw=1.8, solid_capstyle="butt")
     filled = row["verdict"] != "inconclusive"
     axis.plot(

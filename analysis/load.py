@@ -148,17 +148,19 @@ def _run(path: Path, state: tuple[str, str]) -> Run | str:
     except (OSError, ValueError):
         return "run.json cannot be read: it is cut short or damaged"
     try:
-        if document["format"] != RUN_FORMAT:
-            return (
-                f"run.json has the format {document['format']!r}, this version reads {RUN_FORMAT!r}"
-            )
-        if document["status"] != "finished":
-            return str(document.get("void_reason") or "void, without a reason")
-        if not document["proof"]["ok"]:
-            return "the configuration was not the planned one"
-        return _parse_run(document)
+        return _refusal(document) or _parse_run(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return f"run.json is not complete ({error})"
+
+
+def _refusal(document: Mapping[str, Any]) -> str:
+    """Why a readable run counts for nothing; empty if it counts."""
+    found = document["format"]
+    if found != RUN_FORMAT:
+        return f"run.json has the format {found!r}, this version reads {RUN_FORMAT!r}"
+    if document["status"] != "finished":
+        return str(document.get("void_reason") or "void, without a reason")
+    return "" if document["proof"]["ok"] else "the configuration was not the planned one"
 
 
 def _parse_run(document: Mapping[str, Any]) -> Run:
@@ -244,7 +246,7 @@ def _samples(path: Path, raw: bool) -> pl.DataFrame | str:
     if decoded.exists() and not raw:
         try:
             frame = pl.read_parquet(decoded)
-            return frame.select(list(decode.SCHEMA)).cast(decode.SCHEMA)
+            return frame.select(list(decode.SCHEMA)).cast(dict(decode.SCHEMA.items()))
         except (OSError, pl.exceptions.PolarsError):
             return f"{decoded.name} of meter {path.name} cannot be read: decode its stream again."
     try:

@@ -1,4 +1,4 @@
-"""Pieces of HTML for the report: tables in containers of their own, figures as embedded SVG, notes."""
+"""Pieces of HTML for the report: tables in their own containers, embedded SVG, notes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 from matplotlib.figure import Figure
 
@@ -38,7 +39,7 @@ def join(parts: Iterable[Html]) -> Html:
 def paragraph(text: str, kind: str = "") -> Html:
     """Plain text as a paragraph of the class `kind`."""
     attribute = f' class="{kind}"' if kind else ""
-    return Html(f"<p{attribute}>{escape(text)}</p>\n")
+    return Html(f"<p{attribute}>{_text(text)}</p>\n")
 
 
 def heading(text: str, level: int, anchor: str = "") -> Html:
@@ -49,7 +50,7 @@ def heading(text: str, level: int, anchor: str = "") -> Html:
 
 def bullets(texts: Iterable[str]) -> Html:
     """A list of sentences."""
-    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    items = "".join(f"<li>{_text(text)}</li>" for text in texts)
     return Html(f"<ul>{items}</ul>\n") if items else EMPTY
 
 
@@ -69,39 +70,57 @@ def table(
     origin: str = "",
     group: bool = False,
 ) -> Html:
-    """A table that scrolls inside its own container. The first `words` columns are text, the rest figures.
+    """A table that scrolls inside its own container; `words` columns of text, then figures.
 
-    With `group` a first cell equal to the one above is left empty and a rule stands between groups.
+    With `group` rows of one first cell stand together, under that cell once.
     """
     if not rows:
         return EMPTY
     tag = MODELLED_TAG if origin == "modelled" else ""
     head = "".join(
-        f'<th scope="col"{_cell(i, words)}>{escape(h)}</th>' for i, h in enumerate(headers)
+        f'<th scope="col"{_kind(i, words)}>{_text(h)}</th>' for i, h in enumerate(headers)
     )
-    body, above = [], None
-    for row in rows:
-        fresh = not group or row[0] != above
-        above = row[0]
-        cells = [row[0] if fresh else "", *row[1:]]
-        opening = ' class="group"' if group and fresh else ""
-        body.append(f"<tr{opening}>{''.join(_data(i, c, words) for i, c in enumerate(cells))}</tr>")
+    span = _spans([row[0] for row in rows]) if group else [1] * len(rows)
+    kind = ' class="grouped"' if group else ""
+    body = []
+    for height, row in zip(span, rows, strict=True):
+        cells = [_head(row[0], height)] if height else []
+        cells += [_data(i, text, words) for i, text in enumerate(row[1:], start=1)]
+        opening = ' class="group"' if group and height else ""
+        body.append(f"<tr{opening}>{''.join(cells)}</tr>")
     return Html(
-        f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}{tag}</caption>'
+        f'<div class="scroll" tabindex="0"><table{kind}><caption>{_text(caption)}{tag}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>\n"
     )
 
 
-def _cell(index: int, words: int) -> str:
+def _spans(names: Sequence[str]) -> list[int]:
+    """Height of each row's first cell; 0 where the cell above reaches down."""
+    heights: list[int] = []
+    for _, same in groupby(names):
+        count = len(list(same))
+        heights += [count, *[0] * (count - 1)]
+    return heights
+
+
+def _text(text: str) -> str:
+    """Escaped; a figure and its per cent sign stay on one line."""
+    return escape(text).replace(" %", "\u00a0%")
+
+
+def _kind(index: int, words: int) -> str:
     return "" if index < words else ' class="figure"'
+
+
+def _head(text: str, height: int) -> str:
+    reach = f' rowspan="{height}"' if height > 1 else ""
+    return f'<th scope="row"{reach}>{_text(text)}</th>'
 
 
 def _data(index: int, text: str, words: int) -> str:
     if text in VERDICT_CLASSES:
         return f'<td><span class="verdict {text}">{text}</span></td>'
-    if index == 0:
-        return f'<th scope="row">{escape(text)}</th>'
-    return f"<td{_cell(index, words)}>{escape(text)}</td>"
+    return f"<td{_kind(index, words)}>{_text(text)}</td>"
 
 
 def picture(figure: Figure | None, caption: str, origin: str, wide: bool = False) -> Html:
@@ -115,7 +134,7 @@ def picture(figure: Figure | None, caption: str, origin: str, wide: bool = False
     kind = ' class="wide"' if wide else ""
     return Html(
         f'<figure{kind}><img alt="{escape(caption, quote=True)}" '
-        f'src="data:image/svg+xml;base64,{data}"><figcaption>{escape(caption)}{tag}</figcaption>'
+        f'src="data:image/svg+xml;base64,{data}"><figcaption>{_text(caption)}{tag}</figcaption>'
         "</figure>\n"
     )
 

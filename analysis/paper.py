@@ -1,4 +1,4 @@
-"""The published figures of Fujimoto et al. beside what was measured here, and their own arithmetic."""
+"""The published figures of Fujimoto et al. beside our own, and the paper's arithmetic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SYSTEM = "system"
 
 @dataclass(frozen=True)
 class Published:
-    """One printed figure. `half_width` is the ± beside it (95 %); `doubtful` says why, or is empty."""
+    """One printed figure; `half_width` is the ± beside it (95 %), `note` why it is doubtful."""
 
     entry: str
     section: str
@@ -38,7 +38,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Beside:
-    """A published figure and ours. The sizes differ, so only the ratios to plain can be compared."""
+    """A published figure and ours. Sizes differ, so only the ratios to plain can be compared."""
 
     published: Published
     published_ratio: float | None
@@ -111,7 +111,9 @@ def _own(energy: pl.DataFrame, figure: Published, configuration: str) -> dict[in
     column = "energy_j" if figure.quantity == "energy" else "duration_s"
     components = energy["component"].unique().to_list()
     component = SYSTEM if SYSTEM in components or column == "energy_j" else components[0]
-    return block_values(energy, figure.workload, configuration, component, figure.phase, column)
+    return block_values(
+        energy, figure.workload, configuration, component, phase=figure.phase, column=column
+    )
 
 
 def arithmetic() -> list[Arithmetic]:

@@ -1,8 +1,9 @@
-"""Does the dearer disk pay for itself? Runs, hours, years and batteries, with intervals carried along.
+"""Does the dearer disk pay for itself? Runs, hours, years, batteries, with their intervals.
 
-The saving per run is bounded first. The price is exact, so runs = price / saving is monotone in the saving
-and the limits of one give the limits of the other; that holds only while the saving's interval stays above
-0. Otherwise there is no demonstrated payback, and the break-even price says what could be paid at most.
+The saving per run is bounded first. The price is exact, so runs = price / saving is monotone in the
+saving and the limits of one give the limits of the other; that holds only while the saving's
+interval stays above 0. Otherwise there is no demonstrated payback, and the break-even price says
+what could be paid at most.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class Span:
 class Payback:
     """The saving of one configuration over another in one workload, and what follows from it.
 
-    `runs`, `hours`, `years` are None unless the payback is demonstrated, i.e. the saving's 95 % interval
-    lies above 0. `break_even_price` is what may be paid extra for the disk to be repaid within
-    `life_years` at `runs_per_day`; it is never below 0.
+    `runs`, `hours`, `years` are None unless the payback is demonstrated, i.e. the saving's 95 %
+    interval lies above 0. `break_even_price` is what may be paid extra for the disk to be repaid
+    within `life_years` at `runs_per_day`; it is never below 0.
     """
 
     workload: str
@@ -72,7 +73,7 @@ def assumptions_of(given: Mapping[str, object]) -> Assumptions | None:
 
 
 def runs_to_repay(price: float, saving_j: float, electricity_price_per_kwh: float) -> float:
-    """Runs until `price` is saved: price / (J × price per kWh / 3.6 MJ). `saving_j` must be above 0."""
+    """Runs until `price` is saved: price / (J × price per kWh / 3.6 MJ), for a saving above 0."""
     if saving_j <= 0:
         raise ValueError("a disk that saves nothing is never repaid")
     return price / (saving_j * electricity_price_per_kwh / JOULES_PER_KWH)
@@ -90,14 +91,15 @@ def payback(
     against: str,
     base_j: Sequence[float],
     sed_j: Sequence[float],
+    *,
     run_s: float,
     assumptions: Assumptions,
     origin: str,
 ) -> Payback:
     """Payback of the self-encrypting disk in one workload against one software configuration.
 
-    `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block; `run_s` is the
-    mean duration of a run on the self-encrypting disk.
+    `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block; `run_s` is
+    the mean duration of a run on the self-encrypting disk.
     """
     saving = estimate([b - s for b, s in zip(base_j, sed_j, strict=True)])
     a = assumptions

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from analysis import markup, trust, words
+from analysis import manifest, markup, trust, words
 from analysis.markup import Html
+from analysis.records import Meter, Suite
 from analysis.results import Results
 
 FLAGS = {
@@ -38,19 +39,24 @@ def trust_section(found: Results) -> Html:
     said = [
         _readers(trust.readers(suite)),
         _clock(trust.clock(suite, found.clock)),
-        f"The storage configuration was proven to be the planned one in {trust.proven(suite.runs)} of "
-        f"{len(suite.runs)} finished runs.",
-        "The files are sealed with SHA-256 sums."
-        if suite.sealed
-        else "The files are not sealed: nothing proves that they are what was measured.",
+        "The storage configuration was proven to be the planned one in "
+        f"{trust.proven(suite.runs)} of {len(suite.runs)} finished runs.",
+        _seal(suite),
+        *(_accuracy(meter) for meter in suite.meters),
     ]
     page = markup.bullets(said)
     page += markup.table(
         "The meter's coverage of the measured phases",
         ["Meter", "Channel", "Phases", "Mean coverage", "Worst", "Runs with gaps"],
         [
-            [m.source, words.name_of(m.component), str(m.phases)]
-            + [_share(m.mean_coverage), _share(m.worst_coverage), str(len(m.gaps))]
+            [
+                m.source,
+                words.name_of(m.component),
+                str(m.phases),
+                _share(m.mean_coverage),
+                _share(m.worst_coverage),
+                str(len(m.gaps)),
+            ]
             for m in trust.meters(suite, found.energy)
         ],
         words=2,
@@ -90,19 +96,42 @@ def _readers(agreement: trust.ReaderAgreement) -> str:
         f", {words.rounded(a.worst_share * 100)} % at worst" if a.worst_share is not None else ""
     )
     return (
-        f"pyRAPL and our own RAPL reader differ by at most {words.rounded(a.worst_uj / 1e6)} J{share}, over "
-        f"{a.compared} figures of whole runs.{more}"
+        "pyRAPL and our own RAPL reader differ by at most "
+        f"{words.given(a.worst_uj)} µJ{share}, over {a.compared} figures of whole runs.{more}"
     )
 
 
 def _clock(found: trust.ClockTrust) -> str:
     if found.bound_ms is None:
-        return "There is no usable clock reading: the target's phases cannot be placed on the meter's time."
+        return (
+            "There is no usable clock reading: the target's phases cannot be placed on the meter's "
+            "time."
+        )
     missing = f" {found.runs_without} runs have none." if found.runs_without else ""
     return (
-        f"The target's clock is known to within {words.rounded(found.bound_ms)} ms at every edge of a "
-        f"phase ({found.readings} round trips, {found.boots} boot{'s' * (found.boots != 1)}, skew "
-        f"{words.rounded(found.skew_ppm)} ppm).{missing}"
+        f"The target's clock is known to within {words.rounded(found.bound_ms)} ms at every edge "
+        f"of a phase ({found.readings} round trips, {found.boots} boot{'s' * (found.boots != 1)}, "
+        f"skew {words.rounded(found.skew_ppm)} ppm).{missing}"
+    )
+
+
+def _seal(suite: Suite) -> str:
+    if not suite.sealed:
+        return "The files are not sealed: nothing proves that they are what was measured."
+    if not manifest.check(suite.folder).problems:
+        return "All files have the SHA-256 sums of their seal."
+    return "Some files are not those that were sealed (named above): trust nothing made from them."
+
+
+def _accuracy(meter: Meter) -> str:
+    relative = meter.accuracy.get("relative_limit")
+    if not isinstance(relative, int | float):
+        return f"The accuracy of meter {meter.name} is not known: its joules have no type B figure."
+    return (
+        f"Meter {meter.name} ({meter.kind}) is accurate to ±{words.given(relative * 100)} % of "
+        f"the reading, a standard uncertainty of {words.rounded(relative * 100 / 3**0.5)} %. That "
+        "error is common to all configurations: it cancels in ratios, but not in joules or money, "
+        "and stands in no interval here."
     )
 
 

@@ -31,7 +31,7 @@ class Results:
 
 
 def results(folder: Path, raw: bool = False) -> Results:
-    """Read a suite and derive its tables; with `raw`, from the meters' raw bytes. Raises SuiteError."""
+    """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
     suite = load(folder, raw)
     clock = TargetClock.fit(suite.clock)
     energy = energy_table(suite, clock)

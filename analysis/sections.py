@@ -15,6 +15,18 @@ from analysis.summary import block_values, compare_blocks, estimate_of, joint_or
 from analysis.tables import headline_rows
 
 COLUMNS = ("system", "drive", "package-0", "dram")
+HEADLINE = (
+    "Workload",
+    "Configuration",
+    "System (J)",
+    "Drive (J)",
+    "CPU (J)",
+    "RAM (J)",
+    "Time (s)",
+    "n",
+    "System, ratio to plain",
+    "Verdict",
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,9 @@ class Report:
         page += self.headline()
         page += markup.picture(
             figures.forest(found.summary, found.suite),
-            "Ratio of system energy to plain, paired within blocks, with 95 % intervals. Filled: a "
-            "verdict (differs or equivalent). Hollow: inconclusive. Each interval stands for itself.",
+            "Ratio of system energy to plain, paired within blocks, with 95 % intervals. Filled: "
+            "a verdict (differs or equivalent). Hollow: inconclusive. Each interval stands for "
+            "itself, not for all of them at once.",
             found.origin,
         )
         return page
@@ -67,8 +80,7 @@ class Report:
         found = self.found
         page = markup.table(
             "Energy of one run without its tail: mean ± 95 % interval (Student t over blocks)",
-            ["Workload", "Configuration", "System (J)", "Drive (J)", "CPU (J)", "RAM (J)"]
-            + ["Time (s)", "n", "System, ratio to plain", "Verdict"],
+            HEADLINE,
             headline_rows(found, COLUMNS),
             words=2,
             origin=found.origin,
@@ -76,9 +88,9 @@ class Report:
         )
         margin = f"±{found.suite.margin * 100:g} %"
         page += markup.paragraph(
-            "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never added. "
-            f"Ratios carry their 95 % interval. differs: the interval excludes 1. equivalent: the "
-            f"90 % interval lies within {margin}. inconclusive: neither. "
+            "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
+            "added. Ratios carry their 95 % interval. differs: the interval excludes 1. "
+            f"equivalent: the 90 % interval lies within {margin}. inconclusive: neither. "
             + (f"{words.NO_INTERVAL.capitalize()}." if _single(found) else ""),
             "key",
         )
@@ -156,11 +168,13 @@ class Report:
         rows = []
         for phase in phases:
             cells = [f"{phase} (not in the sums)" if phase == TAIL else phase]
-            base = block_values(energy, name, BASELINE, component, phase)
+            base = block_values(energy, name, BASELINE, component, phase=phase)
             for configuration in configurations:
-                own = block_values(energy, name, configuration, component, phase)
+                own = block_values(energy, name, configuration, component, phase=phase)
                 took = estimate_of(
-                    block_values(energy, name, configuration, component, phase, "duration_s")
+                    block_values(
+                        energy, name, configuration, component, phase=phase, column="duration_s"
+                    )
                 )
                 cells += [words.plus_minus(estimate_of(own)), words.plus_minus(took)]
                 if configuration != BASELINE:

@@ -1,7 +1,8 @@
 """Intervals and verdicts, with the block as the unit of replication.
 
-Student's t throughout: at the few blocks of a suite, bootstrap intervals cover too little. Configurations
-are compared by the log-ratio of joules within a block, so that drift from block to block cancels.
+Student's t throughout: at the few blocks of a suite, bootstrap intervals cover too little.
+Configurations are compared by the log-ratio of joules within a block, so that drift from block to
+block cancels.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class Estimate:
 class Comparison:
     """Ratio of one configuration to another, paired within `n` blocks.
 
-    `low`/`high` are the 95 % interval, `low90`/`high90` the 90 % interval of the equivalence test; all
-    None where n < 2. `p_value` is that of the two-sided paired t test of ratio = 1.
+    `low`/`high` are the 95 % interval, `low90`/`high90` the 90 % interval of the equivalence test;
+    all None where n < 2. `p_value` is that of the two-sided paired t test of ratio = 1.
     """
 
     n: int
@@ -77,8 +78,8 @@ def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
 def compare(base: Sequence[float], other: Sequence[float], margin: float) -> Comparison | None:
     """Paired ratio other/base with its verdict; `base[i]` and `other[i]` come from the same block.
 
-    None where there is no pair or a value is not positive: then there is no ratio. The interval is that
-    of `scipy.stats.ttest_rel` on the logarithms, exponentiated.
+    None where there is no pair or a value is not positive: then there is no ratio. The interval is
+    that of `scipy.stats.ttest_rel` on the logarithms, exponentiated.
     """
     if len(base) != len(other):
         raise ValueError("paired values must come in equal numbers")
@@ -108,9 +109,10 @@ def verdict(
 ) -> Verdict:
     """What an interval of a ratio allows to say.
 
-    *equivalent*: the 90 % interval lies within 1/(1 + margin) … 1 + margin (two one-sided tests at 5 %).
-    *differs*: the 95 % interval excludes 1. A ratio that is both (surely not 1, and surely within the
-    margin declared to be of no account) is called equivalent. All else, and n < 2, is *inconclusive*.
+    *equivalent*: the 90 % interval lies within 1/(1 + margin) … 1 + margin (two one-sided tests at
+    5 %). *differs*: the 95 % interval excludes 1. A ratio that is both (surely not 1, and surely
+    within the margin declared to be of no account) is called equivalent. All else, and n < 2, is
+    *inconclusive*.
     """
     if interval95 is None or interval90 is None:
         return "inconclusive"

@@ -1,4 +1,4 @@
-"""One row a workload × configuration × source × component: mean joules, interval, ratio, verdict."""
+"""A row a workload × configuration × source × component: joules, interval, ratio, verdict."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def block_values(
     workload: str,
     configuration: str,
     component: str,
+    *,
     phase: str = "all",
     column: str = "energy_j",
 ) -> dict[int, float]:

@@ -14,7 +14,7 @@ SYSTEM = "system"
 
 
 def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
-    """Workload, configuration, joules of each component, seconds, n, ratio and verdict of the system.
+    """Workload, configuration, joules by component, seconds, n, ratio and verdict of the system.
 
     Where no meter saw the system, ratio and verdict are those of the first component there is.
     """

@@ -18,7 +18,7 @@ PACKAGE = "package-0"
 
 
 def draw(suite: Suite, run: Run, clock: align.TargetClock) -> Figure | None:
-    """Power of the meter's channels and the package's counter; None where there are no samples at all."""
+    """Power of the meter's channels and the package's counter; None without any samples."""
     curves = [*_meter_curves(suite, run, clock), *_rapl_curves(suite, run)]
     if not curves:
         return None
@@ -88,7 +88,7 @@ def _meter_curves(suite: Suite, run: Run, clock: align.TargetClock) -> list[Curv
 def _means(
     windows: align.Windows, inside: np.typing.NDArray[np.bool_], start_ns: int
 ) -> tuple[align.Floats, align.Floats]:
-    """Means over equal numbers of windows, at most POINTS of them; NaN where a gap breaks the line."""
+    """Means over equal numbers of windows; NaN where a gap breaks the line."""
     begin, end = windows.start_ns[inside], windows.end_ns[inside]
     power = windows.power_w[inside]
     each = max(1, len(power) // POINTS)

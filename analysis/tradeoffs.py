@@ -8,30 +8,32 @@ from analysis.payback import Payback, Span
 from analysis.records import BASELINE
 from analysis.results import Results
 
+PAYBACK = ("Workload", "Against", "Saving a run (J)", "Runs", "Hours", "Years")
+
 
 def money_section(found: Results) -> Html:
     """Assumptions, payback by workload, and runs on a battery."""
     a = found.suite.assumptions
     if a is None:
         return markup.paragraph(
-            "The plan lacks its assumptions (price of the drive, of electricity, battery, life, runs a "
-            "day): no payback is reckoned."
+            "The plan lacks its assumptions (price of the drive and of electricity, battery, life, "
+            "runs a day): no payback is reckoned."
         )
     paybacks = costs.paybacks(found.suite, found.energy)
+    price = f"{words.given(a.electricity_price_per_kwh)} {a.currency}/kWh"
     page = markup.paragraph(
-        f"Declared before the first run: the self-encrypting drive costs {words.given(a.sed_extra_price)} "
-        f"{a.currency} more, electricity {words.given(a.electricity_price_per_kwh)} {a.currency}/kWh, a battery holds "
+        "Declared before the first run: the self-encrypting drive costs "
+        f"{words.given(a.sed_extra_price)} {a.currency} more, electricity {price}, a battery holds "
         f"{words.given(a.battery_wh)} Wh, the drive lives {words.given(a.life_years)} years at "
-        f"{words.given(a.runs_per_day)} runs a day. Savings are of the whole system's energy, paired "
-        "within blocks; their 95 % intervals are carried to the end.",
+        f"{words.given(a.runs_per_day)} runs a day. Savings are of the whole system's energy, "
+        "paired within blocks; their 95 % intervals are carried to the end.",
         "key",
     )
     for payback in _by_paper_workload(paybacks):
         page += markup.paragraph(answer.payback_sentence(payback, a), "answer")
     page += markup.table(
         "Payback of the self-encrypting drive against software encryption",
-        ["Workload", "Against", "Saving a run (J)", "Runs", "Hours", "Years"]
-        + [f"Break-even extra price ({a.currency})"],
+        [*PAYBACK, f"Break-even extra price ({a.currency})"],
         [_payback_row(p) for p in paybacks],
         words=2,
         origin=found.origin,
@@ -81,9 +83,9 @@ def published_section(found: Results) -> Html:
     """The paper's figures beside ours, and the paper's own sums."""
     rows = paper.beside(found.energy, found.suite.margin)
     page = markup.paragraph(
-        f"{paper.CITATION}. The sizes, the drive and the machine are others here, so only the ratios "
-        "to plain can be compared. The figures are those of the paper's text; nothing was read off its "
-        "pictures.",
+        f"{paper.CITATION}. The sizes, the drive and the machine are others here, so only the "
+        "ratios to plain can be compared. The figures are those of the paper's text; nothing was "
+        "read off its pictures.",
         "key",
     )
     page += markup.table(
@@ -98,13 +100,13 @@ def published_section(found: Results) -> Html:
     page += markup.folded(
         f"{len(doubtful)} doubtful entries in the paper, left as they stand",
         markup.bullets(
-            f"Section {p.section}, {words.name_of(p.entry)}, {words.name_of(p.configuration) or 'all'}: "
+            f"Section {p.section}, {words.name_of(p.entry)}{_for(p.configuration)}: "
             f"{words.number(p.value, _places(p.value))} {p.unit}. {p.note}."
             for p in doubtful
         ),
     )
     page += markup.table(
-        "The paper's own arithmetic, made again by the code of this report from the paper's numbers",
+        "The paper's own arithmetic, made again from its numbers by the code of this report",
         ["What", "From", "Published", "Made again"],
         [
             [s.what, s.inputs, s.published, f"{words.rounded(s.computed)} {s.unit}"]
@@ -113,6 +115,10 @@ def published_section(found: Results) -> Html:
         words=2,
     )
     return page
+
+
+def _for(configuration: str) -> str:
+    return f", {words.name_of(configuration)}" if configuration else ""
 
 
 def _beside_row(row: paper.Beside) -> list[str]:

@@ -54,7 +54,8 @@ class MeterTrust:
 def readers(suite: Suite) -> ReaderAgreement:
     """Compare pyRAPL with the counters read next to its begin and end.
 
-    pyRAPL's reads lie between our own two, so its figure may be smaller by what was used in between.
+    pyRAPL's reads lie between our own two, so its figure may be smaller by what was used in
+    between.
     """
     worst_uj, worst_share = None, None
     compared = wrapped = failed = 0

@@ -24,7 +24,7 @@ class Outcome:
 
 
 def verify(folder: Path) -> Outcome:
-    """Check the sums, then compare energy.parquet with what the raw bytes give. Raises SuiteError."""
+    """Check the sums; compare energy.parquet with what raw bytes give. Raises SuiteError."""
     again = results(folder, raw=True)
     seal = manifest.check(folder)
     said = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []

@@ -45,12 +45,12 @@ def decimals(half_width: float | None, value: float) -> int:
 
 
 def number(value: float | None, places: int | None = None) -> str:
-    """A figure with a thin space between thousands."""
+    """A figure with a narrow no-break space between thousands."""
     if value is None or not math.isfinite(value):
         return NOTHING
     if places is None:
         places = decimals(None, value)
-    text = f"{value:,.{min(places, 6)}f}".replace(",", "\u2009")
+    text = f"{value:,.{min(places, 6)}f}".replace(",", "\u202f")
     return text.replace("-", "−")
 
 

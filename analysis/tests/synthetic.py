@@ -118,7 +118,9 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
 
     _dump(folder / "plan.json", plan)
     for run_id, (run, marks) in documents.items():
-        _write_run(folder / "runs" / run_id, run, marks, plan, power, o)
+        _write_run(
+            folder / "runs" / run_id, run, marks, plan_sha256=plan["sha256"], power=power, o=o
+        )
     _write_lines(folder / "journal.jsonl", _journal(states, o))
     _write_lines(folder / "clock.jsonl", _clock(power.t_s[-1], o, generator))
     _write_meter(folder / "meters" / "meter0", power, o, generator)
@@ -227,7 +229,8 @@ def _write_run(
     folder: Path,
     run: Mapping[str, Any],
     marks: Marks,
-    plan: Mapping[str, Any],
+    *,
+    plan_sha256: str,
     power: Power,
     o: Options,
 ) -> None:
@@ -271,7 +274,7 @@ def _write_run(
     document = {
         "format": "fde-run/1",
         **{key: run[key] for key in ("run_id", "block", "configuration", "workload")},
-        "plan_sha256": plan["sha256"],
+        "plan_sha256": plan_sha256,
         "boot_id": BOOT,
         "parameters": {},
         "started_wall": "2026-01-01T00:00:00Z",
@@ -330,7 +333,7 @@ def _clock(total_s: float, o: Options, generator: np.random.Generator) -> list[d
 
 
 def _write_meter(folder: Path, power: Power, o: Options, generator: np.random.Generator) -> None:
-    """The stream that a SmartPower3 would have sent, late bunches and all, and its decoded samples."""
+    """What a SmartPower3 would have sent, late bunches and all, and its decoded samples."""
     folder.mkdir(parents=True)
     description = {
         "format": "fde-meter/1",
