@@ -1,0 +1,256 @@
+"""The lab's meter on a process that plays QEMU, recorded by the real recorder, against its
+truth.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from instrumentation.decode import decode
+from lab.power_model import PowerModel
+
+# A process with two threads that work in bursts, as virtual CPUs do.
+BURSTS = """
+import threading, time
+def work(pause):
+    while True:
+        end = time.monotonic() + 0.25
+        while time.monotonic() < end:
+            pass
+        time.sleep(pause)
+threads = [threading.Thread(target=work, args=(p,), daemon=True) for p in (0.25, 0.75)]
+for thread in threads:
+    thread.start()
+print(*[thread.native_id for thread in threads], flush=True)
+time.sleep(600)
+"""
+
+
+class Drive:
+    """Counters of a drive in a file, as the drive process keeps them."""
+
+    def __init__(self, path: Path) -> None:
+        path.write_bytes(bytes(64))
+        self.path = path
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 64)
+
+    def set(self, *values: int) -> None:
+        self._map[: 8 * len(values)] = struct.pack(f"<{len(values)}Q", *values)
+
+
+@dataclass
+class Lab:
+    """A pretended lab and the meter that watches it."""
+
+    directory: Path
+    qemu: subprocess.Popen[str]
+    tids: list[int]
+    drives: dict[str, Drive]
+
+    def write_state(self, **more: Any) -> None:
+        state = {
+            "qemu_pid": self.qemu.pid,
+            "vcpu_tids": self.tids,
+            "drives": {name: {"stats": str(drive.path)} for name, drive in self.drives.items()},
+        } | more
+        (self.directory / "state.json").write_text(json.dumps(state))
+
+    def start_meter(self) -> subprocess.Popen[str]:
+        paths = {
+            "--state": "state.json",
+            "--link": "meter",
+            "--ready-file": "r",
+            "--truth": "truth",
+        }
+        options = [word for o, p in paths.items() for word in (o, str(self.directory / p))]
+        meter = subprocess.Popen(
+            [sys.executable, "-m", "lab.meter", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while not (self.directory / "r").exists() and meter.poll() is None:
+            time.sleep(0.02)
+        return meter
+
+    def start_recorder(self) -> subprocess.Popen[str]:
+        entry = {
+            "name": "meter0",
+            "kind": "smartpower3",
+            "port": str(self.directory / "meter"),
+            "origin": "modelled",
+            "channels": {"0": "system", "1": "drive"},
+        }
+        command = [sys.executable, "-m", "instrumentation.recorder", "--meter", json.dumps(entry)]
+        return subprocess.Popen(
+            [*command, "--out", str(self.directory / "out")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def truth(self) -> list[dict[str, float]]:
+        return [json.loads(line) for line in (self.directory / "truth").read_text().splitlines()]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    with subprocess.Popen(
+        [sys.executable, "-c", BURSTS], stdout=subprocess.PIPE, text=True
+    ) as qemu:
+        assert qemu.stdout is not None
+        tids = [int(tid) for tid in qemu.stdout.readline().split()]
+        drives = {name: Drive(tmp_path / f"{name}.stats") for name in ("plain", "sed")}
+        lab = Lab(tmp_path, qemu, tids, drives)
+        lab.write_state()
+        yield lab
+        qemu.kill()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    said, err = process.communicate(timeout=60)
+    return process.returncode, said, err
+
+
+def energy_between(samples: pl.DataFrame, channel: str, start_ms: float, end_ms: float) -> float:
+    """Overlap of the windows of one channel with a stretch of the meter's own time, in J."""
+    mine = samples.filter(pl.col("channel") == channel)
+    end = pl.col("t_device_ms").cast(pl.Float64)
+    start = end - pl.col("window_s") * 1000
+    overlap_s = (
+        pl.min_horizontal(end, pl.lit(end_ms)) - pl.max_horizontal(start, pl.lit(start_ms))
+    ).clip(0) / 1000
+    return float(mine.select((pl.col("power_w") * overlap_s).sum()).item())
+
+
+def test_recorded_energy_is_the_truth(lab: Lab) -> None:
+    meter = lab.start_meter()
+    recorder = lab.start_recorder()
+    moved = 0
+    while len(truth := lab.truth()) < 3:
+        time.sleep(0.05)
+    while len(lab.truth()) < len(truth) + 5:
+        moved += 40_000_000
+        lab.drives["plain"].set(moved, moved // 2, 0, 0)
+        lab.drives["sed"].set(moved // 3, moved, moved, moved // 3)
+        time.sleep(0.02)
+        if len(lab.truth()) == len(truth) + 2:  # as on a machine that has no time for the meter
+            meter.send_signal(signal.SIGSTOP)
+            time.sleep(0.3)
+            meter.send_signal(signal.SIGCONT)
+    recorder.terminate()
+    assert ended(recorder)[0] == 0
+    meter.terminate()
+    assert ended(meter)[0] == 0
+
+    decoded = decode(lab.directory / "out")
+    assert not decoded.faults
+    known = lab.truth()
+    begin, end = known[2], known[len(truth) + 4]
+    for channel in ("system", "drive"):
+        true_j = end[f"{channel}_j"] - begin[f"{channel}_j"]
+        got_j = energy_between(decoded.samples, channel, begin["t_device_ms"], end["t_device_ms"])
+        # Only the two edge windows, whose power is not even in truth, may differ.
+        assert got_j == pytest.approx(true_j, rel=0.002)
+    # The truth itself, against the counters: all bytes counted, and work on top of idling.
+    model, all_of_it = PowerModel.load(), known[-1]
+    seconds = all_of_it["t_device_ms"] / 1000
+    bytes_j = (
+        (moved + moved // 3) * model.drive_j_per_byte_read
+        + (moved // 2 + moved) * model.drive_j_per_byte_written
+        + (moved + moved // 3) * model.drive_j_per_byte_crypt
+    )
+    assert all_of_it["drive_j"] == pytest.approx(2 * model.drive_idle_w * seconds + bytes_j)
+    assert all_of_it["system_j"] > model.system_idle_w * seconds + all_of_it["drive_j"] + 1
+
+
+def test_cpu_time_is_that_of_the_threads(lab: Lab) -> None:
+    def cpu_s() -> float:
+        stats = [Path(f"/proc/{lab.qemu.pid}/task/{tid}/schedstat").read_text() for tid in lab.tids]
+        return sum(int(stat.split()[0]) for stat in stats) / 1e9
+
+    before_start = cpu_s()
+    meter = lab.start_meter()
+    after_start = cpu_s()
+    while len(lab.truth()) < 4:
+        time.sleep(0.02)
+    before_end = cpu_s()
+    seen = len(lab.truth())
+    while len(lab.truth()) == seen:  # so that the meter has looked since
+        time.sleep(0.02)
+    meter.terminate()
+    ended(meter)
+    after_end = cpu_s()
+    last, model = lab.truth()[-1], PowerModel.load()
+    idle_j = model.system_idle_w * last["t_device_ms"] / 1000 + last["drive_j"]
+    busy_s = (last["system_j"] - idle_j) / model.system_busy_w_per_cpu
+    assert before_end - after_start <= busy_s <= after_end - before_start
+
+
+def test_ends_with_qemu(lab: Lab) -> None:
+    meter = lab.start_meter()
+    assert (lab.directory / "meter").is_symlink()
+    lab.qemu.kill()
+    assert ended(meter)[0] == 0
+    assert not (lab.directory / "meter").is_symlink()
+
+
+def test_nobody_reading_costs_nothing_and_leaves_nothing(lab: Lab) -> None:
+    meter = lab.start_meter()
+    while len(lab.truth()) < 2:
+        time.sleep(0.05)
+    stale = lab.truth()[-1]["t_device_ms"]
+    recorder = lab.start_recorder()
+    status = lab.directory / "out/status.json"
+    while not status.exists() or not json.loads(status.read_text())["records"]:
+        assert recorder.poll() is None
+        time.sleep(0.05)
+    recorder.terminate()
+    ended(recorder)
+    meter.terminate()
+    code, said, _ = ended(meter)
+    assert code == 0
+    dropped = int(said.split(", ")[1].split()[0])
+    assert dropped >= stale / 10 - 1
+    first = decode(lab.directory / "out").samples["t_device_ms"].min()
+    assert isinstance(first, int)
+    assert first > stale
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (None, "cannot be read"),
+        ("[]", "is no lab's state"),
+        ('{"qemu_pid": 1}', "incomplete"),
+        ('{"qemu_pid": 1, "vcpu_tids": [4194304], "drives": {}}', "is not running"),
+    ],
+)
+def test_no_lab_is_said(tmp_path: Path, state: str | None, said: str) -> None:
+    if state is not None:
+        (tmp_path / "state.json").write_text(state)
+    paths = ("--state", "state.json", "--link", "meter", "--ready-file", "ready")
+    options = [word if word.startswith("-") else str(tmp_path / word) for word in paths]
+    done = subprocess.run(
+        [sys.executable, "-m", "lab.meter", *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fde: ")
+    assert said in done.stderr
+    assert not os.path.lexists(tmp_path / "meter")
+    assert not (tmp_path / "ready").exists()

@@ -1,0 +1,89 @@
+"""The power model: its arithmetic, and that no coefficient stands there without a source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import LabError
+from lab.power_model import MODEL_FILE, Activity, PowerModel
+
+MODEL = PowerModel(
+    system_idle_w=10.0,
+    system_busy_w_per_cpu=5.0,
+    drive_idle_w=1.0,
+    drive_j_per_byte_read=2.0,
+    drive_j_per_byte_written=3.0,
+    drive_j_per_byte_crypt=0.5,
+)
+
+
+def declared() -> dict[str, dict[str, dict[str, Any]]]:
+    loaded = yaml.safe_load(MODEL_FILE.read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def test_arithmetic() -> None:
+    activity = Activity(cpu_ns=3 * 10**9, bytes_read=4, bytes_written=2, bytes_crypt=6)
+    power = MODEL.power(activity, dt_s=2.0, drives=2)
+    assert power.drive_w == 2 * 1.0 + (4 * 2.0 + 2 * 3.0 + 6 * 0.5) / 2
+    assert power.system_w == 10.0 + 5.0 * 1.5 + power.drive_w
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_size=1, max_size=20))
+def test_energy_does_not_depend_on_how_time_is_cut(steps: list[tuple[int, int]]) -> None:
+    whole = Activity(cpu_ns=sum(c for c, _ in steps), bytes_written=sum(b for _, b in steps))
+    in_parts_j = sum(
+        MODEL.power(Activity(cpu_ns=c, bytes_written=b), 0.01, 2).system_w * 0.01 for c, b in steps
+    )
+    seconds = 0.01 * len(steps)
+    assert in_parts_j == pytest.approx(MODEL.power(whole, seconds, 2).system_w * seconds)
+
+
+def test_restarted_counter_counts_from_zero() -> None:
+    then = Activity(cpu_ns=100, bytes_read=1000, bytes_written=50, bytes_crypt=0)
+    now = Activity(cpu_ns=150, bytes_read=30, bytes_written=50, bytes_crypt=4)
+    assert now.since(then) == Activity(cpu_ns=50, bytes_read=30, bytes_written=0, bytes_crypt=4)
+
+
+def test_every_coefficient_has_a_unit_and_a_source() -> None:
+    PowerModel.load()
+    for section, coefficients in declared().items():
+        for key, coefficient in coefficients.items():
+            assert set(coefficient) == {"value", "unit", "source"}, f"{section}.{key}"
+            assert isinstance(coefficient["value"], int | float)
+            assert len(coefficient["source"]) > 20
+            assert coefficient["unit"] == unit_of(key)
+
+
+def unit_of(key: str) -> str:
+    """Units stand in the names."""
+    if "_mw" in key:
+        return "mW"
+    return "J/byte" if key.startswith("j_per_byte") else "W"
+
+
+def test_counters_and_meter_tell_of_the_same_machine() -> None:
+    """A busy CPU costs the machine what it costs package and memory together, and idle no less."""
+    model = {s: {k: c["value"] for k, c in keys.items()} for s, keys in declared().items()}
+    rapl, system = model["rapl"], model["system"]
+    busy_mw = rapl["package_busy_mw_per_cpu"] + rapl["dram_busy_mw_per_cpu"]
+    assert system["busy_w_per_cpu"] == pytest.approx(busy_mw / 1000)
+    assert system["idle_w"] * 1000 > rapl["package_idle_mw"] + rapl["dram_idle_mw"]
+
+
+def test_coefficient_without_source_is_refused(tmp_path: Path) -> None:
+    model = declared()
+    del model["drive"]["j_per_byte_crypt"]["source"]
+    path = tmp_path / "model.yml"
+    path.write_text(yaml.safe_dump(model))
+    with pytest.raises(LabError, match="j_per_byte_crypt needs a value, a unit and a source"):
+        PowerModel.load(path)
+    with pytest.raises(LabError, match="cannot be read"):
+        PowerModel.load(tmp_path / "none.yml")
