@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from datetime import UTC, datetime
-from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +53,16 @@ def versions() -> dict[str, str | None]:
     found: dict[str, str | None] = {"python": sys.version.split()[0]}
     for name, argv in _VERSIONS.items():
         found[name] = _first_line(argv)
-    try:
-        found["pyRAPL"] = metadata.version("pyRAPL")
-    except metadata.PackageNotFoundError:
-        found["pyRAPL"] = None
+    found["pyRAPL"] = _pyrapl_version()
     return found
+
+
+def _pyrapl_version() -> str | None:
+    """From its own text: importing it may fail, and a bare copy of it has no package metadata."""
+    found = find_spec("pyRAPL")
+    text = _text(Path(found.origin)) if found and found.origin else None
+    version = re.search(r'^__version__ = "([^"]+)"', text or "", re.MULTILINE)
+    return version[1] if version else None
 
 
 def _first_line(argv: list[str]) -> str | None:

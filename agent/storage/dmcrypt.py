@@ -34,6 +34,8 @@ class DmCrypt(Kind):
                 *("--key-size", str(xts_bits(configuration))),
                 *("--sector-size", str(configuration.sector_size)),
                 *("--offset", str(place.extent.offset_bytes // SECTOR_BYTES)),
+                # cryptsetup wipes the whole keyslot area twice: a small one makes switches short.
+                *("--luks2-keyslots-size", "1m"),
                 *("--label", LUKS_LABEL),
                 *CHEAP_PBKDF,
                 *("--key-file", "-", place.partition),
