@@ -1,0 +1,329 @@
+"""The storage and a small suite on the real kernel, cryptsetup and Opal drive of the virtual lab.
+
+The tests build on one another in the order in which they stand: blank disks first, teardown last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import plan
+from workloads import registry
+
+pytestmark = pytest.mark.lab
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CODE = "/opt/fde-agent-test"
+FOLDER = "/run/fde-agent-test"
+SUITE = "/var/tmp/fde-agent-test/suite"
+EXTENT_BYTES = 256 * 2**20
+CONFIGURATIONS = [
+    {
+        "name": name,
+        "kind": kind,
+        "disk": disk,
+        "cipher": "aes-xts-plain64" if bits else None,
+        "key_bits": bits,
+        "sector_size": 4096 if bits else None,
+    }
+    for name, kind, disk, bits in (
+        ("plain", "plain", "plain", None),
+        ("opal", "opal", "sed", None),
+        ("dmcrypt-aes128", "dmcrypt", "plain", 128),
+        ("dmcrypt-aes256", "dmcrypt", "plain", 256),
+    )
+]
+
+
+class Target:
+    """The guest with this checkout's agent on it, beside whatever else is installed there."""
+
+    def __init__(self, lab: Any) -> None:
+        self.lab = lab
+        self.disks = {
+            role: {
+                "by_id": f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}",
+                "serial": drive["serial"],
+                "size_bytes": drive["size_bytes"],
+            }
+            for role, drive in lab.state["drives"].items()
+        }
+        self.secrets = json.loads(Path(lab.state["secrets"]).read_text())
+        for package in ("agent", "workloads", "instrumentation"):
+            lab.send(REPOSITORY / package, CODE)
+        found = find_spec("pyRAPL")
+        assert found is not None
+        assert found.origin is not None
+        lab.send(Path(found.origin).parent, f"{CODE}/lib")
+        lab.ssh(f"mkdir -p {FOLDER} {SUITE}; udevadm settle")
+        self.put(f"{FOLDER}/target.json", self.description())
+        self.put(f"{FOLDER}/secrets.json", self.secrets)
+
+    def description(self) -> dict[str, Any]:
+        return {
+            "format": plan.TARGET_FORMAT,
+            "disks": self.disks,
+            "extent_bytes": EXTENT_BYTES,
+            "filesystem": {
+                "type": "ext4",
+                "options": ["-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+                "mount_options": "noatime",
+            },
+            "configurations": CONFIGURATIONS,
+        }
+
+    def put(self, path: str, document: Mapping[str, Any]) -> None:
+        self.lab.ssh(f"umask 077; cat > {path}", stdin=json.dumps(document).encode())
+
+    def agent(self, arguments: str, *, check: bool = True) -> Any:
+        if arguments.split(maxsplit=1)[0] != "run":
+            arguments += f" --target {FOLDER}/target.json"
+        command = (
+            f"cd / && PYTHONPATH={CODE}:{CODE}/lib python3 -m agent {arguments} "
+            f"--secrets {FOLDER}/secrets.json"
+        )
+        return self.lab.ssh(command, check=check)
+
+    def said(self, arguments: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.agent(arguments).stdout.splitlines()]
+
+    def refusal(self, arguments: str) -> str:
+        done = self.agent(arguments, check=False)
+        assert done.returncode == 1
+        text: str = done.stderr
+        assert text.startswith("fde: ")
+        assert "Traceback" not in text
+        return text
+
+    def medium(self, role: str) -> str:
+        """SHA-256 of a disk's start, where table, headers and the first data lie."""
+        by_id = self.disks[role]["by_id"]
+        self.lab.ssh(f"blockdev --flushbufs {by_id}")
+        text: str = self.lab.ssh(f"head -c 16M {by_id} | sha256sum").stdout
+        return text
+
+    def reads(self, role: str) -> bool:
+        """Whether the first block of the extent can be read past the page cache."""
+        by_id = self.disks[role]["by_id"]
+        return bool(
+            self.lab.ssh(
+                f"dd if=$(readlink -f {by_id})p1 of=/dev/null bs=4096 skip=4096 count=1 "
+                "iflag=direct",
+                check=False,
+            ).returncode
+            == 0
+        )
+
+
+@pytest.fixture(scope="module")
+def target(lab: Any) -> Target:
+    target = Target(lab)
+    target.agent("teardown")
+    return target
+
+
+def test_a_check_says_all_and_changes_nothing(target: Target) -> None:
+    before = {role: target.medium(role) for role in target.disks}
+    (said,) = target.said("prepare --check")
+    assert said["changed"]
+    assert len(said["actions"]) == 3
+    assert before == {role: target.medium(role) for role in target.disks}
+
+
+def test_a_wrong_serial_or_size_is_refused_for_all_disks(target: Target) -> None:
+    before = {role: target.medium(role) for role in target.disks}
+    for key, value in (("serial", "OTHER"), ("size_bytes", 2**30)):
+        wrong = target.description()
+        wrong["disks"] = {**target.disks, "sed": {**target.disks["sed"], key: value}}
+        target.put(f"{FOLDER}/target.json", wrong)
+        assert str(value) in target.refusal("prepare")
+    target.put(f"{FOLDER}/target.json", target.description())
+    assert before == {role: target.medium(role) for role in target.disks}
+
+
+def test_preparing_twice_changes_nothing_the_second_time(target: Target) -> None:
+    (first,) = target.said("prepare")
+    assert first["changed"]
+    before = {role: target.medium(role) for role in target.disks}
+    assert target.said("prepare") == [{"changed": False, "actions": []}]
+    assert before == {role: target.medium(role) for role in target.disks}
+    assert not target.reads("sed")
+
+
+def test_every_configuration_is_entered_and_proven(target: Target) -> None:
+    proofs = {said["configuration"]: said["proof"] for said in target.said("storage prove")}
+    assert set(proofs) == {c["name"] for c in CONFIGURATIONS}
+    assert all(proof["ok"] for proof in proofs.values())
+    assert {name: proof["canary"]["on_medium"] for name, proof in proofs.items()} == {
+        "plain": True,
+        "opal": True,  # unlocked, the drive decrypts; what it stores is another matter
+        "dmcrypt-aes128": False,
+        "dmcrypt-aes256": False,
+    }
+    assert proofs["opal"]["opal"]["locked_read"] == "ENODATA"
+    assert proofs["opal"]["luks"]["segments"]["0"]["type"] == "hw-opal"
+    assert "512-bit-key" in proofs["dmcrypt-aes256"]["dmsetup_table"]
+    assert "aes" in proofs["dmcrypt-aes256"]["cipher_driver"]
+    assert not target.reads("sed")
+
+
+def test_leftovers_are_closed_and_the_drive_locked_again(target: Target) -> None:
+    target.agent("storage enter opal")
+    assert target.reads("sed")
+    (said,) = target.said("prepare")
+    assert said["actions"] == ["closed a configuration left mounted"]
+    assert not target.reads("sed")
+    assert target.said("storage leave") == [{"changed": False, "state": "bare"}]
+
+
+def test_a_range_that_was_left_unlocked_is_locked_again(target: Target) -> None:
+    target.agent("storage enter opal")
+    # Taken down behind cryptsetup's back, the range stays open.
+    target.lab.ssh("umount /run/fde-testbed/disk && dmsetup remove fde-data")
+    assert target.reads("sed")
+    (said,) = target.said("prepare")
+    assert [action.split()[0] for action in said["actions"]] == ["locked"]
+    assert not target.reads("sed")
+
+
+def test_a_mapping_that_is_not_the_planned_one_is_not_proven(target: Target) -> None:
+    script = f"""
+import dataclasses, json
+from pathlib import Path
+from agent import plan
+from agent.storage import proof, secrets
+from agent.storage.stack import Stack
+spec = plan.load_target(Path("{FOLDER}/target.json"))
+stack = Stack(spec, secrets.load(Path("{FOLDER}/secrets.json")))
+entered = stack.enter("dmcrypt-aes128")
+try:
+    planned = dataclasses.replace(entered, configuration=spec.configurations["dmcrypt-aes256"])
+    found = proof.prove(planned, stack.secrets, stack.mount_point, "wrong")
+finally:
+    stack.leave()
+print(json.dumps(found["mismatches"]))
+"""
+    mismatches = json.loads(_python(target, script))
+    assert len(mismatches) == 2
+    assert all("256" in line and "512" in line for line in mismatches)
+
+
+def test_a_foreign_signature_in_our_partition_is_refused(target: Target) -> None:
+    by_id = target.disks["plain"]["by_id"]
+    target.lab.ssh(f"wipefs -aq {by_id}-part1; mkfs.ext4 -qF {by_id}-part1; udevadm settle")
+    before = target.medium("plain")
+    for command in ("prepare", "storage enter plain", "storage enter dmcrypt-aes128"):
+        assert "ext4" in target.refusal(command)
+    assert before == target.medium("plain")
+    target.lab.ssh(f"mount {by_id}-part1 /mnt")
+    try:
+        assert "mounted on /mnt" in target.refusal("teardown")
+    finally:
+        target.lab.ssh(f"umount /mnt; wipefs -aq {by_id}-part1")
+
+
+def test_a_small_suite_stopped_in_the_middle_and_resumed(target: Target) -> None:
+    workloads = {
+        "idle": registry.complete("idle", {"seconds": 1}),
+        "file_io": registry.complete("file_io", {"small_files": 2, "small_mib": 1, "large_mib": 2}),
+    }
+    order = [(c["name"], w) for c in CONFIGURATIONS for w in workloads]
+    frozen = plan.freeze(
+        {
+            **target.description(),
+            "format": plan.FORMAT,
+            "suite_id": "agent-test",
+            "suite": "agent-test",
+            "host": "target",
+            "seed": 1,
+            "blocks": 1,
+            "origin": "measured",
+            "extent": {"offset_bytes": plan.DATA_OFFSET_BYTES, "size_bytes": EXTENT_BYTES},
+            "workloads": [{"name": n, "parameters": p} for n, p in workloads.items()],
+            "runs": [
+                {
+                    "run_id": f"{i:04d}-b00-{c}-{w}",
+                    "index": i,
+                    "block": 0,
+                    "configuration": c,
+                    "workload": w,
+                }
+                for i, (c, w) in enumerate(order)
+            ],
+            "rapl_hz": 10,
+            "settle_s": 0.2,
+            "tail_s": 0.5,
+            "assets": {},
+        }
+    )
+    target.lab.ssh(f"rm -rf {SUITE}; mkdir -p {SUITE}")
+    target.put(f"{SUITE}/plan.json", frozen)
+    run = f"run --suite-dir {SUITE}"
+    stop = f"until grep -q finished {SUITE}/journal.jsonl; do sleep 0.2; done; kill -TERM $pid"
+    target.lab.ssh(
+        f"cd /; export PYTHONPATH={CODE}:{CODE}/lib; "
+        f"python3 -m agent {run} --secrets {FOLDER}/secrets.json & pid=$!; {stop}; wait $pid",
+        check=False,
+    )
+    stopped = _journal(target)
+    assert stopped[-1]["state"] == "suite-failed"
+    assert not target.reads("sed")
+    done_before = {e["run_id"] for e in stopped if e["state"] == "finished"}
+    target.agent(run)
+    entries = _journal(target)
+    assert [e["seq"] for e in entries] == list(range(len(entries)))
+    assert entries[-1]["detail"] == "8 finished, 0 void"
+    repeated = {e["run_id"] for e in entries[len(stopped) :] if e["state"] == "running"}
+    assert repeated == {r["run_id"] for r in frozen["runs"]} - done_before
+    for entry in frozen["runs"]:
+        found = json.loads(target.lab.ssh(f"cat {SUITE}/runs/{entry['run_id']}/run.json").stdout)
+        assert found["status"] == "finished"
+        assert found["origin"] == "modelled"
+        assert found["proof"]["ok"]
+        assert {z["zone"] for z in found["pyrapl"]["zones"]} == {"package-0", "dram"}
+        for phase in found["phases"]:
+            for counter in phase["counters"]:
+                assert counter["end"]["energy_uj"] > counter["start"]["energy_uj"]
+
+
+def _journal(target: Target) -> list[dict[str, Any]]:
+    text = target.lab.ssh(f"cat {SUITE}/journal.jsonl").stdout
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_no_secret_was_left_anywhere(target: Target) -> None:
+    for name in ("luks_passphrase", "opal_admin_pin"):
+        secret = target.secrets[name]
+        target.lab.ssh(f"umask 077; cat > {FOLDER}/needle", stdin=secret.encode())
+        places = f"{SUITE} /var/log /run/log /etc"
+        done = target.lab.ssh(f"grep -rlFf {FOLDER}/needle {places}; dmesg", check=False)
+        target.lab.ssh(f"rm {FOLDER}/needle")
+        assert secret not in done.stdout
+        assert not [line for line in done.stdout.splitlines() if line.startswith("/")]
+
+
+def test_teardown_gives_blank_disks_and_an_unowned_drive_back(target: Target) -> None:
+    (said,) = target.said("teardown")
+    assert said["changed"]
+    assert any("reverted by PIN" in action for action in said["actions"])
+    assert target.said("teardown") == [{"changed": False, "actions": []}]
+    for disk in target.disks.values():
+        assert target.lab.ssh(f"blkid -p {disk['by_id']}", check=False).stdout == ""
+    script = f"""
+from agent.storage import opal_ioctl
+print(opal_ioctl.status("{target.disks["sed"]["by_id"]}").locking_enabled)
+"""
+    assert _python(target, script) == "False"
+
+
+def _python(target: Target, script: str) -> str:
+    """What a Python script prints in the guest, with the agent's code on its path."""
+    command = f"cd / && PYTHONPATH={CODE}:{CODE}/lib python3 -"
+    text: str = target.lab.ssh(command, stdin=script.encode()).stdout
+    return text.strip()

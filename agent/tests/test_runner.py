@@ -1,0 +1,280 @@
+"""Order, resumption and voiding of runs; the storage and its proof are stand-ins here."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from agent import journal, measure, plan, runner
+from agent.errors import AgentError
+from agent.storage.stack import Stack
+from agent.tests.test_plan import DOCUMENT
+from instrumentation.sources.powercap import PowercapSource
+from workloads.base import Context, Workload
+
+CONFIGURATIONS = ("plain", "opal")
+WORKLOADS = ("idle", "file_io")
+
+
+def _document(blocks: int = 1) -> dict[str, Any]:
+    order = [(b, c, w) for b in range(blocks) for c in CONFIGURATIONS for w in WORKLOADS]
+    one = DOCUMENT["configurations"][0]
+    return plan.freeze(
+        {
+            **DOCUMENT,
+            "configurations": [{**one, "name": name} for name in CONFIGURATIONS],
+            "workloads": [{"name": name, "parameters": {}} for name in WORKLOADS],
+            "runs": [
+                {
+                    "run_id": f"{i:04d}-b{b:02d}-{c}-{w}",
+                    "index": i,
+                    "block": b,
+                    "configuration": c,
+                    "workload": w,
+                }
+                for i, (b, c, w) in enumerate(order)
+            ],
+            "settle_s": 0,
+            "tail_s": 0,
+            "rapl_hz": 100,
+        }
+    )
+
+
+@dataclass
+class Entered:
+    configuration: plan.Configuration
+
+
+class StandIn:
+    """A stack that only remembers; `refuse` names configurations that cannot be entered."""
+
+    def __init__(self, spec: plan.StorageSpec, mount_point: Path) -> None:
+        self.spec = spec
+        self.secrets = None
+        self.mount_point = mount_point
+        self.entered: Entered | None = None
+        self.calls: list[str] = []
+        self.refuse: set[str] = set()
+
+    def enter(self, name: str) -> None:
+        self.leave()
+        self.calls.append(name)
+        if name in self.refuse:
+            raise AgentError("The disk is gone: plug it in.")
+        self.entered = Entered(self.spec.configurations[name])
+
+    def leave(self) -> None:
+        self.calls.append("bare")
+        self.entered = None
+
+
+Action = Callable[[Context], None]
+
+
+class Lab:
+    """A suite folder with a fake powercap tree; `acts` gives workloads something to do."""
+
+    def __init__(self, folder: Path, blocks: int = 1) -> None:
+        zone = folder / "powercap" / "intel-rapl" / "intel-rapl:0"
+        zone.mkdir(parents=True)
+        (zone / "name").write_text("package-0\n")
+        (zone / "energy_uj").write_text("1000\n")
+        (zone / "max_energy_range_uj").write_text("262143328850\n")
+        self.energy = zone / "energy_uj"
+        self.folder = folder / "suite"
+        self.folder.mkdir()
+        (folder / "disk").mkdir()
+        self.plan = plan.parse(_document(blocks))
+        self.counters = PowercapSource.open(folder / "powercap")
+        self.stack = StandIn(self.plan.storage, folder / "disk")
+        self.acts: dict[str, Action] = {}
+        self.proof: dict[str, Any] = {"ok": True, "mismatches": []}
+
+    def execute(self) -> int:
+        writer = journal.Journal(self.folder / "journal.jsonl")
+        stack = cast(Stack, self.stack)
+        try:
+            suite = runner.Suite(self.plan, self.folder, stack, writer, self.counters)
+            return suite.execute()
+        finally:
+            writer.close()
+
+    def states(self) -> list[tuple[str, str]]:
+        return [(e.state, e.run_id) for e in journal.read(self.folder / "journal.jsonl")]
+
+    def last(self) -> dict[str, str]:
+        return journal.last_states(journal.read(self.folder / "journal.jsonl"))
+
+    def run_json(self, index: int) -> dict[str, Any]:
+        path = self.folder / "runs" / self.plan.runs[index].run_id / "run.json"
+        document: dict[str, Any] = json.loads(path.read_text())
+        return document
+
+    def load(self, name: str) -> Workload:
+        lab = self
+
+        class Scripted(Workload):
+            def run(self, context: Context) -> None:
+                with context.phase("work") as work:
+                    if act := lab.acts.get(name):
+                        act(context)
+                work.add(files=1)
+
+        return Scripted()
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    lab = Lab(tmp_path, blocks=2)
+    monkeypatch.setattr("workloads.registry.load", lab.load)
+    monkeypatch.setattr("agent.storage.proof.prove", lambda *_: lab.proof)
+    monkeypatch.setattr("agent.checks.TABLE", ())
+    monkeypatch.setattr(measure, "DROP_CACHES", tmp_path / "drop_caches")
+    monkeypatch.setattr(measure, "SCRATCH_ROOT", tmp_path)
+    monkeypatch.setattr("agent.provenance.gather", lambda _spec: {})
+    yield lab
+    lab.counters.close()
+
+
+def test_a_whole_suite_in_the_order_of_its_plan(lab: Lab) -> None:
+    assert lab.execute() == 0
+    finished = [run_id for state, run_id in lab.states() if state == "finished"]
+    assert finished == [run.run_id for run in lab.plan.runs]
+    # Entered once a configuration and block, also where the block's last is the next one's first.
+    entered = [call for call in lab.stack.calls if call != "bare"]
+    assert entered == ["plain", "opal"] * 2
+    assert lab.stack.calls[-1] == "bare"
+    per_run = [s for s, r in lab.states() if r == lab.plan.runs[0].run_id]
+    assert per_run == ["switching", "running", "proving", "finished"]
+
+
+def test_what_a_run_leaves_behind(lab: Lab) -> None:
+    def spend(context: Context) -> None:
+        (context.disk / "file").write_text("x")
+        lab.energy.write_text("5000\n")
+
+    lab.acts["idle"] = spend
+    lab.execute()
+    found = lab.run_json(0)
+    assert [phase["name"] for phase in found["phases"]] == ["work", "tail"]
+    counter = found["phases"][0]["counters"][0]
+    assert (counter["start"]["energy_uj"], counter["end"]["energy_uj"]) == (1000, 5000)
+    assert counter["start"]["t_after_ns"] <= found["phases"][0]["t_start_ns"]
+    assert found["phases"][0]["t_end_ns"] <= counter["end"]["t_before_ns"]
+    assert found["phases"][0]["work"] == {"files": 1}
+    assert found["plan_sha256"] == lab.plan.sha256
+    assert list(lab.stack.mount_point.iterdir()) == []
+
+
+def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
+    def fail(_context: Context) -> None:
+        raise ValueError("no such luck")
+
+    lab.acts["file_io"] = fail
+    assert lab.execute() == 0
+    assert set(lab.last().values()) == {"finished", "void"}
+    assert lab.run_json(1)["status"] == "void"
+    assert "no such luck" in lab.run_json(1)["void_reason"]
+    folder = lab.folder / "runs" / lab.plan.runs[1].run_id
+    assert "Traceback" in (folder / "failure.txt").read_text()
+
+
+def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
+    lab.proof = {"ok": False, "mismatches": ["dm cipher is 'rot13'"]}
+    assert lab.execute() == 1
+    assert "finished" not in lab.last().values()
+    assert lab.run_json(0)["void_reason"] == "dm cipher is 'rot13'"
+
+
+def test_storage_that_fails_again_and_again_fails_the_suite(lab: Lab) -> None:
+    lab.stack.refuse = {"plain", "opal"}
+    assert lab.execute() == 1
+    states = [state for state, _ in lab.states()]
+    assert states.count("void") == runner.MAX_FAILURES_IN_A_ROW
+    assert states[-1] == "suite-failed"
+    assert lab.stack.calls[-1] == "bare"
+
+
+def test_storage_that_fails_once_voids_and_goes_on(lab: Lab) -> None:
+    lab.stack.refuse = {"opal"}
+    assert lab.execute() == 0
+    by_configuration = {(run.configuration, lab.last()[run.run_id]) for run in lab.plan.runs}
+    assert by_configuration == {("plain", "finished"), ("opal", "void")}
+
+
+def test_resuming_repeats_what_did_not_finish_and_nothing_else(lab: Lab) -> None:
+    def fail(_context: Context) -> None:
+        raise ValueError("once")
+
+    lab.acts["file_io"] = fail
+    lab.execute()
+    first = (lab.folder / "runs" / lab.plan.runs[0].run_id / "run.json").read_bytes()
+    lab.acts.clear()
+    seen = len(lab.states())
+    assert lab.execute() == 0
+    again = {run_id for state, run_id in lab.states()[seen:] if state == "running"}
+    assert again == {run.run_id for run in lab.plan.runs if run.workload == "file_io"}
+    assert set(lab.last().values()) == {"finished"}
+    assert first == (lab.folder / "runs" / lab.plan.runs[0].run_id / "run.json").read_bytes()
+    aside = lab.folder / "runs" / f"{lab.plan.runs[1].run_id}.void-1" / "run.json"
+    assert json.loads(aside.read_text())["status"] == "void"
+    seen = len(lab.states())
+    assert lab.execute() == 0  # nothing left to do
+    assert len(lab.states()) == seen
+
+
+def test_a_crash_in_the_middle_is_a_run_that_is_repeated(lab: Lab) -> None:
+    writer = journal.Journal(lab.folder / "journal.jsonl")
+    writer.append("suite-started")
+    writer.append("finished", lab.plan.runs[0].run_id)
+    writer.append("running", lab.plan.runs[1].run_id)
+    writer.close()
+    lab.execute()
+    run_ids = [run_id for state, run_id in lab.states()[3:] if state == "running"]
+    assert run_ids == [run.run_id for run in lab.plan.runs[1:]]
+
+
+def test_a_signal_voids_the_run_and_leaves_the_storage_bare(lab: Lab) -> None:
+    lab.acts["file_io"] = lambda _context: os.kill(os.getpid(), signal.SIGTERM)
+    before = signal.getsignal(signal.SIGTERM)
+    with runner._stoppable():
+        assert lab.execute() == 1
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert lab.states()[-2:] == [("void", lab.plan.runs[1].run_id), ("suite-failed", "")]
+    assert lab.stack.calls[-1] == "bare"
+    lab.acts.clear()
+    assert lab.execute() == 0
+    assert set(lab.last().values()) == {"finished"}
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        (lambda context: context.phase("inner").__enter__(), "within phase 'work'"),
+        (lambda _context: (_ for _ in ()).throw(OSError(28, "No space left")), "No space left"),
+    ],
+)
+def test_reasons_reach_the_journal(lab: Lab, act: Action, reason: str) -> None:
+    lab.acts["file_io"] = act
+    lab.execute()
+    entries = journal.read(lab.folder / "journal.jsonl")
+    void = [entry for entry in entries if entry.state == "void"]
+    assert void
+    assert all(reason in entry.detail for entry in void)
+
+
+def test_the_seed_is_the_same_for_all_configurations_of_a_block(lab: Lab) -> None:
+    seeds: dict[tuple[int, str], set[int]] = {}
+    for run in lab.plan.runs:
+        seeds.setdefault((run.block, run.workload), set()).add(measure.seed_of(lab.plan, run))
+    assert all(len(group) == 1 for group in seeds.values())
+    assert len({min(group) for group in seeds.values()}) == len(seeds)
+    assert all(0 <= seed < 2**31 for group in seeds.values() for seed in group)
