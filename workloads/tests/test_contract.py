@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+import yaml
 
 from workloads import registry
 from workloads.base import Context, Parameter, Workload, WorkloadError
 from workloads.tests import contract
 
+if TYPE_CHECKING:
+    from conftest import LabHandle
+
+SUITES = Path(__file__).parents[1] / "suites"
+GUEST_CODE = "/var/tmp/fde-contract"
+GUEST_ASSETS = "/usr/share/fde-testbed"
+ASSET_FILES = {
+    "kernel_tree": "kernel_tree.tar.gz",
+    "kernel_grep": "kernel_grep.tar.gz",
+    "clip": "clip.mpg",
+}
 SMALL: dict[str, dict[str, object]] = {
     "file_io": {
         "small_files": 2,
@@ -96,6 +110,22 @@ def test_a_failing_program_ends_the_run_with_its_own_words(
     with pytest.raises(WorkloadError, match=f"^{program} .*: it is broken$"):
         contract.perform(registry.load(name), context)
     assert contract.processes_using(root) == []
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("name", registry.names())
+def test_a_workload_keeps_the_contract_on_the_target(name: str, lab: LabHandle) -> None:
+    """With the target's own Python and programs, at the sizes of the suite `micro`."""
+    lab.send(Path(contract.__file__).parents[1], GUEST_CODE)
+    suite = yaml.safe_load((SUITES / "micro.yml").read_text())
+    given = next(entry["parameters"] for entry in suite["workloads"] if entry["name"] == name)
+    options = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
+    command = [*("python3", "-m", "workloads.tests.contract", name), *options]
+    command += ["--root", f"{GUEST_CODE}/{name}", "--parameters", json.dumps(given)]
+    done = lab.ssh(f"cd {GUEST_CODE} && {shlex.join(command)}", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["broken"] == []
+    print(done.stdout)
 
 
 class Bad(Workload):

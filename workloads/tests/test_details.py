@@ -198,5 +198,5 @@ def test_a_clip_that_is_too_short_is_a_failure(
     root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
 ) -> None:
     hasty_player("ID_LENGTH=3.00")
-    with pytest.raises(WorkloadError, match=r"lasts 3 s, not the 5 s"):
+    with pytest.raises(WorkloadError, match=r"lasts 3.00 s, not the 5 s"):
         contract.perform(registry.load("video"), made(root / "a", "video", assets, seconds=5))
