@@ -197,7 +197,7 @@ def forest(summary: pl.DataFrame, suite: Suite, component: str = SYSTEM) -> Figu
         axis.tick_params(axis="y", length=0)
         axis.invert_yaxis()
         axis.set_xlabel(f"{words.name_of(component).capitalize()} energy, ratio to plain")
-        title = f"Energy beside plain, ±{suite.margin:.0%} shaded"
+        title = f"Energy beside plain, ±{suite.margin * 100:g} % shaded"
         axis.set_title(with_origin(title, joint_origin(rows)))
         for configuration in configurations:
             axis.plot(

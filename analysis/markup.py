@@ -78,7 +78,8 @@ def table(
         return EMPTY
     tag = MODELLED_TAG if origin == "modelled" else ""
     head = "".join(
-        f'<th scope="col"{_kind(i, words)}>{_text(h)}</th>' for i, h in enumerate(headers)
+        f'<th scope="col"{"" if h == "Verdict" else _kind(i, words)}>{_text(h)}</th>'
+        for i, h in enumerate(headers)
     )
     span = _spans([row[0] for row in rows]) if group else [1] * len(rows)
     kind = ' class="grouped"' if group else ""
@@ -89,8 +90,9 @@ def table(
         opening = ' class="group"' if group and height else ""
         body.append(f"<tr{opening}>{''.join(cells)}</tr>")
     return Html(
-        f'<div class="scroll" tabindex="0"><table{kind}><caption>{_text(caption)}{tag}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>\n"
+        f'<section class="table"><p class="caption">{_text(caption)}{tag}</p>'
+        f'<div class="scroll" tabindex="0"><table{kind} aria-label="{escape(caption)}">'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div></section>\n"
     )
 
 

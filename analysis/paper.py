@@ -109,8 +109,9 @@ def _origin(energy: pl.DataFrame) -> str:
 
 def _own(energy: pl.DataFrame, figure: Published, configuration: str) -> dict[int, float]:
     column = "energy_j" if figure.quantity == "energy" else "duration_s"
-    components = energy["component"].unique().to_list()
-    component = SYSTEM if SYSTEM in components or column == "energy_j" else components[0]
+    # A duration is the same for every component, so that any of them will do.
+    there = energy["component"].unique().sort().to_list()
+    component = SYSTEM if SYSTEM in there or column == "energy_j" or not there else there[0]
     return block_values(
         energy, figure.workload, configuration, component, phase=figure.phase, column=column
     )

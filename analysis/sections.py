@@ -11,6 +11,7 @@ from analysis import answer, figures, markup, provenance, timeline, tradeoffs, w
 from analysis.markup import Html
 from analysis.records import BASELINE, TAIL
 from analysis.results import Results, results
+from analysis.stats import Estimate
 from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
 from analysis.tables import headline_rows
 
@@ -126,70 +127,81 @@ class Report:
         return page
 
     def _components(self, name: str) -> Html:
-        rows = [
-            [
-                words.name_of(row["configuration"]),
-                f"{words.name_of(row['component'])} ({row['source']})",
-                words.number(row["mean_j"]) if row["ci_low_j"] is None else _interval(row),
-                words.number(row["mean_w"]),
-                words.number(row["mean_s"]),
-                words.ratio_of(row["ratio"], row["ratio_low"], row["ratio_high"]),
-                row["verdict"],
-            ]
-            for row in self.found.summary.filter(pl.col("workload") == name).iter_rows(named=True)
-        ]
-        headers = [
-            "Configuration",
-            "Component (source)",
-            "Energy (J)",
-            "Mean power (W)",
-            "Time (s)",
-        ]
+        rows = self.found.summary.filter(pl.col("workload") == name).rows(named=True)
+        rank = {component: i for i, component in enumerate(COLUMNS)}
+        order = {
+            configuration: i for i, configuration in enumerate(self.found.suite.configurations)
+        }
+        rows.sort(key=lambda r: (order.get(r["configuration"], 99), rank.get(r["component"], 99)))
         return markup.table(
             f"{words.name_of(name)}: every component",
-            [*headers, "Ratio to plain", "Verdict"],
-            rows,
+            [
+                "Configuration",
+                "Component (source)",
+                "Energy (J)",
+                "Mean power (W)",
+                "Time (s)",
+                "Ratio to plain",
+                "Verdict",
+            ],
+            [
+                [
+                    words.name_of(row["configuration"]),
+                    f"{words.name_of(row['component'])} ({row['source']})",
+                    words.plus_minus(
+                        Estimate(row["n"], row["mean_j"], row["ci_low_j"], row["ci_high_j"])
+                    ),
+                    words.number(row["mean_w"]),
+                    words.number(row["mean_s"]),
+                    "1"
+                    if row["configuration"] == BASELINE
+                    else words.ratio_of(row["ratio"], row["ratio_low"], row["ratio_high"]),
+                    row["verdict"],
+                ]
+                for row in rows
+            ],
             words=2,
             origin=self.found.origin,
             group=True,
         )
 
     def _phases(self, name: str) -> Html:
-        """System energy and time by phase; the tail stands apart, it is in no sum."""
+        """Energy and time by phase; the tail stands apart, it is in no sum."""
         found = self.found
         energy = found.energy.filter(pl.col("workload") == name)
-        component = "system" if "system" in set(energy["component"]) else "package-0"
+        there = set(energy["component"])
+        component = next((c for c in COLUMNS if c in there), energy["component"][0])
         phases = [p for p in energy["phase"].unique(maintain_order=True) if p != "all"]
         if len(phases) - (TAIL in phases) < 2:
             return markup.EMPTY
-        configurations = [
-            c for c in found.suite.configurations if c in set(energy["configuration"])
-        ]
         rows = []
         for phase in phases:
-            cells = [f"{phase} (not in the sums)" if phase == TAIL else phase]
+            label = f"{phase} (in no sum)" if phase == TAIL else phase
             base = block_values(energy, name, BASELINE, component, phase=phase)
-            for configuration in configurations:
+            for configuration in found.suite.configurations:
                 own = block_values(energy, name, configuration, component, phase=phase)
-                took = estimate_of(
-                    block_values(
-                        energy, name, configuration, component, phase=phase, column="duration_s"
-                    )
+                took = block_values(
+                    energy, name, configuration, component, phase=phase, column="duration_s"
                 )
-                cells += [words.plus_minus(estimate_of(own)), words.plus_minus(took)]
-                if configuration != BASELINE:
-                    cells.append(words.ratio(compare_blocks(base, own, found.suite.margin)))
-            rows.append(cells)
-        headers = ["Phase"]
-        for configuration in configurations:
-            label = words.name_of(configuration)
-            headers += [f"{label} (J)", f"{label} (s)"]
-            headers += [] if configuration == BASELINE else [f"{label}, ratio of J"]
+                if not own and not took:
+                    continue
+                ratio = words.ratio(compare_blocks(base, own, found.suite.margin))
+                rows.append(
+                    [
+                        label,
+                        words.name_of(configuration),
+                        words.plus_minus(estimate_of(own)),
+                        words.plus_minus(estimate_of(took)),
+                        "1" if configuration == BASELINE else ratio,
+                    ]
+                )
         return markup.table(
             f"{words.name_of(name)}: phases, energy of {words.name_of(component)}",
-            headers,
+            ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, ratio to plain"],
             rows,
+            words=2,
             origin=joint_origin(energy),
+            group=True,
         )
 
     def trust(self) -> Html:
@@ -211,9 +223,3 @@ class Report:
 
 def _single(found: Results) -> bool:
     return bool((found.summary["n"] < 2).any()) if len(found.summary) else False
-
-
-def _interval(row: dict[str, float]) -> str:
-    half = (row["ci_high_j"] - row["ci_low_j"]) / 2
-    places = words.decimals(half, row["mean_j"])
-    return f"{words.number(row['mean_j'], places)} ± {words.number(half, places)}"

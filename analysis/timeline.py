@@ -29,7 +29,15 @@ def draw(suite: Suite, run: Run, clock: align.TargetClock) -> Figure | None:
         _shade(axis, run)
         for name, seconds, watts in curves:
             colour, style = LINES.get(name, ("#009E73", "--"))
-            axis.plot(seconds, watts, style, color=colour, lw=1.0, label=words.name_of(name))
+            axis.plot(
+                seconds,
+                watts,
+                style,
+                color=colour,
+                lw=1.0,
+                drawstyle="steps-mid",
+                label=words.name_of(name),
+            )
         axis.set_xlim(0, (run.t_end_ns - run.t_start_ns) / 1e9)
         axis.set_ylim(bottom=0)
         axis.set_xlabel("Time since the start of the run (s)")

@@ -8,7 +8,7 @@ from analysis.payback import Payback, Span
 from analysis.records import BASELINE
 from analysis.results import Results
 
-PAYBACK = ("Workload", "Against", "Saving a run (J)", "Runs", "Hours", "Years")
+PAYBACK = ("Workload", "Against", "Saving a run (J)", "Runs", "Hours", "Years (95 % interval)")
 
 
 def money_section(found: Results) -> Html:
@@ -66,8 +66,8 @@ def _by_paper_workload(paybacks: list[Payback]) -> list[Payback]:
 
 def _payback_row(p: Payback) -> list[str]:
     cells = [words.name_of(p.workload), words.name_of(p.against), words.plus_minus(p.saving_j)]
-    if p.demonstrated:
-        cells += [words.span(p.runs), words.span(p.hours), words.span(p.years)]
+    if p.runs is not None and p.hours is not None:
+        cells += [words.rounded(p.runs.mid), words.rounded(p.hours.mid), words.span(p.years)]
     else:
         cells += ["no demonstrated payback", words.NOTHING, words.NOTHING]
     return [*cells, _price(p.break_even_price)]

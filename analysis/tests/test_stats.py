@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+
+from analysis.stats import compare, estimate, verdict
+
+
+def test_interval_is_students_t_by_hand() -> None:
+    values = [10.0, 11.0, 12.0, 15.0]
+    found = estimate(values)
+    # t(0.975, 3 degrees) from a printed table, s = sqrt(14/3)
+    half = 3.182446 * math.sqrt(14 / 3) / 2
+    assert found.mean == 12.0
+    assert found.low == pytest.approx(12 - half, rel=1e-6)
+    assert found.high == pytest.approx(12 + half, rel=1e-6)
+    low, high = scipy_stats.t.interval(0.95, 3, loc=12.0, scale=scipy_stats.sem(values))
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-12)
+
+
+def test_one_block_has_no_interval_and_no_verdict() -> None:
+    assert estimate([5.0]).low is None
+    found = compare([100.0], [150.0], 0.02)
+    assert found is not None
+    assert found.ratio == pytest.approx(1.5)
+    assert (found.low, found.verdict) == (None, "inconclusive")
+
+
+def test_ratio_is_that_of_paired_logarithms() -> None:
+    base, other = [100.0, 140.0, 90.0], [104.0, 147.0, 93.0]
+    found = compare(base, other, 0.02)
+    test = scipy_stats.ttest_rel(np.log(other), np.log(base))
+    interval = test.confidence_interval(0.95)
+    assert found is not None
+    assert found.low is not None
+    assert found.low == pytest.approx(math.exp(interval.low), rel=1e-12)
+    assert found.high == pytest.approx(math.exp(interval.high), rel=1e-12)
+    # Blocks differ by half, the pairs hardly: unpaired, nothing would be seen.
+    assert found.verdict == "differs"
+
+
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [
+        ([1.20, 1.21, 1.19, 1.20], "differs"),
+        ([1.001, 0.999, 1.002, 0.998], "equivalent"),
+        ([1.010, 1.011, 1.009, 1.010], "equivalent"),  # surely not 1, surely of no account
+        ([0.90, 1.10, 1.02, 0.97], "inconclusive"),
+        ([1.019, 1.023, 1.016, 1.022], "differs"),  # the 90 % interval reaches beyond the margin
+    ],
+)
+def test_verdicts(other: list[float], word: str) -> None:
+    found = compare([1.0] * 4, other, 0.02)
+    assert found is not None
+    assert found.verdict == word
+
+
+def test_margin_is_as_wide_below_as_above() -> None:
+    assert verdict((0.97, 0.99), (0.981, 0.99), 0.02) == "equivalent"
+    assert verdict((0.97, 0.99), (0.9803, 0.99), 0.02) == "differs"  # 1/1.02 = 0.98039…
+
+
+def test_no_scatter_is_not_a_division_by_zero() -> None:
+    same = compare([2.0, 3.0], [2.0, 3.0], 0.02)
+    twice = compare([2.0, 3.0], [4.0, 6.0], 0.02)
+    assert same is not None
+    assert twice is not None
+    assert (same.ratio, same.low, same.verdict) == (1.0, 1.0, "equivalent")
+    assert twice.low == pytest.approx(2.0)
+    assert twice.verdict == "differs"
+
+
+def test_no_ratio_without_positive_pairs() -> None:
+    assert compare([], [], 0.02) is None
+    assert compare([0.0, 1.0], [1.0, 1.0], 0.02) is None
+
+
+def test_false_equivalence_is_rare() -> None:
+    """Two one-sided tests at 5 %: a ratio on the margin is called equivalent in 5 % of suites."""
+    generator = np.random.default_rng(3)
+    log_ratios = math.log(1.02) + generator.normal(0, 0.004, (2000, 6))
+    words = [compare([1.0] * 6, np.exp(row).tolist(), 0.02) for row in log_ratios]
+    share = sum(found is not None and found.verdict == "equivalent" for found in words) / 2000
+    assert 0.035 < share < 0.065
