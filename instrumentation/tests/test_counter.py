@@ -74,6 +74,8 @@ def test_samples_bound_the_wraps(max_range_uj: int, steps: list[int], start_uj: 
     series = [reading(i * 100, uj, max_range_uj) for i, uj in enumerate(true_uj)]
     got = total(series, max_range_uj)
     assert got.energy_uj == true_uj[-1] - true_uj[0]
+    wraps = true_uj[-1] // (max_range_uj + 1) - true_uj[0] // (max_range_uj + 1)
+    assert got.kind == ("corrected" if wraps else "difference")
     parts = [difference(a, b, max_range_uj).energy_uj for a, b in pairwise(series)]
     assert sum(part or 0 for part in parts) == got.energy_uj
 
