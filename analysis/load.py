@@ -123,7 +123,8 @@ def _runs(
         if run_id not in states and not (folder / "runs" / run_id).exists():
             never += 1
             continue
-        found = _run(folder / "runs" / run_id / "run.json", states.get(run_id, ("", "")))
+        path = folder / "runs" / run_id / "run.json"
+        found = _run(path, states.get(run_id, ("", "")), plan.get("sha256"))
         if isinstance(found, Run):
             runs.append(found)
         else:
@@ -134,7 +135,7 @@ def _runs(
     return runs, void
 
 
-def _run(path: Path, state: tuple[str, str]) -> Run | str:
+def _run(path: Path, state: tuple[str, str], plan_sha256: object) -> Run | str:
     """The run, or the reason why it is void."""
     word, detail = state
     if word == "void":
@@ -148,16 +149,18 @@ def _run(path: Path, state: tuple[str, str]) -> Run | str:
     except (OSError, ValueError):
         return "run.json cannot be read: it is cut short or damaged"
     try:
-        return _refusal(document) or _parse_run(document)
+        return _refusal(document, plan_sha256) or _parse_run(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return f"run.json is not complete ({error})"
 
 
-def _refusal(document: Mapping[str, Any]) -> str:
+def _refusal(document: Mapping[str, Any], plan_sha256: object) -> str:
     """Why a readable run counts for nothing; empty if it counts."""
     found = document["format"]
     if found != RUN_FORMAT:
         return f"run.json has the format {found!r}, this version reads {RUN_FORMAT!r}"
+    if document["plan_sha256"] != plan_sha256:
+        return "it was made by another plan"
     if document["status"] != "finished":
         return str(document.get("void_reason") or "void, without a reason")
     return "" if document["proof"]["ok"] else "the configuration was not the planned one"

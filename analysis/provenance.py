@@ -21,6 +21,12 @@ FLAGS = {
     "unknown-range": "the counter's range is unknown: a wrap could not be corrected",
     "incomplete": "a phase has no figure, so the run has no sum",
 }
+MACHINE = {
+    "os_release": "System",
+    "uname": "Kernel",
+    "cpu.model": "Processor",
+    "versions.cryptsetup": "cryptsetup",
+}
 TIMES = {
     "measuring_s": "Measuring (phases and tails)",
     "preparing_s": "Preparing and settling",
@@ -139,6 +145,7 @@ def provenance_section(found: Results) -> Html:
     """Plan, machine, packages, changes during the suite, time."""
     suite = found.suite
     plan = suite.plan
+    before = dict(_flat(suite.before))
     facts = [
         ["Suite", str(plan.get("suite_id", ""))],
         ["Scale", str(plan.get("scale", ""))],
@@ -146,7 +153,7 @@ def provenance_section(found: Results) -> Html:
         ["Seed of the order", str(plan.get("seed", ""))],
         ["Origin at best", str(plan.get("origin", ""))],
     ]
-    before = dict(_flat(suite.before))
+    facts += [[label, before[key]] for key, label in MACHINE.items() if key in before]
     short = [[key, text] for key, text in before.items() if len(text) <= 120]
     after = dict(_flat(suite.after))
     changed = [
@@ -155,7 +162,7 @@ def provenance_section(found: Results) -> Html:
         if after and before.get(key) != after.get(key)
     ]
     page = _time(suite.timing)
-    page += markup.table("Plan", ["What", "Value"], facts, words=2)
+    page += markup.table("Plan and machine", ["What", "Value"], facts, words=2)
     page += markup.folded(
         f"Machine and packages before the first run ({len(before)} entries)",
         markup.table("Before the first run", ["What", "Value"], short, words=2),

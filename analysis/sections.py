@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis import answer, figures, markup, provenance, timeline, tradeoffs, words
+from analysis import answer, costs, figures, markup, provenance, timeline, tradeoffs, words
 from analysis.markup import Html
 from analysis.records import BASELINE, TAIL
 from analysis.results import Results, results
@@ -74,7 +74,29 @@ class Report:
             "itself, not for all of them at once.",
             found.origin,
         )
-        return page
+        return page + self.contrasts()
+
+    def contrasts(self) -> Html:
+        """The comparisons that were declared before the first run, over all workloads."""
+        found = self.found
+        rows = []
+        for base, other in found.suite.contrasts:
+            ratio = costs.overall(found.suite, found.energy, base, other)
+            rows.append(
+                [
+                    f"{words.name_of(other)} beside {words.name_of(base)}",
+                    words.ratio(ratio),
+                    str(ratio.n) if ratio else "0",
+                    ratio.verdict if ratio else "inconclusive",
+                ]
+            )
+        return markup.table(
+            "Contrasts declared before the first run: system energy over all workloads but idle "
+            "(geometric mean within each block)",
+            ["Contrast", "Ratio [95 % interval]", "n", "Verdict"],
+            rows,
+            origin=found.origin,
+        )
 
     def headline(self) -> Html:
         """Workload × configuration: joules of each source, ratio, verdict."""

@@ -177,7 +177,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
         "configurations": [{"name": name} for name in o.configurations],
         "workloads": [{"name": name, "parameters": {}} for name in o.workloads],
         "runs": runs,
-        "analysis": {"contrasts": [["plain", "opal"]], "margin": 0.02},
+        "analysis": {"contrasts": [["plain", "opal"], ["opal", "dmcrypt-aes128"]], "margin": 0.02},
         "assumptions": ASSUMPTIONS,
     }
     return {**plan, "sha256": canonical_sha256(plan)}

@@ -197,6 +197,11 @@ def wrong_proof(folder: Path) -> None:
     path.write_text(json.dumps({**document, "proof": {"ok": False}}))
 
 
+def other_plan(folder: Path) -> None:
+    path = sorted((folder / "runs").iterdir())[0] / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "plan_sha256": "0" * 64}))
+
+
 def drop_meter(folder: Path) -> None:
     shutil.rmtree(folder / "meters")
 
@@ -239,6 +244,7 @@ BROKEN: list[tuple[Callable[[Path], None], int, str]] = [
     (drop_opal, 3, "Configuration opal has no finished run"),
     (void_one, 3, "throttled"),
     (wrong_proof, 3, "the configuration was not the planned one"),
+    (other_plan, 3, "it was made by another plan"),
     (drop_meter, 3, "There is no meter"),
     (cut_stream, 3, "stream.raw was changed after sealing"),
     (garble_samples, 3, "cannot be read: decode its stream again"),
