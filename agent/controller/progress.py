@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from agent.journal import Entry
+from agent.journal import Entry, last_states
 from agent.plan import Plan, Run
 
 NS = 1_000_000_000
@@ -65,7 +65,7 @@ def remaining_s(plan: Plan, entries: Sequence[Entry]) -> float | None:
 
 def unfinished(plan: Plan, entries: Sequence[Entry]) -> list[Run]:
     """Runs whose last state is not `finished`, in order."""
-    states = {entry.run_id: entry.state for entry in entries if entry.run_id}
+    states = last_states(list(entries))
     return [run for run in plan.runs if states.get(run.run_id) != "finished"]
 
 
@@ -85,7 +85,7 @@ def line(plan: Plan, entries: Sequence[Entry], watts: Mapping[str, float]) -> st
     if last.state == "void" and last.detail:
         parts[-1] += f" ({last.detail})"
     parts += [f"{name} {power_w:.2f} W" for name, power_w in watts.items()]
-    voided = sum(entry.state == "void" for entry in entries)
+    voided = list(last_states(list(entries)).values()).count("void")
     if voided:
         parts.append(f"{voided} voided")
     left = remaining_s(plan, entries)

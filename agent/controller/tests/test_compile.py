@@ -1,0 +1,122 @@
+"""Plans: the same seed gives the same order, each block is whole, and misspelt names are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent import plan as plans
+from agent.controller.compile import compile_plan, load_suite, order, suite_names
+from agent.controller.errors import ControllerError
+from agent.controller.tests.examples import NOW, plan, suite, target
+
+NAMES = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True)
+
+
+@given(NAMES, NAMES, st.integers(1, 5), st.integers(0, 2**32))
+def test_each_block_enters_each_configuration_once_and_does_every_workload_there(
+    stacks: list[str], loads: list[str], blocks: int, seed: int
+) -> None:
+    runs = order(stacks, loads, blocks=blocks, seed=seed)
+    assert [run["index"] for run in runs] == list(range(len(runs)))
+    for block in range(blocks):
+        mine = [run for run in runs if run["block"] == block]
+        assert Counter((run["configuration"], run["workload"]) for run in mine) == Counter(
+            (stack, load) for stack in stacks for load in loads
+        )
+        entered = [name for name, _ in groupby(run["configuration"] for run in mine)]
+        assert sorted(entered) == sorted(stacks)
+    assert [run["block"] for run in runs] == sorted(run["block"] for run in runs)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 4))
+def test_a_longer_plan_begins_like_a_shorter_one(seed: int, blocks: int) -> None:
+    shorter = order(["a", "b", "c"], ["x", "y"], blocks=blocks, seed=seed)
+    longer = order(["a", "b", "c"], ["x", "y"], blocks=blocks + 1, seed=seed)
+    assert longer[: len(shorter)] == shorter
+
+
+def test_order_changes_with_the_seed_and_between_blocks() -> None:
+    stacks, loads = list("abcd"), list("uvwxyz")
+    runs = order(stacks, loads, blocks=2, seed=1)
+    assert order(stacks, loads, blocks=2, seed=2) != runs
+
+    def names(block: int) -> list[tuple[str, str]]:
+        return [(r["configuration"], r["workload"]) for r in runs if r["block"] == block]
+
+    assert names(0) != names(1)
+
+
+def test_every_position_is_taken_by_every_configuration() -> None:
+    """No configuration may own the cold start of the blocks."""
+    first = Counter(
+        order(["a", "b", "c"], ["x"], blocks=1, seed=seed)[0]["configuration"]
+        for seed in range(300)
+    )
+    assert all(70 <= first[name] <= 130 for name in "abc")
+
+
+def test_the_same_arguments_give_the_same_frozen_plan() -> None:
+    first, second = plan(), plan()
+    assert first == second
+    assert plans.parse(first).sha256 == plans.digest(second)
+    assert compile_plan("smoke", suite(), target(), seed=8, now=NOW)["sha256"] != first["sha256"]
+
+
+def test_run_ids_and_defaults_are_written_out() -> None:
+    made = plan()
+    run = made["runs"][0]
+    assert run["run_id"] == f"0000-b00-{run['configuration']}-{run['workload']}"
+    assert made["suite_id"] == "smoke-target-20260102T030405Z"
+    file_io = next(load for load in made["workloads"] if load["name"] == "file_io")
+    assert file_io["parameters"]["small_files"] > 0
+    assert ["plain", "opal"] in made["analysis"]["contrasts"]
+    assert ["opal", "dmcrypt-aes128"] in made["analysis"]["contrasts"]
+    assert ["opal", "plain"] not in made["analysis"]["contrasts"]
+
+
+def test_every_suite_there_is_compiles() -> None:
+    assert {"smoke", "micro", "paper"} <= set(suite_names())
+    for name in suite_names():
+        compile_plan(name, load_suite(name), target(), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "near"),
+    [
+        ({"workloads": [{"name": "fileio"}]}, "file_io"),
+        ({"workloads": [{"name": "file_io", "parameters": {"small_file": 1}}]}, "small_files"),
+        ({"configurations": ["plian"]}, "plain"),
+        ({"contrasts": [["plain", "opel"]]}, "opal"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(changes: dict[str, object], near: str) -> None:
+    with pytest.raises(ControllerError, match=f"did you mean {near}"):
+        plan(**changes)
+
+
+def test_unknown_suites_and_keys_are_answered_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ControllerError, match="did you mean smoke"):
+        load_suite("smok")
+    (tmp_path / "mine.yml").write_text("summary: x\nblokcs: 3\n", encoding="utf-8")
+    with pytest.raises(ControllerError, match="did you mean blocks"):
+        load_suite("mine", tmp_path)
+    (tmp_path / "mine.yml").write_text("summary: x\n", encoding="utf-8")
+    with pytest.raises(ControllerError, match="lacks the key 'blocks'"):
+        load_suite("mine", tmp_path)
+
+
+@pytest.mark.parametrize("blocks", [0, -1])
+def test_a_plan_without_blocks_is_refused(blocks: int) -> None:
+    with pytest.raises(ControllerError, match="at least 1 block"):
+        compile_plan("smoke", suite(), target(), seed=1, blocks=blocks)
+
+
+def test_the_same_workload_twice_is_refused() -> None:
+    with pytest.raises(ControllerError, match="twice"):
+        plan(workloads=[{"name": "idle"}, {"name": "idle"}])

@@ -1,0 +1,114 @@
+"""Time left and the line for people, from journals written by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent import plan as plans
+from agent.controller import progress, timing
+from agent.controller.tests.examples import journal, plan
+
+PLAN = plans.parse(plan(blocks=1))
+IDS = [run.run_id for run in PLAN.runs]
+
+
+def test_nothing_is_estimated_before_a_run_has_finished() -> None:
+    entries = journal([(0, "suite-started", ""), (1, "switching", IDS[0]), (2, "running", IDS[0])])
+    assert progress.remaining_s(PLAN, entries) is None
+
+
+def test_the_rest_costs_what_the_finished_runs_of_the_workload_cost() -> None:
+    """Two runs known (10 s and 30 s, of two workloads), 4 s before each: the rest is 2 of each."""
+    first, second = PLAN.runs[0], PLAN.runs[1]
+    assert first.workload != second.workload
+    entries = journal(
+        [
+            (0, "suite-started", ""),
+            (1, "switching", first.run_id),
+            (4, "running", first.run_id),
+            (14, "finished", first.run_id),
+            (18, "running", second.run_id),
+            (48, "finished", second.run_id),
+        ]
+    )
+    assert progress.remaining_s(PLAN, entries) == pytest.approx(2 * 10 + 2 * 30 + 4 * 4)
+
+
+def test_a_voided_run_is_still_to_be_done_and_its_time_is_no_ones_cost() -> None:
+    first = PLAN.runs[0]
+    entries = journal(
+        [
+            (0, "suite-started", ""),
+            (0, "running", first.run_id),
+            (100, "void", first.run_id),
+            (100, "running", PLAN.runs[1].run_id),
+            (110, "finished", PLAN.runs[1].run_id),
+        ]
+    )
+    assert first in progress.unfinished(PLAN, entries)
+    assert progress.remaining_s(PLAN, entries) == pytest.approx(5 * 10)
+
+
+def test_times_of_two_boots_are_not_subtracted() -> None:
+    before = journal([(1000, "suite-started", ""), (1001, "running", IDS[0])])
+    after = journal([(3, "suite-started", ""), (5, "finished", IDS[0])], boot_id="another")
+    assert progress.run_costs_s([*before, *after]) == {}
+    assert timing.of_journal([*before, *after])["running_s"] == 0
+
+
+def test_the_line_says_block_run_watts_voids_and_time_left() -> None:
+    first = PLAN.runs[0]
+    entries = journal(
+        [
+            (0, "suite-started", ""),
+            (0, "running", first.run_id),
+            (60, "finished", first.run_id),
+            (60, "running", IDS[1]),
+            (61, "void", IDS[1]),
+            (61, "running", IDS[2]),
+        ]
+    )
+    line = progress.line(PLAN, entries, {"system": 12.345})
+    assert line.startswith(f"block 1/1, run 3/6, {PLAN.runs[2].configuration}")
+    assert "system 12.35 W" in line or "system 12.34 W" in line
+    assert "1 voided" in line
+    assert "5 min 00 s left" in line
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(45.2, "45 s"), (59.7, "1 min 00 s"), (200, "3 min 20 s"), (3725, "1 h 02 min")],
+)
+def test_minutes(seconds: float, text: str) -> None:
+    assert progress.minutes(seconds) == text
+
+
+def test_measuring_is_the_phases_of_finished_runs_and_all_shares_add_up() -> None:
+    entries = journal(
+        [
+            (0, "suite-started", ""),
+            (0, "switching", IDS[0]),
+            (5, "running", IDS[0]),
+            (17, "proving", IDS[0]),
+            (20, "finished", IDS[0]),
+            (20, "running", IDS[1]),
+            (29, "void", IDS[1]),
+        ]
+    )
+    phases = [
+        {"name": "write", "t_start_ns": 0, "t_end_ns": 8 * 10**9},
+        {"name": "tail", "t_start_ns": 8 * 10**9, "t_end_ns": 9 * 10**9},
+    ]
+    runs = [
+        {"status": "finished", "phases": phases},
+        {"status": "void", "phases": phases},
+    ]
+    found = timing.summary(entries, runs, 1.0, {"wall_s": 40.0, "start_s": 3.0, "fetch_s": 2.0})
+    assert found["measuring_s"] == pytest.approx(9)
+    assert found["switching_s"] == pytest.approx(5)
+    assert found["proving_s"] == pytest.approx(3)
+    assert found["preparing_s"] == pytest.approx(12 + 9 - 9)
+    parts = [v for k, v in found.items() if k.endswith("_s")]
+    nested = found["wall_s"] + found["settle_s"] + found["tail_s"]
+    assert sum(parts) - nested == pytest.approx(40)
+    assert found["measuring_share"] == pytest.approx(9 / 40)

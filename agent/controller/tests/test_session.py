@@ -1,0 +1,244 @@
+"""Following over a link that drops, sealing, and what a session refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from agent import journal as journals
+from agent import plan as plans
+from agent.controller import fetch, seal, session
+from agent.controller import follow as following
+from agent.controller.errors import ControllerError
+from agent.controller.recorders import Recorders
+from agent.controller.tests.examples import journal, plan, target
+from instrumentation.trace import StreamWriter
+
+LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
+ENTRIES = journal([*LINES, (3.0, "suite-finished", "")])
+
+
+def _printing(text: str, code: int = 0) -> list[str]:
+    script = "import sys; sys.stdout.write(sys.argv[1]); sys.exit(int(sys.argv[2]))"
+    return [sys.executable, "-c", script, text, str(code)]
+
+
+def _lines(entries: list[journals.Entry]) -> str:
+    return "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
+
+
+def test_a_dropped_link_is_taken_up_where_it_broke(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "RETRY_S", 0.0)
+    asked: list[int] = []
+    drops: list[str] = []
+
+    def command(start: int) -> list[str]:
+        asked.append(start)
+        if len(asked) == 1:  # the link breaks within the third line
+            return _printing(_lines(ENTRIES)[: len(_lines(ENTRIES[:2])) + 9], code=255)
+        return _printing(_lines(ENTRIES[start:]))
+
+    got = list(following.follow(command, stop=threading.Event(), on_drop=drops.append))
+    assert [entry for entry in got if entry] == ENTRIES
+    assert asked == [0, 2]
+    assert len(drops) == 1
+
+
+def test_a_link_that_ends_well_but_early_is_a_dropped_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "RETRY_S", 0.0)
+    drops: list[str] = []
+
+    def command(start: int) -> list[str]:
+        return _printing(_lines(ENTRIES[start : start + 2]))
+
+    got = list(following.follow(command, stop=threading.Event(), on_drop=drops.append))
+    assert [entry for entry in got if entry] == ENTRIES
+    assert len(drops) == 1
+
+
+def test_silence_ticks_instead_of_blocking() -> None:
+    stop = threading.Event()
+    silent = [sys.executable, "-c", "import time; time.sleep(60)"]
+    entries = following.follow(
+        lambda _: silent, stop=stop, tick_s=0.05, on_drop=lambda _: pytest.fail("no drop")
+    )
+    assert next(entries) is None
+    assert next(entries) is None
+    entries.close()  # type: ignore[attr-defined]
+
+
+def _suite_folder(folder: Path) -> Path:
+    """A fetched, unsealed suite with one meter of one record."""
+    (folder / "meters" / "meter0").mkdir(parents=True)
+    (folder / "runs" / "r").mkdir(parents=True)
+    document = plan()
+    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+    (folder / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
+    (folder / "sessions.jsonl").write_text('{"wall_s": 6}\n{"wall_s": 4}\n', encoding="utf-8")
+    phases = [{"name": "write", "t_start_ns": 0, "t_end_ns": 10**9}]
+    run = {"status": "finished", "phases": phases}
+    (folder / "runs" / "r" / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    meter = {"kind": "smartpower3", "channels": {"0": "system"}, "name": "meter0"}
+    (folder / "meters" / "meter0" / "meter.json").write_text(json.dumps(meter), encoding="utf-8")
+    stream = StreamWriter(folder / "meters" / "meter0" / "stream.raw")
+    stream.append(5, b"")
+    line = b"0000815169,15296,0036,00550,0,00000,0000,00000,0,00,00000,0000,00000,0,00,14,12\r\n"
+    stream.append(6, line)
+    stream.append(7, line.replace(b"0000815169", b"0000815179").replace(b"14,12", b"13,13"))
+    stream.close()
+    return folder
+
+
+def test_the_seal_covers_every_file_and_shows_a_change(tmp_path: Path) -> None:
+    folder = _suite_folder(tmp_path)
+    (folder / "report.html").write_text("derived", encoding="utf-8")
+    sums = json.loads(seal.seal(folder).read_text(encoding="utf-8"))["files"]
+    assert set(sums) == {
+        "plan.json",
+        "journal.jsonl",
+        "sessions.jsonl",
+        "timing.json",
+        "runs/r/run.json",
+        "meters/meter0/meter.json",
+        "meters/meter0/stream.raw",
+        "meters/meter0/samples.parquet",
+    }
+    samples = pl.read_parquet(folder / "meters" / "meter0" / "samples.parquet")
+    assert samples.height >= 1
+    timing = json.loads((folder / "timing.json").read_text(encoding="utf-8"))
+    assert timing["wall_s"] == 10
+    assert timing["measuring_share"] == pytest.approx(0.1)
+    assert all(seal.sha256(folder / name) == digest for name, digest in sums.items())
+    (folder / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
+    assert seal.sha256(folder / "runs/r/run.json") != sums["runs/r/run.json"]
+
+
+def test_sealing_again_gives_the_same_seal(tmp_path: Path) -> None:
+    folder = _suite_folder(tmp_path)
+    first = seal.seal(folder).read_bytes()
+    assert seal.seal(folder).read_bytes() == first
+
+
+def test_a_suite_that_cannot_be_decoded_is_not_sealed(tmp_path: Path) -> None:
+    folder = _suite_folder(tmp_path)
+    (folder / "meters" / "meter0" / "meter.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ControllerError, match=r"meter\.json"):
+        seal.seal(folder)
+    assert not (folder / seal.MANIFEST).exists()
+
+
+def _archive(folder: Path, document: dict[str, object], out: Path) -> Path:
+    came = folder / str(document["suite_id"])
+    (came / "runs" / "r").mkdir(parents=True)
+    (came / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+    (came / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
+    (came / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
+    subprocess.run(["tar", "-C", folder, "-cf", out, came.name], check=True)
+    return out
+
+
+def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: Path) -> None:
+    suite_dir = tmp_path / "suite"
+    (suite_dir / "runs" / "r").mkdir(parents=True)
+    (suite_dir / "runs" / "r" / "run.json").write_text("old", encoding="utf-8")
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    fetch.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
+    assert (suite_dir / "runs" / "r" / "run.json").read_text(encoding="utf-8") == "{}"
+    assert journals.read(suite_dir / "journal.jsonl") == ENTRIES
+    assert {path.name for path in suite_dir.iterdir()} == {"plan.json", "runs", "journal.jsonl"}
+
+
+def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
+    suite_dir = tmp_path / "suite"
+    suite_dir.mkdir()
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    other = plans.freeze({k: v for k, v in plan().items() if k != "sha256"} | {"rapl_hz": 5})
+    with pytest.raises(ControllerError, match="another plan"):
+        fetch.unpack(_archive(tmp_path / "there", other, tmp_path / "a.tar"), suite_dir)
+    assert not (suite_dir / "journal.jsonl").exists()
+
+
+def _run(suite_dir: Path, where: dict[str, object]) -> None:
+    session.run(suite_dir, where, Path("inventory"), lambda _: None)
+
+
+def test_a_plan_changed_after_freezing_is_refused(tmp_path: Path) -> None:
+    changed = plan() | {"settle_s": 0}
+    (tmp_path / "plan.json").write_text(json.dumps(changed), encoding="utf-8")
+    with pytest.raises(plans.PlanError, match="changed after it was frozen"):
+        _run(tmp_path, target())
+
+
+def test_a_plan_for_other_disks_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    other = target()
+    other["disks"]["sed"]["serial"] = "another"
+    with pytest.raises(ControllerError, match="disks differs"):
+        _run(tmp_path, other)
+
+
+def test_a_sealed_suite_is_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    (tmp_path / seal.MANIFEST).write_text("{}", encoding="utf-8")
+    with pytest.raises(ControllerError, match="sealed"):
+        _run(tmp_path, target())
+
+
+def test_a_suite_of_another_boot_of_the_controller_is_refused(tmp_path: Path) -> None:
+    _suite_folder(tmp_path)
+    meter = tmp_path / "meters" / "meter0" / "meter.json"
+    meter.write_text('{"controller_boot_id": "another"}', encoding="utf-8")
+    with pytest.raises(ControllerError, match="restarted"):
+        _run(tmp_path, target())
+
+
+def test_a_suite_in_use_names_its_holder(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib\nfrom agent.controller import session\n"
+        "with session.locked(pathlib.Path(sys.argv[1])):\n"
+        "    print('held', flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(ControllerError, match=str(holder.pid)), session.locked(tmp_path):
+            pass
+        holder.kill()
+    with session.locked(tmp_path):  # a killed holder leaves no lock behind
+        pass
+
+
+def test_a_silent_meter_is_refused_with_the_recorders_words(tmp_path: Path) -> None:
+    meter = {
+        "name": "meter0",
+        "kind": "smartpower3",
+        "port": str(tmp_path / "nothing"),
+        "baud": 115200,
+        "origin": "modelled",
+        "channels": {"0": "system"},
+    }
+    recorders = Recorders([meter], tmp_path)
+    with pytest.raises(ControllerError, match="meter0"), recorders:
+        pytest.fail("entered without a meter")
+
+
+def test_the_controllers_command_line_never_shows_a_traceback(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "agent.controller", "plan", "--suite", "smok"]
+    argv += ["--target", str(tmp_path / "t.json"), "--out", str(tmp_path)]
+    (tmp_path / "t.json").write_text(json.dumps(target()), encoding="utf-8")
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "fde: There is no suite called 'smok'; did you mean smoke?\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "t.json"]

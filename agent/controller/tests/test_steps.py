@@ -1,0 +1,107 @@
+"""`make testbed` in small: a Makefile of our own whose steps fail or hang on request."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.controller import bench
+
+STEPS = Path(__file__).resolve().parents[1] / "steps.py"
+MAKEFILE = """
+packages venv image provision run report:
+\t@echo did $@ >> done
+lab:
+\t@echo did $@ >> done; {lab}
+lab-down:
+\t@echo did $@ >> done
+"""
+
+
+def _start(folder: Path, lab: str) -> subprocess.Popen[str]:
+    (folder / "Makefile").write_text(MAKEFILE.format(lab=lab), encoding="utf-8")
+    return subprocess.Popen(
+        ["/usr/bin/env", "python3", "-S", str(STEPS), "--target", "lab"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _done(folder: Path) -> list[str]:
+    return (folder / "done").read_text(encoding="utf-8").split()[1::2]
+
+
+def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
+    process = _start(tmp_path, "true")
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    steps = ["packages", "venv", "image", "lab", "provision", "run", "report", "lab-down"]
+    assert _done(tmp_path) == steps
+    shown = out[out.index("where the time went") :].splitlines()[2:10]
+    assert [line.split()[0] for line in shown] == steps
+
+
+def test_a_failed_step_ends_the_line_but_takes_the_lab_down(tmp_path: Path) -> None:
+    process = _start(tmp_path, "exit 3")
+    _, err = process.communicate()
+    assert process.returncode == 1
+    assert _done(tmp_path) == ["packages", "venv", "image", "lab", "lab-down"]
+    assert "make lab failed" in err
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_takes_the_lab_down(tmp_path: Path, how: signal.Signals) -> None:
+    process = _start(tmp_path, "echo waiting; exec sleep 600")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line == "waiting\n":
+            break
+    process.send_signal(how)
+    process.communicate()
+    assert process.returncode == 130
+    assert _done(tmp_path)[-1] == "lab-down"
+
+
+def test_figures_judge_against_the_right_limit() -> None:
+    image = {"build_s": 120.0, "allocated_bytes": 2.5e9}
+
+    def total(new: bool) -> dict[str, object]:
+        found = bench.figures(
+            total_s=40 * 60,
+            image=image,
+            image_is_new=new,
+            lab_memory_gb=7.0,
+            measuring_share=0.5,
+        )
+        assert [row["meets"] for row in found[1:]] == [True, True, False, None]
+        return found[0]
+
+    assert total(True)["meets"] is True
+    assert total(False)["meets"] is False
+
+
+def test_the_labs_processes_are_found_and_weighed() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        state = {"qemu_pid": process.pid, "drives": {"plain": {"pid": 0}}, "meter": None}
+        assert bench.lab_pids(state) == [process.pid]
+        assert bench.resident_bytes(process.pid) > 0
+    assert bench.resident_bytes(process.pid) == 0
+
+
+def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
+    found = bench.figures(
+        total_s=60, image=None, image_is_new=False, lab_memory_gb=None, measuring_share=None
+    )
+    path = bench.write(tmp_path / "bench" / "testbed.json", found, bench.machine("tcg"))
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    assert [set(row) for row in rows] == [{"figure", "value", "unit", "target", "meets"}]
+    beside = json.loads((path.parent / "testbed.machine.json").read_text(encoding="utf-8"))
+    assert beside["machine"]["cores"] >= 1 and len(beside["commit"]) == 40

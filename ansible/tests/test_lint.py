@@ -1,0 +1,155 @@
+"""The playbooks: linted, checked, and their inventories resolved or refused; no target is needed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ANSIBLE = Path(__file__).resolve().parents[1]
+PLAYBOOKS = sorted(path.name for path in ANSIBLE.glob("*.yml"))
+ROLES = sorted(path.name for path in (ANSIBLE / "roles").iterdir() if path.is_dir())
+LAB_STATE = {
+    "ssh": {"host": "127.0.0.1", "port": 2222, "user": "root", "key": "/k", "known_hosts": "/h"},
+    "drives": {
+        role: {"model": f"fde-lab-{role}", "serial": role.upper(), "size_bytes": 2**31}
+        for role in ("plain", "sed")
+    },
+    "meter": {"port": "/meter"},
+    "secrets": "/lab/secrets.json",
+}
+
+
+def _program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+def _play(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """ansible-playbook with a lab whose state is LAB_STATE and a build folder of its own."""
+    (folder / "state.json").write_text(json.dumps(LAB_STATE), encoding="utf-8")
+    return subprocess.run(
+        [_program("ansible-playbook"), *arguments],
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+            "ANSIBLE_NOCOLOR": "1",
+            "FDE_BUILD": str(folder / "build"),
+            "FDE_LAB_DIR": str(folder),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        },
+        cwd=ANSIBLE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _resolve(
+    folder: Path, inventory: str = "lab", **variables: object
+) -> subprocess.CompletedProcess[str]:
+    arguments = ["-i", f"inventory/{inventory}", "-e", json.dumps(variables)]
+    return _play(folder, *arguments, "resolve.yml")
+
+
+def _resolved(folder: Path) -> dict[str, Any]:
+    text = (folder / "build" / "targets" / "target.json").read_text(encoding="utf-8")
+    found = json.loads(text)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_ansible_lint_at_its_production_profile() -> None:
+    done = subprocess.run(
+        [_program("ansible-lint"), "--offline", "--profile", "production", "--strict", "--nocolor"],
+        cwd=ANSIBLE,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_syntax(playbook: str, tmp_path: Path) -> None:
+    done = _play(tmp_path, "--syntax-check", "-i", "inventory/lab", playbook)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_says_what_it_takes_and_its_readme_says_the_same(role: str) -> None:
+    spec = importlib.util.spec_from_file_location("readmes", ANSIBLE / "readmes.py")
+    assert spec is not None and spec.loader is not None
+    readmes = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(readmes)
+    written = (ANSIBLE / "roles" / role / "README.md").read_text(encoding="utf-8")
+    assert written == readmes.readme(ANSIBLE / "roles" / role), "run python ansible/readmes.py"
+
+
+def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
+    done = _resolve(tmp_path)
+    assert done.returncode == 0, done.stdout
+    found = _resolved(tmp_path)
+    assert found["format"] == "fde-target/1"
+    assert found["origin"] == "modelled"
+    assert found["ssh"]["port"] == 2222
+    assert found["extent_bytes"] == 2**30
+    assert found["disks"]["sed"] == {
+        "by_id": "/dev/disk/by-id/nvme-fde-lab-sed_SED",
+        "serial": "SED",
+        "size_bytes": 2**31,
+    }
+    stacks = {stack["name"]: stack for stack in found["configurations"]}
+    assert set(stacks) == {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"}
+    assert stacks["plain"]["cipher"] is None
+    assert stacks["dmcrypt-aes256"]["key_bits"] == 256
+    assert found["meters"][0]["channels"] == {"0": "system", "1": "drive"}
+    assert "secret" not in json.dumps({k: v for k, v in found.items() if k != "secrets_file"})
+
+
+def test_the_hardware_example_resolves(tmp_path: Path) -> None:
+    done = _resolve(tmp_path, "hardware.example")
+    assert done.returncode == 0, done.stdout
+    assert _resolved(tmp_path)["origin"] == "measured"
+
+
+def test_the_local_inventory_refuses_until_its_disks_are_named(tmp_path: Path) -> None:
+    done = _resolve(tmp_path, "local")
+    assert done.returncode != 0
+    assert "plain found in fde_disks" in done.stdout
+    assert not (tmp_path / "build").exists()
+
+
+DISK = {"by_id": "/dev/disk/by-id/a", "serial": "A", "size_bytes": 2**31}
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"fde_disks": {"plain": {**DISK, "by_id": "/dev/sda"}, "sed": DISK}}, "by-id"),
+        ({"fde_disks": {"plain": DISK, "sed": DISK}}, "two roles name the same disk"),
+        ({"fde_disks": {"plain": DISK}}, "does not name"),
+        ({"fde_disks": {"plain": {**DISK, "size_bytes": "big"}}}, "size_bytes"),
+        ({"fde_extent_bytes": 1000}, "multiple of 1 MiB"),
+        ({"fde_meters": []}, "no meter is named"),
+        ({"fde_secrets_file": "/x/other.json"}, "secrets.json"),
+        ({"fde_origin": "guessed"}, "fde_origin"),
+        (
+            {"fde_configurations": [{"name": "x", "kind": "dmcrypt", "disk": "plain"}]},
+            "needs cipher",
+        ),
+    ],
+)
+def test_a_wrong_inventory_is_refused_in_words(
+    variables: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    done = _resolve(tmp_path, **variables)
+    assert done.returncode != 0
+    assert words in " ".join((done.stdout + done.stderr).split())
+    assert not (tmp_path / "build").exists()
