@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -175,6 +176,15 @@ def test_a_real_luks_header_without_our_label_is_refused(loop: Loop) -> None:
     with device.open("r+b") as file:  # magic and version of a LUKS1 header are what blkid knows
         file.write(b"LUKS\xba\xbe\x00\x01")
     assert "crypto_LUKS" in guard.refusals(_disk(device), _facts(device))[0]
+
+
+def test_two_signatures_at_once_are_not_taken_for_none(loop: Loop) -> None:
+    device, _ = loop()
+    subprocess.run(["mkfs.ext4", "-q", device], check=True)
+    with device.open("r+b") as file:  # a GFS2 superblock, as far as blkid looks at it
+        file.seek(65536)
+        file.write(struct.pack(">IIQIIII", 0x01161970, 1, 0, 100, 0, 1801, 1900))
+    assert "more than one" in guard.refusals(_disk(device), _facts(device))[0]
 
 
 def test_a_regular_file_is_no_disk(tmp_path: Path) -> None:
