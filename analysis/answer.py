@@ -21,30 +21,33 @@ def sentences(found: Results) -> list[str]:
 
 def hardware(found: Results) -> str:
     """Opal beside plain over all workloads."""
-    ratio = costs.overall(found.suite, found.energy, BASELINE, costs.SED)
-    if ratio is None:
+    over = costs.overall(found.suite, found.energy, BASELINE, costs.SED)
+    if over is None:
         return (
             "What encryption in the drive costs cannot be said: "
             f"{_lacking(found, BASELINE, costs.SED)}."
         )
     return (
         "Encryption in the drive (Opal) changes the system's energy by "
-        f"{words.change(ratio)} beside a plain disk, over {_scope(found, ratio)}: "
-        f"{_verdict(ratio)}."
+        f"{words.change(over.comparison)} beside a plain disk, over {_scope(found, over)}: "
+        f"{_verdict(over.comparison)}."
     )
 
 
 def software(found: Results) -> str:
     """Each dm-crypt configuration beside plain."""
-    said = []
-    for name in costs.software(found.suite):
-        ratio = costs.overall(found.suite, found.energy, BASELINE, name)
-        if ratio is not None:
-            said.append(f"with {words.name_of(name)} by {words.change(ratio)}, {_verdict(ratio)}")
+    names = costs.software(found.suite)
+    overs = {name: costs.overall(found.suite, found.energy, BASELINE, name) for name in names}
+    said = [
+        f"with {words.name_of(name)} by {words.change(over.comparison)}, over "
+        f"{_scope(found, over)}: {_verdict(over.comparison)}"
+        for name, over in overs.items()
+        if over is not None
+    ]
     if not said:
         return (
             "What encryption in software costs cannot be said: "
-            f"{_lacking(found, BASELINE, *costs.software(found.suite))}."
+            f"{_lacking(found, BASELINE, *names)}."
         )
     return f"Encryption in software changes it {'; '.join(said)}."
 
@@ -98,14 +101,20 @@ def _within(years: Span, life_years: float) -> str:
     return "longer than" if years.low is None or years.low > life_years else "perhaps longer than"
 
 
-def _scope(found: Results, ratio: Comparison) -> str:
-    there = set(found.summary.filter(found.summary["component"] == costs.SYSTEM)["workload"])
-    workloads = sum(name in there for name in costs.working(found.suite))
-    return f"{workloads} workload{'s' * (workloads != 1)} and {ratio.n} block{'s' * (ratio.n != 1)}"
+def _scope(found: Results, over: costs.Overall) -> str:
+    planned, used = len(costs.working(found.suite)), len(over.workloads)
+    some = f"{used} of {planned} workloads" if used < planned else _count(used, "workload")
+    return f"{some} and {_count(over.comparison.n, 'block')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _verdict(ratio: Comparison) -> str:
-    margin = f"±{ratio.margin:.0%}".replace("%", " %")
+    if ratio.low is None:
+        return "inconclusive"
+    margin = f"±{ratio.margin * 100:g} %"
     return {
         "differs": "they differ",
         "equivalent": f"equivalent within {margin}",

@@ -88,24 +88,37 @@ def headline_payback(found: list[Payback]) -> Payback | None:
     return min(found, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
 
 
-def overall(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Comparison | None:
-    """Ratio over all working workloads: per block the geometric mean, then paired over blocks.
+@dataclass(frozen=True)
+class Overall:
+    """A comparison over several workloads at once, and which they are."""
 
-    A block counts only where every workload has both figures, so that each block means the same.
+    comparison: Comparison
+    workloads: tuple[str, ...]
+
+
+def overall(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Overall | None:
+    """Ratio over all working workloads that both have: per block the geometric mean, then paired.
+
+    A block counts only where it has every one of these workloads on both sides, so that each block
+    means the same.
     """
-    system = energy.filter(pl.col("component") == SYSTEM)
-    pairs = [
-        (block_values(system, w, base, SYSTEM), block_values(system, w, other, SYSTEM))
-        for w in working(suite)
-    ]
-    pairs = [(a, b) for a, b in pairs if a and b]
-    blocks = set.intersection(*(a.keys() & b.keys() for a, b in pairs)) if pairs else set()
-    if any(min(v[n] for n in blocks) <= 0 for p in pairs for v in p if blocks):
+    pairs = {}
+    for workload in working(suite):
+        both = tuple(block_values(energy, workload, side, SYSTEM) for side in (base, other))
+        if all(both):
+            pairs[workload] = both
+    if not pairs:
+        return None
+    sides = [side for both in pairs.values() for side in both]
+    blocks = sorted(set.intersection(*(set(side) for side in sides)))
+    if any(side[n] <= 0 for side in sides for n in blocks):
         return None
     means = [
-        {n: _geometric([p[side][n] for p in pairs]) for n in sorted(blocks)} for side in (0, 1)
+        {n: _geometric([both[side][n] for both in pairs.values()]) for n in blocks}
+        for side in (0, 1)
     ]
-    return compare_blocks(means[0], means[1], suite.margin)
+    comparison = compare_blocks(means[0], means[1], suite.margin)
+    return None if comparison is None else Overall(comparison, tuple(pairs))
 
 
 def _geometric(values: list[float]) -> float:

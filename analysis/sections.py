@@ -47,8 +47,8 @@ class Report:
         plan = suite.plan
         facts = [
             suite.host,
-            f"{plan.get('blocks', '?')} blocks planned",
-            f"{len(suite.runs)} runs finished, {len(suite.void)} void",
+            f"blocks planned: {plan.get('blocks', '?')}",
+            f"runs finished: {len(suite.runs)}, void: {len(suite.void)}",
             str(plan.get("created_wall", "")),
         ]
         page = markup.heading("What disk encryption costs in joules", 1, "top")
@@ -81,19 +81,20 @@ class Report:
         found = self.found
         rows = []
         for base, other in found.suite.contrasts:
-            ratio = costs.overall(found.suite, found.energy, base, other)
+            over = costs.overall(found.suite, found.energy, base, other)
             rows.append(
                 [
                     f"{words.name_of(other)} beside {words.name_of(base)}",
-                    words.ratio(ratio),
-                    str(ratio.n) if ratio else "0",
-                    ratio.verdict if ratio else "inconclusive",
+                    words.ratio(over.comparison if over else None),
+                    str(over.comparison.n if over else 0),
+                    str(len(over.workloads) if over else 0),
+                    over.comparison.verdict if over else "inconclusive",
                 ]
             )
         return markup.table(
             "Contrasts declared before the first run: system energy over all workloads but idle "
             "(geometric mean within each block)",
-            ["Contrast", "Ratio [95 % interval]", "n", "Verdict"],
+            ["Contrast", "Ratio [95 % interval]", "n", "Workloads", "Verdict"],
             rows,
             origin=found.origin,
         )
@@ -114,7 +115,7 @@ class Report:
             "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
             "added. Ratios carry their 95 % interval. differs: the interval excludes 1. "
             f"equivalent: the 90 % interval lies within {margin}. inconclusive: neither. "
-            + (f"{words.NO_INTERVAL.capitalize()}." if _single(found) else ""),
+            + ("Where n = 1 there is no interval." if _single(found) else ""),
             "key",
         )
         return page

@@ -274,6 +274,16 @@ def test_a_broken_suite_is_told_in_sentences(
     assert found.energy["energy_j"].is_nan().sum() == 0
 
 
+def test_answer_tells_over_which_workloads_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    write_suite(folder, Options(blocks=2, interval_ms=100, workloads=("sql", "video", "idle")))
+    for run in (folder / "runs").glob("*-opal-sql"):
+        (run / "run.json").write_text("{")
+    said = answer.sentences(results.results(folder))
+    assert "over 1 of 2 workloads and 2 blocks" in said[0]
+    assert "over 2 workloads and 2 blocks" in said[1]
+
+
 def test_one_block_says_that_it_has_no_interval(tmp_path: Path) -> None:
     write_suite(tmp_path / "s", Options(blocks=1, interval_ms=100, workloads=("kernel_tree",)))
     found = results.results(tmp_path / "s")
