@@ -1,6 +1,6 @@
 """Writes every role's README.md from its argument_specs, so that the two cannot differ.
 
-    python ansible/readmes.py
+python ansible/readmes.py
 """
 
 from __future__ import annotations

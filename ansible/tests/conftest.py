@@ -65,15 +65,15 @@ class Controller:
         print(done.stdout, done.stderr)
         return done
 
+    @staticmethod
+    def recap(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+        """The counts of a play's last line."""
+        line = done.stdout.split("PLAY RECAP")[-1]
+        return {word: int(count) for word, count in re.findall(r"(\w+)=(\d+)", line)}
+
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A module of ours in this environment."""
         return self.run([sys.executable, "-m", *arguments])
-
-
-def recap(done: subprocess.CompletedProcess[str]) -> dict[str, int]:
-    """The counts of a play's last line."""
-    line = done.stdout.split("PLAY RECAP")[-1]
-    return {word: int(count) for word, count in re.findall(r"(\w+)=(\d+)", line)}
 
 
 @pytest.fixture(scope="session")

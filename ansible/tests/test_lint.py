@@ -1,4 +1,4 @@
-"""The playbooks: linted, checked, and their inventories resolved or refused; no target is needed."""
+"""The playbooks linted and checked, inventories resolved or refused; no target is needed."""
 
 from __future__ import annotations
 

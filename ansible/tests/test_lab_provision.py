@@ -1,0 +1,120 @@
+"""Provisioning the real lab: twice without a change, and refused where a disk is not as named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+
+def _media(controller: Any) -> list[str]:
+    """Hashes of both drives' backing files, after the guest has written everything back."""
+    controller.lab.ssh("sync")
+    hashes = []
+    for drive in controller.lab.state["drives"].values():
+        with Path(drive["backing"]).open("rb") as file:
+            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return hashes
+
+
+def _disks(controller: Any) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = json.loads(controller.target.read_text())["disks"]
+    return found
+
+
+def test_a_second_play_changes_nothing(provisioned: Any) -> None:
+    before = _media(provisioned)
+    done = provisioned.play("site.yml")
+    assert done.returncode == 0
+    assert provisioned.recap(done)["changed"] == 0
+    assert _media(provisioned) == before
+
+
+def test_check_mode_changes_nothing(provisioned: Any) -> None:
+    before = _media(provisioned)
+    done = provisioned.play("site.yml", "--check")
+    assert done.returncode == 0
+    assert provisioned.recap(done)["changed"] == 0
+    assert _media(provisioned) == before
+
+
+def test_the_secrets_show_nowhere(provisioned: Any) -> None:
+    """Neither in what Ansible says at its most talkative, nor on the target's disk."""
+    provisioned.lab.ssh("rm /run/fde-testbed/secrets.json")
+    done = provisioned.play("site.yml", "-vvv", "--diff")
+    assert done.returncode == 0
+    secrets = json.loads(Path(provisioned.lab.state["secrets"]).read_text(encoding="utf-8"))
+    assert secrets
+    for secret in secrets.values():
+        assert secret not in done.stdout + done.stderr
+    mode = provisioned.lab.ssh("stat -c '%a %U' /run/fde-testbed/secrets.json").stdout.split()
+    assert mode == ["600", "root"]
+    kind = provisioned.lab.ssh("stat -f -c %T /run/fde-testbed").stdout.strip()
+    assert kind == "tmpfs"
+    placed = "/etc/fde-testbed /opt/fde-testbed /var/lib/fde-testbed"
+    found = provisioned.lab.ssh(
+        f"grep -rlF -f - {placed}", check=False, stdin="\n".join(secrets.values()).encode()
+    )
+    assert found.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"serial": "ANOTHER"}, "serial"),
+        ({"size_bytes": 4 * 2**30}, "size"),
+        ({"by_id": "/dev/disk/by-id/nvme-fde-lab-plain_ABSENT"}, "ABSENT"),
+    ],
+)
+def test_a_disk_that_is_not_the_named_one_is_refused(
+    provisioned: Any, change: dict[str, object], word: str
+) -> None:
+    before = _media(provisioned)
+    disks = _disks(provisioned)
+    disks["plain"] |= change
+    done = provisioned.play("site.yml", fde_disks=disks)
+    assert done.returncode != 0
+    assert word in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert _media(provisioned) == before
+    assert provisioned.play("site.yml").returncode == 0  # the right description is back
+
+
+def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
+    """The file system lies beyond our partition, so that nothing of it is ours."""
+    disk = _disks(provisioned)["plain"]["by_id"]
+    lab = provisioned.lab
+    device = lab.ssh(
+        f"losetup --find --show --offset $((1500 * 1048576)) --sizelimit $((64 * 1048576)) {disk}"
+    ).stdout.strip()
+    try:
+        lab.ssh(f"mkfs.ext4 -q {device} && mkdir -p /mnt/foreign && mount {device} /mnt/foreign")
+        before = _media(provisioned)
+        done = provisioned.play("site.yml")
+        assert done.returncode != 0
+        assert _media(provisioned) == before
+    finally:
+        lab.ssh(f"umount /mnt/foreign; losetup --detach {device}", check=False)
+
+
+def test_a_foreign_signature_is_refused(provisioned: Any) -> None:
+    disk = _disks(provisioned)["plain"]["by_id"]
+    lab = provisioned.lab
+    assert provisioned.play("teardown.yml").returncode == 0
+    try:
+        lab.ssh(f"mkfs.ext4 -q -F {disk} 16M && sync")
+        before = _media(provisioned)
+        done = provisioned.play("site.yml")
+        assert done.returncode != 0
+        assert "ext4" in done.stdout + done.stderr
+        assert _media(provisioned) == before
+    finally:
+        lab.ssh(f"wipefs -q --all {disk}; udevadm settle")
+    done = provisioned.play("site.yml")
+    assert done.returncode == 0
+    assert provisioned.recap(done)["changed"] >= 1

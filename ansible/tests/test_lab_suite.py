@@ -1,0 +1,85 @@
+"""One block of every workload on every configuration through the real lab: plan to report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent.controller import seal
+
+pytestmark = pytest.mark.lab
+
+CONFIGURATIONS = {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"}
+WORKLOADS = {"file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"}
+
+
+@pytest.fixture(scope="module")
+def suite(provisioned: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished, sealed and reported micro suite."""
+    out = tmp_path_factory.mktemp("suites")
+    place = ["--target", str(provisioned.target), "--inventory", "ansible/inventory/lab"]
+    done = provisioned.python(
+        "agent.controller",
+        *("run", "--suite", "micro", "--blocks", "1", "--seed", "1", "--out", str(out), *place),
+    )
+    assert done.returncode == 0, "the suite failed; its output stands above"
+    (folder,) = out.iterdir()
+    done = provisioned.python("analysis", "report", str(folder))
+    assert done.returncode == 0, "the report failed; its output stands above"
+    return folder
+
+
+def _runs(suite: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(suite.glob("runs/*/run.json"))]
+
+
+def test_every_run_finished_and_was_proven(suite: Path) -> None:
+    runs = _runs(suite)
+    assert {(run["configuration"], run["workload"]) for run in runs} == {
+        (configuration, workload) for configuration in CONFIGURATIONS for workload in WORKLOADS
+    }
+    assert len(runs) == 24
+    for run in runs:
+        assert run["status"] == "finished", (run["run_id"], run["void_reason"])
+        assert run["proof"]["ok"] and not run["proof"]["mismatches"]
+        assert run["origin"] == "modelled"
+
+
+def test_the_proof_of_opal_names_its_segment_and_the_locked_read(suite: Path) -> None:
+    proofs = [run["proof"] for run in _runs(suite) if run["configuration"] == "opal"]
+    for proof in proofs:
+        assert {segment["type"] for segment in proof["luks"]["segments"].values()} == {"hw-opal"}
+        assert proof["opal"]["locked_read"]
+    ciphers = {
+        run["configuration"]: run["proof"]["key_bits"]
+        for run in _runs(suite)
+        if run["configuration"].startswith("dmcrypt")
+    }
+    assert ciphers == {"dmcrypt-aes128": 128, "dmcrypt-aes256": 256}
+
+
+def test_every_run_has_joules_from_rapl_and_from_the_meter(suite: Path) -> None:
+    energy = pl.read_parquet(suite / "energy.parquet").filter(pl.col("phase") == "all")
+    assert set(energy["origin"]) == {"modelled"}
+    meter = pl.col("source") != "rapl"
+    for configuration in CONFIGURATIONS:
+        for workload in WORKLOADS:
+            mine = energy.filter(configuration=configuration, workload=workload)
+            assert mine.filter(~meter & (pl.col("component") == "package-0"))["energy_j"][0] > 0
+            for channel in ("system", "drive"):
+                row = mine.filter(meter & (pl.col("component") == channel))
+                assert row["energy_j"][0] > 0, (configuration, workload, channel)
+                assert row["coverage"][0] > 0.9
+
+
+def test_the_seal_holds_and_the_report_says_modelled(suite: Path) -> None:
+    sums = json.loads((suite / seal.MANIFEST).read_text(encoding="utf-8"))["files"]
+    assert {str(path.relative_to(suite)) for path in seal.files(suite)} == set(sums)
+    assert all(seal.sha256(suite / name) == digest for name, digest in sums.items())
+    assert "modelled" in (suite / "report.html").read_text(encoding="utf-8")
+    timing = json.loads((suite / "timing.json").read_text(encoding="utf-8"))
+    assert 0 < timing["measuring_share"] < 1
