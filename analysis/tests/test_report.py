@@ -342,3 +342,17 @@ def test_verify_finds_changed_bytes_and_changed_figures(tmp_path: Path) -> None:
     assert "stream.raw was changed after sealing" in problems
     assert "runs/stray.json was added after sealing" in problems
     assert main(["verify", str(folder)]) == 1
+
+
+def test_a_run_without_its_closing_mark_is_void(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    write_suite(folder, Options(blocks=2, interval_ms=100, workloads=("idle",)))
+    lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
+    last = max(i for i, line in enumerate(lines) if '"finished"' in line)
+    (folder / "journal.jsonl").write_text("".join(lines[:last]) + lines[last][:30])
+    suite = load.load(folder)
+    (void,) = suite.void
+    assert void.run_id == json.loads(lines[last])["run_id"]
+    assert "no closing mark" in void.reason
+    assert void.run_id not in {run.run_id for run in suite.runs}
+    assert any("journal.jsonl is cut short" in problem for problem in suite.problems)
