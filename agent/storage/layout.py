@@ -91,7 +91,12 @@ def clear(disk: Disk, check: Callable[[Disk], DiskFacts]) -> None:
         clear_header(facts.partition.path, Extent(DATA_OFFSET_BYTES, 0))
         check(disk)
         run(["wipefs", "--quiet", "--all", facts.path])
-        run(["blockdev", "--rereadpt", facts.path])
+        reread(facts.path)
+
+
+def reread(path: str) -> None:
+    """Make the kernel forget what it remembers of the disk's blocks and partitions."""
+    run(["blockdev", "--flushbufs", "--rereadpt", path])
 
 
 def place(disk: Disk, extent: Extent, partition: Partition) -> Place:

@@ -51,7 +51,10 @@ def teardown(spec: StorageSpec, secrets: Secrets, *, dry: bool = False) -> list[
         elif owns and (done := opal.disown(path, secrets)):
             actions.append(f"{done}: {disk.by_id}")
         if not dry:
-            layout.clear(disk, guard.check)
+            # A revert changes the keys of all ranges, so the table may be gone with the data.
+            layout.reread(path)
+            if guard.gather(disk).partition is not None:
+                layout.clear(disk, guard.check)
         actions.append(f"{'would remove' if dry else 'removed'} the partition of {disk.by_id}")
     return actions
 
