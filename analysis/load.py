@@ -12,12 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from analysis import manifest
+from analysis import manifest, run_record
 from analysis.records import (
     BASELINE,
-    Counter,
     Meter,
-    Phase,
     Run,
     Suite,
     SuiteError,
@@ -27,7 +25,6 @@ from instrumentation import decode
 from instrumentation.sources.counter import Reading
 
 PLAN_FORMAT = "fde-plan/1"
-RUN_FORMAT = "fde-run/1"
 
 
 def load(folder: Path, raw: bool = False) -> Suite:
@@ -149,76 +146,9 @@ def _run(path: Path, state: tuple[str, str], plan_sha256: object) -> Run | str:
     except (OSError, ValueError):
         return "run.json cannot be read: it is cut short or damaged"
     try:
-        return _refusal(document, plan_sha256) or _parse_run(document)
+        return run_record.refusal(document, plan_sha256) or run_record.parse(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return f"run.json is not complete ({error})"
-
-
-def _refusal(document: Mapping[str, Any], plan_sha256: object) -> str:
-    """Why a readable run counts for nothing; empty if it counts."""
-    found = document["format"]
-    if found != RUN_FORMAT:
-        return f"run.json has the format {found!r}, this version reads {RUN_FORMAT!r}"
-    if document["plan_sha256"] != plan_sha256:
-        return "it was made by another plan"
-    if document["status"] != "finished":
-        return str(document.get("void_reason") or "void, without a reason")
-    return "" if document["proof"]["ok"] else "the configuration was not the planned one"
-
-
-def _parse_run(document: Mapping[str, Any]) -> Run:
-    phases = tuple(_phase(entry) for entry in document["phases"])
-    if not any(phase.name != "tail" for phase in phases):
-        raise ValueError("it has no phases")
-    origin = str(document["origin"])
-    if origin not in {"measured", "modelled"}:
-        raise ValueError(f"origin {origin!r}")
-    return Run(
-        run_id=str(document["run_id"]),
-        block=int(document["block"]),
-        configuration=str(document["configuration"]),
-        workload=str(document["workload"]),
-        boot_id=str(document["boot_id"]),
-        origin=origin,
-        t_start_ns=int(document["t_start_ns"]),
-        t_end_ns=int(document["t_end_ns"]),
-        phases=phases,
-        pyrapl=document.get("pyrapl"),
-        proof=document["proof"],
-        checks=tuple(document.get("checks") or ()),
-    )
-
-
-def _phase(entry: Mapping[str, Any]) -> Phase:
-    phase = Phase(
-        name=str(entry["name"]),
-        t_start_ns=int(entry["t_start_ns"]),
-        t_end_ns=int(entry["t_end_ns"]),
-        counters=tuple(_counter(counter) for counter in entry.get("counters") or ()),
-        work={str(k): float(v) for k, v in (entry.get("work") or {}).items()},
-    )
-    if phase.t_end_ns <= phase.t_start_ns:
-        raise ValueError(f"phase {phase.name} ends before it starts")
-    return phase
-
-
-def _counter(entry: Mapping[str, Any]) -> Counter:
-    flags = entry.get("flags") or ()
-    limit = entry.get("max_range_uj")
-    return Counter(
-        source=str(entry["source"]),
-        zone=str(entry["zone"]),
-        start=_reading(entry.get("start")),
-        end=_reading(entry.get("end")),
-        max_range_uj=int(limit) if limit else None,
-        flags=tuple(flags.split() if isinstance(flags, str) else (str(f) for f in flags)),
-    )
-
-
-def _reading(entry: Mapping[str, Any] | None) -> Reading | None:
-    if entry is None or entry.get("energy_uj") is None:
-        return None
-    return Reading(int(entry["t_before_ns"]), int(entry["t_after_ns"]), int(entry["energy_uj"]))
 
 
 def _meters(folder: Path, raw: bool, problems: list[str]) -> Iterator[Meter]:

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST = "manifest.json"
-DERIVED = frozenset(
-    {"energy.parquet", "summary.parquet", "summary.csv", "report.html", "report.ipynb"}
-)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.manifest import DERIVED, canonical_sha256
+from analysis.manifest import canonical_sha256
 from instrumentation import decode
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from instrumentation.trace import StreamWriter
 
+DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "report.html", "report.ipynb")
 CONFIGURATIONS = ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256")
 PHASES: Mapping[str, Mapping[str, float]] = {
     "file_io": {"write-small": 0.8, "read-small": 0.6, "write-large": 1.2, "read-large": 0.9},
