@@ -51,7 +51,9 @@ class LabHandle:
 def lab() -> Iterator[LabHandle]:
     """A lab of this session's own, in build/lab-test, taken down at the end."""
     if shutil.which("qemu-system-x86_64") is None:
-        pytest.skip("qemu-system-x86_64 is missing (run `make packages`), so no guest can be booted")
+        pytest.skip(
+            "qemu-system-x86_64 is missing (run `make packages`), so no guest can be booted"
+        )
     directory = REPOSITORY / "build" / "lab-test"
     layout = Layout(directory)
     lifecycle.down(layout)

@@ -62,11 +62,11 @@ def test_a_name_with_brackets_and_blanks_is_read(tmp_path: Path) -> None:
     program = tmp_path / "a) b (c"
     program.symlink_to(sys.executable)
     child = subprocess.Popen([program, *SLEEPER[1:]])
-    try:
-        assert Process.of("odd", child.pid).alive()
-    finally:
-        child.kill()
-        child.wait()
+    known = Process.of("odd", child.pid)
+    assert known.alive()
+    child.kill()
+    _until(lambda: not known.alive())
+    child.wait()
 
 
 def test_down_leaves_a_stranger_with_our_number_alone(layout: Layout) -> None:
@@ -125,12 +125,13 @@ def test_an_announcement_of_an_earlier_start_does_not_count(layout: Layout) -> N
 
 
 def test_an_interruption_is_put_off_to_the_end_of_the_block() -> None:
+    before = signal.getsignal(signal.SIGINT)
     reached = False
     with pytest.raises(KeyboardInterrupt), no_interruption():
         os.kill(os.getpid(), signal.SIGINT)
         reached = True
     assert reached
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_started_processes_come_back_from_the_file(layout: Layout) -> None:
