@@ -16,6 +16,11 @@ from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.guard import LUKS_LABEL
 from agent.storage.secrets import Secrets
 
+_PIN_WAY_OUT = (
+    "Put the PIN it was owned with into the secrets, or revert it by its PSID (sed_psid in the "
+    "secrets, then python3 -m agent teardown), which erases it."
+)
+
 
 class Opal(Kind):
     """The drive encrypts; ownership and range are made once, when the target is provisioned."""
@@ -60,7 +65,10 @@ def luks_metadata(partition: str) -> dict[str, Any]:
 
 
 def why_not_ready(place: Place, secrets: Secrets) -> str | None:
-    """What is missing from a provisioned self-encrypting disk; None if it is as it must be."""
+    """What is missing from a provisioned self-encrypting disk; None if it is as it must be.
+
+    Raises AgentError if the drive is ours by its header but does not take our PIN.
+    """
     status = opal_ioctl.status(place.partition)
     if not status.locking_enabled:
         return "locking is not enabled"
@@ -77,6 +85,9 @@ def why_not_ready(place: Place, secrets: Secrets) -> str | None:
     except CommandError:
         return "there is no LUKS2 header that our passphrase opens"
     except opal_ioctl.OpalError as error:
+        if error.status == opal_ioctl.NOT_AUTHORISED:
+            # Formatting would spoil a good header before the drive refuses the PIN.
+            raise AgentError(f"{error} {_PIN_WAY_OUT}") from error
         return str(error)
     found = (segment["type"], int(segment["offset"]), int(segment["size"]))
     if found != ("hw-opal", place.extent.offset_bytes, place.extent.size_bytes):
@@ -115,9 +126,7 @@ def own(place: Place, secrets: Secrets) -> None:
         if not status.locking_enabled:
             raise
         raise AgentError(
-            f"{place.disk.by_id} is already owned and did not take our PIN ({error}) Put the PIN "
-            "it was owned with into the secrets, or revert it by its PSID (sed_psid in the "
-            "secrets, then python3 -m agent teardown), which erases it."
+            f"{place.disk.by_id} is already owned and did not take our PIN ({error}) {_PIN_WAY_OUT}"
         ) from error
 
 

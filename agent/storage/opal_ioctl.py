@@ -18,6 +18,8 @@ _LOCK = struct.Struct(f"<{_SESSION.size}sI4x")  # session, state
 _RANGE = struct.Struct(f"<{_SESSION.size}sQQIII4x")  # session, start, length, RLE, WLE, state
 _STATUS = struct.Struct("<II")
 
+NOT_AUTHORISED = 1  # TCG method status
+
 _ADMIN1 = 0
 _STATES = {1: "read-only", 2: "unlocked", 4: "locked"}
 _LOCKED = 4
@@ -114,7 +116,11 @@ def _call(device: str, request: int, buffer: bytearray, what: str) -> None:
             ) from error
     if code:
         # The kernel hands the TCG method status through as a positive return code.
-        why = "not authorised: the PIN is not this drive's" if code == 1 else f"TCG status {code}"
+        why = (
+            "not authorised: the PIN is not this drive's"
+            if code == NOT_AUTHORISED
+            else f"TCG status {code}"
+        )
         raise OpalError(f"{device} did not {what} ({why}).", status=code)
 
 
