@@ -156,7 +156,8 @@ def _wait_for_guest(
             return
         elapsed = time.monotonic() - started
         refused = answer is not None and answer.returncode != SSH_FAILED
-        if refused or elapsed > BOOT_LIMIT_S or process.poll() is not None:
+        dead = process.poll() is not None or vm.gave_up(layout.console)
+        if refused or dead or elapsed > BOOT_LIMIT_S:
             reason = answer.stderr.strip() if answer is not None else "no answer by SSH"
             raise LabError(
                 f"the guest did not come up within {elapsed:.0f} s ({reason}); the last lines of "

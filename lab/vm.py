@@ -17,6 +17,7 @@ from lab.image import Image
 CPUS = 2
 MEMORY_MIB = 3072
 TRANSLATED_CODE_MIB = 512  # TCG's cache; its default grows with the host's memory
+LAST_WORDS = (b"Kernel panic - not syncing", b"Rebooting automatically due to panic=")
 ZONES = ("package", "dram")
 
 KERNEL_WORDS = (
@@ -140,6 +141,11 @@ def tail(path: Path, lines: int = 15) -> str:
     text = path.read_bytes()[-65536:].decode("utf-8", "replace")
     clean = (_printable(line) for line in text.replace("\r", "\n").split("\n"))
     return "\n".join([line for line in clean if line.strip()][-lines:])
+
+
+def gave_up(console: Path) -> bool:
+    """Whether the guest's kernel or initrd said that it cannot go on."""
+    return console.exists() and any(words in console.read_bytes() for words in LAST_WORDS)
 
 
 def _printable(line: str) -> str:

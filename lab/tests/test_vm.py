@@ -32,6 +32,15 @@ def test_tail_drops_control_characters_and_empty_lines(tmp_path: Path) -> None:
     assert vm.tail(tmp_path / "none") == ""
 
 
+def test_a_guest_that_cannot_go_on_is_noticed(tmp_path: Path) -> None:
+    console = tmp_path / "console.log"
+    assert not vm.gave_up(console)
+    console.write_bytes(b"[ 1.0] panic=10 on the command line\r\n")
+    assert not vm.gave_up(console)
+    console.write_bytes(b"[ 2.0] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n")
+    assert vm.gave_up(console)
+
+
 def test_rapl_words_are_milliwatts_of_the_model(tmp_path: Path) -> None:
     model = tmp_path / "power_model.yml"
     model.write_text(RAPL)
