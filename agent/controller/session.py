@@ -87,9 +87,9 @@ def _measure(session: Session) -> None:
     ):
         link.burst()
         known = _journal_there(session)
-        with _timed(session, "start_s"):
-            _play(session, "start")
         try:
+            with _timed(session, "start_s"):
+                _play(session, "start")
             with _ticking_clock(link, session.say):
                 last = _follow(session, recorders, known)
         except BaseException:
