@@ -49,6 +49,7 @@ def trust_section(found: Results) -> Html:
         f"{trust.proven(suite.runs)} of {len(suite.runs)} finished runs.",
         _seal(suite),
         *(_accuracy(meter) for meter in suite.meters),
+        *_whole(trust.whole(found.energy)),
     ]
     page = markup.bullets(said)
     page += markup.table(
@@ -104,6 +105,28 @@ def _readers(agreement: trust.ReaderAgreement) -> str:
     return (
         "pyRAPL and our own RAPL reader differ by at most "
         f"{words.given(a.worst_uj)} µJ{share}, over {a.compared} figures of whole runs.{more}"
+    )
+
+
+def _whole(found: trust.WholeAgainstParts) -> Iterator[str]:
+    """Two sources that cannot both be right, or a sentence that they can."""
+    if not found.runs or found.worst_ratio is None:
+        return
+    if not found.exceeding:
+        yield (
+            "CPU package and RAM (RAPL) never took more than the whole system (meter): "
+            f"{words.rounded(found.worst_ratio * 100)} % of it at most."
+        )
+        return
+    why = (
+        "RAPL is modelled from the time that the guest believes it was busy, the meter from the "
+        "CPU time that the host gave it; a host with too few free cores stretches the first alone."
+        if found.modelled
+        else "That cannot be: check the meter's channels, its scale and where it is wired."
+    )
+    yield (
+        f"In {found.exceeding} of {found.runs} runs CPU package and RAM (RAPL) took more than the "
+        f"whole system (meter), {words.rounded(found.worst_ratio)} times at worst. {why}"
     )
 
 

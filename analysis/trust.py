@@ -51,6 +51,16 @@ class MeterTrust:
     gaps: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class WholeAgainstParts:
+    """Runs in which package and memory (RAPL) took more than the whole machine (meter) did."""
+
+    runs: int
+    exceeding: int
+    worst_ratio: float | None
+    modelled: bool
+
+
 def readers(suite: Suite) -> ReaderAgreement:
     """Compare pyRAPL with the counters read next to its begin and end.
 
@@ -135,6 +145,26 @@ def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
                 )
             )
     return found
+
+
+def whole(energy: pl.DataFrame) -> WholeAgainstParts:
+    """Hold the processor's and memory's joules (RAPL) against the whole machine's (meter).
+
+    Domains inside a package (core, uncore) and psys are not parts beside it, so they stay out.
+    """
+    runs = energy.filter((pl.col("phase") == "all") & pl.col("energy_j").is_not_null())
+    part = (pl.col("source") == "rapl") & pl.col("component").str.contains(r"^package-\d+|dram$")
+    parts = runs.filter(part).group_by("run_id").agg(pl.col("energy_j").sum().alias("parts_j"))
+    both = parts.join(
+        runs.filter((pl.col("source") != "rapl") & (pl.col("component") == "system")), on="run_id"
+    ).filter(pl.col("energy_j") > 0)
+    ratios = [float(r) for r in both["parts_j"] / both["energy_j"]]
+    return WholeAgainstParts(
+        runs=len(ratios),
+        exceeding=sum(ratio > 1 for ratio in ratios),
+        worst_ratio=max(ratios, default=None),
+        modelled=bool((both["origin"] == "modelled").any()),
+    )
 
 
 def flagged(energy: pl.DataFrame) -> list[tuple[str, int]]:

@@ -1,0 +1,58 @@
+"""The whole machine against its parts."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from analysis import trust
+
+
+def rows(*values: tuple[str, str, str, float]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [
+            {
+                "run_id": run_id,
+                "phase": "all",
+                "source": source,
+                "component": component,
+                "origin": "measured",
+                "energy_j": energy_j,
+            }
+            for run_id, source, component, energy_j in values
+        ]
+    )
+
+
+def test_parts_are_added_and_held_against_the_whole() -> None:
+    found = trust.whole(
+        rows(
+            ("a", "rapl", "package-0", 8.0),
+            ("a", "rapl", "dram", 4.0),
+            ("a", "meter0", "system", 10.0),
+            ("a", "meter0", "drive", 1.0),
+            ("b", "rapl", "package-0", 5.0),
+            ("b", "meter0", "system", 10.0),
+        )
+    )
+    assert (found.runs, found.exceeding, found.modelled) == (2, 1, False)
+    assert found.worst_ratio == pytest.approx(1.2)
+
+
+def test_domains_inside_a_package_are_not_added_twice() -> None:
+    found = trust.whole(
+        rows(
+            ("a", "rapl", "package-0", 4.0),
+            ("a", "rapl", "package-1", 4.0),
+            ("a", "rapl", "package-1/dram", 1.0),
+            ("a", "rapl", "core", 90.0),
+            ("a", "rapl", "psys", 90.0),
+            ("a", "meter0", "system", 10.0),
+        )
+    )
+    assert found.exceeding == 0
+    assert found.worst_ratio == pytest.approx(0.9)
+
+
+def test_without_a_meter_there_is_nothing_to_compare() -> None:
+    assert trust.whole(rows(("a", "rapl", "package-0", 4.0))).runs == 0
