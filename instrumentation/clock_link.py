@@ -9,7 +9,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from instrumentation.clock import ClockError, ClockReading, append_reading, monotonic_ns
 
@@ -125,12 +124,7 @@ class ClockLink:
     def __enter__(self) -> ClockLink:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from lab.errors import LabError
@@ -29,12 +28,7 @@ class Qmp:
     def __enter__(self) -> Qmp:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def execute(self, command: str) -> Any:
