@@ -91,11 +91,21 @@ def perform(workload: Workload, context: Context) -> None:
         workload.cleanup(context)
 
 
+def _callers() -> set[int]:
+    """This process and its ancestors: a shell may name the folder in the command it was given."""
+    pid, callers = os.getpid(), set[int]()
+    while pid:
+        callers.add(pid)
+        status = Path(f"/proc/{pid}/stat").read_text()
+        pid = int(status.rpartition(")")[2].split()[1])
+    return callers
+
+
 def processes_using(folder: Path) -> list[str]:
-    """Command lines of the processes that name a path below the folder."""
-    found = []
+    """Command lines of the processes that name a path below the folder, but for who called this."""
+    found, callers = [], _callers()
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
+        if entry.name.isdigit() and int(entry.name) not in callers:
             try:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             except OSError:

@@ -23,6 +23,8 @@ REPORT = """
     queries:                             1000   (284.00 per sec.)
     ignored errors:                      0      (0.00 per sec.)
 """
+# How compressed files begin.
+MAGIC = {"gz": b"\x1f\x8b", "xz": b"\xfd7zXZ", "bz2": b"BZh"}
 
 
 def made(root: Path, name: str, assets: dict[str, Path], **given: object) -> Context:
@@ -57,6 +59,50 @@ def test_zero_files_hold_zeros(root: Path) -> None:
     assert all(not any(file.read_bytes()) for file in context.disk.iterdir())
 
 
+@pytest.fixture
+def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Puts a program first that notes its arguments, one call a line, and then is the real one."""
+
+    def put(program: str) -> Path:
+        real, notes = programs.find(program), root / "notes"
+        shadow = root / "shadow" / program
+        shadow.parent.mkdir()
+        shadow.write_text(f'#!/bin/sh\necho "$@" >>{notes}\nexec {real} "$@"\n')
+        shadow.chmod(0o755)
+        monkeypatch.setenv("PATH", str(shadow.parent), prepend=":")
+        return notes
+
+    return put
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_every_write_and_no_read_waits_for_the_drive_if_asked_to(
+    fsync: bool, root: Path, spy: Callable[[str], Path]
+) -> None:
+    notes = spy("dd")
+    given = {"small_files": 2, "small_mib": 1, "large_mib": 1, "fsync": fsync}
+    context = made(root / "a", "file_io", {}, **given)
+    contract.perform(registry.load("file_io"), context)
+    calls = [line for line in notes.read_text().splitlines() if "if=" in line]
+    disk = str(context.disk)
+    writes = [line for line in calls if f"of={disk}" in line]
+    reads = [line for line in calls if f"if={disk}" in line and "of=/dev/null" in line]
+    assert len(writes) == len(reads) == 3 and len(calls) == 6
+    assert ["conv=fsync" in line for line in writes] == [fsync] * 3
+    assert not any("conv=fsync" in line for line in reads)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_every_phase_of_the_tree_waits_for_the_drive_if_asked_to(
+    wait: bool, root: Path, assets: dict[str, Path], spy: Callable[[str], Path]
+) -> None:
+    notes = spy("sync")
+    context = made(root / "a", "kernel_tree", assets, sync=wait)
+    contract.perform(registry.load("kernel_tree"), context)
+    calls = [line for line in notes.read_text().splitlines() if line != "--version"]
+    assert calls == [f"-f {context.disk}"] * (4 if wait else 0)
+
+
 @pytest.mark.parametrize("recompress", ["as-archive", "xz", "bz2"])
 def test_the_tree_is_packed_again_whole(
     recompress: str, root: Path, assets: dict[str, Path]
@@ -71,6 +117,7 @@ def test_the_tree_is_packed_again_whole(
     again = root / "again"
     again.mkdir()
     packed = context.disk / f"again.tar.{suffix}"
+    assert packed.read_bytes().startswith(MAGIC[suffix]), "not compressed as its name says"
     programs.run(trees.unpack_command(packed, again, ""))
     assert digests(again) == digests(context.disk / "tree")
     assert len(digests(again)) == 40
