@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ DISK_BYTES = 6 * GIB  # sparse: what the guest may fill, not what the file takes
 ROOM_BYTES = 5 * GIB  # tree and image side by side, with the package cache at its peak
 BENCH = "/usr/src/fde-build"  # in the guest, while it is made
 UNWANTED = ("doc/*", "man/*", "info/*", "locale/*", "lintian/*", "bug/*")
+OVERLAY = "overlay.tar"
 FAILED_LOG = "failed-build.log"
 PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap")
 
@@ -76,6 +78,7 @@ def build(target: Path, say: Say) -> None:
         root = work / "root"
         disk = work / "root.img"
         try:
+            pack_overlay(GUEST / "overlay", work / OVERLAY)
             say("guest: packages (mmdebstrap, one to three minutes)")
             _run(_debootstrap(root, mirror.find()), log, say)
             say("guest: ext4 image")
@@ -107,6 +110,20 @@ def _work_dir() -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
+def pack_overlay(tree: Path, archive: Path) -> None:
+    """Pack a directory as root's, with the usual modes, whoever checked it out and how."""
+
+    def as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 0
+        member.uname = member.gname = "root"
+        member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+        return member
+
+    with tarfile.open(archive, "w") as tar:
+        for path in sorted(tree.iterdir()):
+            tar.add(path, path.name, filter=as_root)
+
+
 def _debootstrap(root: Path, source: mirror.Mirror) -> list[str]:
     """The mmdebstrap command that makes the tree `root`."""
     packages = words("packages.txt") + words("build-packages.txt")
@@ -123,7 +140,7 @@ def _debootstrap(root: Path, source: mirror.Mirror) -> list[str]:
         "--dpkgopt=force-unsafe-io",
         *(f"--aptopt={option}" for option in source.apt_options),
         *(f"--dpkgopt=path-exclude=/usr/share/{path}" for path in UNWANTED),
-        f"--essential-hook=sync-in '{GUEST / 'overlay'}' /",
+        f"--essential-hook=tar-in '{root.with_name(OVERLAY)}' /",
         f'--customize-hook=mkdir "$1{BENCH}"',
         f"--customize-hook=copy-in {ingredients} {BENCH}",
         f'--customize-hook=chroot "$1" /bin/sh {BENCH}/finish.sh',

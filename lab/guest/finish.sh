@@ -10,10 +10,6 @@ source_name=linux-source-6.12
 step() { echo "guest: $*" >&2; }
 lines() { grep -v '^#' "$here/$1"; }
 
-chown -R root:root /etc/fstab /etc/hostname /etc/hosts /etc/systemd /etc/modules-load.d /etc/modprobe.d \
-    /etc/initramfs-tools /etc/ssh /usr/local/sbin
-chmod 0755 /usr/local/sbin/*
-
 step "kernel module"
 kver=$(basename /lib/modules/*-amd64)
 make -s -C "$here" KVER="$kver" install

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 import threading
 from pathlib import Path
 
@@ -84,6 +85,20 @@ def test_recipe_names_no_path_of_this_machine_and_no_mirror() -> None:
 def test_all_inputs_stand_in_the_repository() -> None:
     names = {p.name for p in image_build.inputs()}
     assert {"packages.txt", "finish.sh", "fde_rapl_sim.c", "fde-lab-drives", "fstab"} <= names
+
+
+def test_the_overlay_is_roots_whatever_the_umask(tmp_path: Path) -> None:
+    """sshd and systemd-tmpfiles refuse directories that somebody else may write."""
+    tree = tmp_path / "overlay"
+    shutil.copytree(image_build.GUEST / "overlay", tree)
+    for path in tree.rglob("*"):
+        path.chmod(path.stat().st_mode | 0o020)
+    image_build.pack_overlay(tree, tmp_path / "overlay.tar")
+    with tarfile.open(tmp_path / "overlay.tar") as tar:
+        modes = {m.name: m.mode for m in tar.getmembers() if (m.uid, m.gid) == (0, 0)}
+        assert len(modes) == len(tar.getmembers())
+    assert modes["etc/ssh"] == modes["usr/local/sbin/fde-network"] == 0o755
+    assert modes["etc/fstab"] == 0o644
 
 
 def test_a_failed_build_leaves_nothing_that_looks_like_an_image(
