@@ -54,6 +54,7 @@ def test_a_process_is_alive_until_it_ends_even_as_a_zombie() -> None:
 def test_the_same_number_with_another_start_or_boot_is_somebody_else() -> None:
     here = Process.of("tests", os.getpid())
     assert here.alive()
+    assert here.start_ticks > 0
     assert not replace(here, start_ticks=here.start_ticks + 1).alive()
     assert not replace(here, boot_id="another").alive()
 
