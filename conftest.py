@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -48,17 +49,31 @@ class LabHandle:
 
 
 @pytest.fixture(scope="session")
-def lab() -> Iterator[LabHandle]:
-    """A lab of this session's own, in build/lab-test, taken down at the end."""
+def lab(request: pytest.FixtureRequest) -> Iterator[LabHandle]:
+    """A lab of this session's own, below build/lab-test, taken down at the end.
+
+    Its directory, with the logs, is kept if a test failed, until the next session.
+    """
     if shutil.which("qemu-system-x86_64") is None:
         pytest.skip(
             "qemu-system-x86_64 is missing (run `make packages`), so no guest can be booted"
         )
-    directory = REPOSITORY / "build" / "lab-test"
+    labs = REPOSITORY / "build" / "lab-test"
+    _sweep(labs)
+    directory = labs / str(os.getpid())
     layout = Layout(directory)
-    lifecycle.down(layout)
     lifecycle.up(layout, print, lifecycle.Wish())
     try:
         yield LabHandle(directory, json.loads(layout.state.read_text(encoding="utf-8")))
     finally:
         lifecycle.down(layout)
+        if not request.session.testsfailed:
+            shutil.rmtree(directory)
+
+
+def _sweep(labs: Path) -> None:
+    """Take down and remove what killed sessions left; a session that still runs keeps its lab."""
+    for directory in labs.glob("[0-9]*"):
+        if not Path(f"/proc/{directory.name}").exists():
+            lifecycle.down(Layout(directory))
+            shutil.rmtree(directory)
