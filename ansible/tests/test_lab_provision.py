@@ -89,20 +89,21 @@ def test_disks_that_are_not_the_named_ones_are_refused(restored: Any) -> None:
 
 
 def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
-    """The file system lies beyond our partition, so that nothing of it is ours."""
+    """Our own disk, but somebody has mapped and mounted a part of it: being in use is enough."""
     disk = _disks(provisioned)["plain"]["by_id"]
     lab = provisioned.lab
-    device = lab.ssh(
-        f"losetup --find --show --offset $((1500 * 1048576)) --sizelimit $((64 * 1048576)) {disk}"
-    ).stdout.strip()
+    table = f"0 131072 linear $(readlink -f {disk}-part1) 1048576"
+    lab.ssh(f'dmsetup create foreign --table "{table}"')
     try:
-        lab.ssh(f"mkfs.ext4 -q {device} && mkdir -p /mnt/foreign && mount {device} /mnt/foreign")
+        lab.ssh("mkfs.ext4 -q /dev/mapper/foreign && mkdir -p /mnt/foreign")
+        lab.ssh("mount /dev/mapper/foreign /mnt/foreign")
         before = _media(provisioned)
         done = provisioned.play("site.yml")
         assert done.returncode != 0
+        assert "/mnt/foreign" in done.stdout + done.stderr
         assert _media(provisioned) == before
     finally:
-        lab.ssh(f"umount /mnt/foreign; losetup --detach {device}", check=False)
+        lab.ssh("umount /mnt/foreign; dmsetup remove foreign", check=False)
 
 
 def test_a_foreign_signature_is_refused(provisioned: Any) -> None:
