@@ -103,7 +103,14 @@ def uses(disk: str) -> list[Use]:
         for holder in sorted(holders.iterdir()) if holders.exists() else ():
             called = dm_name(holder.name) or holder.name
             found.append(Use(name, f"held by {called}"))
+        found += [Use(name, f"held by {loop}") for loop in _loops_over(name)]
     return found
+
+
+def _loops_over(name: str) -> list[str]:
+    """Loop devices set up on a device: the kernel does not list them as its holders."""
+    files = sorted(BLOCK.glob("loop*/loop/backing_file"))
+    return [file.parents[1].name for file in files if kernel_name(file.read_text().strip()) == name]
 
 
 def _name_of(major: int, minor: int) -> str | None:

@@ -171,6 +171,18 @@ def test_a_real_file_system_is_refused_mounted_or_not(loop: Loop, tmp_path: Path
     assert any(f"mounted on {folder}" in r for r in guard.refusals(_disk(device), _facts(device)))
 
 
+def test_a_loop_device_over_the_disk_is_a_use(loop: Loop) -> None:
+    device, _ = loop()
+    over = subprocess.run(
+        ["losetup", "-f", "--show", device], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    try:
+        uses = _facts(device).uses
+    finally:
+        subprocess.run(["losetup", "-d", over], check=True)
+    assert [use.how for use in uses] == [f"held by {Path(over).name}"]
+
+
 def test_a_real_luks_header_without_our_label_is_refused(loop: Loop) -> None:
     device, _ = loop()
     with device.open("r+b") as file:  # magic and version of a LUKS1 header are what blkid knows
