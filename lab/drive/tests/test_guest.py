@@ -97,7 +97,8 @@ def test_cryptsetup_from_format_to_erase(lab: Any, part: str, mode: str) -> None
     luks_open(lab)
 
 
-def test_losing_power_locks_an_open_range(lab: Any, part: str) -> None:
+@pytest.mark.usefixtures("part")
+def test_losing_power_locks_an_open_range(lab: Any) -> None:
     luks_format(lab, "--hw-opal-only")
     luks_open(lab)
     lab.ssh(f"dd if=/dev/zero of={MAPPED} bs=4096 count=1 oflag=direct")
