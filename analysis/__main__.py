@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from pathlib import Path
 
 from analysis.records import SuiteError
+
+WIDTH = 100  # of the sentences on the terminal; the table is wider where it must be
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,9 +47,8 @@ def _report(folder: Path) -> int:
     if found.origin == "modelled":
         print(f"MODELLED: {answer.BANNER}\n")
     print(tables.headline_text(found), end="\n\n")
-    print("\n".join(answer.sentences(found)))
-    for problem in found.suite.problems:
-        print(f"note: {problem}")
+    notes = [f"note: {problem}" for problem in found.suite.problems]
+    print("\n".join(textwrap.fill(said, WIDTH) for said in [*answer.sentences(found), *notes]))
     print(f"\nreport: {path}")
     return 0
 

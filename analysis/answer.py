@@ -27,8 +27,9 @@ def hardware(found: Results) -> str:
             "What encryption in the drive costs cannot be said: "
             f"{_lacking(found, BASELINE, costs.SED)}."
         )
+    what = "encryption in the drive (Opal)"
     return (
-        "Encryption in the drive (Opal) changes the system's energy by "
+        f"{_opening(what, [over.comparison])} changes the system's energy by "
         f"{words.change(over.comparison)} beside a plain disk, over {_scope(found, over)}: "
         f"{_verdict(over.comparison)}."
     )
@@ -49,7 +50,16 @@ def software(found: Results) -> str:
             "What encryption in software costs cannot be said: "
             f"{_lacking(found, BASELINE, *names)}."
         )
-    return f"Encryption in software changes it {'; '.join(said)}."
+    compared = [over.comparison for over in overs.values() if over is not None]
+    opening = _opening("encryption in software", compared)
+    return f"{opening} changes the system's energy {'; '.join(said)}."
+
+
+def _opening(what: str, compared: list[Comparison]) -> str:
+    """Who reads no further than the colon must not take a guess for a finding."""
+    if all(comparison.verdict == "inconclusive" for comparison in compared):
+        return f"What {what} costs is not settled: here it"
+    return what[0].upper() + what[1:]
 
 
 def money(found: Results) -> str:
@@ -75,7 +85,7 @@ def payback_sentence(payback: Payback, assumptions: Assumptions) -> str:
     if payback.runs is None or payback.hours is None or payback.years is None:
         saved = words.plus_minus(payback.saving_j, "J")
         saving = f"one run of “{workload}” saves {saved} over {against}"
-        return f"No demonstrated payback: {saving}, {_why_not(payback, extra, life)}."
+        return f"No demonstrated payback: {saving}, {_why_not(payback, a, life)}."
     return (
         f"Against {against} the drive's {extra} more are repaid after "
         f"{words.rounded(payback.runs.mid)} runs of “{workload}”, "
@@ -85,13 +95,17 @@ def payback_sentence(payback: Payback, assumptions: Assumptions) -> str:
     )
 
 
-def _why_not(payback: Payback, extra: str, life: str) -> str:
+def _why_not(payback: Payback, assumptions: Assumptions, life: str) -> str:
     if payback.saving_j.low is None:
         return f"of which nobody knows how sure it is ({words.NO_INTERVAL})"
     top = payback.break_even_price.high or 0.0
     if top == 0:
         return "so the drive needs more energy and no price is repaid"
-    worth = f"at most {words.rounded(top)} of the {extra} would be repaid within its {life}"
+    worth = (
+        f"at most {words.rounded(top)} {assumptions.currency} of the "
+        f"{words.given(assumptions.sed_extra_price)} {assumptions.currency} "
+        f"would be repaid within its {life}"
+    )
     return f"an interval that holds 0; even at its upper end {worth}"
 
 

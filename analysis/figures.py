@@ -184,11 +184,11 @@ def forest(summary: pl.DataFrame, suite: Suite, component: str = SYSTEM) -> Figu
         axis = figure.subplots()
         axis.axvspan(1 / (1 + suite.margin), 1 + suite.margin, color="#e4eef5", zorder=0)
         axis.axvline(1, color="#444444", lw=0.8)
+        _limits(axis, rows)
         for row in rows.iter_rows(named=True):
             lane = workloads.index(row["workload"]) * (len(configurations) + 1)
             y = lane + configurations.index(row["configuration"])
             _interval(axis, y, row)
-        _limits(axis, rows)
         ticks = [
             w * (len(configurations) + 1) + (len(configurations) - 1) / 2
             for w in range(len(workloads))
@@ -216,7 +216,11 @@ def _interval(axis: Axes, y: float, row: Mapping[str, Any]) -> None:
     face = colour(str(row["configuration"]))[0]
     low, high = row["ratio_low"], row["ratio_high"]
     if low is not None and high is not None:
+        left, right = axis.get_xlim()
         axis.plot([low, high], [y, y], color=face, lw=1.8, solid_capstyle="butt")
+        for cut, edge, arrow in ((low < left, left, "<"), (high > right, right, ">")):
+            if cut:
+                axis.plot(edge, y, marker=arrow, markersize=6, color=face, clip_on=False)
     filled = row["verdict"] != "inconclusive"
     axis.plot(
         row["ratio"],

@@ -104,7 +104,8 @@ def _readers(agreement: trust.ReaderAgreement) -> str:
     )
     return (
         "pyRAPL and our own RAPL reader differ by at most "
-        f"{words.given(a.worst_uj)} µJ{share}, over {a.compared} figures of whole runs.{more}"
+        f"{words.rounded(a.worst_uj / 1e6)} J{share}, over {a.compared} figures of whole runs."
+        f"{more}"
     )
 
 

@@ -70,8 +70,8 @@ class Report:
         page += markup.picture(
             figures.forest(found.summary, found.suite),
             "Ratio of system energy to plain, paired within blocks, with 95 % intervals. Filled: "
-            "a verdict (differs or equivalent). Hollow: inconclusive. Each interval stands for "
-            "itself, not for all of them at once.",
+            "a verdict (differs or equivalent). Hollow: inconclusive. Arrow: the interval goes on. "
+            "Each interval stands for itself, not for all of them at once.",
             found.origin,
         )
         return page + self.contrasts()

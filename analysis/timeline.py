@@ -43,7 +43,8 @@ def draw(suite: Suite, run: Run, clock: align.TargetClock) -> Figure | None:
         axis.set_xlabel("Time since the start of the run (s)")
         axis.set_ylabel("Power (W)")
         title = (
-            f"{words.name_of(run.workload)}, {words.name_of(run.configuration)}, block {run.block}"
+            f"{words.name_of(run.workload)}, {words.name_of(run.configuration)}, "
+            f"block {run.block + 1}"
         )
         figure.suptitle(
             with_origin(f"Power over time: {title}", "modelled" if modelled else "measured"),
