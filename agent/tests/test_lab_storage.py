@@ -6,6 +6,8 @@ The tests build on one another in the order in which they stand: blank disks fir
 from __future__ import annotations
 
 import json
+import mmap
+import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -121,6 +123,20 @@ class Target:
         )
 
 
+def holds(path: Path, needle: bytes) -> bool:
+    """Whether the bytes stand anywhere in a sparse file; its holes are passed over."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+        end = 0
+        while True:
+            try:
+                start = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError:  # ENXIO: no data beyond
+                return False
+            end = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            if whole.find(needle, start, end) >= 0:
+                return True
+
+
 @pytest.fixture(scope="module")
 def target(lab: Any) -> Target:
     target = Target(lab)
@@ -171,6 +187,27 @@ def test_every_configuration_is_entered_and_proven(target: Target) -> None:
     assert "512-bit-key" in proofs["dmcrypt-aes256"]["dmsetup_table"]
     assert "aes" in proofs["dmcrypt-aes256"]["cipher_driver"]
     assert not target.reads("sed")
+
+
+def test_only_plain_leaves_its_text_on_the_medium_as_the_host_sees_it(target: Target) -> None:
+    """The drives' backing files are read from outside, where no part of the guest can mislead."""
+    found = {}
+    for number, configuration in enumerate(CONFIGURATIONS):
+        text = f"canary-{number}-seen-from-outside "
+        target.agent(f"storage enter {configuration['name']}")
+        target.lab.ssh(
+            f"yes '{text}' | head -c 1M > /run/fde-testbed/disk/canary; sync; "
+            f"grep -c '{text}' /run/fde-testbed/disk/canary"
+        )
+        backing = Path(target.lab.state["drives"][configuration["disk"]]["backing"])
+        found[configuration["name"]] = holds(backing, text.encode())
+    target.agent("storage leave")
+    assert found == {
+        "plain": True,
+        "opal": False,
+        "dmcrypt-aes128": False,
+        "dmcrypt-aes256": False,
+    }
 
 
 def test_leftovers_are_closed_and_the_drive_locked_again(target: Target) -> None:
