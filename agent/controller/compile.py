@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-import workloads
 from agent.controller.errors import ControllerError
+from agent.controller.names import SUITES, suite_names, unknown
 from agent.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from workloads import registry
 from workloads.base import WorkloadError
 
-SUITES = Path(workloads.__file__).parent / "suites"
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = ("configurations", "contrasts", "margin")
-
-
-def suite_names(folder: Path = SUITES) -> list[str]:
-    """Names of the suites there are."""
-    return sorted(path.stem for path in folder.glob("*.yml"))
 
 
 def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
@@ -117,14 +110,6 @@ def order(
                     }
                 )
     return runs
-
-
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """A sentence that names the nearest known name."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
-    return f"There is no {what} called {name!r}; {hint}"
 
 
 def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ if __name__ == "__main__" and not __package__:  # run as a file: the package is 
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from agent.controller.bench import GB, LabMemory, figures, machine, write
+from agent.controller.names import suite_names, unknown
 
 LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report")
 STEPS = ("packages", "venv", "provision", "run", "report")
@@ -47,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--suite", default="smoke")
     parser.add_argument("--inventory", default="")
     options = parser.parse_args(arguments)
+    wrong = _wrong_name(options.suite, options.inventory)
+    if wrong:
+        print(f"fde: {wrong}", file=sys.stderr)
+        return 1
     variables = [f"TARGET={options.target}", f"SUITE={options.suite}"]
     if options.inventory:
         variables.append(f"INVENTORY={options.inventory}")
@@ -80,6 +85,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif code == 130:
         print("fde: interrupted; what was sealed stays, call it again at will.", file=sys.stderr)
     return code
+
+
+def _wrong_name(suite: str, inventory: str) -> str:
+    """What is misspelt, told now rather than after an image has been built; empty if nothing is."""
+    if suite not in suite_names():
+        return unknown("suite", suite, suite_names())
+    if inventory and not Path(inventory).exists():
+        return unknown("inventory", inventory, map(str, sorted(Path(inventory).parent.glob("*/"))))
+    return ""
 
 
 def _all(

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import plan as plans
-from agent.controller.compile import compile_plan, load_suite, order, suite_names
+from agent.controller.compile import compile_plan, load_suite, order
 from agent.controller.errors import ControllerError
+from agent.controller.names import suite_names
 from agent.controller.tests.examples import NOW, plan, suite, target
 
 NAMES = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True)

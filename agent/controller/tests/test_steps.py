@@ -49,6 +49,29 @@ def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
     assert [line.split()[0] for line in shown] == steps
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--suite", "smok"], "did you mean smoke?"),
+        (["--inventory", "ansible/inventory/labb"], "did you mean ansible/inventory/lab?"),
+    ],
+)
+def test_a_misspelt_name_is_told_before_the_first_step(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    (tmp_path / "ansible" / "inventory" / "lab").mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "-S", str(STEPS), *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fde: ") and said in done.stderr
+    assert done.stdout == ""
+
+
 def test_a_failed_step_ends_the_line_but_takes_the_lab_down(tmp_path: Path) -> None:
     process = _start(tmp_path, "exit 3")
     _, err = process.communicate()
