@@ -22,6 +22,14 @@ RESOLVED := $(FDE_BUILD)/targets/target.json
 SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
 PLAN_OPTIONS := $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS))
 
+define NEED_LAB
+	@[ "$(notdir $(INVENTORY))" != lab ] || [ -e $(FDE_LAB_DIR)/state.json ] || \
+	  { echo "fde: the virtual lab is not running: start it with make lab, or name a target with INVENTORY=…" >&2; exit 1; }
+endef
+define NEED_SUITE
+	@[ -n "$(SUITE_DIR)" ] || { echo "fde: there is no suite yet: make run makes one, or name its folder with SUITE_DIR=…" >&2; exit 1; }
+endef
+
 .PHONY: help
 help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,7 +41,7 @@ testbed: ## everything: packages, lab, provisioning, suite, report
 
 .PHONY: packages
 packages: ## install the system packages that are missing (the only step that may need root)
-	@lab/packages.sh
+	@lab/packages.sh $(if $(filter lab,$(notdir $(INVENTORY))),,--without-lab)
 
 # The stamp holds the lock's hash, so that a changed lock makes the environment anew.
 $(VENV)/.locked: requirements.lock
@@ -60,14 +68,17 @@ lab-down: ## stop the virtual lab
 
 .PHONY: resolve
 resolve: venv
+	$(NEED_LAB)
 	@ansible-playbook -i $(INVENTORY) ansible/resolve.yml
 
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need
+	$(NEED_LAB)
 	@ansible-playbook -i $(INVENTORY) ansible/site.yml
 
 .PHONY: teardown
 teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
+	$(NEED_LAB)
 	@ansible-playbook -i $(INVENTORY) ansible/teardown.yml
 
 .PHONY: plan
@@ -80,14 +91,17 @@ run: resolve ## freeze a plan for SUITE and run it
 
 .PHONY: resume
 resume: resolve ## go on with an interrupted suite
+	$(NEED_SUITE)
 	@$(RUN) -m agent.controller resume $(SUITE_DIR) --target $(RESOLVED) --inventory $(INVENTORY)
 
 .PHONY: report
 report: venv ## joules, verdicts and payback of the newest suite
+	$(NEED_SUITE)
 	@$(RUN) -m analysis report $(SUITE_DIR)
 
 .PHONY: verify
 verify: venv ## check the sums of a suite and make its figures again
+	$(NEED_SUITE)
 	@$(RUN) -m analysis verify $(SUITE_DIR)
 
 .PHONY: lint

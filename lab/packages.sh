@@ -4,6 +4,7 @@
 #
 #   lab/packages.sh           install what is missing
 #   lab/packages.sh --list    print what is missing, one package a line, and install nothing
+#   lab/packages.sh --without-lab    only what a controller of real hardware needs, on any processor
 set -euo pipefail
 
 # PYTHON: the interpreter that the virtual environment is to be made with.
@@ -19,6 +20,13 @@ packages=(
     qemu-utils
     uidmap
 )
+
+without_lab=false
+if [ "${1:-}" = --without-lab ]; then
+    without_lab=true
+    packages=(ca-certificates openssh-client)
+    shift
+fi
 
 refuse() {
     echo "fde: $*" >&2
@@ -51,7 +59,7 @@ need_rights() {
 main() {
     local machine list
     machine=$(uname -m)
-    [ "$machine" = x86_64 ] ||
+    $without_lab || [ "$machine" = x86_64 ] ||
         refuse "the virtual lab runs on x86-64 only, and this machine is $machine; use INVENTORY=... to point the testbed at real hardware"
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         refuse "there is no apt-get here; install by hand what these Debian packages hold, then go on with the single make targets: ${packages[*]}"

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         variables.append(f"INVENTORY={options.inventory}")
     signal.signal(signal.SIGTERM, _as_interrupt)
 
-    in_lab = options.target == "lab"
+    in_lab = Path(options.inventory or options.target).name == "lab"
     build = Path(os.environ.get("FDE_BUILD", "build"))
     lab_dir = Path(os.environ.get("FDE_LAB_DIR", build / "lab"))
     log, memory = Log(), LabMemory(lab_dir / "state.json")
