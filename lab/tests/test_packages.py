@@ -84,6 +84,12 @@ def test_a_python_without_venv_gets_one(system: System) -> None:
     assert system.run("--list").stdout == "python3-venv\n"
 
 
+def test_a_controller_of_real_hardware_needs_no_emulator_and_no_x86(system: System) -> None:
+    system.program("uname", "echo aarch64")
+    system.program("dpkg-query", "exit 1")
+    assert system.run("--without-lab", "--list").stdout == "ca-certificates\nopenssh-client\n"
+
+
 @pytest.mark.parametrize(
     ("prepare", "sentence"),
     [
