@@ -96,7 +96,7 @@ def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
     lab.ssh(f'dmsetup create foreign --table "{table}"')
     try:
         lab.ssh("mkfs.ext4 -q /dev/mapper/foreign && mkdir -p /mnt/foreign")
-        lab.ssh("mount /dev/mapper/foreign /mnt/foreign")
+        lab.ssh("mount -o ro /dev/mapper/foreign /mnt/foreign")  # nothing else may write
         before = _media(provisioned)
         done = provisioned.play("site.yml")
         assert done.returncode != 0
