@@ -4,117 +4,68 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
+import errno
 import json
 import logging
 import os
 import resource
+import shlex
 import signal
 import sys
 import threading
-from pathlib import Path
 from types import FrameType
+from typing import cast
 
+from lab.drive import factory
+from lab.drive.actions import Actions, Opal
 from lab.drive.aes_xts import CryptoError
-from lab.drive.control import Action, ControlSocket
-from lab.drive.controller import Subsystem
-from lab.drive.identify import DriveConfig
-from lab.drive.media import EncryptedMedia, Media, MediaError, PlainMedia, open_backing
-from lab.drive.opal.core import Core, new_secret, new_state
-from lab.drive.opal.locking import Locking
-from lab.drive.opal.tper import Tper
+from lab.drive.control import ControlError, ControlSocket
+from lab.drive.media import MediaError
+from lab.drive.options import UsageError, parse
 from lab.drive.server import Server
-from lab.drive.state import DriveState, StateError, StateFile, write_atomically
-from lab.drive.stats import Stats
+from lab.drive.state import StateError, write_atomically
+
+_PR_SET_DUMPABLE = 4
 
 
-class UsageError(Exception):
-    """Options that do not go together; the message is one sentence for people."""
+def _keep_memory_private() -> None:
+    """No core dump, to a file or a pipe, and no debugger: memory holds keys and PINs."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m lab.drive", description=__doc__)
-    parser.add_argument("--backing", type=Path, required=True, help="sparse file, the medium")
-    parser.add_argument("--size-bytes", type=int, required=True)
-    parser.add_argument("--block-size", type=int, choices=(512, 4096), default=4096)
-    parser.add_argument("--model", required=True, help="at most 40 ASCII characters")
-    parser.add_argument("--serial", required=True, help="at most 20 ASCII characters")
-    parser.add_argument("--nqn", required=True)
-    parser.add_argument("--port", type=int, default=0, help="0: any free one")
-    parser.add_argument("--ready-file", type=Path, help="gets port and pid once hosts may connect")
-    parser.add_argument("--stats", type=Path, required=True, help="file of counters")
-    parser.add_argument("--control", type=Path, help="unix socket for commands")
-    parser.add_argument("--opal", action="store_true", help="a self-encrypting disk")
-    parser.add_argument("--state", type=Path, help="with --opal: file of verifiers, wrapped keys")
-    parser.add_argument("--psid-file", type=Path, help="with --opal: the label; made if missing")
-    parser.add_argument("--verbose", action="store_true", help="log refused calls and hosts")
-    return parser
+def _open_server(options: argparse.Namespace, drive: factory.Drive) -> Server:
+    try:
+        return Server(drive.subsystem, options.port)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        reason = "is in use" if error.errno == errno.EADDRINUSE else "is not allowed"
+        raise UsageError(
+            f"port {options.port} {reason}; choose another with --port, or leave it out"
+        ) from error
 
 
-def _check(options: argparse.Namespace) -> None:
-    if options.size_bytes <= 0 or options.size_bytes % 4096:
-        raise UsageError(f"--size-bytes {options.size_bytes} is not a positive multiple of 4096")
-    for name, text, limit in (("model", options.model, 40), ("serial", options.serial, 20)):
-        if not text.isascii() or not text.isprintable() or not 0 < len(text) <= limit:
-            raise UsageError(f"--{name} must be 1 to {limit} printable ASCII characters")
-    if not 0 < len(options.nqn.encode()) <= 223:
-        raise UsageError("--nqn must be 1 to 223 bytes")
-    if options.opal and (options.state is None or options.psid_file is None):
-        raise UsageError("--opal needs --state and --psid-file")
-
-
-def _opal_state(options: argparse.Namespace, file: StateFile) -> DriveState:
-    """The kept state, or that of a new drive whose PSID is the label's."""
-    state = file.load()
-    if state is None:
-        if options.psid_file.exists():
-            psid = options.psid_file.read_bytes().strip()
-        else:
-            psid = new_secret()
-            write_atomically(options.psid_file, psid + b"\n")
-        if not 0 < len(psid) <= 32:
-            raise UsageError(f"{options.psid_file} must hold a PSID of 1 to 32 bytes")
-        state = new_state(psid)
-        file.save(state)
-    return state
-
-
-def _build(options: argparse.Namespace) -> tuple[Subsystem, Tper | None]:
-    fd = open_backing(options.backing, options.size_bytes)
-    stats = Stats(options.stats)
-    blocks = options.size_bytes // options.block_size
-    config = DriveConfig(
-        options.nqn, options.model, options.serial, options.block_size, blocks, options.opal
+def _greet(options: argparse.Namespace, port: int) -> None:
+    """What to do with the drive, for people; the PSID itself is never shown."""
+    kind = f"Opal 2, PSID in {options.psid_file}" if options.opal else "plain"
+    control = shlex.quote(str(options.control))
+    print(
+        f"virtual-drive: {options.backing}, {options.size_bytes} bytes in sectors of "
+        f"{options.block_size}, {kind}\n"
+        f"  connect     sudo nvme connect -t tcp -a 127.0.0.1 -s {port} -n {options.nqn}\n"
+        f"  disconnect  sudo nvme disconnect -n {options.nqn}\n"
+        f"  command     {shlex.quote(sys.executable)} -m lab.drive.control {control} status\n"
+        f"  stop        Ctrl-C here, or kill {os.getpid()}",
+        flush=True,
     )
-    media: Media
-    if not options.opal:
-        media = PlainMedia(fd, options.block_size)
-        return Subsystem(config, media, stats, None), None
-    file = StateFile(options.state)
-    encrypted = EncryptedMedia(fd, options.block_size, stats)
-    locking = Locking(_opal_state(options, file), encrypted, blocks, options.block_size)
-    tper = Tper(Core(locking, file.save))
-    return Subsystem(config, encrypted, stats, tper), tper
-
-
-def _actions(subsystem: Subsystem, tper: Tper | None, server: Server) -> dict[str, Action]:
-    def power_cycle() -> dict[str, object]:
-        server.drop_connections()
-        if tper is not None:
-            tper.power_cycle()
-        return {}
-
-    def status() -> dict[str, object]:
-        config = subsystem.config
-        drive = {"model": config.model, "serial": config.serial, "opal": config.opal}
-        return drive | (tper.status() if tper is not None else {})
-
-    return {"power-cycle": power_cycle, "status": status, "stats": subsystem.stats.snapshot}
 
 
 def _serve(options: argparse.Namespace) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys and PINs
-    subsystem, tper = _build(options)
-    server = Server(subsystem, options.port)
+    _keep_memory_private()
+    drive = factory.build(options)
+    server = _open_server(options, drive)
     stopped = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -122,12 +73,14 @@ def _serve(options: argparse.Namespace) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    if options.control is not None:
-        ControlSocket(options.control, _actions(subsystem, tper, server))
+    actions = Actions(drive.subsystem, cast(Opal | None, drive.tper), server)
+    drive.subsystem.on_power_loss = actions.power_cycle
+    ControlSocket(options.control, actions.by_name())
     threading.Thread(target=server.serve, daemon=True).start()
     if options.ready_file is not None:
         ready = {"port": server.port, "pid": os.getpid()}
         write_atomically(options.ready_file, json.dumps(ready).encode() + b"\n")
+    _greet(options, server.port)
     stopped.wait()
     server.close()
     for path in (options.control, options.ready_file):
@@ -138,16 +91,15 @@ def _serve(options: argparse.Namespace) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 stopped by a signal, 1 for what went wrong, 2 for wrong options."""
-    options = _parser().parse_args(arguments)
-    level = logging.INFO if options.verbose else logging.WARNING
-    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=level)
     try:
-        _check(options)
+        options = parse(arguments)
+        level = logging.INFO if options.verbose else logging.WARNING
+        logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=level)
         _serve(options)
     except UsageError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 2
-    except (MediaError, StateError, CryptoError, OSError) as error:
+    except (MediaError, StateError, CryptoError, ControlError, OSError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
     return 0

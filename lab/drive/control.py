@@ -1,28 +1,49 @@
 """Control socket: one JSON object a line in, one a line out.
 
-`{"command": "stats" | "status" | "power-cycle"}` is answered by `{"ok": true, ...}` or by
-`{"ok": false, "error": sentence}`.
+`{"command": name, …}` is answered by `{"ok": true, …}` or by `{"ok": false, "error": sentence}`.
+The commands are those of `lab.drive.actions`. For people:
+
+    python -m lab.drive.control SOCKET status
+    python -m lab.drive.control SOCKET fault slow-reply --set delay_ms=50 --set count=10
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
+import logging
 import socket
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-Action = Callable[[], Mapping[str, Any]]
+Action = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 _MAX_LINE_BYTES = 4096
+_MAX_PATH_BYTES = 107
+_log = logging.getLogger("drive.control")
+
+
+class ControlError(Exception):
+    """The command cannot be done; the message is one sentence for people."""
 
 
 class ControlSocket:
-    """Answers `actions` by name on a unix socket that only its owner can use."""
+    """Answers `actions` by name on a unix socket that only its owner can use.
+
+    An action gets the request without its command; it raises ControlError, ValueError or OSError
+    with a sentence for what it refuses.
+    """
 
     def __init__(self, path: Path, actions: Mapping[str, Action]) -> None:
         self._actions = actions
+        if len(bytes(path)) > _MAX_PATH_BYTES:
+            raise ControlError(
+                f"{path} is too long for a socket ({_MAX_PATH_BYTES} bytes); give another --control"
+            )
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -33,7 +54,12 @@ class ControlSocket:
 
     def _accept(self) -> None:
         while True:
-            connection, _ = self._listener.accept()
+            try:
+                connection, _ = self._listener.accept()
+            except OSError as error:
+                _log.warning("no connection accepted: %s", error)
+                time.sleep(0.1)  # most likely too many open files
+                continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
@@ -44,20 +70,64 @@ class ControlSocket:
 
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:
-            request = json.loads(line)
-            action = self._actions[request["command"]]
-        except (ValueError, KeyError, TypeError):
+            request = dict(json.loads(line))
+            action = self._actions[request.pop("command")]
+        except (ValueError, KeyError, TypeError, RecursionError):
             known = ", ".join(sorted(self._actions))
             return {"ok": False, "error": f'send {{"command": …}} with one of: {known}'}
-        return {"ok": True, **action()}
+        try:
+            return {"ok": True, **action(request)}
+        except (ControlError, ValueError, OSError) as error:
+            return {"ok": False, "error": str(error)}
 
 
-def ask(path: Path, command: str, timeout_s: float = 30) -> dict[str, Any]:
+def ask(path: Path, command: str, timeout_s: float = 30, **parameters: Any) -> dict[str, Any]:
     """Sends one command to a running drive and returns its answer."""
+    return _send(path, {**parameters, "command": command}, timeout_s)
+
+
+def _send(path: Path, request: Mapping[str, Any], timeout_s: float = 30) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(timeout_s)
         client.connect(str(path))
-        client.sendall(json.dumps({"command": command}).encode() + b"\n")
+        client.sendall(json.dumps(request).encode() + b"\n")
         with client.makefile("rb") as stream:
             answer: dict[str, Any] = json.loads(stream.readline())
     return answer
+
+
+def _setting(text: str) -> tuple[str, int | str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text} is not of the form key=value")
+    try:
+        return key, int(value, 0)
+    except ValueError:
+        return key, value
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status: 0 done, 1 refused or no drive there."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.drive.control", description="Ask a running virtual drive."
+    )
+    parser.add_argument("socket", type=Path, help="the drive's --control")
+    parser.add_argument("command", help="status, stats, power-cycle, warm-reset, calls, fault, …")
+    parser.add_argument("name", nargs="?", help="of a fault")
+    parser.add_argument("--set", type=_setting, action="append", default=[], metavar="KEY=VALUE")
+    options = parser.parse_args(arguments)
+    request = dict(options.set) | ({"name": options.name} if options.name else {})
+    try:
+        answer = _send(options.socket, {**request, "command": options.command})
+    except (OSError, ValueError) as error:
+        print(f"fde: no drive answers at {options.socket}: {error}", file=sys.stderr)
+        return 1
+    if not answer.pop("ok"):
+        print(f"fde: {answer['error']}", file=sys.stderr)
+        return 1
+    print(json.dumps(answer, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,118 +2,52 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
 import struct
-import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from lab.drive import identify
-from lab.drive.identify import DriveConfig
-from lab.drive.media import AccessDeniedError, Media
+from lab.drive.faults import Kind
+from lab.drive.media import AccessDeniedError
 from lab.drive.nvme_tcp import Command, Connection
-from lab.drive.stats import Stats
+from lab.drive.status import (
+    ACCESS_DENIED,
+    CONNECT_INVALID,
+    DNR,
+    INVALID_FIELD,
+    INVALID_LOG_PAGE,
+    INVALID_NAMESPACE,
+    INVALID_OPCODE,
+    LBA_OUT_OF_RANGE,
+    READ_ERROR,
+    SEQUENCE_ERROR,
+    WRITE_FAULT,
+    WRONG_DATA_LENGTH,
+    CommandError,
+)
+from lab.drive.subsystem import Controller, Subsystem
 
-DNR = 0x4000
-INVALID_OPCODE = DNR | 0x01
-INVALID_FIELD = DNR | 0x02
-INTERNAL_ERROR = DNR | 0x06
-SEQUENCE_ERROR = DNR | 0x0C
-INVALID_NAMESPACE = DNR | 0x0B
-WRONG_DATA_LENGTH = DNR | 0x0F
-LBA_OUT_OF_RANGE = DNR | 0x80
-INVALID_LOG_PAGE = DNR | 0x109
-CONNECT_INVALID = DNR | 0x182
-WRITE_FAULT = 0x280
-READ_ERROR = 0x281
-ACCESS_DENIED = DNR | 0x286
 _SENDFILE_FROM_BYTES = 32 * 1024
 _ALL_NAMESPACES = 0xFFFFFFFF
+_WRITE, _READ, _ZEROES, _DATASET = 0x01, 0x02, 0x08, 0x09
 _CAPABILITIES = (identify.QUEUE_ENTRIES - 1) | 1 << 16 | 60 << 24 | 1 << 37
 
 
-class CommandError(Exception):
-    """A command ends with this status; bit 14 is Do Not Retry."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"status {status:#06x}")
-        self.status = status
-
-
-class Security(Protocol):
-    """What stands behind Security Send and Receive; `owner` names the controller that asks."""
-
-    def send(self, owner: int, protocol: int, specific: int, data: bytes) -> bool:
-        """Takes a payload; False if the drive refuses it."""
-
-    def receive(self, owner: int, protocol: int, specific: int, length: int) -> bytes | None:
-        """Up to `length` bytes of answer, or None if the drive refuses to say anything."""
-
-    def forget(self, owner: int) -> None:
-        """The controller is gone: ends what it had open."""
-
-
-class Subsystem:
-    """One disk and the controllers that hosts have opened on it."""
+class Queue:
+    """The commands of one queue pair: admin, or I/O; `connected` is told that a host is there."""
 
     def __init__(
-        self, config: DriveConfig, media: Media, stats: Stats, security: Security | None
+        self, subsystem: Subsystem, connection: Connection, connected: Callable[[], None]
     ) -> None:
-        self.config = config
-        self.media = media
-        self.stats = stats
-        self.security = security
-        self._controllers: dict[int, Controller] = {}
-        self._ids = itertools.count(1)
-        self._lock = threading.Lock()
-
-    def open_controller(self) -> Controller:
-        with self._lock:
-            controller = Controller(next(self._ids) % 0xFFEF + 1)
-            self._controllers[controller.id] = controller
-        return controller
-
-    def find_controller(self, controller_id: int) -> Controller:
-        with self._lock:
-            if controller_id not in self._controllers:
-                raise CommandError(CONNECT_INVALID)
-            return self._controllers[controller_id]
-
-    def close_controller(self, controller: Controller) -> None:
-        """Ends the controller's other connections and what it had open in the security part."""
-        with self._lock:
-            self._controllers.pop(controller.id, None)
-        if self.security is not None:
-            self.security.forget(controller.id)
-        for connection in list(controller.connections):
-            connection.close()
-
-
-class Controller:
-    """The registers of one controller and the connections that belong to it."""
-
-    def __init__(self, controller_id: int) -> None:
-        self.id = controller_id
-        self.configuration = 0
-        self.connections: list[Connection] = []
-
-    @property
-    def status_register(self) -> int:
-        """CSTS: ready follows enable; a shutdown is complete as soon as it is asked for."""
-        ready = self.configuration & 1
-        return ready | (2 << 2 if self.configuration >> 14 & 3 else 0)
-
-
-class Queue:
-    """The commands of one queue pair: admin, or I/O."""
-
-    def __init__(self, subsystem: Subsystem, connection: Connection) -> None:
         self._subsystem = subsystem
         self._connection = connection
         self._config = subsystem.config
         self._media = subsystem.media
         self._stats = subsystem.stats
+        self._faults = subsystem.faults
+        self._kinds: dict[int, Kind] = {}
+        self._connected = connected
         self._controller: Controller | None = None
         self._is_admin = False
         self._commands: dict[int, Callable[[Command, memoryview], None]] = {0x7F: self._fabrics}
@@ -122,21 +56,46 @@ class Queue:
         """The connection has ended; with its admin queue a controller ends as a whole."""
         if self._controller is None:
             return
-        if self._connection in self._controller.connections:
-            self._controller.connections.remove(self._connection)
         if self._is_admin:
             self._subsystem.close_controller(self._controller)
+        else:
+            self._subsystem.leave(self._controller, self._connection)
 
     def execute(self, command: Command, data: memoryview) -> None:
         """Runs one command to its answer."""
         begin_ns = time.monotonic_ns()
         try:
+            if self._faults.active:
+                self._meet_faults(command, data)
             self._commands.get(command.opcode, self._unknown)(command, data)
         except CommandError as error:
             self._connection.respond(command.cid, error.status)
         except AccessDeniedError:
             self._connection.respond(command.cid, ACCESS_DENIED)
         self._stats.add(busy_ns=time.monotonic_ns() - begin_ns)
+
+    def _meet_faults(self, command: Command, data: memoryview) -> None:
+        """Lets the command suffer what was asked for; raises what it ends with."""
+        kind = self._kinds.get(command.opcode)
+        if kind is None:
+            return
+        outcome = self._faults.meet(kind, _extents(command, kind, data))
+        time.sleep(outcome.delay_ms / 1e3)
+        if outcome.power_lost:
+            if command.opcode == _WRITE:
+                self._write_half(command, data)
+            self._subsystem.on_power_loss()
+            raise ConnectionError("power was lost")
+        if outcome.media_error or outcome.io_error:
+            status = READ_ERROR if kind == "read" else WRITE_FAULT
+            raise CommandError(status | (DNR if outcome.media_error else 0))
+
+    def _write_half(self, command: Command, data: memoryview) -> None:
+        """Stores the first half of the blocks, as whole blocks: no more is promised to a host."""
+        half = len(data) // self._config.block_bytes // 2 * self._config.block_bytes
+        with contextlib.suppress(CommandError, AccessDeniedError, OSError):
+            lba, _ = self._extent(command)
+            self._media.write(lba, data[:half])
 
     def _unknown(self, _command: Command, _data: memoryview) -> None:
         raise CommandError(SEQUENCE_ERROR if self._controller is None else INVALID_OPCODE)
@@ -170,26 +129,32 @@ class Queue:
         if self._controller is not None:
             raise CommandError(SEQUENCE_ERROR)
         queue_id, entries = command.cdw10 >> 16, (command.cdw11 & 0xFFFF) + 1
-        if len(data) < 1024 or entries > identify.QUEUE_ENTRIES or queue_id > MAX_QUEUE_ID:
+        if (
+            len(data) < 1024
+            or entries > identify.QUEUE_ENTRIES
+            or queue_id > identify.MAX_IO_QUEUES
+        ):
             raise CommandError(CONNECT_INVALID)
         (controller_id,) = struct.unpack_from("<H", data, 16)
         if bytes(data[256:512]).rstrip(b"\0") != self._config.nqn.encode():
             raise CommandError(CONNECT_INVALID)
         self._is_admin = queue_id == 0
         if self._is_admin:
-            self._controller = self._subsystem.open_controller()
+            self._controller = self._subsystem.open_controller(self._connection)
             self._commands |= self._admin_commands()
+            self._kinds = {0x81: "security"}
         else:
-            self._controller = self._subsystem.find_controller(controller_id)
+            self._controller = self._subsystem.join(controller_id, self._connection)
+            self._kinds = {_READ: "read", _WRITE: "write", _ZEROES: "write", _DATASET: "write"}
             self._commands |= {
                 0x00: self._flush,
-                0x01: self._write,
-                0x02: self._read,
-                0x08: self._write_zeroes,
-                0x09: self._dataset_management,
+                _WRITE: self._write,
+                _READ: self._read,
+                _ZEROES: self._write_zeroes,
+                _DATASET: self._dataset_management,
             }
-        self._controller.connections.append(self._connection)
         self._connection.queue_entries = entries
+        self._connected()
         self._connection.respond(command.cid, result=self._controller.id)
 
     def _property_get(self, command: Command) -> None:
@@ -371,4 +336,11 @@ class Queue:
         self._connection.respond(command.cid)
 
 
-MAX_QUEUE_ID = identify.MAX_IO_QUEUES
+def _extents(command: Command, kind: Kind, data: memoryview) -> list[tuple[int, int]]:
+    """(first block, blocks) of what the command touches, unchecked."""
+    if kind == "security":
+        return []
+    if command.opcode == _DATASET:
+        ranges = [struct.unpack_from("<4xIQ", data, at) for at in range(0, len(data) - 15, 16)]
+        return [(lba, blocks) for blocks, lba in ranges]
+    return [(command.cdw10 | command.cdw11 << 32, (command.cdw12 & 0xFFFF) + 1)]

@@ -5,21 +5,31 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import struct
 import threading
+import time
 
-from lab.drive.controller import Queue, Subsystem
+from lab.drive.controller import Queue
 from lab.drive.nvme_tcp import Connection, ProtocolError
+from lab.drive.subsystem import Subsystem
 
+MAX_CONNECTIONS = 128
+_LOGIN_S = 10
 _log = logging.getLogger("drive")
 
 
 class Server:
-    """The transport's end of one subsystem, on 127.0.0.1."""
+    """The transport's end of one subsystem, on 127.0.0.1.
+
+    At most `MAX_CONNECTIONS` are served at once, each with about 2 MiB of buffers; more are closed
+    at once. One that stays silent before its Connect command is closed after ten seconds.
+    """
 
     def __init__(self, subsystem: Subsystem, port: int) -> None:
         self._subsystem = subsystem
         self._listener = socket.create_server(("127.0.0.1", port), backlog=64)
         self._connections: set[Connection] = set()
+        self._closed = False
         self._lock = threading.Lock()
 
     @property
@@ -28,19 +38,32 @@ class Server:
 
     def serve(self) -> None:
         """Accepts connections until `close` is called."""
-        while True:
+        while not self._closed:
             try:
                 sock, _ = self._listener.accept()
-            except OSError:
-                return
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._serve_connection, args=(sock,), daemon=True).start()
+            except OSError as error:
+                if not self._closed:
+                    _log.warning("no connection accepted: %s", error)
+                    time.sleep(0.1)  # most likely too many open files
+                continue
+            self._admit(sock)
 
-    def _serve_connection(self, sock: socket.socket) -> None:
-        connection = Connection(sock)
-        queue = Queue(self._subsystem, connection)
+    def _admit(self, sock: socket.socket) -> None:
         with self._lock:
+            if len(self._connections) >= MAX_CONNECTIONS:
+                _log.warning("connection refused: %d are open", MAX_CONNECTIONS)
+                sock.close()
+                return
+            connection = Connection(sock)
             self._connections.add(connection)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _set_silence(sock, _LOGIN_S)
+        serve = threading.Thread(target=self._serve_connection, args=(sock, connection))
+        serve.daemon = True
+        serve.start()
+
+    def _serve_connection(self, sock: socket.socket, connection: Connection) -> None:
+        queue = Queue(self._subsystem, connection, lambda: _set_silence(sock, 0))
         try:
             connection.run(queue)
         except ProtocolError as error:
@@ -48,10 +71,10 @@ class Server:
         except OSError as error:
             _log.info("connection ended: %s", error)
         finally:
-            with self._lock:
-                self._connections.discard(connection)
             queue.close()
             sock.close()
+            with self._lock:
+                self._connections.discard(connection)
 
     def drop_connections(self) -> None:
         """Ends every connection, as a loss of power does."""
@@ -62,7 +85,13 @@ class Server:
 
     def close(self) -> None:
         """Stops accepting and ends every connection."""
+        self._closed = True
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.drop_connections()
+
+
+def _set_silence(sock: socket.socket, limit_s: int) -> None:
+    """How long the kernel waits for the peer's next bytes before reading fails; 0 is for ever."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", limit_s, 0))

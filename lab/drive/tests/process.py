@@ -56,7 +56,7 @@ class Drive:
             self.path("psid").write_bytes(PSID + b"\n")
         self.path("ready.json").unlink(missing_ok=True)
         with self.path("log").open("ab") as log:
-            self.process = subprocess.Popen(self.command(), cwd=REPOSITORY, stderr=log)
+            self.process = subprocess.Popen(self.command(), cwd=REPOSITORY, stdout=log, stderr=log)
         deadline = time.monotonic() + 60
         while not self.path("ready.json").exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -80,8 +80,13 @@ class Drive:
         admin = self.connect()
         return self.connect(queue_id=1, controller_id=admin.controller_id, **options)
 
-    def ask(self, command: str) -> dict[str, Any]:
-        return ask(self.path("control"), command)
+    def ask(self, command: str, **parameters: Any) -> dict[str, Any]:
+        return ask(self.path("control"), command, **parameters)
+
+    def fault(self, fault: str, **parameters: Any) -> None:
+        """Puts a fault into force."""
+        answer = self.ask("fault", **{"name": fault, **parameters})
+        assert answer["ok"], answer
 
     def kill(self) -> None:
         """Ends the process without a chance to tidy up."""

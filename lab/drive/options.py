@@ -1,0 +1,118 @@
+"""The command line of the drive: its options, their defaults, and what is wrong with them."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+from pathlib import Path
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_MAX_BYTES = 1 << 50
+_EPILOG = """\
+example:
+  virtual-drive disk.img --size 1G --opal
+makes disk.img and, beside it, disk.img.state (verifiers and wrapped keys), disk.img.psid (the
+label) and disk.img.control (commands: power-cycle, fault, …), and says how to connect.
+"""
+
+
+class UsageError(Exception):
+    """Options that are wrong or do not go together; the message is one sentence for people."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(f"{message}; {self.prog} --help lists the options")
+
+
+def _bytes(text: str) -> int:
+    """Bytes, or a number with K, M, G or T, which are powers of 1024."""
+    found = re.fullmatch(r"([0-9]{1,20})([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text} is not a size such as 64M or 2G")
+    return int(found[1]) * _UNITS[found[2].upper()]
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port from 0 to 65535")
+    return int(text)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="virtual-drive",
+        description="Serve a file as an NVMe/TCP disk on 127.0.0.1, until SIGTERM or Ctrl-C.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("image", type=Path, nargs="?", help="the medium, a sparse file; made if missing")
+    add("--backing", type=Path, help="the same as IMAGE")
+    add("--size", "--size-bytes", type=_bytes, dest="size_bytes", help="such as 64M, 2G")
+    add("--block-size", type=int, choices=(512, 4096), default=4096)
+    add("--model", help="at most 40 ASCII characters")
+    add("--serial", help="at most 20 ASCII characters; made from the file's path")
+    add("--nqn", help="NVMe name of the disk; made from the serial number")
+    add("--port", type=_port, default=0, help="0, the default: any free one")
+    add("--ready-file", type=Path, help="gets port and pid once hosts may connect")
+    add("--stats", type=Path, help="keep the counters in this file")
+    add("--control", type=Path, help="unix socket for commands; IMAGE.control")
+    add("--opal", action="store_true", help="a self-encrypting disk")
+    add("--key-bits", type=int, choices=(128, 256), help="with --opal: AES key size; 256")
+    add("--block-sid-feature", action="store_true", help="with --opal: offer Block SID (0x0402)")
+    add("--state", type=Path, help="with --opal: verifiers, wrapped keys; IMAGE.state")
+    add("--psid-file", type=Path, help="with --opal: the label; IMAGE.psid, made if missing")
+    add("--verbose", action="store_true", help="log refused calls and hosts")
+    return parser
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """The options with every default filled in; raises UsageError."""
+    options = _parser().parse_args(arguments)
+    if (options.image is None) == (options.backing is None):
+        raise UsageError("name one image file, such as: virtual-drive disk.img --size 1G")
+    image: Path = options.backing or options.image
+    options.backing = image
+    _fill(options, image)
+    _check(options)
+    return options
+
+
+def _beside(image: Path, suffix: str) -> Path:
+    return image.with_name(f"{image.name}.{suffix}")
+
+
+def _fill(options: argparse.Namespace, image: Path) -> None:
+    if options.size_bytes is None:
+        if not image.is_file():
+            raise UsageError(f"{image} is not there yet; give its --size, such as 1G")
+        options.size_bytes = image.stat().st_size
+    if options.serial is None:
+        path = hashlib.sha256(bytes(image.absolute())).hexdigest()
+        options.serial = f"VD{path[:14].upper()}"
+    if options.model is None:
+        options.model = "virtual-drive-opal" if options.opal else "virtual-drive"
+    options.nqn = options.nqn or f"nqn.2026-01.org.fde-testbed:{options.serial}"
+    options.control = options.control or _beside(image, "control")
+    opal_only = ("state", "psid_file", "key_bits", "block_sid_feature")
+    given = [name for name in opal_only if getattr(options, name)]
+    if given and not options.opal:
+        raise UsageError(f"--{given[0].replace('_', '-')} needs --opal")
+    options.state = options.state or _beside(image, "state")
+    options.psid_file = options.psid_file or _beside(image, "psid")
+
+
+def _check(options: argparse.Namespace) -> None:
+    size = options.size_bytes
+    if not 0 < size <= _MAX_BYTES or size % 4096:
+        raise UsageError(
+            f"a size of {size} bytes is not a positive multiple of 4096 up to 1024T; give another"
+        )
+    for name, text, limit in (("model", options.model, 40), ("serial", options.serial, 20)):
+        if not text.isascii() or not text.isprintable() or not 0 < len(text) <= limit:
+            raise UsageError(f"--{name} must be 1 to {limit} printable ASCII characters")
+    if not 0 < len(options.nqn.encode()) <= 223 or "\0" in options.nqn:
+        raise UsageError("--nqn must be 1 to 223 bytes")
