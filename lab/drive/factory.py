@@ -12,8 +12,8 @@ from pathlib import Path
 
 from lab.drive.identify import DriveConfig
 from lab.drive.media import EncryptedMedia, Media, MediaError, PlainMedia, open_backing
-from lab.drive.opal.core import Core, new_secret, new_state
-from lab.drive.opal.locking import Locking
+from lab.drive.opal.core import new_secret, new_state
+from lab.drive.opal.setup import open_tper
 from lab.drive.opal.tper import Tper
 from lab.drive.options import UsageError
 from lab.drive.state import DriveState, StateError, StateFile, write_atomically
@@ -57,7 +57,7 @@ def build(options: argparse.Namespace) -> Drive:
             "another disk, or to another --block-size"
         )
     encrypted = EncryptedMedia(fd, options.block_size, stats)
-    tper = Tper(Core(Locking(state, encrypted, blocks, options.block_size), file.save))
+    tper = open_tper(file, state, encrypted, config, options.block_sid_feature)
     return Drive(Subsystem(config, encrypted, stats, tper), tper)
 
 

@@ -112,6 +112,13 @@ class Segment(NamedTuple):
     cipher: AesXts | None
 
 
+class Shadow(NamedTuple):
+    """A file that hosts see instead of the blocks before `end_lba`."""
+
+    fd: int
+    end_lba: int
+
+
 class EncryptedMedia:
     """The file under AES-XTS. `segments` cover the whole disk in order of address.
 
@@ -124,6 +131,7 @@ class EncryptedMedia:
     def __init__(self, fd: int, block_bytes: int, stats: Stats) -> None:
         self.fd = fd
         self.segments: tuple[Segment, ...] = ()
+        self.shadow: Shadow | None = None
         self._block_bytes = block_bytes
         self._stats = stats
 

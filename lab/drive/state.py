@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-FORMAT = "fde-drive/1"
-POWER_CYCLE = 0
+FORMAT = "fde-drive/2"
+POWER_CYCLE, HARDWARE, HOT_PLUG, PROGRAMMATIC = range(4)  # TCG reset types (Opal 2.01, table 13)
 
 
 class StateError(Exception):
@@ -34,9 +34,9 @@ class Credential:
 
 @dataclass
 class Authority:
-    """One who may open sessions on the Locking SP."""
+    """One who may open sessions; without a credential nobody can, enabled or not."""
 
-    enabled: bool
+    enabled: bool = False
     credential: Credential | None = None
 
 
@@ -78,17 +78,44 @@ class RangeState:
 
 
 @dataclass
+class MbrControl:
+    """The MBRControl table's row."""
+
+    enabled: bool = False
+    done: bool = False
+    done_on_reset: list[int] = field(default_factory=lambda: [POWER_CYCLE])
+
+    @property
+    def shadows(self) -> bool:
+        """Whether hosts see the MBR table in place of the first blocks."""
+        return self.enabled and not self.done
+
+    def reset(self, event: int) -> None:
+        """Brings the shadow back, if `event` is one that does."""
+        if event in self.done_on_reset:
+            self.done = False
+
+
+@dataclass
 class DriveState:
-    """Everything of one drive; `ranges[0]` is the global range. `aces` hold changed rules only."""
+    """Everything of one drive; `ranges[0]` is the global range.
+
+    `admin1` and `programmatic_reset` are the Admin SP's. `aces` and `names` hold what was changed
+    only, by UID in hexadecimal.
+    """
 
     key_bits: int
     msid: bytes
     sid: Credential
     psid: Credential
+    admin1: Authority = field(default_factory=Authority)
+    programmatic_reset: bool = False
     locking_active: bool = False
     authorities: dict[str, Authority] = field(default_factory=dict)
     aces: dict[str, list[str]] = field(default_factory=dict)
+    names: dict[str, bytes] = field(default_factory=dict)
     ranges: list[RangeState] = field(default_factory=list)
+    mbr: MbrControl = field(default_factory=MbrControl)
 
 
 def _plain(value: Any) -> Any:
@@ -99,6 +126,11 @@ def _plain(value: Any) -> Any:
 
 def _revive(value: dict[str, Any]) -> Any:
     return bytes.fromhex(value["hex"]) if value.keys() == {"hex"} else value
+
+
+def _authority(row: dict[str, Any]) -> Authority:
+    credential = row.pop("credential")
+    return Authority(**row, credential=Credential(**credential) if credential else None)
 
 
 def dump(state: DriveState) -> bytes:
@@ -115,10 +147,9 @@ def parse(data: bytes) -> DriveState:
             raise ValueError("another format")
         for name in ("sid", "psid"):
             document[name] = Credential(**document[name])
-        for authority in document["authorities"].values():
-            if authority["credential"] is not None:
-                authority["credential"] = Credential(**authority["credential"])
-        document["authorities"] = {k: Authority(**v) for k, v in document["authorities"].items()}
+        document["admin1"] = _authority(document["admin1"])
+        document["authorities"] = {k: _authority(v) for k, v in document["authorities"].items()}
+        document["mbr"] = MbrControl(**document["mbr"])
         document["ranges"] = [RangeState(**row) for row in document["ranges"]]
         return DriveState(**document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -129,25 +160,25 @@ class StateFile:
     """Loads and replaces the file; at any instant it holds the old or the new state whole."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     def load(self) -> DriveState | None:
         """The kept state, None if there is none yet; raises StateError if it is damaged."""
         try:
-            data = self._path.read_bytes()
+            data = self.path.read_bytes()
         except FileNotFoundError:
             return None
         try:
             return parse(data)
         except StateError as error:
             raise StateError(
-                f"{self._path} is damaged ({error}); restore it, or remove it together with the "
+                f"{self.path} is damaged ({error}); restore it, or remove it together with the "
                 "backing file to begin with a new drive"
             ) from error
 
     def save(self, state: DriveState) -> None:
         """Writes a new file beside, flushes it, renames it over the old one, flushes the folder."""
-        write_atomically(self._path, dump(state))
+        write_atomically(self.path, dump(state))
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -1,91 +1,178 @@
-"""Admin SP: ownership of the drive, and the life cycle of the Locking SP."""
+"""Admin SP: ownership of the drive, and the life cycle of the Locking SP (Opal 2.01, section 4.2).
+
+The PSID authority with its rows is that of the feature set "PSID" 1.00.
+"""
 
 from __future__ import annotations
 
-from lab.drive.opal import credentials
-from lab.drive.opal.core import TRY_LIMIT, Core, Login, check_pin
+from lab.drive.opal import schema
+from lab.drive.opal.access import Ace, any_of
+from lab.drive.opal.core import TRY_LIMIT, Core
+from lab.drive.opal.provider import (
+    ADMIN_TEMPLATE,
+    BASE_TEMPLATE,
+    LOCKING_TEMPLATE,
+    TEMPLATE_NAMES,
+    Object,
+    Provider,
+    Row,
+    Writer,
+    add_aces,
+    add_base,
+    authority_row,
+    flag,
+    static,
+)
 from lab.drive.opal.tokens import Value
 from lab.drive.opal.uids import (
+    ACE_ADMIN,
+    ACE_ANYBODY,
+    ACTIVATE,
     ADMIN_SP,
+    ADMIN_SP_ADMIN1,
+    ADMINS_CLASS,
     ANYBODY,
-    AUTHORITY_NAMES,
+    AUTHENTICATE,
     C_PIN_MSID,
     C_PIN_SID,
+    GET,
+    GET_ACL,
     LOCKING_SP,
+    MAKERS_CLASS,
+    NEXT,
     PSID,
+    RANDOM,
+    REVERT,
+    SET,
     SID,
-    SP_INFO,
-    THIS_SP,
+    TPER_INFO,
     MethodError,
     Status,
+    ace,
+    c_pin,
 )
 
 _MANUFACTURED_INACTIVE, _MANUFACTURED = 8, 9
-Row = dict[int, Value]
+_METHODS = (NEXT, GET_ACL, GET, SET, AUTHENTICATE, REVERT, ACTIVATE, RANDOM)
+_SET_ENABLED, _SP_SID, _SET_RESET = ace(0x30001), ace(0x30002), ace(0x30003)
+_PIN_GET, _SID_SET_PIN, _MSID_GET = ace(0x8C02), ace(0x8C03), ace(0x8C04)
+_ADMINS_SET_PIN = ace(0x3A001)
+_SP_PSID, _PSID_GET = ace(0x1FFE0), ace(0x1FFE1)
+_C_PIN_ADMIN1, _C_PIN_PSID = c_pin(ADMIN_SP_ADMIN1), c_pin(PSID)
+_NO_PIN = schema.C_PIN.numbers("UID", "CharSet", "TryLimit", "Tries", "Persistence")
 
 
-class AdminSp:
-    """Rows and methods; a row is a dict from column number to value."""
+def _aces() -> dict[bytes, Ace]:
+    pin = schema.C_PIN.numbers("PIN")
+    owners = any_of(ADMINS_CLASS, SID)
+    return {
+        ACE_ANYBODY: Ace("ACE_Anybody", any_of(ANYBODY)),
+        ACE_ADMIN: Ace("ACE_Admin", any_of(ADMINS_CLASS)),
+        _SET_ENABLED: Ace("ACE_Set_Enabled", any_of(SID), schema.AUTHORITY.numbers("Enabled")),
+        _PIN_GET: Ace("ACE_C_PIN_SID_Get_NOPIN", owners, _NO_PIN),
+        _SID_SET_PIN: Ace("ACE_C_PIN_SID_Set_PIN", any_of(SID), pin),
+        _MSID_GET: Ace(
+            "ACE_C_PIN_MSID_Get_PIN", any_of(ANYBODY), schema.C_PIN.numbers("UID", "PIN")
+        ),
+        _ADMINS_SET_PIN: Ace("ACE_C_PIN_Admins_Set_PIN", owners, pin),
+        _SET_RESET: Ace(
+            "ACE_TPerInfo_Set_ProgrammaticResetEnable", any_of(SID),
+            schema.TPER_INFO.numbers("ProgrammaticResetEnable"),
+        ),
+        _SP_SID: Ace("ACE_SP_SID", any_of(SID)),
+        _SP_PSID: Ace("ACE_SP_PSID", any_of(PSID)),
+        _PSID_GET: Ace("ACE_C_PIN_Get_PSID_NoPIN", any_of(ANYBODY), _NO_PIN),
+    }  # fmt: skip
 
-    authorities = frozenset({SID, PSID})
-    tables = (ADMIN_SP, LOCKING_SP, C_PIN_MSID, C_PIN_SID, SID, PSID, ANYBODY, SP_INFO)
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+def build(core: Core) -> Provider:
+    """The Admin SP over the drive's state."""
+    provider = Provider(
+        uid=ADMIN_SP,
+        tables=schema.ADMIN_SP_TABLES,
+        admins=frozenset({ADMIN_SP_ADMIN1}),
+        authorities=frozenset({SID, PSID, ADMIN_SP_ADMIN1}),
+        changed_rules=dict,
+        aces=_aces(),
+    )
+    add_aces(provider, _fixed_rule)
+    _add_authorities(provider, core)
+    _add_pins(provider, core)
+    _add_drive(provider, core)
+    add_base(provider, b"Admin", (BASE_TEMPLATE, ADMIN_TEMPLATE), _METHODS)
+    _grant(provider)
+    return provider
 
-    def get(self, row: bytes, logins: dict[bytes, Login]) -> Row:
-        """The columns that the session may read; raises NOT_AUTHORIZED if there are none."""
-        state = self._core.state
-        if row == ADMIN_SP:
-            return {0: row, 1: b"Admin", 6: _MANUFACTURED, 7: 0}
-        if row == LOCKING_SP:
-            life_cycle = _MANUFACTURED if state.locking_active else _MANUFACTURED_INACTIVE
-            return {0: row, 1: b"Locking", 6: life_cycle, 7: 0}
-        if row == C_PIN_MSID:
-            return {0: row, 1: b"C_PIN_MSID", 3: state.msid}
-        if row == C_PIN_SID and SID in logins:
-            tries = self._core.tries.get(SID, 0)
-            return {0: row, 1: b"C_PIN_SID", 5: TRY_LIMIT, 6: tries, 7: 0}
-        if row in (SID, PSID, ANYBODY):
-            return {0: row, 1: AUTHORITY_NAMES[row].encode(), 3: 0, 5: 1}
-        if row == SP_INFO:
-            return {0: row, 1: ADMIN_SP, 2: b"Admin", 6: 1}
-        raise MethodError(Status.NOT_AUTHORIZED)
 
-    def set(self, row: bytes, values: Row, logins: dict[bytes, Login]) -> None:
-        """Changes the SID's PIN; nothing else can be set."""
-        if row != C_PIN_SID or SID not in logins:
-            raise MethodError(Status.NOT_AUTHORIZED)
-        if values.keys() != {3}:
-            raise MethodError(Status.NOT_AUTHORIZED)
-        self._core.state.sid = credentials.create(check_pin(values[3]))
+def _fixed_rule(_ace: bytes, _value: Value) -> None:
+    raise MethodError(Status.NOT_AUTHORIZED)  # no ACL of this SP lets anybody come here
 
-    def activate(self, row: bytes, logins: dict[bytes, Login]) -> None:
-        """Activates the Locking SP; nothing happens if it is active."""
-        if row != LOCKING_SP or SID not in logins:
-            raise MethodError(Status.NOT_AUTHORIZED)
-        if not self._core.state.locking_active:
-            self._core.activate(logins[SID])
 
-    def revert(self, row: bytes, logins: dict[bytes, Login]) -> bool:
-        """Factory state for the whole drive (SID or PSID) or for the Locking SP (SID).
+def _add_authorities(provider: Provider, core: Core) -> None:
+    for who, name in ((ANYBODY, b"Anybody"), (ADMINS_CLASS, b"Admins"), (SID, b"SID")):
+        provider.objects[who] = static(authority_row(who, name, True, b"", bytes(8)))
+    provider.objects[MAKERS_CLASS] = static(
+        authority_row(MAKERS_CLASS, b"Makers", True, b"", bytes(8)) | {3: 1, 9: 0, 10: bytes(8)}
+    )
+    provider.objects[PSID] = static(authority_row(PSID, b"PSID", True, b"", bytes(8)))
 
-        Returns whether the session's own SP was reverted, which ends the session.
-        """
-        if row == ADMIN_SP and (SID in logins or PSID in logins):
-            self._core.revert_drive()
-            return True
-        if row == LOCKING_SP and SID in logins:
-            self._core.revert_locking()
-            return False
-        raise MethodError(Status.NOT_AUTHORIZED)
+    def read() -> Row:
+        enabled = core.state.admin1.enabled
+        return authority_row(ADMIN_SP_ADMIN1, b"Admin1", enabled, b"", ADMINS_CLASS)
 
-    def revert_sp(self, row: bytes, _keep_global_key: bool, logins: dict[bytes, Login]) -> None:
-        """Reverts this SP, which is the whole drive."""
-        if row != THIS_SP or SID not in logins:
-            raise MethodError(Status.NOT_AUTHORIZED)
-        self._core.revert_drive()
+    def write(values: Row, _writer: Writer) -> None:
+        core.state.admin1.enabled = flag(values[5])
 
-    def generate_key(self, _row: bytes, _logins: dict[bytes, Login]) -> None:
-        """There are no keys in this SP."""
-        raise MethodError(Status.NOT_AUTHORIZED)
+    provider.objects[ADMIN_SP_ADMIN1] = Object(read, write)
+
+
+def _add_pins(provider: Provider, core: Core) -> None:
+    def pin_row(who: bytes, name: bytes) -> Object:
+        def read() -> Row:
+            tries = core.tries.get(who, 0)
+            return {0: c_pin(who), 1: name, 4: bytes(8), 5: TRY_LIMIT, 6: tries, 7: 0}
+
+        return Object(read, lambda values, _: core.set_pin(who, values[3], None))
+
+    objects = provider.objects
+    objects[C_PIN_SID] = pin_row(SID, b"C_PIN_SID")
+    objects[_C_PIN_ADMIN1] = pin_row(ADMIN_SP_ADMIN1, b"C_PIN_Admin1")
+    objects[_C_PIN_PSID] = pin_row(PSID, b"C_PIN_PSID")
+    objects[C_PIN_MSID] = static({0: C_PIN_MSID, 1: b"C_PIN_MSID", 3: core.state.msid})
+
+
+def _add_drive(provider: Provider, core: Core) -> None:
+    def set_reset(values: Row, _writer: Writer) -> None:
+        core.state.programmatic_reset = flag(values[8])
+
+    def tper_info() -> Row:
+        enabled = int(core.state.programmatic_reset)
+        return {0: TPER_INFO, 5: 1, 7: [b"Opal"], 8: enabled}
+
+    def locking_sp() -> Row:
+        life_cycle = _MANUFACTURED if core.state.locking_active else _MANUFACTURED_INACTIVE
+        return {0: LOCKING_SP, 1: b"Locking", 6: life_cycle, 7: 0}
+
+    provider.objects[TPER_INFO] = Object(tper_info, set_reset)
+    provider.objects[ADMIN_SP] = static({0: ADMIN_SP, 1: b"Admin", 6: _MANUFACTURED, 7: 0})
+    provider.objects[LOCKING_SP] = Object(locking_sp)
+    for template in (BASE_TEMPLATE, ADMIN_TEMPLATE, LOCKING_TEMPLATE):
+        instances = 2 if template == BASE_TEMPLATE else 1
+        row: Row = {0: template, 1: TEMPLATE_NAMES[template], 2: 1, 3: instances, 4: instances}
+        provider.objects[template] = static(row)
+
+
+def _grant(provider: Provider) -> None:
+    everybody = (ACE_ANYBODY,)
+    for table in (schema.ACE, schema.AUTHORITY, schema.TEMPLATE, schema.SP, schema.TPER_INFO):
+        provider.grant(GET, everybody, *provider.rows(table.uid))
+    provider.grant(SET, (_SET_ENABLED,), ADMIN_SP_ADMIN1)
+    provider.grant(SET, (_SET_RESET,), TPER_INFO)
+    provider.grant(GET, (_PIN_GET,), C_PIN_SID, _C_PIN_ADMIN1)
+    provider.grant(GET, (_MSID_GET,), C_PIN_MSID)
+    provider.grant(GET, (_PSID_GET,), _C_PIN_PSID)
+    provider.grant(SET, (_SID_SET_PIN,), C_PIN_SID)
+    provider.grant(SET, (_ADMINS_SET_PIN,), _C_PIN_ADMIN1)
+    provider.grant(REVERT, (_SP_SID, ACE_ADMIN, _SP_PSID), ADMIN_SP)
+    provider.grant(REVERT, (_SP_SID, ACE_ADMIN), LOCKING_SP)
+    provider.grant(ACTIVATE, (_SP_SID,), ADMIN_SP, LOCKING_SP)

@@ -9,20 +9,24 @@ import string
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from lab.drive.opal import credentials
+from lab.drive.opal.byte_table import ByteTable
 from lab.drive.opal.locking import Locking, new_media_key
 from lab.drive.opal.uids import (
-    ADMIN_AUTHORITIES,
+    ADMIN_SP_ADMIN1,
     AUTHORITY_NAMES,
+    DATA_STORE,
     LOCKING_AUTHORITIES,
+    MBR,
     PSID,
     RANGES,
     SID,
     MethodError,
     Status,
 )
-from lab.drive.state import Authority, Credential, DriveState, RangeState
+from lab.drive.state import Authority, DriveState, RangeState
 
 TRY_LIMIT = 5
 MAX_PIN_BYTES = 32
@@ -60,77 +64,171 @@ class Core:
     Failed tries are counted until the next power cycle (the column Persistence is false).
     """
 
-    def __init__(self, locking: Locking, save: Callable[[DriveState], None]) -> None:
+    def __init__(
+        self,
+        locking: Locking,
+        byte_tables: dict[bytes, ByteTable],
+        save: Callable[[DriveState], None],
+    ) -> None:
         self.locking = locking
         self.state = locking.state
+        self.byte_tables = byte_tables
         self.tries: dict[bytes, int] = {}
+        self.sid_blocked = False
+        self.sid_is_msid = credentials.check(self.state.sid, self.state.msid) is not None
         self._save = save
+        self._transaction: tuple[dict[str, Any], dict[int, bytes]] | None = None
+
+    def reset(self, event: int) -> None:
+        """Puts into force what a TCG reset of this type changes; an open transaction is undone."""
+        self.end_transaction(commit=False)
+        with self.change():
+            self.locking.reset_event(event)
 
     def power_on(self) -> None:
         """Puts the state into force as after a loss of power."""
+        self.end_transaction(commit=False)
         self.tries.clear()
+        self.sid_blocked = False
         with self.change():
             self.locking.power_on()
 
+    # Changes of the state.
+
+    def _snapshot(self) -> tuple[dict[str, Any], dict[int, bytes]]:
+        return copy.deepcopy(self.state.__dict__), dict(self.locking.keys)
+
+    def _restore(self, snapshot: tuple[dict[str, Any], dict[int, bytes]]) -> None:
+        state, self.locking.keys = snapshot
+        self.state.__dict__.update(state)
+
     @contextmanager
     def change(self) -> Iterator[None]:
-        """A change of state: saved, then in force; on any exception nothing has happened."""
-        before = copy.deepcopy(self.state.__dict__)
-        keys = dict(self.locking.keys)
+        """A change of state: saved, then in force; on any exception nothing has happened.
+
+        Within a transaction both wait for its end.
+        """
+        before = self._snapshot()
         try:
             yield
-            self._save(self.state)
+            if self._transaction is None:
+                self._save(self.state)
         except BaseException:
-            self.state.__dict__.update(before)
-            self.locking.keys = keys
+            self._restore(before)
             raise
-        self.locking.publish()
+        if self._transaction is None:
+            self.locking.publish()
 
-    def credential(self, authority: bytes) -> Credential | None:
-        """The credential by which an enabled authority may log in."""
+    @property
+    def in_transaction(self) -> bool:
+        return self._transaction is not None
+
+    def begin_transaction(self) -> None:
+        """From now on changes can be undone together."""
+        self._transaction = self._snapshot()
+        for table in self.byte_tables.values():
+            table.begin()
+
+    def end_transaction(self, commit: bool) -> None:
+        """Keeps all changes since its begin, or undoes them; raises OSError having undone them."""
+        if self._transaction is None:
+            return
+        before, self._transaction = self._transaction, None
+        try:
+            if commit:
+                self._save(self.state)
+            else:
+                self._restore(before)
+        except OSError:
+            commit = False
+            self._restore(before)
+            raise
+        finally:
+            for table in self.byte_tables.values():
+                table.end(commit)
+            self.locking.publish()
+
+    # Who may log in.
+
+    def authority(self, authority: bytes) -> Authority:
+        """The enabled flag and credential of one who can log in; raises NOT_AUTHORIZED."""
         if authority == SID:
-            return self.state.sid
+            return Authority(True, self.state.sid)
         if authority == PSID:
-            return self.state.psid
+            return Authority(True, self.state.psid)
+        if authority == ADMIN_SP_ADMIN1:
+            return self.state.admin1
         known = self.state.authorities.get(AUTHORITY_NAMES.get(authority, ""))
-        return known.credential if known is not None and known.enabled else None
+        if known is None:
+            raise MethodError(Status.NOT_AUTHORIZED)
+        return known
 
     def log_in(self, authority: bytes, pin: bytes) -> Login:
         """Checks a PIN; raises NOT_AUTHORIZED, or AUTHORITY_LOCKED_OUT at the try limit."""
-        credential = self.credential(authority)
-        if credential is None:
+        known = self.authority(authority)
+        blocked = authority == SID and self.sid_blocked
+        if known.credential is None or not known.enabled or blocked:
             raise MethodError(Status.NOT_AUTHORIZED)
         if self.tries.get(authority, 0) >= TRY_LIMIT:
             raise MethodError(Status.AUTHORITY_LOCKED_OUT)
-        wrapping_key = credentials.check(credential, pin) if pin else None
+        wrapping_key = credentials.check(known.credential, pin) if pin else None
         if wrapping_key is None:
             self.tries[authority] = self.tries.get(authority, 0) + 1
             raise MethodError(Status.NOT_AUTHORIZED)
         self.tries.pop(authority, None)
         return Login(authority, wrapping_key)
 
+    def lock_out(self, name: str) -> None:
+        """Brings an authority to its try limit; raises ValueError for an unknown name."""
+        by_name = {name: who for who, name in AUTHORITY_NAMES.items()}
+        try:
+            self.authority(by_name.get(name, b""))
+        except MethodError:
+            active = self.state.locking_active
+            known = ["SID", "PSID", "AdminSP.Admin1", *self.state.authorities]
+            hint = "" if active else "; the Locking SP's are there once it is active"
+            raise ValueError(f"no authority {name!r}; known: {', '.join(known)}{hint}") from None
+        self.tries[by_name[name]] = TRY_LIMIT
+
+    def set_pin(self, authority: bytes, pin: object, kek: bytes | None) -> None:
+        """Gives an authority a PIN; one of the Locking SP also gets its `kek`."""
+        credential = credentials.create(check_pin(pin), kek)
+        if authority == SID:
+            self.state.sid = credential
+            self.sid_is_msid = pin == self.state.msid
+        else:
+            self.authority(authority).credential = credential
+        self.tries.pop(authority, None)
+
     def kek(self, login: Login) -> bytes | None:
         """The Locking SP's key, which every authority of that SP can unwrap."""
-        credential = self.credential(login.authority)
+        credential = self.authority(login.authority).credential
         if credential is None or not credential.wrapped_kek:
             return None
         return credentials.unwrap_kek(credential, login.wrapping_key)
 
+    # Life cycle.
+
     def activate(self, login: Login) -> None:
         """Brings the Locking SP to life; Admin1 gets the SID's PIN."""
+        self._clear_byte_tables()
         kek = os.urandom(credentials.KEK_BYTES)
         self.locking.activate(kek)
-        self.state.authorities = {AUTHORITY_NAMES[u]: Authority(False) for u in LOCKING_AUTHORITIES}
+        self.state.authorities = {AUTHORITY_NAMES[u]: Authority() for u in LOCKING_AUTHORITIES}
         admin1 = credentials.adopt(self.state.sid, login.wrapping_key, kek)
         self.state.authorities["Admin1"] = Authority(True, admin1)
         self.state.locking_active = True
 
     def revert_locking(self, keep_global_key: bytes | None = None) -> None:
         """Takes the Locking SP back to its factory state with new media keys."""
+        if not self.state.locking_active:
+            return
+        self._clear_byte_tables()
         self.state.locking_active = False
         self.state.authorities = {}
         self.state.aces = {}
-        self.locking.reset(keep_global_key)
+        self.state.names = {}
+        self.locking.factory_reset(keep_global_key)
         for authority in LOCKING_AUTHORITIES:
             self.tries.pop(authority, None)
 
@@ -138,7 +236,14 @@ class Core:
         """Takes the whole drive back to its factory state; MSID and PSID stay."""
         self.revert_locking()
         self.state.sid = credentials.create(self.state.msid)
+        self.sid_is_msid = True
+        self.state.admin1 = Authority()
+        self.state.programmatic_reset = False
         self.tries.clear()
+
+    def _clear_byte_tables(self) -> None:
+        for uid in (MBR, DATA_STORE):
+            self.byte_tables[uid].clear()
 
 
 def check_pin(pin: object) -> bytes:
@@ -146,8 +251,3 @@ def check_pin(pin: object) -> bytes:
     if not isinstance(pin, bytes) or not 0 < len(pin) <= MAX_PIN_BYTES:
         raise MethodError(Status.INVALID_PARAMETER)
     return pin
-
-
-def is_admin(authorities: set[bytes]) -> bool:
-    """Whether one of the Locking SP's administrators is among them."""
-    return not authorities.isdisjoint(ADMIN_AUTHORITIES)

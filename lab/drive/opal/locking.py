@@ -7,9 +7,10 @@ import os
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
 
 from lab.drive.aes_xts import KEY_BYTES, AesXts
-from lab.drive.media import EncryptedMedia, Segment
+from lab.drive.media import EncryptedMedia, Segment, Shadow
+from lab.drive.opal.byte_table import ByteTable
 from lab.drive.opal.uids import RANGES, MethodError, Status
-from lab.drive.state import POWER_CYCLE, DriveState, RangeState
+from lab.drive.state import POWER_CYCLE, DriveState, MbrControl, RangeState
 
 
 def new_media_key(key_bits: int) -> bytes:
@@ -25,13 +26,19 @@ class Locking:
     """
 
     def __init__(
-        self, state: DriveState, media: EncryptedMedia, blocks: int, block_bytes: int
+        self,
+        state: DriveState,
+        media: EncryptedMedia,
+        blocks: int,
+        block_bytes: int,
+        mbr: ByteTable,
     ) -> None:
         self.state = state
         self.blocks = blocks
         self.block_bytes = block_bytes
         self.keys: dict[int, bytes] = {}
         self._media = media
+        self._shadow = Shadow(mbr.fd, min(blocks, mbr.size_bytes // block_bytes))
         self._ciphers: dict[bytes, AesXts] = {}
 
     @property
@@ -46,23 +53,38 @@ class Locking:
     def power_on(self) -> None:
         """Locks what a power cycle locks and takes up the keys that need no PIN."""
         self.keys = {}
+        self.state.mbr.reset(POWER_CYCLE)
         for index, row in enumerate(self.state.ranges):
             row.lock_for_reset(POWER_CYCLE)
             if row.open_key and (row.readable or row.writable):
                 self.keys[index] = row.open_key
+
+    def heeds(self, event: int) -> bool:
+        """Whether a reset of this type changes anything."""
+        rows = self.state.ranges
+        return event in self.state.mbr.done_on_reset or any(event in r.lock_on_reset for r in rows)
+
+    def reset_event(self, event: int) -> None:
+        """Locks what a reset of this type locks; other keys stay in memory."""
+        self.state.mbr.reset(event)
+        for index, row in enumerate(self.state.ranges):
+            if event in row.lock_on_reset:
+                row.lock_for_reset(event)
+                self.settle(index, None)
 
     def activate(self, kek: bytes) -> None:
         """Wraps every media key under the new key of the Locking SP."""
         for row in self.state.ranges:
             row.wrapped_key = aes_key_wrap(kek, row.open_key)
 
-    def reset(self, keep_global_key: bytes | None = None) -> None:
+    def factory_reset(self, keep_global_key: bytes | None = None) -> None:
         """Factory state with new keys; the global range may keep its own."""
         self.state.ranges[:] = [
             RangeState(open_key=new_media_key(self.state.key_bits)) for _ in range(RANGES)
         ]
         if keep_global_key:
             self.state.ranges[0].open_key = keep_global_key
+        self.state.mbr = MbrControl()
         self.keys = {index: row.open_key for index, row in enumerate(self.state.ranges)}
 
     def media_key(self, index: int, kek: bytes | None) -> bytes | None:
@@ -125,6 +147,7 @@ class Locking:
             segments.append(self._segment(0, position, self.blocks, used))
         self._ciphers = used
         self._media.segments = tuple(segments)
+        self._media.shadow = self._shadow if self.state.mbr.shadows else None
 
     def _segment(self, index: int, start: int, end: int, ciphers: dict[bytes, AesXts]) -> Segment:
         row = self.state.ranges[index]

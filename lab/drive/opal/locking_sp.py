@@ -1,281 +1,347 @@
-"""Locking SP: users, rules, ranges and their keys."""
+"""Locking SP: users, rules, ranges with their keys, MBR shadow, DataStore (Opal 2.01, 4.3)."""
 
 from __future__ import annotations
 
-from lab.drive.opal import credentials
-from lab.drive.opal.core import TRY_LIMIT, Core, Login, check_pin, is_admin
-from lab.drive.opal.tokens import Named, Value
+from lab.drive.opal import schema
+from lab.drive.opal.access import Ace, any_of, parse_expression
+from lab.drive.opal.core import TRY_LIMIT, Core
+from lab.drive.opal.provider import (
+    BASE_TEMPLATE,
+    LOCKING_TEMPLATE,
+    Object,
+    Provider,
+    Row,
+    Writer,
+    add_aces,
+    add_base,
+    authority_row,
+    flag,
+    reset_events,
+    static,
+)
+from lab.drive.opal.tokens import Value
 from lab.drive.opal.uids import (
-    ACE_GEN_KEY,
+    ACE_ADMIN,
+    ACE_ADMINS_SET_COMMON_NAME,
+    ACE_ANYBODY,
+    ACE_ANYBODY_GET_COMMON_NAME,
+    ACE_DATA_STORE_GET,
+    ACE_DATA_STORE_SET,
+    ACE_MBR_DONE,
     ACE_RANGE_GET,
     ACE_READ_LOCKED,
+    ACE_USER_COMMON_NAME,
     ACE_USER_PIN,
     ACE_WRITE_LOCKED,
     ADMIN_AUTHORITIES,
     ADMINS_CLASS,
     ANYBODY,
+    AUTHENTICATE,
     AUTHORITY_NAMES,
-    HALF_AUTHORITY_REF,
-    HALF_BOOLEAN_ACE,
+    DATA_STORE,
+    GEN_KEY,
+    GET,
+    GET_ACL,
     LOCKING_AUTHORITIES,
     LOCKING_INFO,
     LOCKING_ROWS,
     LOCKING_SP,
+    MBR,
+    MBR_CONTROL,
+    NEXT,
+    RANDOM,
     RANGES,
-    SP_INFO,
+    REVERT_SP,
+    SET,
     THIS_SP,
     USER_AUTHORITIES,
     USERS_CLASS,
     MethodError,
     Status,
+    ace,
+    ace_gen_key,
     c_pin,
     key_rows,
 )
 
-_ACES = ACE_RANGE_GET + ACE_READ_LOCKED + ACE_WRITE_LOCKED + ACE_USER_PIN + ACE_GEN_KEY
-_PIN_ROWS = {c_pin(authority): authority for authority in LOCKING_AUTHORITIES}
-_RESET_EVENTS = frozenset({0, 1, 2, 3})
+_METHODS = (NEXT, GET_ACL, GEN_KEY, REVERT_SP, GET, SET, AUTHENTICATE, RANDOM)
+_ACE_GET_ALL, _ACE_SET_RULE = ace(0x38000), ace(0x38001)
+_AUTHORITY_GET_ALL, _AUTHORITY_SET_ENABLED = ace(0x39000), ace(0x39001)
+_PIN_GET, _ADMINS_SET_PIN = ace(0x3A000), ace(0x3A001)
+_KEY_MODE = ace(0x3BFFF)
+_GLOBAL_SET, _RANGE_SET = ace(0x3F000), ace(0x3F001)
+_MBR_SET = ace(0x3F800)
 _AES_XTS_MODE = 7
-_START, _LENGTH, _RLE, _WLE, _RL, _WL, _LOCK_ON_RESET, _ACTIVE_KEY = range(3, 11)
-Row = dict[int, Value]
-Logins = dict[bytes, Login]
+_MAX_NAME_BYTES = 32
+_RULES_TO_CHANGE = (
+    _ACE_GET_ALL, _AUTHORITY_GET_ALL, *ACE_USER_PIN, *ACE_USER_COMMON_NAME, *ACE_RANGE_GET,
+    *ACE_READ_LOCKED, *ACE_WRITE_LOCKED, ACE_MBR_DONE, ACE_DATA_STORE_GET, ACE_DATA_STORE_SET,
+)  # fmt: skip
+_GROUPS = {ANYBODY: b"Anybody", ADMINS_CLASS: b"Admins", USERS_CLASS: b"Users"}
 
 
-class LockingSp:
-    """Rows and methods; a row is a dict from column number to value.
+def range_name(index: int) -> str:
+    """How the specification names a range in its rows and rules."""
+    return f"Range{index}" if index else "GlobalRange"
 
-    Administrators may do everything here; a changed ACE gives others a part of it, as the Opal
-    preconfiguration has it (section 4.3).
-    """
 
-    authorities = frozenset(LOCKING_AUTHORITIES)
+def build(core: Core) -> Provider:
+    """The Locking SP over the drive's state; it is to be offered while it is active only."""
+    provider = Provider(
+        uid=LOCKING_SP,
+        tables=schema.locking_sp_tables(core.state.key_bits),
+        admins=frozenset(ADMIN_AUTHORITIES),
+        authorities=frozenset(LOCKING_AUTHORITIES),
+        changed_rules=lambda: core.state.aces,
+        byte_tables=core.byte_tables,
+        aces=_fixed_aces() | _user_aces() | _range_aces(core.state.key_bits),
+    )
+    known = frozenset((*_GROUPS, *LOCKING_AUTHORITIES))
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._key_rows = key_rows(core.state.key_bits)
-        self.tables = (
-            *LOCKING_AUTHORITIES, *_PIN_ROWS, *_ACES, LOCKING_INFO, *LOCKING_ROWS,
-            *self._key_rows, SP_INFO,
-        )  # fmt: skip
+    def set_rule(row: bytes, value: Value) -> None:
+        core.state.aces[row.hex()] = parse_expression(value, known)
 
-    # Who may.
+    add_aces(provider, set_rule)
+    _add_authorities(provider, core)
+    _add_ranges(provider, core)
+    _add_locking_info(provider, core)
+    _add_mbr_control(provider, core)
+    add_base(provider, b"Locking", (BASE_TEMPLATE, LOCKING_TEMPLATE), _METHODS)
+    _grant_access(provider)
+    _grant_locking(provider, core.state.key_bits)
+    return provider
 
-    def _allowed(self, ace: bytes, logins: Logins) -> bool:
-        """An ACE's BooleanExpr, in postfix order, against who has logged in."""
-        who = set(logins) | {ANYBODY}
-        if is_admin(who):
-            return True
-        stack: list[bool] = []
-        for term in self._core.state.aces.get(ace.hex(), self._default_rule(ace)):
-            if term in ("and", "or"):
-                right, left = stack.pop(), stack.pop()
-                stack.append((left and right) if term == "and" else (left or right))
-            else:
-                stack.append(self._is_present(bytes.fromhex(term), who))
-        return stack == [True]
 
-    @staticmethod
-    def _is_present(authority: bytes, who: set[bytes]) -> bool:
-        if authority == USERS_CLASS:
-            return not who.isdisjoint(USER_AUTHORITIES)
-        return authority in who  # the Admins class was dealt with before
+# Rules.
 
-    @staticmethod
-    def _default_rule(ace: bytes) -> list[str]:
-        if ace in ACE_USER_PIN:
-            user = USER_AUTHORITIES[ACE_USER_PIN.index(ace)]
-            return [ADMINS_CLASS.hex(), user.hex(), "or"]
-        return [ADMINS_CLASS.hex()]
 
-    def _require_admin(self, logins: Logins) -> None:
-        if not is_admin(set(logins)):
+def _fixed_aces() -> dict[bytes, Ace]:
+    admins = any_of(ADMINS_CLASS)
+    mbr, authority, pin = schema.MBR_CONTROL, schema.AUTHORITY, schema.C_PIN
+    named = schema.LOCKING.numbers("UID", "CommonName")
+    no_pin = pin.numbers("UID", "CharSet", "TryLimit", "Tries", "Persistence")
+    to_lor = schema.LOCKING.numbers(
+        "ReadLockEnabled", "WriteLockEnabled", "ReadLocked", "WriteLocked", "LockOnReset"
+    )
+    extent = schema.LOCKING.numbers("RangeStart", "RangeLength")
+    return {
+        ACE_ANYBODY: Ace("ACE_Anybody", any_of(ANYBODY)),
+        ACE_ADMIN: Ace("ACE_Admin", admins),
+        ACE_ANYBODY_GET_COMMON_NAME: Ace("ACE_Anybody_Get_CommonName", any_of(ANYBODY), named),
+        ACE_ADMINS_SET_COMMON_NAME: Ace(
+            "ACE_Admins_Set_CommonName", admins, authority.numbers("CommonName")
+        ),
+        _ACE_GET_ALL: Ace("ACE_ACE_Get_All", admins),
+        _ACE_SET_RULE: Ace(
+            "ACE_ACE_Set_BooleanExpression", admins, schema.ACE.numbers("BooleanExpr")
+        ),
+        _AUTHORITY_GET_ALL: Ace("ACE_Authority_Get_All", admins),
+        _AUTHORITY_SET_ENABLED: Ace(
+            "ACE_Authority_Set_Enabled", admins, authority.numbers("Enabled")
+        ),
+        _PIN_GET: Ace("ACE_C_PIN_Admins_Get_All_NOPIN", admins, no_pin),
+        _ADMINS_SET_PIN: Ace("ACE_C_PIN_Admins_Set_PIN", admins, pin.numbers("PIN")),
+        _KEY_MODE: Ace("ACE_K_AES_Mode", any_of(ANYBODY), schema.K_AES_256.numbers("UID", "Mode")),
+        _GLOBAL_SET: Ace("ACE_Locking_GlblRng_Admins_Set", admins, to_lor),
+        _RANGE_SET: Ace("ACE_Locking_Admins_RangeStartToLOR", admins, extent | to_lor),
+        _MBR_SET: Ace(
+            "ACE_MBRControl_Admins_Set", admins, mbr.numbers("Enable", "Done", "DoneOnReset")
+        ),
+        ACE_MBR_DONE: Ace(
+            "ACE_MBRControl_Set_DoneToDOR", admins, mbr.numbers("Done", "DoneOnReset")
+        ),
+        ACE_DATA_STORE_GET: Ace("ACE_DataStore_Get_All", admins),
+        ACE_DATA_STORE_SET: Ace("ACE_DataStore_Set_All", admins),
+    }
+
+
+def _user_aces() -> dict[bytes, Ace]:
+    pin, name = schema.C_PIN.numbers("PIN"), schema.AUTHORITY.numbers("CommonName")
+    aces = {}
+    for index, user in enumerate(USER_AUTHORITIES):
+        who = f"User{index + 1}"
+        owners = any_of(ADMINS_CLASS, user)
+        aces[ACE_USER_PIN[index]] = Ace(f"ACE_C_PIN_{who}_Set_PIN", owners, pin)
+        admins = any_of(ADMINS_CLASS)
+        aces[ACE_USER_COMMON_NAME[index]] = Ace(f"ACE_{who}_Set_CommonName", admins, name)
+    return aces
+
+
+def _range_aces(key_bits: int) -> dict[bytes, Ace]:
+    admins, locking = any_of(ADMINS_CLASS), schema.LOCKING
+    shown = frozenset(range(3, 11))  # RangeStart to ActiveKey
+    aces = {}
+    for index in range(RANGES):
+        name = range_name(index)
+        aces[ACE_RANGE_GET[index]] = Ace(
+            f"ACE_Locking_{name}_Get_RangeStartToActiveKey", admins, shown
+        )
+        for rows, word, column in (
+            (ACE_READ_LOCKED, "RdLocked", "ReadLocked"),
+            (ACE_WRITE_LOCKED, "WrLocked", "WriteLocked"),
+        ):
+            label = f"ACE_Locking_{name}_Set_{word}"
+            aces[rows[index]] = Ace(label, admins, locking.numbers(column))
+        aces[ace_gen_key(key_bits)[index]] = Ace(f"ACE_K_AES_{key_bits}_{name}_GenKey", admins)
+    return aces
+
+
+# Rows.
+
+
+def _add_authorities(provider: Provider, core: Core) -> None:
+    for who, name in _GROUPS.items():
+        provider.objects[who] = static(authority_row(who, name, True, b"", bytes(8)))
+    for who in LOCKING_AUTHORITIES:
+        provider.objects[who] = _authority(who, core)
+        provider.objects[c_pin(who)] = _pin(who, core)
+
+
+def _authority(who: bytes, core: Core) -> Object:
+    name = AUTHORITY_NAMES[who]
+    owner = ADMINS_CLASS if who in ADMIN_AUTHORITIES else USERS_CLASS
+
+    def read() -> Row:
+        enabled = core.state.authorities[name].enabled
+        common = core.state.names.get(who.hex(), b"")
+        return authority_row(who, name.encode(), enabled, common, owner)
+
+    def write(values: Row, _writer: Writer) -> None:
+        if 5 in values:
+            enabled = flag(values[5])
+            if who == ADMIN_AUTHORITIES[0] and not enabled:
+                raise MethodError(Status.INVALID_PARAMETER)  # nobody could undo it
+            core.state.authorities[name].enabled = enabled
+        _set_common_name(core, who, values)
+
+    return Object(read, write)
+
+
+def _set_common_name(core: Core, row: bytes, values: Row) -> None:
+    match values.get(2, b""):
+        case bytes(name) if len(name) <= _MAX_NAME_BYTES:
+            if 2 in values:
+                core.state.names[row.hex()] = name
+        case _:
+            raise MethodError(Status.INVALID_PARAMETER)
+
+
+def _pin(who: bytes, core: Core) -> Object:
+    name = f"C_PIN_{AUTHORITY_NAMES[who]}".encode()
+
+    def read() -> Row:
+        tries = core.tries.get(who, 0)
+        return {0: c_pin(who), 1: name, 4: bytes(8), 5: TRY_LIMIT, 6: tries, 7: 0}
+
+    def write(values: Row, writer: Writer) -> None:
+        if writer.kek is None:
             raise MethodError(Status.NOT_AUTHORIZED)
+        core.set_pin(who, values[3], writer.kek)
 
-    def _kek(self, logins: Logins) -> bytes | None:
-        return next((kek for login in logins.values() if (kek := self._core.kek(login))), None)
+    return Object(read, write)
 
-    # Get.
 
-    def get(self, row: bytes, logins: Logins) -> Row:
-        """The columns that the session may read; raises NOT_AUTHORIZED if there are none."""
-        if row in LOCKING_ROWS:
-            return self._get_range(row, logins)
-        if row == LOCKING_INFO:
-            locking = self._core.locking
-            return {
-                0: row, 1: b"LockingInfo", 2: 1, 3: 1, 4: RANGES - 1, 5: 0, 6: 0,
-                7: int(locking.alignment_blocks > 1), 8: locking.block_bytes,
-                9: locking.alignment_blocks, 10: 0,
-            }  # fmt: skip
-        if row in self._key_rows:
-            return {0: row, 4: _AES_XTS_MODE}
-        if row == SP_INFO:
-            return {0: row, 1: LOCKING_SP, 2: b"Locking", 6: 1}
-        self._require_admin(logins)
-        return self._get_access_row(row)
+def _add_ranges(provider: Provider, core: Core) -> None:
+    keys = key_rows(core.state.key_bits)
+    for index, row in enumerate(LOCKING_ROWS):
+        provider.objects[row] = _range(index, core)
+        label = f"K_AES_{core.state.key_bits}_{range_name(index)}_Key"
+        provider.objects[keys[index]] = static(
+            {0: keys[index], 1: label.encode(), 4: _AES_XTS_MODE}
+        )
 
-    def _get_access_row(self, row: bytes) -> Row:
-        if row in _PIN_ROWS:
-            tries = self._core.tries.get(_PIN_ROWS[row], 0)
-            return {0: row, 5: TRY_LIMIT, 6: tries, 7: 0}
-        if row in LOCKING_AUTHORITIES:
-            name = AUTHORITY_NAMES[row]
-            enabled = self._core.state.authorities[name].enabled
-            return {0: row, 1: name.encode(), 3: 0, 5: int(enabled)}
-        if row in _ACES:
-            rule = self._core.state.aces.get(row.hex(), self._default_rule(row))
-            return {0: row, 3: [_expression_term(term) for term in rule]}
-        raise MethodError(Status.NOT_AUTHORIZED)
 
-    def _get_range(self, row: bytes, logins: Logins) -> Row:
-        index = LOCKING_ROWS.index(row)
-        columns: Row = {0: row}
-        if self._allowed(ACE_RANGE_GET[index], logins):
-            state = self._core.state.ranges[index]
-            events: list[Value] = [*state.lock_on_reset]
-            columns |= {
-                _START: state.start,
-                _LENGTH: state.length,
-                _RLE: int(state.read_lock_enabled),
-                _WLE: int(state.write_lock_enabled),
-                _RL: int(state.read_locked),
-                _WL: int(state.write_locked),
-                _LOCK_ON_RESET: events,
-                _ACTIVE_KEY: self._key_rows[index],
-            }
-        return columns
+def _range(index: int, core: Core) -> Object:
+    uid, key = LOCKING_ROWS[index], key_rows(core.state.key_bits)[index]
+    fields = {
+        3: "start", 4: "length", 5: "read_lock_enabled", 6: "write_lock_enabled",
+        7: "read_locked", 8: "write_locked",
+    }  # fmt: skip
 
-    # Set.
+    def read() -> Row:
+        row = core.state.ranges[index]
+        columns: Row = {column: int(getattr(row, name)) for column, name in fields.items()}
+        events: list[Value] = [*row.lock_on_reset]
+        name, common = f"Locking_{range_name(index)}", core.state.names.get(uid.hex(), b"")
+        return {0: uid, 1: name.encode(), 2: common, **columns, 9: events, 10: key}
 
-    def set(self, row: bytes, values: Row, logins: Logins) -> None:
-        """Changes columns of one row: all of them, or none (the caller undoes on an exception)."""
-        if row in LOCKING_ROWS:
-            self._set_range(LOCKING_ROWS.index(row), values, logins)
-        elif row in _PIN_ROWS and values.keys() == {3}:
-            self._set_pin(_PIN_ROWS[row], values[3], logins)
-        elif row in LOCKING_AUTHORITIES and values.keys() == {5}:
-            self._require_admin(logins)
-            enabled = _flag(values[5])
-            if row == ADMIN_AUTHORITIES[0] and not enabled:
-                raise MethodError(Status.INVALID_PARAMETER)
-            self._core.state.authorities[AUTHORITY_NAMES[row]].enabled = enabled
-        elif row in _ACES and values.keys() == {3}:
-            self._require_admin(logins)
-            self._core.state.aces[row.hex()] = _parse_expression(values[3])
-        else:
-            raise MethodError(Status.NOT_AUTHORIZED)
-
-    def _set_pin(self, authority: bytes, pin: Value, logins: Logins) -> None:
-        kek = self._kek(logins)
-        if authority in USER_AUTHORITIES:
-            allowed = self._allowed(ACE_USER_PIN[USER_AUTHORITIES.index(authority)], logins)
-        else:
-            allowed = is_admin(set(logins))
-        if not allowed or kek is None:
-            raise MethodError(Status.NOT_AUTHORIZED)
-        known = self._core.state.authorities[AUTHORITY_NAMES[authority]]
-        known.credential = credentials.create(check_pin(pin), kek)
-        self._core.tries.pop(authority, None)
-
-    def _set_range(self, index: int, values: Row, logins: Logins) -> None:
-        rules = {_RL: ACE_READ_LOCKED[index], _WL: ACE_WRITE_LOCKED[index]}
-        for column in values:
-            if column in rules:
-                if not self._allowed(rules[column], logins):
-                    raise MethodError(Status.NOT_AUTHORIZED)
-            else:
-                self._require_admin(logins)
-        row = self._core.state.ranges[index]
-        flags = {
-            _RLE: "read_lock_enabled", _WLE: "write_lock_enabled",
-            _RL: "read_locked", _WL: "write_locked",
-        }  # fmt: skip
+    def write(values: Row, writer: Writer) -> None:
+        row = core.state.ranges[index]
         for column, value in values.items():
-            if column in flags:
-                setattr(row, flags[column], _flag(value))
-            elif column == _LOCK_ON_RESET:
-                row.lock_on_reset = _reset_events(value)
-            elif column in (_START, _LENGTH) and index > 0 and isinstance(value, int):
-                if value < 0:
-                    raise MethodError(Status.INVALID_PARAMETER)
-                setattr(row, "start" if column == _START else "length", value)
-            else:
-                raise MethodError(Status.INVALID_PARAMETER)
-        self._core.locking.check_geometry(index)
-        self._core.locking.settle(index, self._kek(logins))
+            if column in (3, 4):
+                setattr(row, fields[column], _unsigned(value))
+            elif column in fields:
+                setattr(row, fields[column], flag(value))
+            elif column == 9:
+                row.lock_on_reset = reset_events(value)
+        _set_common_name(core, uid, values)
+        core.locking.check_geometry(index)
+        core.locking.settle(index, writer.kek)
 
-    # Other methods.
-
-    def generate_key(self, row: bytes, logins: Logins) -> None:
-        """Gives a range a new media key."""
-        kek = self._kek(logins)
-        if row not in self._key_rows or kek is None:
-            raise MethodError(Status.NOT_AUTHORIZED)
-        index = self._key_rows.index(row)
-        if not self._allowed(ACE_GEN_KEY[index], logins):
-            raise MethodError(Status.NOT_AUTHORIZED)
-        self._core.locking.generate_key(index, kek)
-
-    def revert_sp(self, row: bytes, keep_global_key: bool, logins: Logins) -> None:
-        """Factory state for this SP; the global range's data may stay if it is not locked."""
-        self._require_admin(logins)
-        if row != THIS_SP:
-            raise MethodError(Status.NOT_AUTHORIZED)
-        kept = None
-        if keep_global_key:
-            if not (self._core.state.ranges[0].readable or self._core.state.ranges[0].writable):
-                raise MethodError(Status.FAIL)
-            kept = self._core.locking.media_key(0, self._kek(logins))
-        self._core.revert_locking(kept)
-
-    def activate(self, _row: bytes, _logins: Logins) -> None:
-        """SPs are activated from the Admin SP."""
-        raise MethodError(Status.NOT_AUTHORIZED)
-
-    def revert(self, _row: bytes, _logins: Logins) -> bool:
-        """SP objects are reverted from the Admin SP."""
-        raise MethodError(Status.NOT_AUTHORIZED)
+    return Object(read, write)
 
 
-def _flag(value: Value) -> bool:
-    if not isinstance(value, int) or value not in (0, 1):
+def _unsigned(value: Value) -> int:
+    if not isinstance(value, int) or value < 0:
         raise MethodError(Status.INVALID_PARAMETER)
-    return bool(value)
+    return value
 
 
-def _reset_events(value: Value) -> list[int]:
-    if not isinstance(value, list):
-        raise MethodError(Status.INVALID_PARAMETER)
-    events = [event for event in value if isinstance(event, int) and event in _RESET_EVENTS]
-    if len(events) != len(value):
-        raise MethodError(Status.INVALID_PARAMETER)
-    return events
+def _add_locking_info(provider: Provider, core: Core) -> None:
+    align, block_bytes = core.locking.alignment_blocks, core.locking.block_bytes
+    provider.objects[LOCKING_INFO] = static(
+        {
+            0: LOCKING_INFO, 1: b"LockingInfo", 2: 1, 3: 1, 4: RANGES - 1, 5: 0, 6: 0,
+            7: int(align > 1), 8: block_bytes, 9: align, 10: 0,
+        }
+    )  # fmt: skip
 
 
-def _expression_term(term: str) -> Value:
-    if term in ("and", "or"):
-        return Named(HALF_BOOLEAN_ACE, int(term == "or"))
-    return Named(HALF_AUTHORITY_REF, bytes.fromhex(term))
+def _add_mbr_control(provider: Provider, core: Core) -> None:
+    def read() -> Row:
+        mbr = core.state.mbr
+        events: list[Value] = [*mbr.done_on_reset]
+        return {0: MBR_CONTROL, 1: int(mbr.enabled), 2: int(mbr.done), 3: events}
+
+    def write(values: Row, _writer: Writer) -> None:
+        mbr = core.state.mbr
+        if 1 in values:
+            mbr.enabled = flag(values[1])
+        if 2 in values:
+            mbr.done = flag(values[2])
+        if 3 in values:
+            mbr.done_on_reset = reset_events(values[3])
+
+    provider.objects[MBR_CONTROL] = Object(read, write)
 
 
-def _parse_expression(value: Value) -> list[str]:
-    """A BooleanExpr as stored; raises INVALID_PARAMETER unless it evaluates to one truth value."""
-    terms: list[str] = []
-    depth = 0
-    for term in value if isinstance(value, list) else [value]:
-        match term:
-            case Named(name=n, value=bytes(who)) if n == HALF_AUTHORITY_REF and _known(who):
-                terms.append(who.hex())
-                depth += 1
-            case Named(name=n, value=0 | 1 as kind) if n == HALF_BOOLEAN_ACE and depth > 1:
-                terms.append("or" if kind else "and")
-                depth -= 1
-            case _:
-                raise MethodError(Status.INVALID_PARAMETER)
-    if depth != 1 or len(terms) > 2 * RANGES + 2 * len(LOCKING_AUTHORITIES):
-        raise MethodError(Status.INVALID_PARAMETER)
-    return terms
+# Who may.
 
 
-def _known(authority: bytes) -> bool:
-    return authority in AUTHORITY_NAMES
+def _grant_access(provider: Provider) -> None:
+    provider.grant(REVERT_SP, (ACE_ADMIN,), THIS_SP)
+    provider.grant(GET, (_ACE_GET_ALL,), *provider.aces)
+    provider.grant(SET, (_ACE_SET_RULE,), *_RULES_TO_CHANGE)
+    getters = (_AUTHORITY_GET_ALL, ACE_ANYBODY_GET_COMMON_NAME)
+    provider.grant(GET, getters, *_GROUPS, *LOCKING_AUTHORITIES)
+    provider.grant(GET, (_PIN_GET,), *(c_pin(who) for who in LOCKING_AUTHORITIES))
+    for who in ADMIN_AUTHORITIES:
+        provider.grant(SET, (_AUTHORITY_SET_ENABLED, ACE_ADMINS_SET_COMMON_NAME), who)
+        provider.grant(SET, (_ADMINS_SET_PIN,), c_pin(who))
+    for index, who in enumerate(USER_AUTHORITIES):
+        provider.grant(SET, (_AUTHORITY_SET_ENABLED, ACE_USER_COMMON_NAME[index]), who)
+        provider.grant(SET, (ACE_USER_PIN[index],), c_pin(who))
+
+
+def _grant_locking(provider: Provider, key_bits: int) -> None:
+    provider.grant(GET, (ACE_ANYBODY,), LOCKING_INFO, MBR_CONTROL, MBR)
+    for index, (row, key) in enumerate(zip(LOCKING_ROWS, key_rows(key_bits), strict=True)):
+        provider.grant(GET, (ACE_RANGE_GET[index], ACE_ANYBODY_GET_COMMON_NAME), row)
+        setters = (ACE_READ_LOCKED[index], ACE_WRITE_LOCKED[index], ACE_ADMINS_SET_COMMON_NAME)
+        provider.grant(SET, (_RANGE_SET if index else _GLOBAL_SET, *setters), row)
+        provider.grant(GET, (_KEY_MODE,), key)
+        provider.grant(GEN_KEY, (ace_gen_key(key_bits)[index],), key)
+    provider.grant(SET, (_MBR_SET, ACE_MBR_DONE), MBR_CONTROL)
+    provider.grant(SET, (ACE_ADMIN,), MBR)
+    provider.grant(GET, (ACE_DATA_STORE_GET,), DATA_STORE)
+    provider.grant(SET, (ACE_DATA_STORE_SET,), DATA_STORE)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-COM_ID = 0x07FE
+COM_ID = 0x0800  # the first of the vendor's own (Opal 2.01, section 3.3.3)
 MAX_COM_PACKET_BYTES = 65536
 _COM = struct.Struct(">4xHHIII")
 _PACKET = struct.Struct(">IIIHHII")
 _SUB = struct.Struct(">6xHI")
 _HEADERS_BYTES = _COM.size + _PACKET.size + _SUB.size
+MAX_TABLE_READ_BYTES = MAX_COM_PACKET_BYTES - _HEADERS_BYTES - 64  # room for the tokens around
 
 
 class PacketError(Exception):

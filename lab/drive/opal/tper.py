@@ -1,15 +1,17 @@
-"""The trusted peripheral: discovery, ComIDs, the session manager, and power cycles."""
+"""The trusted peripheral: ComIDs, the session manager, resets, and what firmware may do to it."""
 
 from __future__ import annotations
 
 import itertools
 import logging
-import struct
 import threading
+import time
+from dataclasses import dataclass, field
 
-from lab.drive.opal.admin_sp import AdminSp
+from lab.drive.opal import admin_sp, com_id, locking_sp, properties
+from lab.drive.opal.calls import Call, CallRecord, encode_call, encode_result, parse_call
 from lab.drive.opal.core import Core
-from lab.drive.opal.locking_sp import LockingSp
+from lab.drive.opal.discovery import discover
 from lab.drive.opal.packets import (
     COM_ID,
     MAX_COM_PACKET_BYTES,
@@ -19,60 +21,118 @@ from lab.drive.opal.packets import (
     pack_empty,
     unpack,
 )
-from lab.drive.opal.session import Call, Session, encode_call, parse_call
-from lab.drive.opal.tokens import Named, TokenError, Value
+from lab.drive.opal.session import Session
+from lab.drive.opal.tokens import TokenError, Value, decode
 from lab.drive.opal.uids import (
     ADMIN_SP,
-    ADMINS,
     ANYBODY,
     LOCKING_SP,
     PROPERTIES,
     SESSION_MANAGER,
     START_SESSION,
     SYNC_SESSION,
-    USERS,
     MethodError,
     Status,
 )
+from lab.drive.state import HARDWARE, PROGRAMMATIC
 
 _log = logging.getLogger("drive.opal")
-_DISCOVERY_COM_ID = 0x0001
-_VERIFY_COM_ID, _STACK_RESET = 1, 2
 _FIRST_SESSION = 0x1000
-_PROPERTIES = {
-    b"MaxMethods": 1,
-    b"MaxSubpackets": 1,
-    b"MaxPackets": 1,
-    b"MaxPacketSize": MAX_COM_PACKET_BYTES - 20,
-    b"MaxComPacketSize": MAX_COM_PACKET_BYTES,
-    b"MaxResponseComPacketSize": MAX_COM_PACKET_BYTES,
-    b"MaxIndTokenSize": MAX_COM_PACKET_BYTES - 56,
-    b"MaxAggTokenSize": MAX_COM_PACKET_BYTES - 56,
-    b"MaxSessions": 1,
-    b"MaxAuthentications": 2,
-    b"MaxTransactionLimit": 0,
-    b"DefSessionTimeout": 0,
-}
+_HOST_CHALLENGE, _HOST_SIGNING_AUTHORITY, _SESSION_TIMEOUT = 0, 3, 5
+
+
+@dataclass
+class Host:
+    """What the TPer keeps of one controller: answers that wait, by protocol, and its limit."""
+
+    answers: dict[int, bytes] = field(default_factory=dict)
+    max_com_packet_bytes: int = properties.INITIAL_HOST_BYTES
 
 
 class Tper:
-    """Security Send and Receive of an Opal drive; one ComID, one session at a time."""
+    """Security Send and Receive of an Opal drive; one ComID, one session at a time.
 
-    def __init__(self, core: Core) -> None:
+    With `block_sid_feature` the feature set "Block SID Authentication" is offered. While
+    `refusing` is true the drive claims Opal and fails every method, as some drives do.
+    """
+
+    def __init__(self, core: Core, block_sid_feature: bool = False) -> None:
+        self.refusing = False
         self._core = core
+        self._block_sid_feature = block_sid_feature
+        self._block_sid_until_reset = False
+        self._providers = {ADMIN_SP: admin_sp.build(core), LOCKING_SP: locking_sp.build(core)}
+        self._record = CallRecord()
         self._session: Session | None = None
         self._session_owner = 0
+        self._session_timeout_ns = 0
+        self._session_used_ns = 0
         self._numbers = itertools.count(_FIRST_SESSION)
-        self._answers: dict[tuple[int, int], bytes] = {}
+        self._hosts: dict[int, Host] = {}
         self._lock = threading.Lock()
         core.power_on()
+
+    # Events from outside.
 
     def power_cycle(self) -> None:
         """Ends the session and locks what a loss of power locks."""
         with self._lock:
-            self._session = None
-            self._answers.clear()
+            self._abort()
             self._core.power_on()
+
+    def reset(self) -> None:
+        """A hardware reset, which for NVMe is one of a controller.
+
+        Other controllers' sessions go on, unless there is something that the reset locks.
+        """
+        with self._lock:
+            if self._core.locking.heeds(HARDWARE):
+                self._reset(HARDWARE)
+            if self._block_sid_until_reset:
+                self._core.sid_blocked = False
+
+    def _reset(self, event: int) -> None:
+        self._abort()
+        self._core.reset(event)
+
+    def _abort(self) -> None:
+        self._end_session()
+        self._hosts.clear()
+
+    def _end_session(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+
+    def forget(self, owner: int) -> None:
+        """A host has left: its session and its waiting answers end with it."""
+        with self._lock:
+            if self._session_owner == owner:
+                self._end_session()
+            self._hosts.pop(owner, None)
+
+    # What firmware and wear do to drives, for tests of what hosts make of it.
+
+    def lock_out(self, name: str) -> None:
+        """Brings an authority ("SID", "Admin1", "User3", …) to its try limit.
+
+        Raises ValueError, with the names there are.
+        """
+        with self._lock:
+            self._core.lock_out(name)
+
+    def block_sid(self) -> None:
+        """Blocks the SID until the next power cycle, as firmware does before it boots a system."""
+        with self._lock:
+            self._core.sid_blocked = True
+
+    def show_shadow(self) -> None:
+        """Leaves the MBR shadow on; raises ValueError while the Locking SP is not active."""
+        with self._lock:
+            if not self._core.state.locking_active:
+                raise ValueError("the MBR shadow is there once the Locking SP is active")
+            with self._core.change():
+                self._core.state.mbr.enabled, self._core.state.mbr.done = True, False
 
     def status(self) -> dict[str, object]:
         """The state for the control socket, without any secret."""
@@ -89,150 +149,167 @@ class Tper:
                 for index, row in enumerate(state.ranges)
                 if index == 0 or row.length
             ]
-            return {"locking_active": state.locking_active, "ranges": ranges}
+            return {
+                "locking_active": state.locking_active,
+                "ranges": ranges,
+                "shadowed": state.mbr.shadows,
+                "session": self._session is not None,
+                "sid_blocked": self._core.sid_blocked,
+                "refusing": self.refusing,
+            }
 
-    def forget(self, owner: int) -> None:
-        """A host has left: its session and its waiting answers end with it."""
+    def calls(self) -> list[dict[str, object]]:
+        """How often each method ran on each table since the start, and how it ended."""
         with self._lock:
-            if self._session_owner == owner:
-                self._session = None
-            for key in [key for key in self._answers if key[0] == owner]:
-                del self._answers[key]
+            return self._record.as_list()
+
+    # The transport's side.
 
     def send(self, owner: int, protocol: int, specific: int, data: bytes) -> bool:
         """Takes a payload and prepares its answer; False if the transport must refuse it."""
         with self._lock:
-            if protocol == 2 and specific == COM_ID:
-                return self._manage_com_id(owner, data)
-            if protocol != 1 or specific != COM_ID:
+            host = self._hosts.setdefault(owner, Host())
+            if protocol == 2:
+                return self._manage(host, specific, data)
+            if protocol != 1 or specific != COM_ID or len(data) > MAX_COM_PACKET_BYTES:
                 return False
             try:
                 message = unpack(data)
             except PacketError as error:
                 _log.warning("payload refused: %s", error)
                 return False
-            answer = self._answer(owner, message)
-            self._answers[owner, protocol] = pack(answer) if answer else pack_empty()
+            answer = self._answer(owner, host, message)
+            host.answers[protocol] = pack(answer) if answer else pack_empty()
             return True
 
     def receive(self, owner: int, protocol: int, specific: int, length: int) -> bytes | None:
         """The answer that waits; one that does not fit stays and announces its size."""
         with self._lock:
             if protocol == 0:
-                return struct.pack(">6xH", 3) + b"\0\1\2" if specific == 0 else bytes(4)
-            if (protocol, specific) == (1, _DISCOVERY_COM_ID):
-                return self._discovery()
+                return com_id.supported_protocols(specific)
+            if (protocol, specific) == (1, com_id.DISCOVERY):
+                return discover(self._core, self._block_sid_feature, self._block_sid_until_reset)
             if protocol not in (1, 2) or specific != COM_ID:
                 return None
-            answer = self._answers.get((owner, protocol), pack_empty())
+            host = self._hosts.setdefault(owner, Host())
+            answer = host.answers.get(protocol, pack_empty())
             if len(answer) > length:
                 return pack_empty(len(answer))
-            self._answers.pop((owner, protocol), None)
+            host.answers.pop(protocol, None)
             return answer
 
-    def _discovery(self) -> bytes:
-        """Level 0 Discovery: TPer, Locking, Geometry, Opal 2 (Opal 2.01, section 3.1.1)."""
-        state, locking = self._core.state, self._core.locking
-        flags = 0x01 | state.locking_active << 1 | locking.any_locked << 2 | 0x08 | 0x40
-        align = locking.alignment_blocks
-        features = struct.pack(">HBBB11x", 0x0001, 0x10, 12, 0x51)
-        features += struct.pack(">HBBB11x", 0x0002, 0x10, 12, flags)
-        features += struct.pack(
-            ">HBBB7xIQQ", 0x0003, 0x10, 28, int(align > 1), locking.block_bytes, align, 0
-        )
-        features += struct.pack(
-            ">HBBHHBHHBB5x", 0x0203, 0x10, 16, COM_ID, 1, 0, ADMINS, USERS, 0, 0
-        )
-        return struct.pack(">II40x", 44 + len(features), 1) + features
-
-    def _manage_com_id(self, owner: int, data: bytes) -> bool:
-        if len(data) < 8:
-            return False
-        com_id, extension, request = struct.unpack_from(">HHI", data)
-        if (com_id, extension) != (COM_ID, 0) or request not in (_VERIFY_COM_ID, _STACK_RESET):
-            return False
-        if request == _STACK_RESET:
-            self._session = None
-            self._answers.pop((owner, 1), None)
-            body = bytes(4)
+    def _manage(self, host: Host, specific: int, data: bytes) -> bool:
+        """Security protocol 2: ComID management, TPER_RESET, Block SID."""
+        if specific == com_id.TPER_RESET and self._core.state.programmatic_reset:
+            self._reset(PROGRAMMATIC)
+        elif specific == com_id.BLOCK_SID and self._block_sid_feature and data:
+            self._core.sid_blocked = True
+            self._block_sid_until_reset = bool(data[0] & 1)
+        elif specific == COM_ID:
+            request = com_id.parse_request(data)
+            if request is None:
+                return False
+            if request == com_id.STACK_RESET:
+                self._end_session()
+                host.answers.pop(1, None)
+            host.answers[2] = com_id.answer(request, associated=self._session is not None)
         else:
-            body = struct.pack(">I", 3 if self._session else 2) + bytes(30)
-        header = struct.pack(">HHI2xH", COM_ID, 0, request, len(body))
-        self._answers[owner, 2] = header + body
+            return False
         return True
 
-    def _answer(self, owner: int, message: Message) -> Message | None:
+    def _answer(self, owner: int, host: Host, message: Message) -> Message | None:
         numbers = (message.tper_session, message.host_session)
         if numbers == (0, 0):
-            payload = self._manage_sessions(owner, message.payload)
+            payload = self._manage_sessions(owner, host, message.payload)
             return Message(0, 0, payload) if payload else None
         session = self._session
         if session is None or numbers != (session.tper_number, session.host_number):
             return None
-        payload = session.handle(message.payload)
+        if self._session_owner != owner:
+            return None
+        self._session_used_ns = time.monotonic_ns()
+        if self.refusing:
+            return Message(*numbers, encode_result([], Status.FAIL))
+        answer = Message(*numbers, session.handle(message.payload))
         if not session.open:
             self._session = None
-        return Message(*numbers, payload)
+        if len(pack(answer)) > host.max_com_packet_bytes:
+            return Message(*numbers, encode_result([], Status.RESPONSE_OVERFLOW))
+        return answer
 
     # Session manager.
 
-    def _manage_sessions(self, owner: int, payload: bytes) -> bytes | None:
+    def _manage_sessions(self, owner: int, host: Host, payload: bytes) -> bytes | None:
         try:
-            call = parse_call(payload)
+            call = parse_call(decode(payload))
         except TokenError as error:
             _log.warning("call to the session manager ignored: %s", error)
             return None
         if call.invoking != SESSION_MANAGER:
             return None
         if call.method == PROPERTIES:
-            return self._properties(call)
+            accepted = properties.accept(call)
+            host.max_com_packet_bytes = accepted.get(b"MaxComPacketSize", host.max_com_packet_bytes)
+            self._record.add("Properties", call.invoking, Status.SUCCESS)
+            return encode_call(SESSION_MANAGER, PROPERTIES, properties.answer(accepted))
         if call.method == START_SESSION:
             return self._start_session(owner, call)
         return None
 
-    def _properties(self, call: Call) -> bytes:
-        own: list[Value] = [Named(name, value) for name, value in _PROPERTIES.items()]
-        answer: list[Value] = [own]
-        host = call.named.get(0)
-        if isinstance(host, list):
-            answer.append(Named(0, host))
-        return encode_call(SESSION_MANAGER, PROPERTIES, answer)
-
     def _start_session(self, owner: int, call: Call) -> bytes:
-        host_number = call.positional[0] if call.positional else 0
-        if not isinstance(host_number, int) or not 0 <= host_number < 1 << 32:
-            host_number = 0
+        match call.positional:
+            case [int(number), *_] if 0 <= number < 1 << 32:
+                host_number = number
+            case _:
+                host_number = 0
+        numbers: list[Value] = [host_number, 0]
+        status = Status.SUCCESS
         try:
-            session = self._open_session(call, host_number)
+            self._session = self._open_session(call, host_number)
+            self._session_owner = owner
+            self._session_used_ns = time.monotonic_ns()
+            numbers = [host_number, self._session.tper_number]
         except MethodError as error:
             _log.info("session refused: %s", error)
-            status = [int(error.status), 0, 0]
-            refusal = encode_call(SESSION_MANAGER, SYNC_SESSION, [host_number, 0])
-            return refusal[:-5] + bytes([0xF0, *status, 0xF1])
-        self._session, self._session_owner = session, owner
-        numbers: list[Value] = [host_number, session.tper_number]
-        return encode_call(SESSION_MANAGER, SYNC_SESSION, numbers)
+            status = error.status
+        self._record.add("StartSession", call.invoking, status)
+        return encode_call(SESSION_MANAGER, SYNC_SESSION, numbers, status)
 
     def _open_session(self, call: Call, host_number: int) -> Session:
+        if self.refusing:
+            raise MethodError(Status.FAIL)
+        known = {_HOST_CHALLENGE, _HOST_SIGNING_AUTHORITY, _SESSION_TIMEOUT}
         match call.positional:
-            case [int(), bytes(sp), (0 | 1) as write]:
+            case [int(number), bytes(sp), (0 | 1) as write] if (
+                number == host_number and call.named.keys() <= known
+            ):
                 pass
             case _:
                 raise MethodError(Status.INVALID_PARAMETER)
+        timeout_ms = call.named.get(_SESSION_TIMEOUT, 0)
+        authority = call.named.get(_HOST_SIGNING_AUTHORITY, ANYBODY)
+        pin = call.named.get(_HOST_CHALLENGE, b"")
+        if (
+            not isinstance(authority, bytes)
+            or not isinstance(pin, bytes)
+            or not isinstance(timeout_ms, int)
+            or timeout_ms < 0
+            or sp not in self._providers
+            or (sp == LOCKING_SP and not self._core.state.locking_active)
+        ):
+            raise MethodError(Status.INVALID_PARAMETER)
+        self._end_idle_session()
         if self._session is not None:
             raise MethodError(Status.NO_SESSIONS_AVAILABLE)
-        provider: AdminSp | LockingSp
-        if sp == ADMIN_SP:
-            provider = AdminSp(self._core)
-        elif sp == LOCKING_SP and self._core.state.locking_active:
-            provider = LockingSp(self._core)
-        else:
-            raise MethodError(Status.INVALID_PARAMETER)
         number = _FIRST_SESSION + next(self._numbers) % (1 << 31)
-        session = Session(self._core, provider, (number, host_number), bool(write))
-        authority, pin = call.named.get(3, ANYBODY), call.named.get(0, b"")
-        if not isinstance(authority, bytes) or not isinstance(pin, bytes):
-            raise MethodError(Status.INVALID_PARAMETER)
+        provider = self._providers[sp]
+        session = Session(self._core, provider, (number, host_number), bool(write), self._record)
         if authority != ANYBODY:
             session.log_in(authority, pin)
+        self._session_timeout_ns = timeout_ms * 1_000_000
         return session
+
+    def _end_idle_session(self) -> None:
+        idle_ns = time.monotonic_ns() - self._session_used_ns
+        if self._session_timeout_ns and idle_ns > self._session_timeout_ns:
+            self._end_session()

@@ -1,4 +1,8 @@
-"""Identifiers of the Core and Opal 2.01 specifications that this drive knows, and status codes."""
+"""Identifiers of the Core 2.01 and Opal 2.01 specifications that this drive knows, status codes.
+
+The authorities' names are those of the Locking SP; the Admin SP's own administrator is written
+`AdminSP.Admin1`.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,10 @@ class Status(IntEnum):
     SUCCESS = 0x00
     NOT_AUTHORIZED = 0x01
     NO_SESSIONS_AVAILABLE = 0x07
+    INSUFFICIENT_SPACE = 0x09
     INVALID_PARAMETER = 0x0C
     TPER_MALFUNCTION = 0x0F
+    RESPONSE_OVERFLOW = 0x11
     AUTHORITY_LOCKED_OUT = 0x12
     FAIL = 0x3F
 
@@ -42,6 +48,7 @@ SYNC_SESSION = uid(0xFF03)
 CLOSE_SESSION = uid(0xFF06)
 
 NEXT = uid(0x0000000600000008)
+GET_ACL = uid(0x000000060000000D)
 GEN_KEY = uid(0x0000000600000010)
 REVERT_SP = uid(0x0000000600000011)
 GET = uid(0x0000000600000016)
@@ -50,33 +57,48 @@ AUTHENTICATE = uid(0x000000060000001C)
 REVERT = uid(0x0000000600000202)
 ACTIVATE = uid(0x0000000600000203)
 RANDOM = uid(0x0000000600000601)
+METHOD_NAMES = {
+    NEXT: "Next", GET_ACL: "GetACL", GEN_KEY: "GenKey", REVERT_SP: "RevertSP", GET: "Get",
+    SET: "Set", AUTHENTICATE: "Authenticate", REVERT: "Revert", ACTIVATE: "Activate",
+    RANDOM: "Random",
+}  # fmt: skip
 
 ADMIN_SP = uid(0x0000020500000001)
 LOCKING_SP = uid(0x0000020500000002)
 SP_INFO = uid(0x0000000200000001)
-C_PIN_SID = uid(0x0000000B00000001)
-C_PIN_MSID = uid(0x0000000B00008402)
+TPER_INFO = uid(0x0000020100030001)
 LOCKING_INFO = uid(0x0000080100000001)
+MBR_CONTROL = uid(0x0000080300000001)
+MBR = uid(0x0000080400000000)
+DATA_STORE = uid(0x0000100100000000)
+ACCESS_CONTROL = uid(0x0000000700000000)
 
 ANYBODY = uid(0x0000000900000001)
 ADMINS_CLASS = uid(0x0000000900000002)
+MAKERS_CLASS = uid(0x0000000900000003)
 SID = uid(0x0000000900000006)
+ADMIN_SP_ADMIN1 = uid(0x0000000900000201)
 PSID = uid(0x000000090001FF01)
 USERS_CLASS = uid(0x0000000900030000)
 ADMIN_AUTHORITIES = tuple(uid(0x0000000900010000 + n) for n in range(1, ADMINS + 1))
 USER_AUTHORITIES = tuple(uid(0x0000000900030000 + n) for n in range(1, USERS + 1))
 LOCKING_AUTHORITIES = ADMIN_AUTHORITIES + USER_AUTHORITIES
 
-AUTHORITY_NAMES = {ANYBODY: "Anybody", SID: "SID", PSID: "PSID", ADMINS_CLASS: "Admins"}
-AUTHORITY_NAMES |= {USERS_CLASS: "Users"}
-AUTHORITY_NAMES |= {u: f"Admin{n}" for n, u in enumerate(ADMIN_AUTHORITIES, 1)}
-AUTHORITY_NAMES |= {u: f"User{n}" for n, u in enumerate(USER_AUTHORITIES, 1)}
+AUTHORITY_NAMES = {
+    ANYBODY: "Anybody", ADMINS_CLASS: "Admins", MAKERS_CLASS: "Makers", SID: "SID",
+    ADMIN_SP_ADMIN1: "AdminSP.Admin1", PSID: "PSID", USERS_CLASS: "Users",
+    **{u: f"Admin{n}" for n, u in enumerate(ADMIN_AUTHORITIES, 1)},
+    **{u: f"User{n}" for n, u in enumerate(USER_AUTHORITIES, 1)},
+}  # fmt: skip
 
 
 def c_pin(authority: bytes) -> bytes:
     """The C_PIN row of an authority."""
     return b"\x00\x00\x00\x0b" + authority[4:]
 
+
+C_PIN_SID = c_pin(SID)
+C_PIN_MSID = uid(0x0000000B00008402)
 
 LOCKING_ROWS = (
     uid(0x0000080200000001),
@@ -90,15 +112,33 @@ def key_rows(key_bits: int) -> tuple[bytes, ...]:
     return (uid(table + 1), *(uid(table + 0x30000 + n) for n in range(1, RANGES)))
 
 
-def _ace_rows(base: int, count: int) -> tuple[bytes, ...]:
-    return tuple(uid(0x0000000800000000 + base + n) for n in range(count))
+def ace(number: int) -> bytes:
+    """The ACE row with this lower half."""
+    return uid(0x0000000800000000 + number)
 
 
-ACE_RANGE_GET = _ace_rows(0x3D000, RANGES)
-ACE_READ_LOCKED = _ace_rows(0x3E000, RANGES)
-ACE_WRITE_LOCKED = _ace_rows(0x3E800, RANGES)
-ACE_USER_PIN = _ace_rows(0x3A801, USERS)
-ACE_GEN_KEY = _ace_rows(0x3B800, RANGES)
+def _aces(first: int, count: int) -> tuple[bytes, ...]:
+    return tuple(ace(first + n) for n in range(count))
+
+
+ACE_ANYBODY = ace(0x01)
+ACE_ADMIN = ace(0x02)
+ACE_ANYBODY_GET_COMMON_NAME = ace(0x03)
+ACE_ADMINS_SET_COMMON_NAME = ace(0x04)
+ACE_RANGE_GET = _aces(0x3D000, RANGES)
+ACE_READ_LOCKED = _aces(0x3E000, RANGES)
+ACE_WRITE_LOCKED = _aces(0x3E800, RANGES)
+ACE_USER_PIN = _aces(0x3A801, USERS)
+ACE_USER_COMMON_NAME = _aces(0x44001, USERS)
+ACE_MBR_DONE = ace(0x3F801)
+ACE_DATA_STORE_GET = ace(0x3FC00)
+ACE_DATA_STORE_SET = ace(0x3FC01)
+
+
+def ace_gen_key(key_bits: int) -> tuple[bytes, ...]:
+    """ACEs of GenKey on K_AES_128 or K_AES_256, one a range."""
+    return _aces(0x3B000 if key_bits == 128 else 0x3B800, RANGES)
+
 
 HALF_AUTHORITY_REF = b"\x00\x00\x0c\x05"
 HALF_BOOLEAN_ACE = b"\x00\x00\x04\x0e"

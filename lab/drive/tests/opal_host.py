@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from lab.drive.initiator import Initiator
 from lab.drive.opal import uids
+from lab.drive.opal.calls import encode_call
 from lab.drive.opal.packets import COM_ID, Message, pack, unpack
-from lab.drive.opal.session import encode_call
 from lab.drive.opal.tokens import Control, Named, Value, decode, parse
 from lab.drive.opal.uids import Status
 
@@ -118,7 +118,8 @@ def set_up_range(
     user = uids.USER_AUTHORITIES[index]
     with OpalSession(host, uids.LOCKING_SP, uids.ADMIN_AUTHORITIES[0], admin_pin) as session:
         session.set(user, {5: 1})
-        for rows in (uids.ACE_RANGE_GET, uids.ACE_READ_LOCKED, uids.ACE_WRITE_LOCKED):
+        session.set(uids.ACE_RANGE_GET[index], {3: _expression([user, uids.ADMINS_CLASS])})
+        for rows in (uids.ACE_READ_LOCKED, uids.ACE_WRITE_LOCKED):
             session.set(rows[index], {3: _expression([user, user])})
         session.set(uids.c_pin(user), {3: user_pin})
         row = uids.LOCKING_ROWS[index]

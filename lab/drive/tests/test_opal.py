@@ -9,8 +9,8 @@ import pytest
 
 from lab.drive.initiator import Initiator
 from lab.drive.opal import uids
+from lab.drive.opal.calls import encode_call
 from lab.drive.opal.packets import COM_ID, Message, pack
-from lab.drive.opal.session import encode_call
 from lab.drive.opal.tokens import Control, Named, Value, decode, parse
 from lab.drive.opal.uids import Status
 from lab.drive.tests.opal_host import (
@@ -157,7 +157,7 @@ def test_users_reach_their_own_range_only(owned: Initiator) -> None:
         mine, other = uids.LOCKING_ROWS[1:3]
         row = session.get(mine, 3, 8)
         assert row == {3: 256, 4: 256, 5: 1, 6: 1, 7: 0, 8: 0}
-        assert session.get(other) == {0: other}
+        assert session.get(other) == {0: other, 2: b""}, "only the common name is for all"
         for column in (3, 5, 7, 8):
             assert refused(session.set, other, {column: 1}) == Status.NOT_AUTHORIZED
         forbidden: list[dict[int, Value]] = [{3: 0}, {5: 0}, {7: 0, 5: 0}, {9: []}]
@@ -285,7 +285,7 @@ def test_revert_sp_may_keep_the_global_range_s_data(sed: Drive, owned: Initiator
 
 @pytest.mark.parametrize(
     "values",
-    [{3: 400, 4: 10}, {3: 16000, 4: 1000}, {3: -1}, {5: 2}, {9: [7]}, {3: b"x"}, {10: 0}, {99: 0}],
+    [{3: 400, 4: 10}, {3: 16000, 4: 1000}, {3: -1}, {5: 2}, {9: [7]}, {3: b"x"}, {2: bytes(33)}, {99: 0}],
 )
 def test_a_refused_change_changes_nothing(owned: Initiator, values: dict[int, Value]) -> None:
     row = uids.LOCKING_ROWS[3]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.drive.opal.calls import encode_call, parse_call
 from lab.drive.opal.packets import Message, PacketError, pack, unpack
-from lab.drive.opal.session import encode_call, parse_call
 from lab.drive.opal.tokens import MAX_DEPTH, Control, Named, TokenError, decode, encode, parse
 
 _INTEGERS = st.integers(-(2**63), 2**64 - 1)
@@ -38,7 +38,7 @@ def test_any_bytes_raise_nothing_but_a_token_error(data: bytes) -> None:
     with contextlib.suppress(TokenError):
         parse(decode(data))
     with contextlib.suppress(TokenError):
-        parse_call(data)
+        parse_call(decode(data))
 
 
 @given(st.lists(st.sampled_from([0xF0, 0xF1, 0xF2, 0xF3, 0xF8, 0xF9, 0xFF, 0, 0xA1]), max_size=40))
@@ -71,9 +71,9 @@ def test_a_long_nesting_is_refused_instead_of_exhausting_the_stack() -> None:
 
 def test_a_call_without_its_status_is_not_a_call() -> None:
     good = encode_call(bytes(8), bytes(7) + b"\x16", [1, Named(0, b"pin")])
-    assert parse_call(good).named == {0: b"pin"}
+    assert parse_call(decode(good)).named == {0: b"pin"}
     with pytest.raises(TokenError):
-        parse_call(good[:-5])
+        parse_call(decode(good[:-5]))
 
 
 @given(st.binary(max_size=120))
