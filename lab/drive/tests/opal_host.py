@@ -3,23 +3,82 @@
 from __future__ import annotations
 
 import itertools
+import struct
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
 
-from lab.drive.initiator import Initiator
+from lab.drive.identify import DriveConfig
+from lab.drive.initiator import Completion
+from lab.drive.media import EncryptedMedia, open_backing
 from lab.drive.opal import uids
 from lab.drive.opal.calls import encode_call
+from lab.drive.opal.core import new_state
 from lab.drive.opal.packets import COM_ID, Message, pack, unpack
+from lab.drive.opal.setup import open_tper
 from lab.drive.opal.tokens import Control, Named, Value, decode, parse
+from lab.drive.opal.tper import Tper
 from lab.drive.opal.uids import Status
+from lab.drive.state import StateFile
+from lab.drive.stats import Stats
+from lab.drive.tests.process import PSID, Drive
 
 _NUMBERS = itertools.count(0x41)
+_BLOCKS = 4096
 
 
-def exchange(host: Initiator, message: Message) -> bytes:
+class Host(Protocol):
+    """Security Send and Receive, over NVMe/TCP or straight into a TPer."""
+
+    def security_send(self, protocol: int, specific: int, data: bytes) -> Completion: ...
+
+    def security_receive(self, protocol: int, specific: int, length: int = 2048) -> Completion: ...
+
+
+class Direct:
+    """A host that calls a TPer without a transport."""
+
+    def __init__(self, tper: Tper, owner: int = 1) -> None:
+        self._tper = tper
+        self._owner = owner
+
+    @staticmethod
+    def make(folder: Path, block_sid_feature: bool = False, key_bits: int = 256) -> Tper:
+        """A TPer as it leaves the factory, with its files in `folder`."""
+        size_bytes = _BLOCKS * 4096
+        media = EncryptedMedia(
+            open_backing(folder / "disk.img", size_bytes), 4096, Stats(folder / "stats")
+        )
+        config = DriveConfig("nqn.2026-01.x:direct", "model", "serial", 4096, _BLOCKS, opal=True)
+        state = new_state(PSID, key_bits)
+        return open_tper(StateFile(folder / "state.json"), state, media, config, block_sid_feature)
+
+    def security_send(self, protocol: int, specific: int, data: bytes) -> Completion:
+        taken = self._tper.send(self._owner, protocol, specific, data)
+        return Completion(0 if taken else 0x4002, 0, b"")
+
+    def security_receive(self, protocol: int, specific: int, length: int = 2048) -> Completion:
+        data = self._tper.receive(self._owner, protocol, specific, length)
+        return Completion(0x4002 if data is None else 0, 0, (data or b"").ljust(length, b"\0"))
+
+
+def features(host: Host) -> dict[int, bytes]:
+    """The feature descriptors of Level 0 Discovery by their codes, without their headers."""
+    data = host.security_receive(1, 1).data
+    end = 4 + int(struct.unpack_from(">I", data)[0])
+    found, position = {}, 48
+    while position < end:
+        code, length = struct.unpack_from(">HxB", data, position)
+        found[code] = data[position + 4 : position + 4 + length]
+        position += 4 + length
+    return found
+
+
+def exchange(host: Host, message: Message) -> bytes:
     """Sends one packet and returns the tokens of the answer; empty if there is none."""
     payload = pack(message).ljust(2048, b"\0")
     assert host.security_send(1, COM_ID, payload).status == 0
-    answer = host.security_receive(1, COM_ID).data
+    answer = host.security_receive(1, COM_ID, 65536).data
     return unpack(answer).payload if any(answer[16:20]) else b""
 
 
@@ -36,11 +95,13 @@ class OpalSession:
 
     def __init__(
         self,
-        host: Initiator,
+        host: Host,
         sp: bytes,
         authority: bytes = uids.ANYBODY,
         pin: bytes | None = None,
+        *,
         write: bool = True,
+        timeout_ms: int | None = None,
     ) -> None:
         self._host = host
         self.host_number = next(_NUMBERS)
@@ -49,6 +110,8 @@ class OpalSession:
             parameters.append(Named(0, pin))
         if authority != uids.ANYBODY:
             parameters.append(Named(3, authority))
+        if timeout_ms is not None:
+            parameters.append(Named(5, timeout_ms))
         call = encode_call(uids.SESSION_MANAGER, uids.START_SESSION, parameters)
         items = parse(decode(exchange(host, Message(0, 0, call))))
         assert items[:3] == [Control.CALL, uids.SESSION_MANAGER, uids.SYNC_SESSION]
@@ -68,6 +131,16 @@ class OpalSession:
 
     def raw(self, payload: bytes) -> bytes:
         return exchange(self._host, Message(self.tper_number, self.host_number, payload))
+
+    def properties(self, limits: dict[bytes, int]) -> None:
+        """Tells the TPer the host's limits, which outlast the session."""
+        own: list[Value] = [Named(name, value) for name, value in limits.items()]
+        call = encode_call(uids.SESSION_MANAGER, uids.PROPERTIES, [Named(0, own)])
+        assert exchange(self._host, Message(0, 0, call))
+
+    @staticmethod
+    def encode(invoking: bytes, method: bytes, *parameters: Value) -> bytes:
+        return encode_call(invoking, method, list(parameters))
 
     def call(self, invoking: bytes, method: bytes, *parameters: Value) -> list[Value]:
         """The results; raises RefusedError with the status."""
@@ -91,14 +164,24 @@ class OpalSession:
         assert self.call(row, uids.SET, Named(1, pairs)) == []
 
 
-def msid(host: Initiator) -> bytes:
+def session_when_free(drive: Drive, sp: bytes, authority: bytes, pin: bytes) -> OpalSession:
+    """A session as soon as the drive has noticed that the last one's host is gone."""
+    while True:
+        try:
+            return OpalSession(drive.connect(), sp, authority, pin)
+        except RefusedError as error:
+            if error.status != Status.NO_SESSIONS_AVAILABLE:
+                raise
+
+
+def msid(host: Host) -> bytes:
     with OpalSession(host, uids.ADMIN_SP) as session:
         value = session.get(uids.C_PIN_MSID, 3, 4)[3]
     assert isinstance(value, bytes)
     return value
 
 
-def take_ownership(host: Initiator, pin: bytes) -> None:
+def take_ownership(host: Host, pin: bytes) -> None:
     """SID gets `pin`, the Locking SP is activated."""
     with OpalSession(host, uids.ADMIN_SP, uids.SID, msid(host)) as session:
         session.set(uids.C_PIN_SID, {3: pin})
@@ -112,7 +195,7 @@ def _expression(users: Sequence[bytes]) -> list[Value]:
 
 
 def set_up_range(
-    host: Initiator, admin_pin: bytes, index: int, extent: tuple[int, int], user_pin: bytes
+    host: Host, admin_pin: bytes, index: int, extent: tuple[int, int], user_pin: bytes
 ) -> None:
     """User `index` + 1 and a locking-enabled range for it, in the order that cryptsetup has."""
     user = uids.USER_AUTHORITIES[index]
@@ -126,7 +209,7 @@ def set_up_range(
         session.set(row, {3: extent[0], 4: extent[1], 5: 1, 6: 1})
 
 
-def lock(host: Initiator, user_pin: bytes, index: int, locked: bool = True) -> None:
+def lock(host: Host, user_pin: bytes, index: int, locked: bool = True) -> None:
     """Locks or unlocks a range as its user."""
     user = uids.USER_AUTHORITIES[index]
     with OpalSession(host, uids.LOCKING_SP, user, user_pin) as session:

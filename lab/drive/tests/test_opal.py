@@ -17,6 +17,7 @@ from lab.drive.tests.opal_host import (
     OpalSession,
     RefusedError,
     exchange,
+    features,
     lock,
     msid,
     set_up_range,
@@ -50,17 +51,6 @@ def refused(action: Callable[..., object], *arguments: object) -> int:
     with pytest.raises(RefusedError) as caught:
         action(*arguments)
     return caught.value.status
-
-
-def features(host: Initiator) -> dict[int, bytes]:
-    data = host.security_receive(1, 1).data
-    end = 4 + struct.unpack_from(">I", data)[0]
-    found, position = {}, 48
-    while position < end:
-        code, length = struct.unpack_from(">HxB", data, position)
-        found[code] = data[position + 4 : position + 4 + length]
-        position += 4 + length
-    return found
 
 
 def test_discovery_follows_activation_and_locking(host: Initiator) -> None:
@@ -285,8 +275,17 @@ def test_revert_sp_may_keep_the_global_range_s_data(sed: Drive, owned: Initiator
 
 @pytest.mark.parametrize(
     "values",
-    [{3: 400, 4: 10}, {3: 16000, 4: 1000}, {3: -1}, {5: 2}, {9: [7]}, {3: b"x"}, {2: bytes(33)}, {99: 0}],
-)
+    [
+        {3: 400, 4: 10},
+        {3: 16000, 4: 1000},
+        {3: -1},
+        {5: 2},
+        {9: [7]},
+        {3: b"x"},
+        {2: bytes(33)},
+        {99: 0},
+    ],
+)  # fmt: skip
 def test_a_refused_change_changes_nothing(owned: Initiator, values: dict[int, Value]) -> None:
     row = uids.LOCKING_ROWS[3]
     with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
