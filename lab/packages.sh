@@ -10,10 +10,14 @@ set -euo pipefail
 # PYTHON: the interpreter that the virtual environment is to be made with.
 python=${PYTHON:-python3}
 
+# gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (lab/drive/xts.c).
 packages=(
     ca-certificates
     debian-archive-keyring
     e2fsprogs
+    gcc
+    libc6-dev
+    libssl-dev
     mmdebstrap
     openssh-client
     qemu-system-x86
