@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from lab.drive import aes_xts
 from lab.drive.aes_xts import AesXts
 from lab.drive.stats import Stats
 
@@ -123,12 +124,15 @@ class EncryptedMedia:
     """The file under AES-XTS. `segments` cover the whole disk in order of address.
 
     The tuple is replaced as a whole when a range is locked, unlocked or moved, so that a command
-    sees one state from its check to its end.
+    sees one state from its check to its end. While there is a `shadow`, it is what hosts read in
+    the place of the first blocks, whatever is locked there; they can neither change it nor read
+    across its end (Opal, MBR shadowing).
     """
 
     bare = False
 
     def __init__(self, fd: int, block_bytes: int, stats: Stats) -> None:
+        aes_xts.load()  # what it lacks is told at the start, not at the first unlocking
         self.fd = fd
         self.segments: tuple[Segment, ...] = ()
         self.shadow: Shadow | None = None
@@ -136,9 +140,14 @@ class EncryptedMedia:
         self._stats = stats
 
     def _parts(self, lba: int, blocks: int, write: bool) -> list[tuple[AesXts, int, int]]:
-        """(cipher, first, end) of each segment touched; AccessDeniedError if one is locked."""
+        """(cipher, first, end) of each segment touched.
+
+        AccessDeniedError if one is locked, or if the shadow stands before one of the blocks.
+        """
         parts = []
-        end = lba + blocks
+        end, shadow = lba + blocks, self.shadow
+        if shadow is not None and lba < shadow.end_lba:
+            raise AccessDeniedError
         for segment in self.segments:
             if segment.end <= lba or segment.start >= end:
                 continue
@@ -149,7 +158,10 @@ class EncryptedMedia:
         return parts
 
     def read(self, lba: int, target: memoryview) -> None:
-        size = self._block_bytes
+        size, shadow = self._block_bytes, self.shadow
+        if shadow is not None and lba + len(target) // size <= shadow.end_lba:
+            _read_fully(shadow.fd, target, lba * size)
+            return
         parts = self._parts(lba, len(target) // size, write=False)
         _read_fully(self.fd, target, lba * size)
         for cipher, first, end in parts:
