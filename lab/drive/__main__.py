@@ -15,10 +15,9 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import cast
 
 from lab.drive import factory
-from lab.drive.actions import Actions, Opal
+from lab.drive.actions import Actions
 from lab.drive.aes_xts import CryptoError
 from lab.drive.control import ControlError, ControlSocket
 from lab.drive.media import MediaError
@@ -73,7 +72,7 @@ def _serve(options: argparse.Namespace) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    actions = Actions(drive.subsystem, cast(Opal | None, drive.tper), server)
+    actions = Actions(drive.subsystem, drive.tper, server)
     drive.subsystem.on_power_loss = actions.power_cycle
     ControlSocket(options.control, actions.by_name())
     threading.Thread(target=server.serve, daemon=True).start()

@@ -40,7 +40,6 @@ class Actions:
         self._subsystem = subsystem
         self._opal = opal
         self._server = server
-        self._refusing = False
 
     def by_name(self) -> dict[str, Action]:
         """The commands as the control socket takes them."""
@@ -60,7 +59,7 @@ class Actions:
         in_force = self._subsystem.faults.describe()
         if self._opal is None:
             return {**known, "faults": in_force}
-        if self._refusing:
+        if self._opal.refusing:
             in_force.append(faults.describe(RefuseOpal()))
         return {**known, **self._opal.status(), "faults": in_force}
 
@@ -68,14 +67,14 @@ class Actions:
         return {"calls": self._need_opal().calls()}
 
     def power_cycle(self) -> dict[str, object]:
-        self._subsystem.disable_controllers()
+        self._subsystem.reset_controllers()
         self._server.drop_connections()
         if self._opal is not None:
             self._opal.power_cycle()
         return {}
 
     def warm_reset(self) -> dict[str, object]:
-        self._subsystem.disable_controllers()
+        self._subsystem.reset_controllers()
         self._server.drop_connections()
         if self._opal is not None:
             self._opal.reset()
@@ -90,7 +89,7 @@ class Actions:
             case BlockSid():
                 self._need_opal(fault).block_sid()
             case RefuseOpal():
-                self._need_opal(fault).refusing = self._refusing = True
+                self._need_opal(fault).refusing = True
             case ShadowOn():
                 self._need_opal(fault).show_shadow()
             case _:
@@ -101,7 +100,7 @@ class Actions:
         """Ends what lasts; what has become the drive's state (a blocked SID, …) stays."""
         self._subsystem.faults.clear()
         if self._opal is not None:
-            self._opal.refusing = self._refusing = False
+            self._opal.refusing = False
         return {}
 
     def _need_opal(self, fault: Fault | None = None) -> Opal:

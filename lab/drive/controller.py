@@ -173,7 +173,10 @@ class Queue:
         assert self._controller is not None
         if command.cdw11 != 0x14:
             raise CommandError(INVALID_FIELD)
+        enabled = self._controller.configuration & 1
         self._controller.configuration = command.cdw12
+        if enabled and not command.cdw12 & 1:
+            self._subsystem.reset_security()
         self._connection.respond(command.cid)
 
     # Admin commands.

@@ -13,7 +13,7 @@ from lab.drive.controller import Queue
 from lab.drive.nvme_tcp import Connection, ProtocolError
 from lab.drive.subsystem import Subsystem
 
-MAX_CONNECTIONS = 128
+MAX_CONNECTIONS = 64
 _LOGIN_S = 10
 _log = logging.getLogger("drive")
 

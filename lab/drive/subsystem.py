@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -15,6 +16,7 @@ from lab.drive.stats import Stats
 from lab.drive.status import CONNECT_INVALID, CommandError
 
 _CONTROLLER_IDS = 0xFFEF  # larger numbers are reserved
+_log = logging.getLogger("drive")
 
 
 class Security(Protocol):
@@ -28,6 +30,9 @@ class Security(Protocol):
 
     def forget(self, owner: int) -> None:
         """The controller is gone: ends what it had open."""
+
+    def reset(self) -> None:
+        """A controller level reset; raises OSError if its outcome cannot be kept."""
 
 
 class Subsystem:
@@ -73,20 +78,33 @@ class Subsystem:
             controller.connections.remove(connection)
 
     def close_controller(self, controller: Controller) -> None:
-        """Ends the controller's other connections and what it had open in the security part."""
+        """Ends the controller's other connections and what it had open in the security part.
+
+        To lose its association is a controller level reset in NVMe over Fabrics.
+        """
         with self._lock:
             self._controllers.pop(controller.id, None)
             connections = list(controller.connections)
         if self.security is not None:
             self.security.forget(controller.id)
+            if not controller.was_reset:
+                self.reset_security()
         for connection in connections:
             connection.close()
 
-    def disable_controllers(self) -> None:
-        """What follows for them is no further reset: the drive has been reset as a whole."""
+    def reset_security(self) -> None:
+        """Tells the security part of a controller level reset."""
+        if self.security is not None:
+            try:
+                self.security.reset()
+            except OSError as error:
+                _log.error("the drive's state could not be saved: %s", error)
+
+    def reset_controllers(self) -> None:
+        """The drive is being reset as a whole: the end of these is no further reset."""
         with self._lock:
             for controller in self._controllers.values():
-                controller.configuration = 0
+                controller.was_reset = True
 
 
 class Controller:
@@ -95,6 +113,7 @@ class Controller:
     def __init__(self, controller_id: int) -> None:
         self.id = controller_id
         self.configuration = 0
+        self.was_reset = False
         self.connections: list[Connection] = []
 
     @property

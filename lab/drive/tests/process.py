@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,15 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 NQN = "nqn.2026-01.org.fde-testbed:test"
 PSID = b"LABELOFTHETESTDRIVE0123456789ABC"
 SIZE_BYTES = 64 << 20
+HANG_S = 60
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits for what must become true; a hang fails."""
+    deadline = time.monotonic() + HANG_S
+    while not condition():
+        assert time.monotonic() < deadline, "the drive hangs"
+        time.sleep(0.01)
 
 
 @dataclass
@@ -87,6 +97,12 @@ class Drive:
         """Puts a fault into force."""
         answer = self.ask("fault", **{"name": fault, **parameters})
         assert answer["ok"], answer
+
+    def proc(self, name: str) -> int:
+        """A number of /proc/PID/status, such as VmRSS (KiB), Threads or FDSize."""
+        assert self.process is not None
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith(f"{name}:")).split()[1])
 
     def kill(self) -> None:
         """Ends the process without a chance to tidy up."""

@@ -14,6 +14,7 @@ from lab.drive import faults
 from lab.drive.faults import FaultError, Faults, IoError, MediaError, PowerCut, SlowReply
 from lab.drive.initiator import Initiator
 from lab.drive.opal import uids
+from lab.drive.opal.tokens import Value
 from lab.drive.tests.opal_host import (
     OpalSession,
     RefusedError,
@@ -22,7 +23,7 @@ from lab.drive.tests.opal_host import (
     set_up_range,
     take_ownership,
 )
-from lab.drive.tests.process import REPOSITORY, Drive
+from lab.drive.tests.process import REPOSITORY, Drive, until
 
 MakeDrive = Callable[..., Drive]
 OWNER, USER2 = b"owner's pin", b"second user's pin"
@@ -243,6 +244,7 @@ def test_a_shadow_left_on_hides_the_first_blocks(sed: Drive) -> None:
     data = b"own data".ljust(4096)
     assert sed.io().write(0, data).status == 0
     sed.fault("shadow-on")
+    assert sed.ask("status")["shadowed"]
     found = sed.io().read(0, 1)
     assert found.status == 0 and found.data != data
     assert sed.io().write(0, bytes(4096)).status != 0
@@ -256,6 +258,43 @@ def test_a_warm_reset_ends_connections_and_does_not_lock(sed: Drive) -> None:
         with pytest.raises(OSError):
             lost.run(0x00, 1)
     assert sed.io().read(256, 1).status == 0, "only a power cycle locks this range"
+
+
+def lock_on_reset(host: Initiator, events: list[Value]) -> None:
+    with OpalSession(host, uids.LOCKING_SP, uids.ADMIN_AUTHORITIES[0], OWNER) as session:
+        session.set(uids.LOCKING_ROWS[1], {9: events})
+
+
+def test_a_warm_reset_locks_what_lists_it(sed: Drive) -> None:
+    lock_on_reset(owned(sed), [0, 1])
+    assert sed.ask("warm-reset")["ok"]
+    assert sed.io().read(256, 1).status == DNR | 0x286
+
+
+def set_configuration(admin: Initiator, value: int) -> None:
+    assert admin.run(0x7F, 0x00, cdw11=0x14, cdw12=value).status == 0
+
+
+@pytest.mark.parametrize("events", [[0], [0, 1]])
+def test_disabling_a_controller_is_a_reset(sed: Drive, events: list[Value]) -> None:
+    admin = owned(sed)
+    lock_on_reset(admin, events)
+    queue = sed.io()
+    for value in (0x460000, 0x460001, 0x464001):  # as at a start, and a shutdown
+        set_configuration(admin, value)
+        assert queue.read(256, 1).status == 0
+    set_configuration(admin, 0x460000)
+    assert queue.read(256, 1).status == (DNR | 0x286 if 1 in events else 0)
+
+
+@pytest.mark.parametrize("events", [[0], [0, 1]])
+def test_losing_a_controller_is_a_reset(sed: Drive, events: list[Value]) -> None:
+    host, other = owned(sed), sed.connect()
+    lock_on_reset(host, events)
+    queue = sed.io()
+    other.close()
+    expected = DNR | 0x286 if 1 in events else 0
+    until(lambda: queue.read(256, 1).status == expected)
 
 
 def test_calls_are_counted_by_method_and_table(sed: Drive) -> None:
