@@ -317,6 +317,7 @@ def test_unfit_pins_cannot_be_set(owned: Initiator, pin: Value) -> None:
         [Named(uids.HALF_AUTHORITY_REF, USERS[1]), Named(uids.HALF_BOOLEAN_ACE, 1)],
         [Named(uids.HALF_BOOLEAN_ACE, 1)],
         [Named(uids.HALF_AUTHORITY_REF, b"nobody  ")],
+        [Named(uids.HALF_AUTHORITY_REF, USERS[1])] * 33 + [Named(uids.HALF_BOOLEAN_ACE, 1)] * 32,
         [7],
     ],
 )
@@ -357,10 +358,14 @@ def test_one_session_at_a_time_and_it_ends_with_its_host(sed: Drive, owned: Init
         pass
 
 
-def test_garbage_ends_the_session_and_a_wrong_session_gets_no_answer(owned: Initiator) -> None:
+def test_garbage_ends_the_session_and_a_wrong_session_gets_no_answer(
+    sed: Drive, owned: Initiator
+) -> None:
     session = OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER)
     stranger = Message(session.tper_number, session.host_number + 1, b"\xfa")
     assert exchange(owned, stranger) == b""
+    own_numbers = Message(session.tper_number, session.host_number, b"\xfa")
+    assert exchange(sed.connect(), own_numbers) == b"", "it is the session of another controller"
     assert session.get(uids.LOCKING_INFO, 4, 4) == {4: 8}
     answer = parse(decode(session.raw(b"\xf0\xf0\xf0")))
     assert answer[:3] == [Control.CALL, uids.SESSION_MANAGER, uids.CLOSE_SESSION]
