@@ -26,12 +26,23 @@ from lab.drive.server import Server
 from lab.drive.state import StateError, write_atomically
 
 _PR_SET_DUMPABLE = 4
+_M_MMAP_THRESHOLD = -3
+_LIBC = ctypes.CDLL(None)
 
 
 def _keep_memory_private() -> None:
     """No core dump, to a file or a pipe, and no debugger: memory holds keys and PINs."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _give_memory_back() -> None:
+    """Buffers of connections are mapped one by one: used as they fill, given back when freed.
+
+    Left to itself, the allocator raises this limit to 32 MiB and keeps what hosts once needed.
+    """
+    if hasattr(_LIBC, "mallopt"):  # the GNU library's
+        _LIBC.mallopt(_M_MMAP_THRESHOLD, 128 << 10)
 
 
 def _open_server(options: argparse.Namespace, drive: factory.Drive) -> Server:
@@ -63,6 +74,7 @@ def _greet(options: argparse.Namespace, port: int) -> None:
 
 def _serve(options: argparse.Namespace) -> None:
     _keep_memory_private()
+    _give_memory_back()
     drive = factory.build(options)
     server = _open_server(options, drive)
     stopped = threading.Event()

@@ -54,6 +54,7 @@ class Queue:
 
     def close(self) -> None:
         """The connection has ended; with its admin queue a controller ends as a whole."""
+        self._commands = {}  # they refer to this queue, which would wait for the collector
         if self._controller is None:
             return
         if self._is_admin:

@@ -178,6 +178,6 @@ def test_a_crowd_is_served_or_refused(sed: Drive) -> None:
         assert answers.count(b"") == len(crowd) - served
         assert queue.read(0, 1).status == 0
         assert sed.ask("stats")["ok"]
-        assert sed.proc("VmRSS") - before_kib < 200 << 10
+        assert sed.proc("VmRSS") - before_kib < 64 << 10
     until(lambda: sed.proc("Threads") < 12)
     assert msid(sed.connect())
