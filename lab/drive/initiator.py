@@ -22,6 +22,7 @@ from lab.drive.nvme_tcp import (
     SGL_TRANSPORT,
 )
 
+_WORDS = tuple(f"cdw{number}" for number in range(10, 16))
 _SQE_OUT = struct.Struct("<BBHI16xQI3xB6I")
 
 
@@ -52,6 +53,7 @@ class Initiator:
         self._in_capsule_bytes = in_capsule_bytes
         self._next_cid = 0
         self._waiting: dict[int, bytes] = {}
+        self._targets: dict[int, memoryview] = {}
         self._done: deque[tuple[int, Completion]] = deque()
         self._sock.sendall(IC.pack(PDU_ICREQ, 0, 128, 0, 128, 0, 0, 0, 0))
         self._receive(128)
@@ -70,20 +72,28 @@ class Initiator:
         self, opcode: int, nsid: int = 0, data: bytes = b"", read_bytes: int = 0, **cdw: int
     ) -> Completion:
         """One command from start to end."""
-        cid = self.submit(opcode, nsid, data, read_bytes, **cdw)
+        cid = self.submit(opcode, nsid, data, read_bytes, None, **cdw)
         done, completion = self.complete()
         assert done == cid
         return completion
 
     def submit(
-        self, opcode: int, nsid: int = 0, data: bytes = b"", read_bytes: int = 0, **cdw: int
+        self,
+        opcode: int,
+        nsid: int = 0,
+        data: bytes = b"",
+        read_bytes: int = 0,
+        into: memoryview | None = None,
+        **cdw: int,
     ) -> int:
-        """Sends a command and returns its id."""
+        """Sends a command and returns its id; what it reads goes to `into`, if that is given."""
         cid = self._next_cid = (self._next_cid + 1) & 0x7FFF
         in_capsule = len(data) <= self._in_capsule_bytes
         kind = SGL_IN_CAPSULE if data and in_capsule else SGL_TRANSPORT
-        words = [cdw.get(f"cdw{number}", 0) for number in range(10, 16)]
+        words = [cdw.get(name, 0) for name in _WORDS]
         sqe = _SQE_OUT.pack(opcode, 0x40, cid, nsid, 0, len(data) or read_bytes, kind, *words)
+        if into is not None:
+            self._targets[cid] = into
         if data and in_capsule:
             header = COMMON.pack(PDU_COMMAND, 0, 72, 72, 72 + len(data))
             self._send(header + sqe, data)
@@ -103,10 +113,15 @@ class Initiator:
         kind, *_ = COMMON.unpack_from(header)
         if kind == PDU_RESPONSE:
             result, _, _, cid, status = RESPONSE.unpack(header)[5:]
+            self._targets.pop(cid, None)
             self._done.append((cid, Completion(status >> 1, result, b"")))
         elif kind == PDU_C2H_DATA:
             cid, _, _, length = DATA.unpack(header)[5:]
-            self._done.append((cid, Completion(0, 0, self._receive(length))))
+            target = self._targets.pop(cid, None)
+            data = self._receive(length) if target is None else b""
+            if target is not None:
+                self._receive_into(target[:length])
+            self._done.append((cid, Completion(0, 0, data)))
         elif kind == PDU_R2T:
             cid, tag, offset, length = DATA.unpack(header)[5:]
             part = self._waiting.pop(cid)[offset : offset + length]
@@ -126,13 +141,16 @@ class Initiator:
 
     def _receive(self, count: int) -> bytes:
         data = bytearray(count)
-        view, done = memoryview(data), 0
-        while done < count:
-            got = self._sock.recv_into(view[done:], 0, socket.MSG_WAITALL)
+        self._receive_into(memoryview(data))
+        return bytes(data)
+
+    def _receive_into(self, target: memoryview) -> None:
+        done = 0
+        while done < len(target):
+            got = self._sock.recv_into(target[done:], 0, socket.MSG_WAITALL)
             if not got:
                 raise ConnectionError("the drive closed the connection")
             done += got
-        return bytes(data)
 
     # The commands that tests and benchmark use.
 

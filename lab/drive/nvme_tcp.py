@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -27,6 +28,7 @@ DATA = struct.Struct("<BBBBIHHII4x")
 TERM = struct.Struct("<BBBBIHI10x")
 _HEADER_BYTES = {PDU_ICREQ: 128, PDU_COMMAND: 72, PDU_H2C_DATA: 24, PDU_H2C_TERM: 24}
 _RECEIVE_BYTES = 64 * 1024
+_MAX_TRANSFERS = 2  # under way at once, each with a buffer: bounds what a host can make us hold
 _MAX_PDU_BYTES = MAX_TRANSFER_BYTES + 256
 
 
@@ -108,9 +110,11 @@ class Connection:
         self._sock = sock
         self._input = memoryview(bytearray(_RECEIVE_BYTES))
         self._start = self._end = 0
-        self._data = memoryview(bytearray(MAX_TRANSFER_BYTES))
+        # A command brings data or is answered with data, never both: one buffer serves either.
         self._output = memoryview(bytearray(DATA.size + MAX_TRANSFER_BYTES))
+        self._data = self._output[DATA.size :]
         self._transfers: dict[int, tuple[Command, memoryview, int]] = {}
+        self._postponed: deque[Command] = deque()
         self._next_tag = 0
         self._head = 0
         self.queue_entries = 1
@@ -172,11 +176,17 @@ class Connection:
         elif command.sgl_type == SGL_IN_CAPSULE and command.sgl_length == in_capsule:
             handler.execute(command, self._data[:in_capsule])
         elif command.sgl_type == SGL_TRANSPORT and command.sgl_length <= MAX_TRANSFER_BYTES:
-            self._request_data(command)
+            self._postponed.append(command)
+            self._request_data()
         else:
             self.respond(command.cid, STATUS_INVALID_FIELD)
 
-    def _request_data(self, command: Command) -> None:
+    def _request_data(self) -> None:
+        """Asks for the data of commands that wait, as far as there may be buffers for it."""
+        while self._postponed and len(self._transfers) < _MAX_TRANSFERS:
+            self._ask_for(self._postponed.popleft())
+
+    def _ask_for(self, command: Command) -> None:
         tag = self._next_tag = (self._next_tag + 1) & 0xFFFF
         self._transfers[tag] = command, memoryview(bytearray(command.sgl_length)), 0
         self._sock.sendall(
@@ -200,6 +210,7 @@ class Connection:
             return
         del self._transfers[tag]
         handler.execute(command, buffer)
+        self._request_data()
 
     def _need(self, count: int) -> None:
         """Makes `count` contiguous bytes available in the input buffer."""

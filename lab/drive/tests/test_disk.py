@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lab.drive import stats
 from lab.drive.initiator import Initiator
 from lab.drive.nvme_tcp import COMMON, IC, PDU_C2H_TERM, ProtocolError, parse_command, parse_header
+from lab.drive.tests import process
 from lab.drive.tests.process import NQN, SIZE_BYTES, Drive
 
 KINDS = pytest.mark.parametrize(
@@ -181,3 +182,39 @@ def test_bad_options_get_one_sentence(
     assert result.returncode == code
     assert result.stderr.startswith("fde: ") and sentence in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("opal", [False, True])
+def test_a_disk_of_a_tebibyte_serves_its_last_block(
+    make_drive: MakeDrive, monkeypatch: pytest.MonkeyPatch, opal: bool
+) -> None:
+    monkeypatch.setattr(process, "SIZE_BYTES", 1 << 40)
+    drive = make_drive(opal)
+    queue, last = drive.io(), (1 << 40) // 4096 - 1
+    data = os.urandom(4096)
+    assert queue.write(last, data).status == 0
+    assert queue.read(last, 1).data == data
+    assert queue.read(last, 2).status == 0x4080
+    assert queue.read(last - 1, 2).data[4096:] == data
+    assert drive.path("disk.img").stat().st_blocks < 1024
+
+
+def test_more_writes_than_buffers_are_asked_for_in_turn(make_drive: MakeDrive) -> None:
+    queue = make_drive(opal=False).io(in_capsule_bytes=0)
+    data = {lba: os.urandom(8192) for lba in range(0, 128, 2)}
+    for lba, part in data.items():
+        queue.submit(0x01, 1, part, cdw10=lba, cdw12=1)
+    # A command that needs no data is not held up by them, and leaves them as they are.
+    queue.submit(0x02, 1, read_bytes=4096, cdw10=500)
+    ended = [queue.complete() for _ in range(len(data) + 1)]
+    assert all(completion.status == 0 for _, completion in ended)
+    assert queue.read(0, 128).data == b"".join(data.values())
+
+
+def test_what_is_read_goes_where_the_host_wants_it(make_drive: MakeDrive) -> None:
+    queue = make_drive(opal=False).io()
+    data, target = os.urandom(8192), memoryview(bytearray(16384))
+    assert queue.write(5, data).status == 0
+    queue.submit(0x02, 1, read_bytes=8192, into=target, cdw10=5, cdw12=1)
+    assert queue.complete()[1] == (0, 0, b"")
+    assert target.tobytes() == data + bytes(8192)
