@@ -120,6 +120,10 @@ test-unit: venv ## tests that need no guest
 test: packages venv lint ## everything that must hold, with one micro suite through the real lab
 	@$(VENV)/bin/pytest -m "not slow"
 
+.PHONY: bench-drive
+bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json
+	@$(RUN) -m lab.drive.bench
+
 .PHONY: clean
 clean: lab-down ## remove what was built here; suites and the image cache stay
 	@rm -rf build .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .ansible
