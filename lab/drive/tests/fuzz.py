@@ -173,6 +173,10 @@ class Target:
         self.drive.hosts.clear()
         self.drive.ask("power-cycle")
 
+    def close(self) -> None:
+        """Ends the drive's process."""
+        self.drive.kill()
+
     def _state_hash(self) -> str:
         return hashlib.sha256(self.drive.path("state.json").read_bytes()).hexdigest()
 
@@ -359,14 +363,13 @@ def fuzz(batches: Iterator[Batch], folder: Path, kept: Path) -> int:
         kept.write_text("".join(f"{batch.dump()}\n" for batch in since))
         raise FindingError(f"{error}; what was sent is in {kept}") from error
     finally:
-        for target in (sealed, owned):
-            if target.drive.process is not None:
-                target.drive.process.kill()
-                target.drive.process.wait()
+        sealed.close()
+        owned.close()
     return count
 
 
-def _seeded(seed: int, inputs: int) -> Iterator[Batch]:
+def seeded(seed: int, inputs: int) -> Iterator[Batch]:
+    """Batches of at least `inputs` inputs together, from the seed alone."""
     source, sent, number = Source(seed), 0, 0
     while sent < inputs:
         batch = source.batch(number)
@@ -382,7 +385,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--replay", type=Path, help="what an earlier finding left")
     parser.add_argument("--keep", type=Path, default=Path("build/fuzz/last.jsonl"))
     options = parser.parse_args(arguments)
-    batches = _seeded(options.seed, options.inputs)
+    batches = seeded(options.seed, options.inputs)
     if options.replay:
         batches = map(Batch.load, options.replay.read_text().splitlines())
     begin = time.monotonic()

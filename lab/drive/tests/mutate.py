@@ -138,7 +138,7 @@ def change_values(payload: bytes, chance: Random, pool: Sequence[Token]) -> byte
             _flip_bit(changed, chance, ())
             new = bytes(changed)
         elif isinstance(old, int) and chance.random() < 0.5:
-            new = old + chance.choice((-1, 1, 2, 5))
+            new = min(old + chance.choice((-1, 1, 2, 5)), (1 << 64) - 1)
         tokens[at] = new
     return b"".join(map(encode, tokens))[:_MAX_BYTES]
 

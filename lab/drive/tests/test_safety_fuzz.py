@@ -1,0 +1,69 @@
+"""The running drive under changed PDUs and ComPackets; `fuzz.py` says what must hold."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from lab.drive.tests import corpus
+from lab.drive.tests.fuzz import Batch, FindingError, Source, Target, fuzz, seeded
+
+
+def test_the_corpus_has_every_method_and_command() -> None:
+    methods = {packet.name.split("-")[1] for packet in corpus.packets()}
+    assert methods >= {
+        "Activate", "Authenticate", "GenKey", "Get", "GetACL", "Next", "Properties", "Random",
+        "Revert", "RevertSP", "Set", "StartSession", "protocol", "tokens",
+    }  # fmt: skip
+    names = {name.rsplit("-", 1)[0] for name in corpus.pdus()}
+    assert names >= {
+        "icreq", "admin-02", "admin-06", "admin-09", "admin-0a", "admin-7f-00", "admin-7f-01",
+        "admin-7f-04", "admin-82", "io-read", "io-write", "io-write-capsule", "io-data",
+        "io-zeroes", "io-dataset", "io-flush",
+    }  # fmt: skip
+
+
+def test_a_seed_gives_the_same_inputs_again() -> None:
+    batches = list(islice(seeded(3, 10**6), 200))
+    assert batches == list(islice(seeded(3, 10**6), 200))
+    assert batches != list(islice(seeded(4, 10**6), 200))
+    assert {batch.kind for batch in batches} == {"pdu", "packet", "call", "owner"}
+    assert [Batch.load(batch.dump()) for batch in batches] == batches
+
+
+def test_no_input_breaks_the_drive(tmp_path: Path) -> None:
+    assert fuzz(seeded(1, 20_000), tmp_path, tmp_path / "kept") >= 20_000
+
+
+@pytest.mark.slow
+def test_no_input_of_a_million_breaks_the_drive(tmp_path: Path) -> None:
+    assert fuzz(seeded(2, 10**6), tmp_path, tmp_path / "kept") >= 10**6
+
+
+def test_what_must_not_happen_is_noticed(tmp_path: Path) -> None:
+    """The oracles themselves: each is shown what it looks for."""
+    target = Target(tmp_path / "drive", sealed=True)
+    state, log = target.drive.path("state.json"), target.drive.path("log")
+    try:
+        target.run(Source(1).batch(0))
+        target.check()
+        target.drive.fault("refuse-opal")
+        with pytest.raises(Exception, match="FAIL"):
+            target.check()
+        target.drive.ask("clear-faults")
+        log.write_text("Traceback (most recent call last)")
+        with pytest.raises(FindingError, match="traceback"):
+            target.check()
+        log.write_text("")
+        kept = state.read_bytes()
+        target.reset()  # by its label, which inputs do not know: new keys, new salts
+        with pytest.raises(FindingError, match="without authority"):
+            target.check()
+        assert state.read_bytes() != kept
+        target.drive.kill()
+        with pytest.raises(FindingError, match="has ended"):
+            target.check()
+    finally:
+        target.close()
