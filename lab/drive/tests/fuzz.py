@@ -56,7 +56,7 @@ CHECK_EVERY_BATCHES = 128
 _CALLS_A_SESSION = 4
 _GROWTH_LIMIT_KIB = 16 << 10
 _KINDS = ("pdu", "packet", "call", "owner")
-_WEIGHTS = (30, 30, 38, 2)
+_WEIGHTS = (30, 25, 38, 7)
 _ADMIN1, _USER2 = uids.ADMIN_AUTHORITIES[0], uids.USER_AUTHORITIES[1]
 _STACK_RESET = struct.pack(">HHI", COM_ID, 0, 2).ljust(512, b"\0")
 _SQE = struct.Struct("<BBHI16xQI3xB6I")
@@ -115,7 +115,10 @@ class Source:
         for number_in_batch in range(BATCH):
             loose = number_in_batch % _CALLS_A_SESSION == _CALLS_A_SESSION - 1
             change = change_tokens if loose else change_values
-            calls.append(change(chance.choice(self._calls), chance, self._tokens))
+            call = chance.choice(self._calls)
+            if chance.random() < 0.95:
+                call = change(call, chance, self._tokens)
+            calls.append(call)
         return Batch(kind, on, tuple(calls))
 
     def _pdu_batch(self, chance: Random) -> Batch:
@@ -152,7 +155,7 @@ class Target:
 
     def __init__(self, folder: Path, sealed: bool) -> None:
         folder.mkdir()
-        self.drive = Drive(folder, opal=True)
+        self.drive = Drive(folder, opal=True, block_bytes=512)  # as in the corpus
         self.drive.start()
         self._sealed = sealed
         self._pin, self._user_pin = os.urandom(16), os.urandom(16)
@@ -174,8 +177,10 @@ class Target:
         self.drive.ask("power-cycle")
 
     def close(self) -> None:
-        """Ends the drive's process."""
-        self.drive.kill()
+        """Ends the drive's process, as its user does."""
+        if self.drive.process is not None:
+            self.drive.process.terminate()
+            self.drive.process.wait(DEADLINE_S)
 
     def _state_hash(self) -> str:
         return hashlib.sha256(self.drive.path("state.json").read_bytes()).hexdigest()
@@ -218,7 +223,6 @@ class Target:
 
     def _send_security(self, batch: Batch) -> None:
         host = self._connection()
-        sock = host._sock
         if batch.kind == "packet":
             pairs = zip(batch.heads, batch.inputs, strict=True)
             commands = [part for (p, c), data in pairs for part in _exchange(p, c, data)]
@@ -228,8 +232,9 @@ class Target:
             numbers = self._open(host, batch)
             packets = [pack(Message(*numbers, payload)) for payload in batch.inputs]
             commands = [part for data in packets for part in _exchange(1, COM_ID, data)]
+            host = self._connection()
         try:
-            sock.sendall(b"".join(commands))
+            host._sock.sendall(b"".join(commands))
             for _ in commands:
                 _read_answer(host)
         except TimeoutError:
