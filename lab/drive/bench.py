@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-import json
 import os
 import random
 import socket
@@ -20,10 +19,8 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
-from agent.controller.bench import machine
 from lab.drive.aes_xts import AesXts, CryptoError
 from lab.drive.bench_disks import (
     BenchError,
@@ -34,49 +31,26 @@ from lab.drive.bench_disks import (
     running_drive,
     running_nbdkit,
 )
-from lab.paths import REPOSITORY
+from lab.drive.bench_figures import (
+    LOADS,
+    MIB,
+    OPAL_512,
+    OPAL_4096,
+    OPAL_OFF,
+    PLAIN,
+    Load,
+    Sample,
+    figure_row,
+    figures,
+    print_speeds,
+    write,
+)
 
-MIB = 1 << 20
 DISK_BYTES = 256 * MIB
 LARGE_DISK_BYTES = 1 << 40
 QUEUES = 9
 MEMORY_LIMIT_MB = 100
-PLAIN_LIMIT_MB_S = 1000
-DEEP_LIMIT_PER_S = 20_000
-PLAIN = "drive, plain, 4096"
-OPAL_OFF = "drive, Opal off, 4096"
-OPAL_4096 = "drive, Opal unlocked, 4096"
-OPAL_512 = "drive, Opal unlocked, 512"
-RATIO_LIMITS = {OPAL_4096: 0.80, OPAL_512: 0.50}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-
-class Load(NamedTuple):
-    """A stream of equal requests, `depth` of them under way at once."""
-
-    name: str
-    writes: bool
-    size_bytes: int
-    depth: int
-
-
-LOADS = (
-    Load("write 1 MiB", True, MIB, 4),
-    Load("read 1 MiB", False, MIB, 4),
-    Load("read 4 KiB x1", False, 4096, 1),
-    Load("write 4 KiB x1", True, 4096, 1),
-    Load("read 4 KiB x32", False, 4096, 32),
-    Load("write 4 KiB x32", True, 4096, 32),
-)
-
-
-class Sample(NamedTuple):
-    """What one turn of a load came to; CPU seconds of the server and of this process."""
-
-    requests: int
-    duration_s: float
-    server_cpu_s: float
-    host_cpu_s: float
 
 
 def _cpu_s(pid: int) -> float:
@@ -205,64 +179,6 @@ def measure_parts(file: Disk) -> dict[str, float]:
     return parts
 
 
-def _row(
-    figure: str, value: float, unit: str, target: float | None = None, meets: bool | None = None
-) -> dict[str, Any]:
-    return {
-        "figure": figure,
-        "value": round(value, 3 if value < 10 else 1),
-        "unit": unit,
-        "target": target,
-        "meets": meets,
-    }
-
-
-def _speed(sample: Sample, load: Load) -> float:
-    """MB/s of large requests, requests per second of small ones."""
-    per_s = sample.requests / sample.duration_s
-    return per_s * load.size_bytes / 1e6 if load.size_bytes == MIB else per_s
-
-
-def figures(samples: dict[tuple[str, Load], list[Sample]]) -> list[dict[str, Any]]:
-    """Speeds with their targets, ratios to the plain drive, CPU seconds per GB read."""
-    rows = []
-    for (disk, load), found in samples.items():
-        speed = median(_speed(sample, load) for sample in found)
-        limit: float | None = None
-        if disk == PLAIN and load.name == "read 1 MiB":
-            limit = PLAIN_LIMIT_MB_S
-        elif load.depth == 32 and disk.startswith("drive"):
-            limit = DEEP_LIMIT_PER_S
-        unit = "MB/s" if load.size_bytes == MIB else "1/s"
-        meets = None if limit is None else speed >= limit
-        rows.append(_row(f"{disk}: {load.name}", speed, unit, limit, meets))
-    for (disk, load), found in samples.items():
-        if load.size_bytes != MIB or disk == PLAIN:
-            continue
-        pairs = zip(found, samples[PLAIN, load], strict=True)
-        ratio = median(_speed(one, load) / _speed(base, load) for one, base in pairs)
-        limit = None if load.writes else RATIO_LIMITS.get(disk)
-        meets = None if limit is None else ratio >= limit
-        rows.append(_row(f"{disk}: {load.name}, of the plain drive", ratio, "ratio", limit, meets))
-    for (disk, load), found in samples.items():
-        if load.size_bytes == MIB:
-            moved_gb = sum(sample.requests for sample in found) * MIB / 1e9
-            for who, cpu_s in (
-                ("server", sum(sample.server_cpu_s for sample in found)),
-                ("host", sum(sample.host_cpu_s for sample in found)),
-            ):
-                rows.append(_row(f"{disk}: {load.name}, CPU of {who}", cpu_s / moved_gb, "s/GB"))
-    return rows
-
-
-def print_speeds(samples: dict[tuple[str, Load], list[Sample]]) -> None:
-    """The speeds as one table: a line per disk, a column per load."""
-    print(f"{'MB/s; 4 KiB: requests per s':28}" + "".join(f"{load.name:>17}" for load in LOADS))
-    for disk in dict.fromkeys(disk for disk, _ in samples):
-        cells = (median(_speed(s, load) for s in samples[disk, load]) for load in LOADS)
-        print(f"{disk:28}" + "".join(f"{cell:17,.0f}" for cell in cells))
-
-
 def measure(folder: Path, rounds: int, duration_s: float) -> list[dict[str, Any]]:
     """All figures; prints the speeds on the way."""
     samples: dict[tuple[str, Load], list[Sample]] = {}
@@ -279,28 +195,11 @@ def measure(folder: Path, rounds: int, duration_s: float) -> list[dict[str, Any]
     for line in missing:
         print(f"not measured: {line}")
     rows = figures(samples)
-    rows += [_row(f"alone: {name}", seconds, "s/GB") for name, seconds in parts.items()]
+    rows += [figure_row(f"alone: {name}", seconds, "s/GB") for name, seconds in parts.items()]
     peak_mb = measure_memory(folder)
     what = f"peak memory, 1 TiB Opal disk, {QUEUES} queues"
-    rows.append(_row(what, peak_mb, "MB", MEMORY_LIMIT_MB, peak_mb <= MEMORY_LIMIT_MB))
+    rows.append(figure_row(what, peak_mb, "MB", MEMORY_LIMIT_MB, peak_mb <= MEMORY_LIMIT_MB))
     return rows
-
-
-def write(rows: list[dict[str, Any]]) -> None:
-    """Prints what the first table does not hold; writes the figures, commit and machine beside."""
-    print(f"\n{'figure':62}{'value':>10} {'unit':6}{'target':>8}  meets")
-    for row in rows:
-        if row["target"] is not None or row["unit"] not in ("MB/s", "1/s"):
-            target = "" if row["target"] is None else f"{row['target']:g}"
-            meets = {True: "yes", False: "no", None: ""}[row["meets"]]
-            value = f"{row['value']:10,g}"
-            print(f"{row['figure']:62}{value} {row['unit']:6}{target:>8}  {meets}")
-    folder = REPOSITORY / "build" / "bench"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "drive.json").write_text(json.dumps(rows, indent=2) + "\n")
-    where = machine("none: drive and host on loopback")
-    where["machine"]["load_average_1_min"] = round(os.getloadavg()[0], 2)
-    (folder / "drive.machine.json").write_text(json.dumps(where, indent=2) + "\n")
 
 
 def main() -> int:
