@@ -92,12 +92,14 @@ AUTHORITY_NAMES = {
 }  # fmt: skip
 
 
+C_PIN_SID = uid(0x0000000B00000001)
+
+
 def c_pin(authority: bytes) -> bytes:
-    """The C_PIN row of an authority."""
-    return b"\x00\x00\x00\x0b" + authority[4:]
+    """The C_PIN row of an authority: the same lower half, but for the SID's."""
+    return C_PIN_SID if authority == SID else b"\x00\x00\x00\x0b" + authority[4:]
 
 
-C_PIN_SID = c_pin(SID)
 C_PIN_MSID = uid(0x0000000B00008402)
 
 LOCKING_ROWS = (

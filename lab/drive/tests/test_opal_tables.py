@@ -237,3 +237,25 @@ def test_single_user_mode_is_not_offered(sed: Drive) -> None:
         ranges: list[Value] = [uids.LOCKING_ROWS[1]]
         refusal = status_of(session, uids.LOCKING_SP, uids.ACTIVATE, Named(0x060000, ranges))
         assert refusal == Status.INVALID_PARAMETER
+
+
+@pytest.mark.parametrize(
+    ("row", "written"),
+    [
+        (uids.C_PIN_SID, "0000000B 00000001"), (uids.c_pin(uids.SID), "0000000B 00000001"),
+        (uids.C_PIN_MSID, "0000000B 00008402"), (uids.c_pin(ADMIN1), "0000000B 00010001"),
+        (uids.c_pin(USERS[8]), "0000000B 00030009"), (uids.SID, "00000009 00000006"),
+        (uids.PSID, "00000009 0001FF01"), (uids.ADMIN_SP_ADMIN1, "00000009 00000201"),
+        (uids.LOCKING_ROWS[0], "00000802 00000001"), (uids.LOCKING_ROWS[8], "00000802 00030008"),
+        (uids.key_rows(256)[0], "00000806 00000001"), (uids.key_rows(128)[2], "00000805 00030002"),
+        (uids.MBR_CONTROL, "00000803 00000001"), (uids.MBR, "00000804 00000000"),
+        (uids.DATA_STORE, "00001001 00000000"), (uids.TPER_INFO, "00000201 00030001"),
+        (uids.ACE_RANGE_GET[1], "00000008 0003D001"), (uids.ACE_READ_LOCKED[1], "00000008 0003E001"),
+        (uids.ACE_WRITE_LOCKED[8], "00000008 0003E808"), (uids.ACE_USER_PIN[0], "00000008 0003A801"),
+        (uids.ACE_MBR_DONE, "00000008 0003F801"), (uids.ACE_DATA_STORE_GET, "00000008 0003FC00"),
+        (uids.ace_gen_key(256)[0], "00000008 0003B800"), (uids.REVERT, "00000006 00000202"),
+        (uids.ACTIVATE, "00000006 00000203"), (uids.GET_ACL, "00000006 0000000D"),
+    ],
+)  # fmt: skip
+def test_identifiers_are_those_of_the_specification(row: bytes, written: str) -> None:
+    assert row == bytes.fromhex(written)
