@@ -120,6 +120,10 @@ test-unit: venv ## tests that need no guest
 test: packages venv lint ## everything that must hold, with one micro suite through the real lab
 	@$(VENV)/bin/pytest -m "not slow"
 
+.PHONY: test-drive
+test-drive: packages venv ## all tests of the virtual drive, the long ones too, with every host program in the guest
+	@$(VENV)/bin/pytest lab/drive
+
 .PHONY: bench-drive
 bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json
 	@$(RUN) -m lab.drive.bench

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from lab import ssh
 from lab.drive.control import ask
 
 DISK = "/dev/disk/by-id/nvme-fde-lab-sed_FDELABSED0001"
@@ -38,18 +42,35 @@ class GuestSed:
     def backing(self) -> Path:
         return Path(self.lab.state["drives"]["sed"]["backing"])
 
-    def ask(self, command: str) -> dict[str, Any]:
-        """A command to the drive's control socket."""
-        return ask(Path(self.lab.state["drives"]["sed"]["control"]), command)
+    def ask(self, command: str, **parameters: Any) -> dict[str, Any]:
+        """A command to the drive's control socket, which must be done."""
+        control = Path(self.lab.state["drives"]["sed"]["control"])
+        answer = ask(control, command, **parameters)
+        assert answer["ok"], answer
+        return answer
 
     def power_cycle(self) -> None:
         """Cuts the drive's power; returns once the guest has it back."""
-        assert self.ask("power-cycle")["ok"]
-        self.lab.ssh(f"udevadm settle; dd if={DISK} of=/dev/null bs=4096 count=1", check=False)
+        self.ask("power-cycle")
+        self.run(f"udevadm settle; dd if={DISK} of=/dev/null bs=4096 count=1", check=False)
 
-    def run(self, command: str, stdin: str = "", check: bool = True) -> Any:
-        """A shell command in the guest, as root."""
-        return self.lab.ssh(command, check=check, stdin=stdin.encode())
+    def run(
+        self, command: str, stdin: str = "", check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """A shell command in the guest, as root; with `check`, a failure fails the test.
+
+        All share one connection: under emulation the key exchange takes longer than most commands.
+        """
+        place = Path(self.lab.state["qmp"]).with_name("ssh")
+        shared = ("ControlMaster=auto", f"ControlPath={place}", "ControlPersist=60")
+        program, *rest = ssh.command(self.lab.state["ssh"], [command])
+        words = [program, *(word for option in shared for word in ("-o", option)), *rest]
+        done = subprocess.run(
+            words, input=stdin, capture_output=True, text=True, check=False, errors="replace"
+        )
+        if check and done.returncode != 0:
+            pytest.fail(f"`{command}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
 
     def refuses(self, command: str, stdin: str = "") -> str:
         """A shell command that must fail; returns all that it says."""

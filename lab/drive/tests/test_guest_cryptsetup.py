@@ -52,6 +52,20 @@ def is_locked(sed: GuestSed, number: int = 1) -> bool:
     return bool(rows[number]["read_locked"] and rows[number]["write_locked"])
 
 
+@pytest.mark.conformance(
+    "cryptsetup",
+    "Activate SP",
+    "GenKey K_AES_256",
+    "Get C_PIN",
+    "Get Locking",
+    "Get SP",
+    "Set ACE",
+    "Set Authority",
+    "Set C_PIN",
+    "Set Locking",
+    "StartSession SessionManager",
+    "StartSession SessionManager refused",
+)
 @BOTH_MODES
 def test_from_format_to_erase(parts: GuestSed, mode: str) -> None:
     parts.run(luks_format(mode), both())
@@ -85,6 +99,19 @@ def test_from_format_to_erase(parts: GuestSed, mode: str) -> None:
     parts.run(luks_open(), PASSPHRASE)
 
 
+@pytest.mark.conformance(
+    "cryptsetup",
+    "Activate SP",
+    "GenKey K_AES_256",
+    "Get C_PIN",
+    "Get Locking",
+    "Get SP",
+    "Set ACE",
+    "Set Authority",
+    "Set C_PIN",
+    "Set Locking",
+    "StartSession SessionManager",
+)
 def test_two_partitions_are_two_ranges(parts: GuestSed) -> None:
     secrets = ("the first passphrase", "the second passphrase")
     for part, secret in zip(PARTS, secrets, strict=True):
@@ -120,6 +147,11 @@ def test_losing_power_locks_an_open_range(parts: GuestSed) -> None:
     assert CANARY in parts.read(0, MAPPED[0])
 
 
+@pytest.mark.conformance(
+    "cryptsetup",
+    "Revert SP",
+    "StartSession SessionManager refused",
+)
 def test_a_factory_reset_gives_the_drive_back_without_its_data(parts: GuestSed) -> None:
     parts.run(luks_format("--hw-opal-only"), both())
     parts.write(0, CANARY)

@@ -93,6 +93,16 @@ def test_discovery_and_geometry(guest_sed: GuestSed) -> None:
     assert codes[:4] == [0x0001, 0x0002, 0x0003, 0x0203]
 
 
+@pytest.mark.conformance(
+    "ioctl",
+    "Activate SP",
+    "Get C_PIN",
+    "Get SP",
+    "Revert SP",
+    "Set C_PIN",
+    "StartSession SessionManager",
+    "StartSession SessionManager refused",
+)
 def test_ownership_is_taken_once(guest_sed: GuestSed) -> None:
     guest_sed.ioctls(
         ("ACTIVATE_LSP", {"key": key(), "num_lrs": 1}, NOT_AUTHORIZED),  # nobody set this PIN
@@ -114,6 +124,21 @@ def test_ownership_is_taken_once(guest_sed: GuestSed) -> None:
     guest_sed.ioctls(TAKE_OWNERSHIP)
 
 
+@pytest.mark.conformance(
+    "ioctl",
+    "Activate SP",
+    "Get C_PIN",
+    "Get Locking",
+    "Get SP",
+    "Set ACE",
+    "Set Authority",
+    "Set C_PIN",
+    "Set C_PIN refused",
+    "Set Locking",
+    "Set Locking refused",
+    "StartSession SessionManager",
+    "StartSession SessionManager refused",
+)
 def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
     guest_sed.write(OUTSIDE, CANARY)
     too_long = {**SET_UP_RANGE[1], "range_length": 1 << 40}
@@ -164,6 +189,12 @@ def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
     assert CANARY in guest_sed.read(INSIDE)
 
 
+@pytest.mark.conformance(
+    "ioctl",
+    "GenKey K_AES_256",
+    "Get Locking",
+    "Set Locking",
+)
 def test_erasing_changes_one_range_only(guest_sed: GuestSed) -> None:
     guest_sed.ioctls(TAKE_OWNERSHIP, ACTIVATE, SET_UP_RANGE, lock(READ_WRITE))
     guest_sed.write(INSIDE, CANARY)
@@ -178,6 +209,10 @@ def test_erasing_changes_one_range_only(guest_sed: GuestSed) -> None:
     assert CANARY in guest_sed.read(OUTSIDE)
 
 
+@pytest.mark.conformance(
+    "ioctl",
+    "RevertSP ThisSP",
+)
 @pytest.mark.parametrize("keep", [True, False])
 def test_reverting_the_locking_sp_may_keep_the_global_range(
     guest_sed: GuestSed, keep: bool
@@ -196,6 +231,10 @@ def test_reverting_the_locking_sp_may_keep_the_global_range(
     guest_sed.ioctls(ACTIVATE)  # the owner's PIN is still the same
 
 
+@pytest.mark.conformance(
+    "ioctl",
+    "RevertSP ThisSP refused",
+)
 def test_a_locked_global_range_is_not_kept(guest_sed: GuestSed) -> None:
     whole = {**SET_UP_RANGE[1], "session": session(lr=0)}
     guest_sed.ioctls(
@@ -208,6 +247,12 @@ def test_a_locked_global_range_is_not_kept(guest_sed: GuestSed) -> None:
     guest_sed.assert_denied(OUTSIDE)
 
 
+@pytest.mark.conformance(
+    "ioctl",
+    "Get Table",
+    "Set MBR",
+    "Set MBRControl",
+)
 def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
     image = bytes(range(256)) * 24  # more than one packet of the kernel's 2048 bytes
     guest_sed.write(0, CANARY)
@@ -242,24 +287,30 @@ def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
     assert CANARY in guest_sed.read(0)
 
 
-@pytest.mark.parametrize("table", [DATA_STORE, MBR])
-def test_byte_tables_give_back_what_was_written(guest_sed: GuestSed, table: str) -> None:
+@pytest.mark.conformance(
+    "ioctl",
+    "Get DataStore",
+    "Get MBR",
+    "Get Table",
+    "Set DataStore",
+    "Set MBR",
+)
+def test_byte_tables_give_back_what_was_written(guest_sed: GuestSed) -> None:
+    guest_sed.ioctls(TAKE_OWNERSHIP, ACTIVATE)
     contents = bytes(range(256)) * 20
-    place = {"key": key(), "table_uid": table, "offset": 700}
-    write = {**place, "data": contents.hex(), "flags": TABLE_WRITE}
-    # The kernel leaves out the last byte of what it is asked to read.
-    read = {**place, "data": "00" * (len(contents) + 1), "flags": TABLE_READ}
-    *_, seen = guest_sed.ioctls(
-        TAKE_OWNERSHIP,
-        ACTIVATE,
-        ("GENERIC_TABLE_RW", {**write, "key": key("a wrong pin")}, NOT_AUTHORIZED),
-        ("GENERIC_TABLE_RW", write, SUCCESS),
-        ("GENERIC_TABLE_RW", {**read, "key": key("a wrong pin")}, NOT_AUTHORIZED),
-        ("GENERIC_TABLE_RW", read, SUCCESS),
-    )
-    assert bytes.fromhex(seen["data"])[: len(contents)] == contents
-    beyond = {**write, "offset": 1 << 40}
-    assert guest_sed.ioctl("GENERIC_TABLE_RW", beyond)["errno"] == errno.ENOSPC
+    for table in (DATA_STORE, MBR):
+        place = {"key": key(), "table_uid": table, "offset": 700}
+        write = {**place, "data": contents.hex(), "flags": TABLE_WRITE}
+        read = {**place, "data": "00" * len(contents), "flags": TABLE_READ}
+        *_, seen = guest_sed.ioctls(
+            ("GENERIC_TABLE_RW", {**write, "key": key("a wrong pin")}, NOT_AUTHORIZED),
+            ("GENERIC_TABLE_RW", write, SUCCESS),
+            ("GENERIC_TABLE_RW", {**read, "key": key("a wrong pin")}, NOT_AUTHORIZED),
+            ("GENERIC_TABLE_RW", read, SUCCESS),
+        )
+        assert seen["data"] == contents.hex()
+        beyond = {**write, "offset": 1 << 40}
+        assert guest_sed.ioctl("GENERIC_TABLE_RW", beyond)["errno"] == errno.ENOSPC
 
 
 def test_a_disk_without_opal_is_refused(in_guest: GuestSed) -> None:

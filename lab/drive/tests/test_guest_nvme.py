@@ -52,6 +52,16 @@ def features(sed: GuestSed) -> dict[str, bool]:
     return {name.strip(): value.strip() == "yes" for name, value in pairs}
 
 
+@pytest.mark.conformance(
+    "nvme",
+    "Activate SP",
+    "Get C_PIN",
+    "Get SP",
+    "Set C_PIN",
+    "Set Locking",
+    "StartSession SessionManager",
+    "StartSession SessionManager refused",
+)
 def test_locking_and_unlocking_the_whole_disk(guest_sed: GuestSed) -> None:
     assert features(guest_sed) == {
         "Locking Supported": True,
@@ -82,6 +92,17 @@ def test_locking_and_unlocking_the_whole_disk(guest_sed: GuestSed) -> None:
     assert not features(guest_sed)["Locked"]
 
 
+@pytest.mark.conformance(
+    "nvme",
+    "Activate SP",
+    "Get C_PIN",
+    "Get SP",
+    "Revert SP",
+    "Set C_PIN",
+    "Set Locking",
+    "StartSession SessionManager",
+    "StartSession SessionManager refused",
+)
 def test_another_password(guest_sed: GuestSed) -> None:
     works(guest_sed, "initialize", *chosen(OLD))
     assert UNAUTHORISED in fails(guest_sed, "password", current(WRONG), *chosen(NEW))
@@ -96,6 +117,10 @@ def test_another_password(guest_sed: GuestSed) -> None:
     assert not features(guest_sed)["Locking Feature Enabled"]
 
 
+@pytest.mark.conformance(
+    "nvme",
+    "Revert SP",
+)
 def test_reverting_by_the_label(guest_sed: GuestSed) -> None:
     works(guest_sed, "initialize", *chosen(OLD))
     guest_sed.write(BLOCK, CANARY)

@@ -55,6 +55,12 @@ def query(sed: GuestSed) -> dict[str, str]:
     return dict(re.findall(r"(\w+) = ([YN])", sedutil(sed, "--query")))
 
 
+@pytest.mark.conformance(
+    "sedutil",
+    "Get C_PIN",
+    "Properties SessionManager",
+    "StartSession SessionManager",
+)
 def test_finding_the_drive(guest_sed: GuestSed) -> None:
     scan = guest_sed.run("sedutil-cli --scan").stdout
     assert re.search(r"/dev/nvme\d+ +2 +fde-lab-sed", scan)
@@ -69,6 +75,19 @@ def test_finding_the_drive(guest_sed: GuestSed) -> None:
     assert re.search(r"MSID: [A-Z0-9]{32}\n", sedutil(guest_sed, "--printDefaultPassword"))
 
 
+@pytest.mark.conformance(
+    "sedutil",
+    "Activate SP",
+    "Get C_PIN",
+    "Get SP",
+    "Properties SessionManager",
+    "Revert SP",
+    "Set C_PIN",
+    "Set Locking",
+    "Set MBRControl",
+    "StartSession SessionManager",
+    "StartSession SessionManager refused",
+)
 def test_setting_up_and_giving_back(guest_sed: GuestSed) -> None:
     assert "Initial setup of TPer complete" in sedutil(guest_sed, f"--initialSetup {PIN}")
     flags = query(guest_sed)
@@ -86,6 +105,17 @@ def test_setting_up_and_giving_back(guest_sed: GuestSed) -> None:
     assert CANARY not in guest_sed.read(OUTSIDE)
 
 
+@pytest.mark.conformance(
+    "sedutil",
+    "Activate SP",
+    "Get SP",
+    "Revert SP",
+    "RevertSP ThisSP",
+    "Set C_PIN",
+    "Set Locking",
+    "Set MBRControl",
+    "StartSession SessionManager refused",
+)
 def test_leaving_opal_without_losing_data(owned: GuestSed) -> None:
     owned.write(OUTSIDE, CANARY)
     assert REFUSED in owned.refuses(command(f"--revertNoErase {WRONG}"))
@@ -97,6 +127,13 @@ def test_leaving_opal_without_losing_data(owned: GuestSed) -> None:
     sedutil(owned, f"--initialSetup {NEW}")
 
 
+@pytest.mark.conformance(
+    "sedutil",
+    "GenKey K_AES_256",
+    "Get Locking",
+    "Get LockingInfo",
+    "Set Locking refused",
+)
 def test_locking_ranges(owned: GuestSed) -> None:
     rows = ranges(owned)
     assert set(rows) == set(range(9))
@@ -133,6 +170,10 @@ def test_locking_ranges(owned: GuestSed) -> None:
     owned.write(INSIDE, CANARY)
 
 
+@pytest.mark.conformance(
+    "sedutil",
+    "Set MBR",
+)
 def test_booting_from_the_shadow(owned: GuestSed) -> None:
     image_bytes = 1 << 20
     owned.write(0, CANARY)
@@ -160,6 +201,11 @@ def test_booting_from_the_shadow(owned: GuestSed) -> None:
     assert CANARY in owned.read(0)
 
 
+@pytest.mark.conformance(
+    "sedutil",
+    "GenKey K_AES_256",
+    "Get Locking",
+)
 def test_reverting_by_the_label(owned: GuestSed) -> None:
     sedutil(owned, f"--setupLockingRange 1 {START} {BLOCKS} {PIN}")
     sedutil(owned, f"--enableLockingRange 1 {PIN}")
