@@ -209,10 +209,10 @@ def test_a_state_of_another_disk_is_refused(tmp_path: Path) -> None:
 def test_memory_is_dumped_nowhere(tmp_path: Path) -> None:
     drive = Started(tmp_path, "disk.img", "--size", "1M", "--opal")
     limits = Path(f"/proc/{drive.process.pid}/limits").read_text()
-    core = next(line for line in limits.splitlines() if line.startswith("Max core file size"))
-    assert core.split()[4:6] == ["0", "0"]
     drive.process.send_signal(signal.SIGABRT)
     done = os.waitid(os.P_PID, drive.process.pid, os.WEXITED | os.WNOWAIT)
-    assert done is not None and done.si_code == os.CLD_KILLED, "killed, and not dumped"
     assert drive.process.wait(30) == -signal.SIGABRT and drive.process.stdout is not None
     drive.process.stdout.close()
+    assert done is not None and done.si_code == os.CLD_KILLED, "killed, and not dumped"
+    core = next(line for line in limits.splitlines() if line.startswith("Max core file size"))
+    assert core.split()[4:6] == ["0", "0"]
