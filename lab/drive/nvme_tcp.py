@@ -176,6 +176,8 @@ class Connection:
         elif command.sgl_type == SGL_IN_CAPSULE and command.sgl_length == in_capsule:
             handler.execute(command, self._data[:in_capsule])
         elif command.sgl_type == SGL_TRANSPORT and command.sgl_length <= MAX_TRANSFER_BYTES:
+            if len(self._postponed) >= self.queue_entries:
+                raise ProtocolError("more commands wait for data than the queue has entries", 0x02)
             self._postponed.append(command)
             self._request_data()
         else:

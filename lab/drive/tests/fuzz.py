@@ -35,7 +35,7 @@ from random import Random
 
 from lab.drive.initiator import Initiator
 from lab.drive.nvme_tcp import COMMON, IC, PDU_C2H_DATA, PDU_COMMAND, SGL_IN_CAPSULE, SGL_TRANSPORT
-from lab.drive.opal import uids
+from lab.drive.opal import schema, uids
 from lab.drive.opal.calls import encode_call
 from lab.drive.opal.packets import COM_ID, Message, PacketError, pack, unpack
 from lab.drive.opal.tokens import Token, TokenError, decode
@@ -60,6 +60,10 @@ _WEIGHTS = (30, 25, 38, 7)
 _ADMIN1, _USER2 = uids.ADMIN_AUTHORITIES[0], uids.USER_AUTHORITIES[1]
 _STACK_RESET = struct.pack(">HHI", COM_ID, 0, 2).ljust(512, b"\0")
 _SQE = struct.Struct("<BBHI16xQI3xB6I")
+_KNOWN_UIDS = [uid for uid in vars(uids).values() if isinstance(uid, bytes) and len(uid) == 8]
+_KNOWN_UIDS += [
+    uid for table in schema.locking_sp_tables(256) for uid in (table.uid, table.descriptor)
+]
 
 
 class FindingError(Exception):
@@ -95,7 +99,7 @@ class Source:
         self._packets = corpus.packets()
         self._data = [packet.data for packet in self._packets]
         self._calls = [payload for packet in self._packets if (payload := _payload(packet.data))]
-        self._tokens: list[Token] = []
+        self._tokens: list[Token] = [*_KNOWN_UIDS]
         for payload in self._calls:
             try:
                 self._tokens += decode(payload)
@@ -207,7 +211,7 @@ class Target:
                 if batch.on == "io":
                     admin = Initiator(self.drive.port, NQN)
                     controller = admin.controller_id
-                head = _connect(int(batch.on == "io"), controller)
+                head = connect_pdus(int(batch.on == "io"), controller)
             try:
                 sock.sendall(head + b"".join(batch.inputs))
                 sock.shutdown(socket.SHUT_WR)
@@ -321,7 +325,8 @@ class Target:
             time.sleep(0.01)
 
 
-def _connect(queue_id: int, controller_id: int) -> bytes:
+def connect_pdus(queue_id: int, controller_id: int) -> bytes:
+    """ICReq and Connect."""
     data = bytearray(1024)
     struct.pack_into("<H", data, 16, controller_id)
     data[256 : 256 + len(NQN)] = NQN.encode()

@@ -17,6 +17,7 @@ from lab.drive.opal.packets import COM_ID, Message, pack
 from lab.drive.opal.tokens import Named
 from lab.drive.opal.uids import Status
 from lab.drive.server import MAX_CONNECTIONS
+from lab.drive.tests.fuzz import connect_pdus
 from lab.drive.tests.opal_host import (
     OpalSession,
     RefusedError,
@@ -146,6 +147,20 @@ def test_peers_that_hang_hold_up_nobody(sed: Drive) -> None:
         half.settimeout(HANG_S)
         assert half.recv(1) == b"", "who does not say who he is, is sent away"
     until(lambda: sed.proc("Threads") < 12)
+
+
+def test_writes_that_are_announced_and_never_sent_do_not_pile_up(sed: Drive) -> None:
+    with raw(sed) as sock:
+        sock.sendall(connect_pdus(0, 0xFFFF))
+        with contextlib.suppress(OSError):  # once it has been told that this is too much
+            for cid in range(10_000):
+                sqe = struct.pack("<BBHI24xI3xB24x", 0x81, 0x40, cid & 0x7FFF, 0, 1 << 20, 0x5A)
+                sock.sendall(COMMON.pack(4, 0, 72, 0, 72) + sqe)
+            while sock.recv(1 << 16):
+                pass
+    until(lambda: "more commands wait for data than the queue has entries" in sed.log())
+    assert sed.proc("VmRSS") < 100 << 10
+    assert msid(sed.connect())
 
 
 def test_a_hung_peer_of_the_control_socket_holds_up_nobody(sed: Drive) -> None:
