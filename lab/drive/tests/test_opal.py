@@ -53,6 +53,9 @@ def refused(action: Callable[..., object], *arguments: object) -> int:
     return caught.value.status
 
 
+@pytest.mark.conformance(
+    "initiator", "Activate SP", "StartSession SessionManager", "Set ACE", "Set Authority"
+)
 def test_discovery_follows_activation_and_locking(host: Initiator) -> None:
     assert set(features(host)) == {0x0001, 0x0002, 0x0003, 0x0203}
     assert features(host)[1][0] & 1, "the kernel needs TPer.Sync"
@@ -73,6 +76,7 @@ def test_geometry_is_the_disk_s(
     assert struct.unpack_from(">B7xIQQ", data) == (block_bytes == 512, block_bytes, granularity, 0)
 
 
+@pytest.mark.conformance("initiator", "Properties SessionManager")
 def test_properties_name_limits_that_fit_the_kernel_s_buffer(host: Initiator) -> None:
     mine: list[Value] = [Named(b"MaxComPacketSize", 2048)]
     call = encode_call(uids.SESSION_MANAGER, uids.PROPERTIES, [Named(0, mine)])
@@ -83,6 +87,7 @@ def test_properties_name_limits_that_fit_the_kernel_s_buffer(host: Initiator) ->
     assert answer[3][1] == Named(0, mine)
 
 
+@pytest.mark.conformance("initiator", "Set Locking")
 def test_a_locked_range_is_neither_read_nor_written(sed: Drive, owned: Initiator) -> None:
     queue = sed.io()
     data = bytes(range(256)) * 16
@@ -108,6 +113,7 @@ def test_read_and_write_are_locked_apart(sed: Drive, owned: Initiator) -> None:
     assert (queue.read(256, 1).status, queue.write(256, bytes(4096)).status) == (DENIED, 0)
 
 
+@pytest.mark.conformance("initiator", "StartSession SessionManager refused")
 def test_no_wrong_pin_opens_a_session(owned: Initiator) -> None:
     factory_pin = msid(owned)
     for pin in (b"wrong", b"", bytes(32), None):
@@ -142,6 +148,14 @@ def test_the_try_limit_locks_an_authority_out_until_power_is_lost(
         pass
 
 
+@pytest.mark.conformance(
+    "initiator",
+    "Get Locking",
+    "Set Locking refused",
+    "GenKey K_AES_256 refused",
+    "Set C_PIN refused",
+    "Get C_PIN refused",
+)
 def test_users_reach_their_own_range_only(owned: Initiator) -> None:
     with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
         mine, other = uids.LOCKING_ROWS[1:3]
@@ -160,6 +174,18 @@ def test_users_reach_their_own_range_only(owned: Initiator) -> None:
         assert refused(session.get, uids.c_pin(ADMIN1)) == Status.NOT_AUTHORIZED
 
 
+@pytest.mark.conformance(
+    "initiator",
+    "Set Locking refused",
+    "Set C_PIN refused",
+    "Set Authority refused",
+    "Set ACE refused",
+    "GenKey K_AES_256 refused",
+    "RevertSP ThisSP refused",
+    "Revert SP refused",
+    "Activate SP refused",
+    "Get C_PIN refused",
+)
 def test_anybody_changes_nothing(owned: Initiator) -> None:
     key = uids.key_rows(256)[1]
     with OpalSession(owned, uids.LOCKING_SP) as session:
@@ -191,6 +217,7 @@ def test_a_changed_pin_keeps_the_data_and_ends_the_old_pin(sed: Drive, owned: In
     assert queue.read(256, 1).data == data
 
 
+@pytest.mark.conformance("initiator", "GenKey K_AES_256")
 def test_a_new_key_makes_old_data_unreadable_and_leaves_the_neighbours(
     sed: Drive, owned: Initiator
 ) -> None:
@@ -241,6 +268,7 @@ def test_a_range_that_no_reset_locks_stays_open_through_a_power_cycle(
     assert sed.io().read(256, 1).status == DENIED
 
 
+@pytest.mark.conformance("initiator", "Revert SP")
 @pytest.mark.parametrize(("who", "pin"), [(uids.PSID, PSID), (uids.SID, OWNER)])
 def test_a_revert_erases_everything_and_gives_the_drive_back(
     sed: Drive, owned: Initiator, who: bytes, pin: bytes
@@ -261,6 +289,7 @@ def test_a_revert_erases_everything_and_gives_the_drive_back(
     take_ownership(owned, b"next owner")
 
 
+@pytest.mark.conformance("initiator", "RevertSP ThisSP")
 def test_revert_sp_may_keep_the_global_range_s_data(sed: Drive, owned: Initiator) -> None:
     queue = sed.io()
     data = b"secret".ljust(4096)
@@ -327,6 +356,7 @@ def test_rules_that_mean_nothing_are_refused(owned: Initiator, terms: list[Value
         assert refused(session.set, row, {3: terms}) == Status.INVALID_PARAMETER
 
 
+@pytest.mark.conformance("initiator", "Authenticate ThisSP")
 def test_authenticate_adds_an_authority_to_an_open_session(owned: Initiator) -> None:
     with OpalSession(owned, uids.LOCKING_SP) as session:
         assert session.call(uids.THIS_SP, uids.AUTHENTICATE, USERS[1], Named(0, b"no")) == [0]
@@ -335,6 +365,7 @@ def test_authenticate_adds_an_authority_to_an_open_session(owned: Initiator) -> 
         session.set(uids.LOCKING_ROWS[1], {7: 1})
 
 
+@pytest.mark.conformance("initiator", "Random ThisSP", "Next Locking")
 def test_random_and_next(owned: Initiator) -> None:
     with OpalSession(owned, uids.LOCKING_SP) as session:
         first = session.call(uids.THIS_SP, uids.RANDOM, 32)[0]

@@ -95,6 +95,7 @@ def test_losing_power_brings_the_shadow_back_and_a_restart_keeps_it(
         assert read_bytes(session, uids.MBR, 0, 511) == bytes(512)
 
 
+@pytest.mark.conformance("initiator", "Set MBR refused", "Set MBRControl refused", "Set MBRControl")
 def test_a_user_may_be_allowed_to_end_the_shadow(owned: Initiator) -> None:
     set_up_range(owned, OWNER, 1, (256, 256), USER2)
     with OpalSession(owned, uids.LOCKING_SP, USER, USER2) as session:
@@ -108,7 +109,9 @@ def test_a_user_may_be_allowed_to_end_the_shadow(owned: Initiator) -> None:
         assert status_of(session, uids.MBR, uids.SET, Named(0, 0), Named(1, b"x")) == 1
 
 
-@pytest.mark.conformance("initiator", "Set DataStore", "Get DataStore")
+@pytest.mark.conformance(
+    "initiator", "Set DataStore", "Get DataStore", "Set DataStore refused", "Get DataStore refused"
+)
 def test_the_data_store_keeps_bytes_for_those_who_may(owned: Initiator) -> None:
     set_up_range(owned, OWNER, 1, (256, 256), USER2)
     end = (10 << 20) - 1

@@ -73,7 +73,7 @@ def test_an_administrator_reads_every_row_of_the_locking_sp(owned: Initiator) ->
         read_everything(session, schema.locking_sp_tables(256), uids.LOCKING_SP)
 
 
-@pytest.mark.conformance("initiator", "GetACL AccessControl")
+@pytest.mark.conformance("initiator", "GetACL AccessControl", "GetACL AccessControl refused")
 def test_the_access_control_lists_say_what_holds(owned: Initiator) -> None:
     with OpalSession(owned, uids.LOCKING_SP) as session:
 
@@ -191,7 +191,7 @@ def test_an_enabled_user_without_a_pin_cannot_log_in(owned: Initiator) -> None:
             OpalSession(owned, uids.LOCKING_SP, USERS[4], pin)
 
 
-@pytest.mark.conformance("initiator", "Revert SP", "Set TPerInfo")
+@pytest.mark.conformance("initiator", "Revert SP", "Set TPerInfo", "Set TPerInfo refused")
 def test_the_admin_sp_has_an_administrator_of_its_own(owned: Initiator) -> None:
     who = uids.ADMIN_SP_ADMIN1
     with OpalSession(owned, uids.ADMIN_SP, uids.SID, OWNER) as session:
