@@ -8,6 +8,7 @@ import pytest
 
 from lab.drive.tests import conformance
 from lab.drive.tests.conformance import Claim, claims_of, count, render, unproven
+from lab.drive.tests.guest.opal_ioctl import CALLS
 from lab.drive.tests.opal_host import OpalSession, RefusedError
 from lab.drive.tests.process import Drive
 
@@ -74,6 +75,12 @@ def test_a_cell_names_its_tests_and_marks_refusals() -> None:
     assert "| Get | C_PIN | – | – | – | 1 | 2 |" in table
     assert "| Set | Locking | – | – | – | (1) | – |" in table
     assert "1. `test_x::test_one`\n2. `test_y::test_two`" in table
+
+
+def test_every_opal_call_of_the_kernel_is_tried() -> None:
+    assert sorted(number for _, number, _ in CALLS.values()) == [*range(220, 241)]
+    text = (conformance.TESTS / "test_guest_ioctls.py").read_text(encoding="utf-8")
+    assert [name for name in CALLS if f'"{name}"' not in text] == []
 
 
 def test_a_document_without_the_marker_lines_is_refused() -> None:

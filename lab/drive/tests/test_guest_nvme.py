@@ -132,6 +132,17 @@ def test_reverting_by_the_label(guest_sed: GuestSed) -> None:
     assert CANARY not in guest_sed.read(BLOCK)
 
 
+@pytest.mark.conformance("nvme", "RevertSP ThisSP", "Revert SP")
+def test_reverting_without_losing_data(guest_sed: GuestSed) -> None:
+    works(guest_sed, "initialize", *chosen(OLD))
+    guest_sed.write(BLOCK, CANARY)
+    assert UNAUTHORISED in fails(guest_sed, "revert", current(WRONG))
+    works(guest_sed, "revert", current(OLD))
+    assert not features(guest_sed)["Locking Feature Enabled"]
+    assert CANARY in guest_sed.read(BLOCK)
+    works(guest_sed, "initialize", *chosen(NEW))  # it has no owner any more
+
+
 def test_a_disk_without_opal_is_refused(in_guest: GuestSed) -> None:
     for command in ("discover", "initialize", "lock"):
         fails(in_guest, command, device=PLAIN_DISK)
