@@ -110,8 +110,12 @@ def main(arguments: list[str] | None = None) -> int:
     except UsageError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 2
-    except (MediaError, StateError, CryptoError, ControlError, OSError) as error:
+    except (MediaError, StateError, CryptoError, ControlError) as error:
         print(f"fde: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"fde: {where}{error.strerror or error}", file=sys.stderr)
         return 1
     return 0
 

@@ -50,11 +50,11 @@ def build(options: argparse.Namespace) -> Drive:
         media = PlainMedia(fd, options.block_size)
         return Drive(Subsystem(config, media, stats, None), None)
     file = StateFile(options.state)
-    state = _opal_state(options, file, fd)
-    if any(row.start + row.length > blocks for row in state.ranges):
+    state = _opal_state(options, file, fd, config)
+    if (state.blocks, state.block_bytes) != (config.blocks, config.block_bytes):
         raise StateError(
-            f"{options.state} has a range beyond the end of {options.backing}: it belongs to "
-            "another disk, or to another --block-size"
+            f"{options.state} belongs to a disk of {state.blocks} sectors of {state.block_bytes} "
+            f"bytes, not {config.blocks} of {config.block_bytes}; give that --size and --block-size"
         )
     encrypted = EncryptedMedia(fd, options.block_size, stats)
     tper = open_tper(file, state, encrypted, config, options.block_sid_feature)
@@ -84,7 +84,9 @@ def _check_pair(options: argparse.Namespace) -> None:
         )
 
 
-def _opal_state(options: argparse.Namespace, file: StateFile, fd: int) -> DriveState:
+def _opal_state(
+    options: argparse.Namespace, file: StateFile, fd: int, config: DriveConfig
+) -> DriveState:
     """The kept state, or that of a new drive whose PSID is the label's."""
     state = file.load()
     if state is not None:
@@ -99,7 +101,7 @@ def _opal_state(options: argparse.Namespace, file: StateFile, fd: int) -> DriveS
             f"{options.backing} holds data but {options.state} is missing: a new state makes new "
             "keys, under which the data could never be read; restore it, or give an empty image"
         )
-    state = new_state(_psid(options.psid_file), options.key_bits or 256)
+    state = new_state(_psid(options.psid_file), config, options.key_bits or 256)
     file.save(state)
     return state
 

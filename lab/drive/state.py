@@ -104,6 +104,8 @@ class DriveState:
     only, by UID in hexadecimal.
     """
 
+    blocks: int
+    block_bytes: int
     key_bits: int
     msid: bytes
     sid: Credential

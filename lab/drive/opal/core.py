@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from lab.drive.identify import DriveConfig
 from lab.drive.opal import credentials
 from lab.drive.opal.byte_table import ByteTable
 from lab.drive.opal.locking import Locking, new_media_key
@@ -46,10 +47,12 @@ def new_secret(length: int = 32) -> bytes:
     return "".join(secrets.choice(letters) for _ in range(length)).encode()
 
 
-def new_state(psid: bytes, key_bits: int = 256) -> DriveState:
+def new_state(psid: bytes, config: DriveConfig, key_bits: int = 256) -> DriveState:
     """A drive as it leaves the factory: SID has the MSID as its PIN, every range is open."""
     msid = new_secret()
     return DriveState(
+        blocks=config.blocks,
+        block_bytes=config.block_bytes,
         key_bits=key_bits,
         msid=msid,
         sid=credentials.create(msid),

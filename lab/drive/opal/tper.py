@@ -170,7 +170,7 @@ class Tper:
         with self._lock:
             host = self._hosts.setdefault(owner, Host())
             if protocol == 2:
-                return self._manage(host, specific, data)
+                return self._manage(owner, host, specific, data)
             if protocol != 1 or specific != COM_ID or len(data) > MAX_COM_PACKET_BYTES:
                 return False
             try:
@@ -198,7 +198,7 @@ class Tper:
             host.answers.pop(protocol, None)
             return answer
 
-    def _manage(self, host: Host, specific: int, data: bytes) -> bool:
+    def _manage(self, owner: int, host: Host, specific: int, data: bytes) -> bool:
         """Security protocol 2: ComID management, TPER_RESET, Block SID."""
         if specific == com_id.TPER_RESET and self._core.state.programmatic_reset:
             self._reset(PROGRAMMATIC)
@@ -210,7 +210,8 @@ class Tper:
             if request is None:
                 return False
             if request == com_id.STACK_RESET:
-                self._end_session()
+                if self._session_owner == owner:  # not another controller's
+                    self._end_session()
                 host.answers.pop(1, None)
             host.answers[2] = com_id.answer(request, associated=self._session is not None)
         else:

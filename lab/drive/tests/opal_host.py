@@ -50,7 +50,7 @@ class Direct:
             open_backing(folder / "disk.img", size_bytes), 4096, Stats(folder / "stats")
         )
         config = DriveConfig("nqn.2026-01.x:direct", "model", "serial", 4096, _BLOCKS, opal=True)
-        state = new_state(PSID, key_bits)
+        state = new_state(PSID, config, key_bits)
         return open_tper(StateFile(folder / "state.json"), state, media, config, block_sid_feature)
 
     def security_send(self, protocol: int, specific: int, data: bytes) -> Completion:

@@ -199,11 +199,15 @@ def test_a_state_without_its_image_makes_no_new_one(tmp_path: Path) -> None:
 def test_a_state_of_another_disk_is_refused(tmp_path: Path) -> None:
     Started(tmp_path, "disk.img", "--size", "1M", "--opal").stop()
     state = tmp_path / "disk.img.state"
-    state.write_text(state.read_text().replace('"length": 0', '"length": 1024', 1))
     kept = state.read_bytes()
-    code, sentence = refusal(tmp_path, "disk.img", "--opal")
-    assert code == 1 and "has a range beyond the end" in sentence
+    code, sentence = refusal(tmp_path, "disk.img", "--opal", "--block-size", "512")
+    assert code == 1 and "256 sectors of 4096 bytes, not 2048 of 512" in sentence
     assert state.read_bytes() == kept
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    code, sentence = refusal(tmp_path, "nowhere/disk.img", "--size", "1M", "--opal")
+    assert code == 1 and "nowhere/disk.img" in sentence and "No such file" in sentence
 
 
 def test_memory_is_dumped_nowhere(tmp_path: Path) -> None:

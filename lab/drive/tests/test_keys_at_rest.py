@@ -190,7 +190,8 @@ def test_a_damaged_state_is_refused_and_left_as_it_is(sed: Drive, damage: bytes 
 
 def test_the_state_survives_its_file() -> None:
     state = DriveState(
-        256, b"MSID", drive_state.Credential(b"s", 2, b"v"), drive_state.Credential(b"t", 2, b"w"),
+        16384, 4096, 256, b"MSID",
+        drive_state.Credential(b"s", 2, b"v"), drive_state.Credential(b"t", 2, b"w"),
         drive_state.Authority(True, drive_state.Credential(b"u", 2, b"x", b"y")), True, True,
         {"User1": drive_state.Authority(True)}, {"00": ["and"]}, {"01": b"a name"},
         [RangeState(1, 2, True, False, True, False, [0, 3], b"", b"wrapped")],

@@ -422,9 +422,12 @@ def test_an_answer_that_does_not_fit_waits_for_a_larger_buffer(owned: Initiator)
     assert struct.unpack_from(">I", owned.security_receive(1, COM_ID, 2048).data, 16)[0] > 0
 
 
-def test_com_id_management_resets_the_stack(owned: Initiator) -> None:
+def test_com_id_management_resets_the_stack(sed: Drive, owned: Initiator) -> None:
     session = OpalSession(owned, uids.ADMIN_SP)
     owned.security_send(2, COM_ID, struct.pack(">HHI", COM_ID, 0, 2).ljust(512, b"\0"))
     answer = owned.security_receive(2, COM_ID, 512).data
     assert struct.unpack_from(">HHI2xHI", answer) == (COM_ID, 0, 2, 4, 0)
     assert session.raw(b"\xfa") == b""
+    session = OpalSession(owned, uids.ADMIN_SP)
+    sed.connect().security_send(2, COM_ID, struct.pack(">HHI", COM_ID, 0, 2).ljust(512, b"\0"))
+    assert session.raw(b"\xfa") == b"\xfa", "another controller's session goes on"
