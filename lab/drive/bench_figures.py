@@ -15,9 +15,11 @@ PLAIN = "drive, plain, 4096"
 OPAL_OFF = "drive, Opal off, 4096"
 OPAL_4096 = "drive, Opal unlocked, 4096"
 OPAL_512 = "drive, Opal unlocked, 512"
-PLAIN_LIMIT_MB_S = 1000
+READ_LIMIT_MB_S = 1000
 DEEP_LIMIT_PER_S = 20_000
 RATIO_LIMITS = {OPAL_4096: 0.80, OPAL_512: 0.50}
+# A disk "with locking off": one without a cipher, or, as real drives are, one that encrypts always.
+BASES = {PLAIN: "of the plain drive", OPAL_OFF: "of Opal with locking off"}
 
 
 class Load(NamedTuple):
@@ -73,27 +75,37 @@ def figures(samples: dict[tuple[str, Load], list[Sample]]) -> list[dict[str, Any
     for (disk, load), found in samples.items():
         speed = median(_speed(sample, load) for sample in found)
         limit: float | None = None
-        if disk == PLAIN and load.name == "read 1 MiB":
-            limit = PLAIN_LIMIT_MB_S
+        if disk in BASES and load.name == "read 1 MiB":
+            limit = READ_LIMIT_MB_S
         elif load.depth == 32 and disk.startswith("drive"):
             limit = DEEP_LIMIT_PER_S
         unit = "MB/s" if load.size_bytes == MIB else "1/s"
         meets = None if limit is None else speed >= limit
         rows.append(figure_row(f"{disk}: {load.name}", speed, unit, limit, meets))
-    for (disk, load), found in samples.items():
-        if load.size_bytes != MIB or disk == PLAIN:
-            continue
-        pairs = zip(found, samples[PLAIN, load], strict=True)
-        ratio = median(_speed(one, load) / _speed(base, load) for one, base in pairs)
-        limit = None if load.writes else RATIO_LIMITS.get(disk)
-        meets = None if limit is None else ratio >= limit
-        rows.append(
-            figure_row(f"{disk}: {load.name}, of the plain drive", ratio, "ratio", limit, meets)
-        )
+    for base, words in BASES.items():
+        rows += _ratios(samples, base, words)
     for (disk, load), found in samples.items():
         for who, value in zip(("server", "host"), _cpu(found, load), strict=True):
             figure = f"{disk}: {load.name}, CPU of {who}"
             rows.append(figure_row(figure, value, _cpu_unit(load)[1]))
+    return rows
+
+
+def _ratios(
+    samples: dict[tuple[str, Load], list[Sample]], base: str, words: str
+) -> list[dict[str, Any]]:
+    """Speeds of large requests as shares of those of the disk `base` in the same round."""
+    rows = []
+    for (disk, load), found in samples.items():
+        if load.size_bytes != MIB or disk == base or (base, load) not in samples:
+            continue
+        if base == OPAL_OFF and disk not in RATIO_LIMITS:
+            continue
+        pairs = zip(found, samples[base, load], strict=True)
+        ratio = median(_speed(one, load) / _speed(other, load) for one, other in pairs)
+        limit = None if load.writes else RATIO_LIMITS.get(disk)
+        meets = None if limit is None else ratio >= limit
+        rows.append(figure_row(f"{disk}: {load.name}, {words}", ratio, "ratio", limit, meets))
     return rows
 
 

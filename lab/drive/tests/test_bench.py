@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from lab.drive.bench_disks import BenchError, running_nbdkit
-from lab.drive.bench_figures import LOADS, MIB, OPAL_512, OPAL_4096, PLAIN, Load, Sample, figures
+from lab.drive.bench_figures import (
+    LOADS,
+    MIB,
+    OPAL_512,
+    OPAL_4096,
+    OPAL_OFF,
+    PLAIN,
+    Load,
+    Sample,
+    figures,
+)
 from lab.drive.nbd import NbdHost
 
 READ = next(load for load in LOADS if load.name == "read 1 MiB")
@@ -22,6 +32,7 @@ def rounds(*requests: int) -> list[Sample]:
 def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
     samples: dict[tuple[str, Load], list[Sample]] = {
         (PLAIN, READ): rounds(1000, 2000, 4000),
+        (OPAL_OFF, READ): rounds(1000, 1000, 1000),
         (OPAL_4096, READ): rounds(900, 1600, 2000),
         (OPAL_512, READ): rounds(400, 900, 2000),
         (OPAL_512, DEEP): rounds(9000, 9000, 20000),
@@ -36,6 +47,9 @@ def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
     for disk, ratio, limit, meets in ((OPAL_4096, 0.8, 0.80, True), (OPAL_512, 0.45, 0.50, False)):
         row = found[f"{disk}: read 1 MiB, of the plain drive"]
         assert (row["value"], row["target"], row["meets"]) == (ratio, limit, meets)
+    literal = found[f"{OPAL_512}: read 1 MiB, of Opal with locking off"]
+    assert (literal["value"], literal["target"], literal["meets"]) == (0.9, 0.5, True)
+    assert f"{PLAIN}: read 1 MiB, of Opal with locking off" not in found
     deep = found[f"{OPAL_512}: read 4 KiB x32"]
     assert (deep["value"], deep["unit"], deep["target"], deep["meets"]) == (
         18000,
