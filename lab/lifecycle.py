@@ -38,6 +38,9 @@ FLEETING = (
     "meter",
     "root.qcow2",
     "sed.opal",
+    "sed.opal.datastore",
+    "sed.opal.lock",
+    "sed.opal.mbr",
     "sed.psid",
     "tmpfiles.conf",
 )

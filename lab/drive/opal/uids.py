@@ -57,10 +57,11 @@ AUTHENTICATE = uid(0x000000060000001C)
 REVERT = uid(0x0000000600000202)
 ACTIVATE = uid(0x0000000600000203)
 RANDOM = uid(0x0000000600000601)
+ERASE = uid(0x0000000600000803)  # of single user mode; known by name only
 METHOD_NAMES = {
     NEXT: "Next", GET_ACL: "GetACL", GEN_KEY: "GenKey", REVERT_SP: "RevertSP", GET: "Get",
     SET: "Set", AUTHENTICATE: "Authenticate", REVERT: "Revert", ACTIVATE: "Activate",
-    RANDOM: "Random",
+    RANDOM: "Random", ERASE: "Erase",
 }  # fmt: skip
 
 ADMIN_SP = uid(0x0000020500000001)

@@ -1,6 +1,6 @@
 """The seed corpus: what our own host says to a drive, a message a file, in hexadecimal.
 
-    python -m lab.drive.tests.corpus    records it anew from a real drive into tests/corpus/
+    python -m lab.drive.tests.corpus    records it anew from a real drive into tests/seeds/
 
 `pdu-*.hex` are whole NVMe/TCP PDUs. `packet-*.hex` are payloads of Security Send, without padding;
 their first line has security protocol and ComID.
@@ -28,7 +28,7 @@ from lab.drive.tests.opal_host import OpalSession, lock, set_up_range, take_owne
 from lab.drive.tests.process import NQN, PSID, Drive
 from lab.drive.tests.wire import record
 
-FOLDER = Path(__file__).with_name("corpus")
+FOLDER = Path(__file__).with_name("seeds")
 OWNER, USER2 = b"owner's pin", b"second user's pin"
 _OF_A_KIND = 4
 _BEGIN, _COMMIT, _ABORT = b"\xfb\x00", b"\xfc\x00", b"\xfc\x01"

@@ -194,6 +194,7 @@ def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
     "GenKey K_AES_256",
     "Get Locking",
     "Set Locking",
+    "Erase Locking refused",
 )
 def test_erasing_changes_one_range_only(guest_sed: GuestSed) -> None:
     guest_sed.ioctls(TAKE_OWNERSHIP, ACTIVATE, SET_UP_RANGE, lock(READ_WRITE))

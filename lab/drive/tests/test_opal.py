@@ -184,6 +184,7 @@ def test_users_reach_their_own_range_only(owned: Initiator) -> None:
     "RevertSP ThisSP refused",
     "Revert SP refused",
     "Activate SP refused",
+    "Erase Locking refused",
     "Get C_PIN refused",
 )
 def test_anybody_changes_nothing(owned: Initiator) -> None:
@@ -194,8 +195,7 @@ def test_anybody_changes_nothing(owned: Initiator) -> None:
                 assert refused(session.set, row, {column: 0}) in (1, 12)
         assert refused(session.call, key, uids.GEN_KEY) == 1
         assert refused(session.call, uids.THIS_SP, uids.REVERT_SP) == 1
-        erase = uids.uid(0x0000000600000803)
-        assert refused(session.call, uids.LOCKING_ROWS[1], erase) == 1
+        assert refused(session.call, uids.LOCKING_ROWS[1], uids.ERASE) == 1
     with OpalSession(owned, uids.ADMIN_SP) as session:
         assert refused(session.call, uids.ADMIN_SP, uids.REVERT) == 1
         assert refused(session.call, uids.LOCKING_SP, uids.ACTIVATE) == 1
