@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import socket
 import struct
@@ -29,18 +28,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from random import Random
 
 from lab.drive.initiator import Initiator
 from lab.drive.nvme_tcp import COMMON, IC, PDU_C2H_DATA, PDU_COMMAND, SGL_IN_CAPSULE, SGL_TRANSPORT
-from lab.drive.opal import schema, uids
+from lab.drive.opal import uids
 from lab.drive.opal.calls import encode_call
-from lab.drive.opal.packets import COM_ID, Message, PacketError, pack, unpack
-from lab.drive.opal.tokens import Token, TokenError, decode
-from lab.drive.tests import corpus
-from lab.drive.tests.mutate import change_bytes, change_command, change_tokens, change_values
+from lab.drive.opal.packets import COM_ID, Message, pack
+from lab.drive.tests.batches import CALLS_A_SESSION, Batch, seeded
 from lab.drive.tests.opal_host import (
     OpalSession,
     RefusedError,
@@ -51,107 +46,15 @@ from lab.drive.tests.opal_host import (
 from lab.drive.tests.process import NQN, PSID, Drive
 
 DEADLINE_S = 30
-BATCH = 32
 CHECK_EVERY_BATCHES = 128
-_CALLS_A_SESSION = 4
 _GROWTH_LIMIT_KIB = 16 << 10
-_KINDS = ("pdu", "packet", "call", "owner")
-_WEIGHTS = (30, 25, 38, 7)
 _ADMIN1, _USER2 = uids.ADMIN_AUTHORITIES[0], uids.USER_AUTHORITIES[1]
 _STACK_RESET = struct.pack(">HHI", COM_ID, 0, 2).ljust(512, b"\0")
 _SQE = struct.Struct("<BBHI16xQI3xB6I")
-_KNOWN_UIDS = [uid for uid in vars(uids).values() if isinstance(uid, bytes) and len(uid) == 8]
-_KNOWN_UIDS += [
-    uid for table in schema.locking_sp_tables(256) for uid in (table.uid, table.descriptor)
-]
 
 
 class FindingError(Exception):
     """Something that a drive must not do."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Inputs of one kind; `on` is the queue of PDUs, the SP of calls; `heads` those of packets."""
-
-    kind: str
-    on: str
-    inputs: tuple[bytes, ...]
-    heads: tuple[tuple[int, int], ...] = ()
-
-    def dump(self) -> str:
-        return json.dumps({**asdict(self), "inputs": [data.hex() for data in self.inputs]})
-
-    @staticmethod
-    def load(line: str) -> Batch:
-        fields = json.loads(line)
-        inputs = tuple(bytes.fromhex(data) for data in fields["inputs"])
-        heads = tuple((protocol, com_id) for protocol, com_id in fields["heads"])
-        return Batch(fields["kind"], fields["on"], inputs, heads)
-
-
-class Source:
-    """Batches from the seed corpus."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._pdus = corpus.pdus()
-        self._packets = corpus.packets()
-        self._data = [packet.data for packet in self._packets]
-        self._calls = [payload for packet in self._packets if (payload := _payload(packet.data))]
-        self._tokens: list[Token] = [*_KNOWN_UIDS]
-        for payload in self._calls:
-            try:
-                self._tokens += decode(payload)
-            except TokenError:
-                continue
-
-    def batch(self, number: int) -> Batch:
-        """The batch of that number, always the same."""
-        chance = Random(self._seed << 32 | number)
-        kind = chance.choices(_KINDS, _WEIGHTS)[0]
-        if kind == "pdu":
-            return self._pdu_batch(chance)
-        if kind == "packet":
-            return self._packet_batch(chance)
-        on = chance.choice(("admin", "locking"))
-        calls = []
-        for number_in_batch in range(BATCH):
-            loose = number_in_batch % _CALLS_A_SESSION == _CALLS_A_SESSION - 1
-            change = change_tokens if loose else change_values
-            call = chance.choice(self._calls)
-            if chance.random() < 0.95:
-                call = change(call, chance, self._tokens)
-            calls.append(call)
-        return Batch(kind, on, tuple(calls))
-
-    def _pdu_batch(self, chance: Random) -> Batch:
-        on = chance.choice(("admin", "io", "io", "new"))
-        every = list(self._pdus.values())
-        if on == "new":
-            return Batch("pdu", on, (change_bytes(self._pdus["icreq-1"], chance, every),))
-        mine = [pdu for name, pdu in self._pdus.items() if name.startswith(on) and pdu[0] == 4]
-        changed = [change_command(chance.choice(mine), chance) for _ in range(BATCH - 1)]
-        wild = change_bytes(chance.choice(every), chance, every)
-        return Batch("pdu", on, (*changed, wild))
-
-    def _packet_batch(self, chance: Random) -> Batch:
-        inputs, heads = [], []
-        for _ in range(BATCH):
-            packet = chance.choice(self._packets)
-            protocol, com_id = packet.protocol, packet.com_id
-            if chance.random() < 0.05:
-                protocol, com_id = chance.choice((0, 1, 2, 6, 0xEF)), chance.choice((0, 1, COM_ID))
-            inputs.append(change_bytes(packet.data, chance, self._data) or b"\0")
-            heads.append((protocol, com_id))
-        return Batch("packet", "", tuple(inputs), tuple(heads))
-
-
-def _payload(data: bytes) -> bytes:
-    try:
-        return unpack(data).payload
-    except PacketError:
-        return b""
 
 
 class Target:
@@ -258,7 +161,7 @@ class Target:
         start = encode_call(uids.SESSION_MANAGER, uids.START_SESSION, [host_number, sp, 1])
         commands: list[bytes] = []
         for at, payload in enumerate(batch.inputs):
-            if at % _CALLS_A_SESSION == 0:
+            if at % CALLS_A_SESSION == 0:
                 commands += _exchange(2, COM_ID, _STACK_RESET)
                 commands += _exchange(1, COM_ID, pack(Message(0, 0, start)))
                 tper_number += 1
@@ -376,15 +279,6 @@ def fuzz(batches: Iterator[Batch], folder: Path, kept: Path) -> int:
         sealed.close()
         owned.close()
     return count
-
-
-def seeded(seed: int, inputs: int) -> Iterator[Batch]:
-    """Batches of at least `inputs` inputs together, from the seed alone."""
-    source, sent, number = Source(seed), 0, 0
-    while sent < inputs:
-        batch = source.batch(number)
-        yield batch
-        sent, number = sent + len(batch.inputs), number + 1
 
 
 def main(arguments: list[str] | None = None) -> int:

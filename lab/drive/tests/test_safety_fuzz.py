@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.drive.tests import corpus
-from lab.drive.tests.fuzz import Batch, FindingError, Source, Target, fuzz, seeded
+from lab.drive.tests.batches import Batch, Source, seeded
+from lab.drive.tests.fuzz import FindingError, Target, fuzz
 
 
 def test_the_corpus_has_every_method_and_command() -> None:
