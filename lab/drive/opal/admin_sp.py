@@ -132,7 +132,7 @@ def _add_pins(provider: Provider, core: Core) -> None:
             tries = core.tries.get(who, 0)
             return {0: c_pin(who), 1: name, 4: bytes(8), 5: TRY_LIMIT, 6: tries, 7: 0}
 
-        return Object(read, lambda values, _: core.set_pin(who, values[3], None))
+        return Object(read, lambda values, by: core.set_pin(who, values[3], by.logins, None))
 
     objects = provider.objects
     objects[C_PIN_SID] = pin_row(SID, b"C_PIN_SID")

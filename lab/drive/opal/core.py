@@ -6,7 +6,7 @@ import copy
 import os
 import secrets
 import string
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -35,10 +35,16 @@ MAX_PIN_BYTES = 32
 
 @dataclass
 class Login:
-    """Who has shown a PIN, and the key that the PIN gave."""
+    """Who has shown a PIN, and the wrapping keys of its PINs in this session by their salts.
+
+    There is more than one after a change of PIN, which the end of a transaction may undo.
+    """
 
     authority: bytes
-    wrapping_key: bytes
+    wrapping_keys: dict[bytes, bytes]
+
+
+Logins = Mapping[bytes, Login]
 
 
 def new_secret(length: int = 32) -> bytes:
@@ -179,7 +185,7 @@ class Core:
             self.tries[authority] = self.tries.get(authority, 0) + 1
             raise MethodError(Status.NOT_AUTHORIZED)
         self.tries.pop(authority, None)
-        return Login(authority, wrapping_key)
+        return Login(authority, {known.credential.salt: wrapping_key})
 
     def lock_out(self, name: str) -> None:
         """Brings an authority to its try limit; raises ValueError for an unknown name."""
@@ -193,9 +199,14 @@ class Core:
             raise ValueError(f"no authority {name!r}; known: {', '.join(known)}{hint}") from None
         self.tries[by_name[name]] = TRY_LIMIT
 
-    def set_pin(self, authority: bytes, pin: object, kek: bytes | None) -> None:
-        """Gives an authority a PIN; one of the Locking SP also gets its `kek`."""
-        credential = credentials.create(check_pin(pin), kek)
+    def set_pin(self, authority: bytes, pin: object, logins: Logins, kek: bytes | None) -> None:
+        """Gives an authority a PIN; one of the Locking SP also gets its `kek`.
+
+        If it is among the session's `logins`, it goes on with the new one.
+        """
+        credential, wrapping_key = credentials.create_with_key(check_pin(pin), kek)
+        if authority in logins:
+            logins[authority].wrapping_keys[credential.salt] = wrapping_key
         if authority == SID:
             self.state.sid = credential
             self.sid_is_msid = pin == self.state.msid
@@ -208,7 +219,7 @@ class Core:
         credential = self.authority(login.authority).credential
         if credential is None or not credential.wrapped_kek:
             return None
-        return credentials.unwrap_kek(credential, login.wrapping_key)
+        return credentials.unwrap_kek(credential, login.wrapping_keys[credential.salt])
 
     # Life cycle.
 
@@ -218,7 +229,8 @@ class Core:
         kek = os.urandom(credentials.KEK_BYTES)
         self.locking.activate(kek)
         self.state.authorities = {AUTHORITY_NAMES[u]: Authority() for u in LOCKING_AUTHORITIES}
-        admin1 = credentials.adopt(self.state.sid, login.wrapping_key, kek)
+        sid = self.state.sid
+        admin1 = credentials.adopt(sid, login.wrapping_keys[sid.salt], kek)
         self.state.authorities["Admin1"] = Authority(True, admin1)
         self.state.locking_active = True
 

@@ -25,12 +25,17 @@ def _derive(pin: bytes, salt: bytes, cost: int) -> tuple[bytes, bytes]:
     return derived[:32], derived[32:]
 
 
-def create(pin: bytes, kek: bytes | None = None) -> Credential:
-    """A credential for `pin`; it also unwraps `kek` if one is given."""
+def create(pin: bytes) -> Credential:
+    """A credential for `pin` that unwraps nothing."""
+    return create_with_key(pin, None)[0]
+
+
+def create_with_key(pin: bytes, kek: bytes | None) -> tuple[Credential, bytes]:
+    """A credential for `pin`, which unwraps `kek` if one is given, and its wrapping key."""
     salt = os.urandom(16)
     verifier, wrapping_key = _derive(pin, salt, COST)
     wrapped = aes_key_wrap(wrapping_key, kek) if kek else b""
-    return Credential(salt, COST, verifier, wrapped)
+    return Credential(salt, COST, verifier, wrapped), wrapping_key
 
 
 def check(credential: Credential, pin: bytes) -> bytes | None:

@@ -144,7 +144,7 @@ def _pin(who: bytes, core: Core) -> Object:
     def write(values: Row, writer: Writer) -> None:
         if writer.kek is None:
             raise MethodError(Status.NOT_AUTHORIZED)
-        core.set_pin(who, values[3], writer.kek)
+        core.set_pin(who, values[3], writer.logins, writer.kek)
 
     return Object(read, write)
 

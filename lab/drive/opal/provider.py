@@ -13,6 +13,7 @@ from functools import partial
 from lab.drive.opal import schema
 from lab.drive.opal.access import Ace, encode_expression, is_satisfied
 from lab.drive.opal.byte_table import ByteTable
+from lab.drive.opal.core import Logins
 from lab.drive.opal.schema import Table
 from lab.drive.opal.tokens import Value
 from lab.drive.opal.uids import (
@@ -44,8 +45,9 @@ _NULL_UID = bytes(8)
 
 @dataclass(frozen=True)
 class Writer:
-    """Who is writing: the Locking SP's key if one of the session's authorities gave it."""
+    """Who is writing, and the Locking SP's key if one of them gave it."""
 
+    logins: Logins
     kek: bytes | None
 
 

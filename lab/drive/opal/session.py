@@ -86,7 +86,8 @@ class Session:
         """Adds an authority of this SP; raises MethodError if the PIN is wrong."""
         if authority not in self.provider.authorities:
             raise MethodError(Status.NOT_AUTHORIZED)
-        self.logins[authority] = self._core.log_in(authority, pin)
+        login = self._core.log_in(authority, pin)
+        self.logins.setdefault(authority, login).wrapping_keys.update(login.wrapping_keys)
 
     def close(self) -> None:
         """Ends the session; what a transaction has not committed is undone."""
@@ -213,7 +214,7 @@ class Session:
         if write is None:
             raise MethodError(Status.NOT_AUTHORIZED)
         if values:
-            write(values, Writer(self._life_cycle.kek()))
+            write(values, Writer(self.logins, self._life_cycle.kek()))
 
     def _next(self, call: Call) -> list[Value]:
         """Rows of a table after `Where`, at most `Count` of them."""

@@ -431,3 +431,33 @@ def test_com_id_management_resets_the_stack(sed: Drive, owned: Initiator) -> Non
     session = OpalSession(owned, uids.ADMIN_SP)
     sed.connect().security_send(2, COM_ID, struct.pack(">HHI", COM_ID, 0, 2).ljust(512, b"\0"))
     assert session.raw(b"\xfa") == b"\xfa", "another controller's session goes on"
+
+
+def test_ownership_and_activation_may_share_a_session(sed: Drive, host: Initiator) -> None:
+    with OpalSession(host, uids.ADMIN_SP, uids.SID, msid(host)) as session:
+        session.set(uids.C_PIN_SID, {3: OWNER})
+        assert session.call(uids.LOCKING_SP, uids.ACTIVATE) == []
+    set_up_range(host, OWNER, 1, RANGE1, USER2)
+    sed.io().write(256, b"data".ljust(4096))
+    sed.ask("power-cycle")
+    host = sed.connect()
+    lock(host, USER2, 1, locked=False)
+    assert sed.io().read(256, 1).data == b"data".ljust(4096)
+
+
+def test_a_user_with_a_new_pin_goes_on_in_the_same_session(owned: Initiator) -> None:
+    lock(owned, USER2, 1)
+    row, pin = uids.LOCKING_ROWS[1], uids.c_pin(USERS[1])
+    with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
+        session.set(pin, {3: b"new"})
+        session.set(row, {7: 0, 8: 0})
+        session.set(row, {7: 1, 8: 1})
+        assert session.raw(b"\xfb\x00") == b"\xfb\x00"
+        session.set(pin, {3: b"newer"})
+        called = session.call(uids.THIS_SP, uids.AUTHENTICATE, USERS[1], Named(0, b"newer"))
+        assert called == [1]
+        session.set(row, {7: 0, 8: 0})
+        assert session.raw(b"\xfc\x01") == b"\xfc\x01"
+        session.set(row, {7: 0, 8: 0})
+    lock(owned, b"new", 1)
+    assert refused(lock, owned, b"newer", 1, False) == Status.NOT_AUTHORIZED
