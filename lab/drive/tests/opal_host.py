@@ -43,15 +43,23 @@ class Direct:
         self._owner = owner
 
     @staticmethod
-    def make(folder: Path, block_sid_feature: bool = False, key_bits: int = 256) -> Tper:
-        """A TPer as it leaves the factory, with its files in `folder`."""
+    def build(
+        folder: Path, block_sid_feature: bool = False, key_bits: int = 256
+    ) -> tuple[Tper, EncryptedMedia]:
+        """A TPer as it leaves the factory, with its files in `folder`, and what it locks."""
         size_bytes = _BLOCKS * 4096
         media = EncryptedMedia(
             open_backing(folder / "disk.img", size_bytes), 4096, Stats(folder / "stats")
         )
         config = DriveConfig("nqn.2026-01.x:direct", "model", "serial", 4096, _BLOCKS, opal=True)
         state = new_state(PSID, config, key_bits)
-        return open_tper(StateFile(folder / "state.json"), state, media, config, block_sid_feature)
+        file = StateFile(folder / "state.json")
+        return open_tper(file, state, media, config, block_sid_feature), media
+
+    @staticmethod
+    def make(folder: Path, block_sid_feature: bool = False, key_bits: int = 256) -> Tper:
+        """The TPer alone."""
+        return Direct.build(folder, block_sid_feature, key_bits)[0]
 
     def security_send(self, protocol: int, specific: int, data: bytes) -> Completion:
         taken = self._tper.send(self._owner, protocol, specific, data)

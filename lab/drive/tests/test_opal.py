@@ -148,6 +148,13 @@ def test_the_try_limit_locks_an_authority_out_until_power_is_lost(
         pass
 
 
+def test_the_right_pin_forgives_wrong_ones(owned: Initiator) -> None:
+    for _ in range(2):
+        for _ in range(4):
+            assert refused(lock, owned, b"guess", 1) == Status.NOT_AUTHORIZED
+        lock(owned, USER2, 1, locked=False)
+
+
 @pytest.mark.conformance(
     "initiator",
     "Get Locking",
@@ -248,6 +255,8 @@ def test_losing_power_locks_and_reconnecting_does_not(sed: Drive, owned: Initiat
     sed.ask("power-cycle")
     assert sed.io().read(256, 1).status == DENIED
     assert sed.io().read(0, 1).status == 0
+    with OpalSession(sed.connect(), uids.LOCKING_SP, USERS[1], USER2) as session:
+        assert session.get(uids.LOCKING_ROWS[1], 7, 8) == {7: 1, 8: 1}
     sed.kill()
     sed.start()
     assert sed.io().read(256, 1).status == DENIED
