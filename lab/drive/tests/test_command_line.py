@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +13,10 @@ import pytest
 
 from lab.drive import options
 from lab.drive.control import ask
-from lab.drive.initiator import Initiator
 from lab.drive.options import UsageError
 from lab.drive.state import parse
 from lab.drive.tests.process import REPOSITORY
-
-COMMAND = [sys.executable, "-m", "lab.drive"]
+from lab.drive.tests.started import COMMAND, Started
 
 
 def refusal(directory: Path, *words: str) -> tuple[int, str]:
@@ -36,37 +33,6 @@ def refusal(directory: Path, *words: str) -> tuple[int, str]:
     assert done.stdout == "" and done.stderr.startswith("fde: "), done
     assert done.stderr.count("\n") == 1, done.stderr
     return done.returncode, done.stderr
-
-
-class Started:
-    """A drive started in `directory` with nothing but `words`; `said` is its greeting."""
-
-    def __init__(self, directory: Path, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, *words],
-            cwd=directory,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        lines: list[str] = []
-        while line := self.process.stdout.readline():
-            lines.append(line)
-            if line.lstrip().startswith("stop"):
-                break
-        self.said = "".join(lines)
-
-    def connect(self) -> Initiator:
-        words = self.said.split()
-        return Initiator(int(words[words.index("-s") + 1]), words[words.index("-n") + 1])
-
-    def stop(self, number: int = signal.SIGINT) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        assert self.process.wait(30) == 0
-        if self.process.stdout is not None:
-            self.process.stdout.close()
 
 
 @pytest.fixture
