@@ -68,16 +68,16 @@ class Actions:
 
     def power_cycle(self) -> dict[str, object]:
         self._subsystem.reset_controllers()
-        self._server.drop_connections()
-        if self._opal is not None:
-            self._opal.power_cycle()
+        with self._server.interrupted():
+            if self._opal is not None:
+                self._opal.power_cycle()
         return {}
 
     def warm_reset(self) -> dict[str, object]:
         self._subsystem.reset_controllers()
-        self._server.drop_connections()
-        if self._opal is not None:
-            self._opal.reset()
+        with self._server.interrupted():
+            if self._opal is not None:
+                self._opal.reset()
         return {}
 
     def fault(self, request: Mapping[str, Any]) -> dict[str, object]:

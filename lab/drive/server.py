@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
 
 from lab.drive.controller import Queue
 from lab.drive.nvme_tcp import Connection, ProtocolError
@@ -31,6 +32,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._closed = False
         self._lock = threading.Lock()
+        self._gate = threading.Lock()
 
     @property
     def port(self) -> int:
@@ -46,7 +48,8 @@ class Server:
                     _log.warning("no connection accepted: %s", error)
                     time.sleep(0.1)  # most likely too many open files
                 continue
-            self._admit(sock)
+            with self._gate:
+                self._admit(sock)
 
     def _admit(self, sock: socket.socket) -> None:
         with self._lock:
@@ -76,8 +79,17 @@ class Server:
             with self._lock:
                 self._connections.discard(connection)
 
-    def drop_connections(self) -> None:
-        """Ends every connection, as a loss of power does."""
+    @contextlib.contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """Ends every connection, as a loss of power does; the next ones wait until the block ends.
+
+        So no host sees a drive that has lost its power and not yet locked.
+        """
+        with self._gate:
+            self._drop_connections()
+            yield
+
+    def _drop_connections(self) -> None:
         with self._lock:
             connections = list(self._connections)
         for connection in connections:
@@ -89,7 +101,7 @@ class Server:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self.drop_connections()
+        self._drop_connections()
 
 
 def _set_silence(sock: socket.socket, limit_s: int) -> None:
