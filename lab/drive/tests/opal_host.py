@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
+
+import pytest
 
 from lab.drive.identify import DriveConfig
 from lab.drive.initiator import Completion
@@ -96,6 +98,13 @@ class RefusedError(Exception):
     def __init__(self, status: int) -> None:
         super().__init__(Status(status).name)
         self.status = status
+
+
+def refused(action: Callable[..., object], *arguments: object) -> int:
+    """The status with which the drive refuses it."""
+    with pytest.raises(RefusedError) as caught:
+        action(*arguments)
+    return caught.value.status
 
 
 class OpalSession:
