@@ -117,7 +117,12 @@ class Connection:
         self._postponed: deque[Command] = deque()
         self._next_tag = 0
         self._head = 0
+        self._silent = False
         self.queue_entries = 1
+
+    def silence(self) -> None:
+        """From now on no further command is run, though the connection still stands."""
+        self._silent = True
 
     def close(self) -> None:
         """Ends the connection from any thread."""
@@ -151,6 +156,8 @@ class Connection:
         self._need(COMMON.size)
         header = parse_header(self._input[self._start : self._end])
         self._need(header.header_bytes)
+        if self._silent:
+            raise ConnectionError("the drive has ended the connection")
         start = self._start
         self._start += header.header_bytes
         if header.type == PDU_COMMAND:

@@ -92,6 +92,8 @@ class Server:
     def _drop_connections(self) -> None:
         with self._lock:
             connections = list(self._connections)
+        for connection in connections:  # before the first host notices, none is served any more
+            connection.silence()
         for connection in connections:
             connection.close()
 
