@@ -1,100 +1,195 @@
 """Raw meter streams into tables: `python -m instrumentation.decode DIR` writes
-DIR/samples.parquet.
+DIR/samples.parquet, a row a record (columns: data/README.md).
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
-from instrumentation.trace import Fault, Frame, Record, StreamError, read_frames
+from instrumentation.meters.rows import NO_TIME, Rows, concatenated
+from instrumentation.trace import Fault, Frame, StreamError, read_frames
 
-SCHEMA: dict[str, type[pl.DataType]] = {
-    "seq": pl.Int64,
-    "epoch": pl.Int32,
-    "t_mono_ns": pl.Int64,
-    "t_device_ms": pl.Int64,
-    "channel": pl.String,
-    "window_s": pl.Float64,
-    "power_w": pl.Float64,
-    "energy_j": pl.Float64,
-    "flags": pl.String,
-}
-_CHUNK_RECORDS = 100_000
+_CHUNK_RECORDS = 500_000
 
 
 class DecodeError(Exception):
     """A recording that cannot be decoded; the message says which and why."""
 
 
+@dataclass
+class Decoder:
+    """What a driver makes of frames; iterating over `tables` fills `faults`. `meter` is fresh."""
+
+    meter: Meter
+    faults: list[Fault] = field(default_factory=list)
+    records: int = 0
+
+    @property
+    def schema(self) -> dict[str, type[pl.DataType]]:
+        """Columns of samples.parquet for this meter."""
+        channels = list(self.meter.channels.values())
+        energies = [f"energy_j_{name}" for name in channels] if self.meter.has_energy else []
+        return {
+            "seq": pl.Int64,
+            "epoch": pl.Int32,
+            "t_mono_ns": pl.Int64,
+            "t_device_us": pl.Int64,
+            "window_s": pl.Float64,
+            "flags": pl.String,
+            **{f"power_w_{name}": pl.Float64 for name in channels},
+            **dict.fromkeys(energies, pl.Float64),
+        }
+
+    def tables(self, frames: Iterable[Frame]) -> Iterator[pl.DataFrame]:
+        """The records, some hundred thousand at a time."""
+        for epoch, rows in _in_chunks(self._fed(frames)):
+            yield self._table(epoch, rows)
+
+    def _fed(self, frames: Iterable[Frame]) -> Iterator[tuple[int, Rows]]:
+        for frame in frames:
+            if not frame.data:
+                self.meter.opened()
+            elif frame.sent:
+                self.meter.asked(frame.data, frame.t_mono_ns)
+            else:
+                fed = self.meter.feed(frame.data, frame.t_mono_ns)
+                self.faults += fed.faults
+                if len(fed.rows):
+                    yield self.meter.epoch, fed.rows
+
+    def _table(self, epoch: int, rows: Rows) -> pl.DataFrame:
+        start, self.records = self.records, self.records + len(rows)
+        known = rows.t_device_us != NO_TIME
+        columns: dict[str, Any] = {
+            "seq": np.arange(start, self.records),
+            "epoch": np.full(len(rows), epoch, np.int32),
+            "t_mono_ns": rows.t_mono_ns,
+            "t_device_us": pl.Series(rows.t_device_us).set(pl.Series(~known), None),
+            "window_s": rows.window_s,
+            "flags": _words(self.meter, rows),
+        }
+        for number, name in enumerate(self.meter.channels.values()):
+            columns[f"power_w_{name}"] = np.ascontiguousarray(rows.power_w[:, number])
+        if rows.energy_j is not None:
+            for number, name in enumerate(self.meter.channels.values()):
+                joules = np.ascontiguousarray(rows.energy_j[:, number])
+                columns[f"energy_j_{name}"] = pl.Series(joules).fill_nan(None)
+        return pl.DataFrame(columns, schema_overrides=self.schema).select(list(self.schema))
+
+
+def _in_chunks(fed: Iterable[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
+    """Many small stretches joined to few large ones, each of one epoch."""
+    parts: list[Rows] = []
+    count = current = 0
+    for epoch, rows in fed:
+        if parts and (epoch != current or count >= _CHUNK_RECORDS):
+            yield current, concatenated(parts)
+            parts, count = [], 0
+        current = epoch
+        parts.append(rows)
+        count += len(rows)
+    if parts:
+        yield current, concatenated(parts)
+
+
+def _words(meter: Meter, rows: Rows) -> pl.Series:
+    """Flags as text; there are few different ones."""
+    codes, where = np.unique(rows.flags, return_inverse=True)
+    texts = [
+        " ".join(word for bit, word in enumerate(meter.flag_words) if code >> bit & 1)
+        for code in codes.tolist()
+    ]
+    return pl.Series(texts, dtype=pl.String).gather(where)
+
+
 @dataclass(frozen=True)
 class Decoded:
-    """`samples` with the columns of samples.parquet in the order of the stream; `faults` beside
-    it.
-    """
+    """`samples` as samples.parquet holds them, in the order of the stream; `faults` beside it."""
 
     samples: pl.DataFrame
     faults: tuple[Fault, ...]
 
 
 def decode_frames(meter: Meter, frames: Iterable[Frame]) -> Decoded:
-    """What a driver makes of frames. `meter` must be fresh."""
-    tables = [pl.DataFrame(schema=SCHEMA)]
-    records: list[Record] = []
-    faults: list[Fault] = []
-    for frame in frames:
-        if not frame.data:
-            meter.opened()
-            continue
-        for item in meter.feed(frame.data, frame.t_mono_ns):
-            if isinstance(item, Record):
-                records.append(item)
-            else:
-                faults.append(item)
-        if len(records) >= _CHUNK_RECORDS:
-            tables.append(_table(records))
-            records = []
-    tables.append(_table(records))
-    return Decoded(pl.concat(tables), tuple(faults))
+    """What a driver makes of frames, all at once. `meter` must be fresh."""
+    decoder = Decoder(meter)
+    tables = [pl.DataFrame(schema=decoder.schema), *decoder.tables(frames)]
+    return Decoded(pl.concat(tables), tuple(decoder.faults))
 
 
-def _table(records: Sequence[Record]) -> pl.DataFrame:
-    columns = {name: list(map(attrgetter(name), records)) for name in SCHEMA}
-    return pl.DataFrame(columns, schema=SCHEMA)
-
-
-def decode(meter_dir: Path) -> Decoded:
-    """The recording in a meter's directory (meter.json, stream.raw). Raises DecodeError."""
+def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame]]:
+    """A fresh decoder and the frames of a meter's directory. Raises DecodeError."""
     try:
         described = json.loads((meter_dir / "meter.json").read_text(encoding="utf-8"))
-        meter = registry.load(described["kind"])(described["channels"])
-        return decode_frames(meter, read_frames(meter_dir / "stream.raw"))
+        driver = registry.load(described["kind"])
+        meter = driver(described["channels"], described.get("settings", {}))
     except FileNotFoundError as error:
         raise DecodeError(f"{error.filename} is not there: {meter_dir} is no recording.") from None
     except (ValueError, KeyError, TypeError) as error:
         raise DecodeError(
             f"{meter_dir / 'meter.json'} is not a meter's description ({error})."
         ) from None
-    except (UnknownNameError, MeterError, StreamError) as error:
+    except (UnknownNameError, MeterError) as error:
         raise DecodeError(f"{meter_dir}: {error}") from None
+    return Decoder(meter), read_frames(meter_dir / "stream.raw")
 
 
-def write_samples(meter_dir: Path) -> Decoded:
-    """Decode a recording and write samples.parquet beside it, whole or not at all."""
-    decoded = decode(meter_dir)
+def tables(meter_dir: Path) -> Iterator[pl.DataFrame]:
+    """The records of a recording, some hundred thousand at a time. Raises DecodeError."""
+    decoder, frames = open_recording(meter_dir)
+    with _as_decode_errors(meter_dir):
+        yield from decoder.tables(frames)
+
+
+def decode(meter_dir: Path) -> Decoded:
+    """The recording in a meter's directory (meter.json, stream.raw), all at once. Raises
+    DecodeError.
+    """
+    decoder, frames = open_recording(meter_dir)
+    with _as_decode_errors(meter_dir):
+        found = [pl.DataFrame(schema=decoder.schema), *decoder.tables(frames)]
+    return Decoded(pl.concat(found), tuple(decoder.faults))
+
+
+def write_samples(meter_dir: Path) -> Decoder:
+    """Decode a recording and write samples.parquet beside it, whole or not at all.
+
+    Goes through the stream in pieces, whatever its length. Raises DecodeError.
+    """
+    decoder, frames = open_recording(meter_dir)
     fresh = meter_dir / "samples.parquet.new"
-    decoded.samples.write_parquet(fresh)
+
+    def pieces(*_: object) -> Iterator[pl.DataFrame]:
+        yield from decoder.tables(frames)
+
+    with _as_decode_errors(meter_dir):
+        source = register_io_source(pieces, schema=decoder.schema)
+        source.sink_parquet(fresh, row_group_size=_CHUNK_RECORDS, compression_level=1)
     fresh.replace(meter_dir / "samples.parquet")
-    return decoded
+    return decoder
+
+
+@contextmanager
+def _as_decode_errors(meter_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DecodeError(f"{error.filename} is not there: {meter_dir} is no recording.") from None
+    except (StreamError, pl.exceptions.ComputeError) as error:
+        raise DecodeError(f"{meter_dir}: {error}") from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except DecodeError as error:
             print(f"fde: {error}", file=sys.stderr)
             return 1
-        print(f"{directory}: {decoded.samples.height} samples, {len(decoded.faults)} faults")
+        print(f"{directory}: {decoded.records} samples, {len(decoded.faults)} faults")
     return 0
 
 

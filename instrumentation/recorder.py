@@ -11,6 +11,7 @@ opened again as soon as it is there.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import select
 import signal
@@ -101,7 +102,9 @@ class Recorder:
                 raise RecorderError(self._nothing_heard())
             if self._port is None and not self._open(writer):
                 time.sleep(REOPEN_PAUSE_S)
-            elif data := self._read():
+                continue
+            self._ask(writer)
+            if data := self._read():
                 self._keep(writer, *data)
 
     def _open(self, writer: StreamWriter) -> bool:
@@ -117,12 +120,33 @@ class Recorder:
         self._status.epoch = self._meter.epoch
         return True
 
+    def _ask(self, writer: StreamWriter) -> None:
+        """Send what is due to a meter that must be asked; kept, for the answer depends on it."""
+        t_ns = monotonic_ns()
+        data = self._meter.request(t_ns)
+        if not data or self._port is None:
+            return
+        try:
+            self._port.write(data)
+        except OSError as error:
+            self._lose(f"the port was lost ({error})")
+            return
+        writer.append(t_ns, data, sent=True)
+        self._meter.asked(data, t_ns)
+
+    def _wait_s(self) -> float:
+        due_ns = self._meter.due_ns
+        if due_ns is None:
+            return WAIT_S
+        return min(WAIT_S, max(0.0, (due_ns - monotonic_ns()) / 1e9))
+
     def _read(self) -> tuple[int, bytes] | None:
         """The bytes that are there and when the first came; None after a while without any."""
         port = self._port
-        assert port is not None
+        if port is None:
+            return None
         try:
-            ready = select.select([port.fileno()], [], [], WAIT_S)[0]
+            ready = select.select([port.fileno()], [], [], self._wait_s())[0]
             t_ns = monotonic_ns()
             if ready:
                 return t_ns, port.read(port.in_waiting or 1)
@@ -152,6 +176,8 @@ class Recorder:
 
     def _close_port(self) -> None:
         if self._port is not None:
+            with contextlib.suppress(OSError):
+                self._port.write(self._meter.farewell())
             self._port.close()
             self._port = None
 

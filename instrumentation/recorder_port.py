@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class MeterConfig:
     baud: int
     origin: str
     channels: dict[str, str]
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, text: str) -> MeterConfig:
@@ -50,7 +51,8 @@ class MeterConfig:
             raise RecorderError("--meter is not an object; give one entry of meters.")
         try:
             baud = entry.get("baud", registry.load(entry["kind"]).default_baud)
-            config = cls(baud=baud, **{k: entry[k] for k in _NEEDED})
+            settings = entry.get("settings") or {}
+            config = cls(baud=baud, settings=settings, **{k: entry[k] for k in _NEEDED})
         except KeyError as error:
             raise RecorderError(
                 f"The meter's entry has no {error}; add it in the inventory."
@@ -80,27 +82,21 @@ class MeterConfig:
     def driver(self) -> Meter:
         """A fresh driver for this meter. Raises RecorderError."""
         try:
-            return registry.load(self.kind)(self.channels)
+            return registry.load(self.kind)(self.channels, self.settings)
         except MeterError as error:
             raise RecorderError(f"{self.name}: {error}") from None
 
     def described(self) -> dict[str, Any]:
         """What meter.json says of it."""
-        accuracy = registry.load(self.kind).accuracy
         return {
-            "format": "fde-meter/1",
+            "format": "fde-meter/2",
             "name": self.name,
             "kind": self.kind,
             "port": self.port,
             "baud": self.baud,
             "origin": self.origin,
             "channels": self.channels,
-            "accuracy": {
-                "relative_limit": accuracy.relative_limit,
-                "absolute_limit_w": accuracy.absolute_limit_w,
-                "distribution": "rectangular",
-                "source": accuracy.source,
-            },
+            **self.driver().described(),
         }
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 
 from instrumentation.clock import monotonic_ns
+from instrumentation.meters.rows import Fed
 from instrumentation.recorder_port import MeterConfig
-from instrumentation.trace import Fault, Record
 
 _PERIOD_NS = 500_000_000
 _RATE_TICKS = 10
@@ -21,7 +20,7 @@ class Status:
 
     The file holds `format`, `name`, `kind`, `origin`, `port`, `state` (`starting`, `recording`,
     `lost`, `stopped`, `failed`), `message`, `t_mono_ns`, `epoch`, `records`, `bytes`, `rate_hz`
-    (records of one channel per second over the last 5 s), `watts` by channel, `gaps`, `faults`,
+    (records per second over the last 5 s), `watts` by channel, `gaps`, `faults`,
     `last_fault`.
     """
 
@@ -40,16 +39,16 @@ class Status:
         self._ticks: deque[tuple[int, int]] = deque(maxlen=_RATE_TICKS + 1)
         self._due_ns = 0
 
-    def take(self, items: Iterable[Record | Fault]) -> None:
+    def take(self, fed: Fed) -> None:
         """Count what the driver made of some bytes."""
-        for item in items:
-            if isinstance(item, Record):
-                self.records += 1
-                self._watts[item.channel] = item.power_w
-            else:
-                self.gaps += item.kind == "gap"
-                self.faults += item.kind != "gap"
-                self._last_fault = f"{item.kind}: {item.detail}"
+        self.records += len(fed.rows)
+        if len(fed.rows):
+            channels = self._config.channels.values()
+            self._watts = dict(zip(channels, fed.rows.power_w[-1].tolist(), strict=True))
+        for fault in fed.faults:
+            self.gaps += fault.kind == "gap"
+            self.faults += fault.kind != "gap"
+            self._last_fault = f"{fault.kind}: {fault.detail}"
 
     def enter(self, state: str, message: str = "") -> None:
         """Change the state and tell it at once."""
@@ -66,7 +65,7 @@ class Status:
         (then_ns, then), (_, now) = self._ticks[0], self._ticks[-1]
         if now_ns == then_ns:
             return 0.0
-        return (now - then) / len(self._config.channels) / ((now_ns - then_ns) / 1e9)
+        return (now - then) / ((now_ns - then_ns) / 1e9)
 
     def write(self) -> None:
         """Replace the file. A failure is let pass: the recording matters, not the display."""

@@ -1,8 +1,9 @@
-"""What a sample is, and how raw bytes of a meter are kept: frames in an append-only file.
+"""How the raw bytes of a meter are kept: frames in an append-only file.
 
-A frame is `t_mono_ns` (u64), `length` (u32), both little-endian, and the bytes. A frame of length 0
-marks a (re)opening of the port. A cut-off last frame, as a crash or a full disk leaves it, is
-ignored.
+A frame is `t_mono_ns` (u64), `length` (u32), both little-endian, and the bytes. Bit 31 of the
+length marks bytes that were sent to the meter: what it answers depends on what it was asked. A
+frame of length 0 marks a (re)opening of the port. A cut-off last frame, as a crash or a full disk
+leaves it, is ignored.
 """
 
 from __future__ import annotations
@@ -12,33 +13,16 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 _HEADER = struct.Struct("<QI")
 MAX_FRAME_BYTES = 1 << 24
+_SENT = 1 << 31
+_READ_BYTES = 1 << 22
 
 
 class StreamError(Exception):
     """A raw stream that cannot be read; the message says which and where."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One reading of one channel: the mean power over a window, as `samples.parquet` holds it.
-
-    `t_mono_ns` is when the record's first byte arrived, on the controller's monotonic clock;
-    `t_device_ms` the meter's own time at the end of the window, unwrapped, or None where it has
-    none; `energy_j` the meter's own energy counter, or None; `flags` words separated by spaces.
-    """
-
-    seq: int
-    epoch: int
-    t_mono_ns: int
-    t_device_ms: int | None
-    channel: str
-    window_s: float
-    power_w: float
-    energy_j: float | None
-    flags: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +36,43 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Bytes as they came in one read, with the time of the first; no bytes: the port was
-    (re)opened.
+    """Bytes as they came in one read, with the time of the first, or as they were `sent`.
+
+    No bytes: the port was (re)opened.
     """
 
     t_mono_ns: int
     data: bytes
+    sent: bool = False
 
 
-def _whole_frames(data: bytes) -> Iterator[tuple[Frame, int]]:
+def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, int]]:
     """Frames of a stream and the offset at which each ends; stops before a cut-off one."""
-    offset = 0
-    while offset + _HEADER.size <= len(data):
-        t_mono_ns, length = _HEADER.unpack_from(data, offset)
-        if length > MAX_FRAME_BYTES:
-            raise StreamError(f"no frame at byte {offset}: a length of {length} is not possible")
-        end = offset + _HEADER.size + length
-        if end > len(data):
-            return
-        yield Frame(t_mono_ns, data[offset + _HEADER.size : end]), end
-        offset = end
+    data, start = b"", 0  # what is not used up yet, and where in the file it lies
+    while piece := file.read(_READ_BYTES):
+        data += piece
+        offset = 0
+        while offset + _HEADER.size <= len(data):
+            t_mono_ns, word = _HEADER.unpack_from(data, offset)
+            length = word & ~_SENT
+            if length > MAX_FRAME_BYTES:
+                where = start + offset
+                raise StreamError(f"no frame at byte {where}: a length of {length} is not possible")
+            end = offset + _HEADER.size + length
+            if end > len(data):
+                break
+            body = data[offset + _HEADER.size : end]
+            yield Frame(t_mono_ns, body, bool(word & _SENT)), start + end
+            offset = end
+        data, start = data[offset:], start + offset
 
 
 def read_frames(path: Path) -> Iterator[Frame]:
     """The whole frames of a stream, in order. Raises StreamError where the file is not a stream."""
     try:
-        data = path.read_bytes()
-        for frame, _ in _whole_frames(data):
-            yield frame
+        with path.open("rb") as file:
+            for frame, _ in _whole_frames(file):
+                yield frame
     except StreamError as error:
         raise StreamError(
             f"{path} is not a raw meter stream ({error}); restore it from where it was copied."
@@ -98,16 +91,17 @@ class StreamWriter:
         self.path = path
         whole = self.openings = 0
         if path.exists():
-            for frame, end in _whole_frames(path.read_bytes()):
-                whole = end
-                self.openings += not frame.data
+            with path.open("rb") as file:
+                for frame, end in _whole_frames(file):
+                    whole = end
+                    self.openings += not frame.data
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         os.ftruncate(self._fd, whole)
         self.size_bytes = whole
 
-    def append(self, t_mono_ns: int, data: bytes) -> None:
+    def append(self, t_mono_ns: int, data: bytes, *, sent: bool = False) -> None:
         """Write one frame; `data` empty marks a (re)opening."""
-        frame = _HEADER.pack(t_mono_ns, len(data)) + data
+        frame = _HEADER.pack(t_mono_ns, len(data) | (_SENT if sent else 0)) + data
         written = 0
         try:
             while written < len(frame):

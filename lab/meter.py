@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
+
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from lab.errors import LabError
@@ -155,7 +157,7 @@ def stream(
             break
         integral.look(time.monotonic_ns(), activity)
         while (due_ns := start_ns + (lines + 1) * INTERVAL_NS) <= integral.t_ns:
-            port.send(simulator.line(integral.at(due_ns)))
+            port.send(simulator.advance(np.array([integral.at(due_ns)])))
             lines += 1
         truth.tell(integral)
     truth.tell(integral, now=True)

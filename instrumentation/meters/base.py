@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
 
-from instrumentation.trace import Fault, Record
+from instrumentation.meters.rows import COMMON_WORDS, Fed
+
+TIMINGS = ("device", "index", "poll")
 
 
 class MeterError(Exception):
@@ -34,23 +37,49 @@ class Accuracy:
         return math.hypot(relative_w, self.absolute_limit_w) / math.sqrt(3)
 
 
+@dataclass(frozen=True)
+class NoSettings:
+    """A meter at which nothing can be set."""
+
+
 class Meter(ABC):
-    """A driver of one meter's stream. Does no I/O; the same bytes and times give the same records.
+    """A driver of one meter. Does no I/O; the same bytes and times give the same records.
 
     `channels` maps the meter's own names of its channels to those of the inventory; channels that
-    are not named yield no records. Raises MeterError on a channel that the meter does not have.
+    are not named yield no columns. `settings` are fields of the driver's `Settings`, a frozen
+    dataclass with a default for each. Raises MeterError on what the meter does not have.
+
+    Class attributes: `usb_ids` are `vendor:product` of its USB side in hex, in order of likelihood;
+    `timing` is `device` (records carry the meter's own time), `index` (it sends by its own clock
+    without telling it) or `poll` (it is asked); `arrival_delay_limit_s` is how late a record's
+    first byte may come after the end of its window; `has_energy` says that records carry the
+    meter's own energy counter.
     """
 
     kind: ClassVar[str]
+    name: ClassVar[str]
     default_baud: ClassVar[int]
-    accuracy: ClassVar[Accuracy]
+    usb_ids: ClassVar[tuple[str, ...]]
     own_channels: ClassVar[tuple[str, ...]]
+    timing: ClassVar[str]
+    arrival_delay_limit_s: ClassVar[float]
+    has_energy: ClassVar[bool] = False
+    flag_words: ClassVar[tuple[str, ...]] = COMMON_WORDS
+    Settings: ClassVar[type[Any]] = NoSettings
 
-    def __init__(self, channels: Mapping[str, str]) -> None:
-        for own in channels:
-            if own not in self.own_channels:
+    def __init__(
+        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.settings = self._checked(settings or {})
+        own_names = self.available_channels()
+        for own, channel in channels.items():
+            if own not in own_names:
                 raise MeterError(
-                    f"A {self.kind} has no channel {own}: it has {', '.join(self.own_channels)}."
+                    f"A {self.kind} has no channel {own}: it has {', '.join(own_names)}."
+                )
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", channel):
+                raise MeterError(
+                    f"{channel!r} cannot name a channel: use small letters, digits and _."
                 )
         if not channels:
             raise MeterError(f"Name at least one channel of the {self.kind} in the inventory.")
@@ -59,15 +88,74 @@ class Meter(ABC):
         self.channels = dict(channels)
         self.epoch = 0
 
+    @property
+    @abstractmethod
+    def accuracy(self) -> Accuracy:
+        """What the maker states, for these settings."""
+
+    @property
+    @abstractmethod
+    def period_s(self) -> float:
+        """Longest usual time between two records with these settings, in s."""
+
+    def available_channels(self) -> tuple[str, ...]:
+        """The meter's own names of its channels with these settings."""
+        return self.own_channels
+
     def opened(self) -> None:
         """The port was opened (again): what came before is not continued. Call before `feed`."""
         self.epoch += 1
         self._forget()
 
+    def request(self, t_ns: int) -> bytes:  # noqa: ARG002 - for drivers that must ask
+        """What to send to the meter at `t_ns`; empty if nothing is due. Changes nothing."""
+        return b""
+
+    @property
+    def due_ns(self) -> int | None:
+        """When to call `request` next; None for a meter that is only listened to."""
+        return None
+
+    def asked(self, data: bytes, t_ns: int) -> None:  # noqa: B027 - most meters are never asked
+        """`data`, as `request` gave it, was sent at `t_ns`."""
+
+    def farewell(self) -> bytes:
+        """What to send before the port is closed, so that the meter is left as it was found."""
+        return b""
+
     @abstractmethod
-    def feed(self, data: bytes, t_ns: int) -> list[Record | Fault]:
+    def feed(self, data: bytes, t_ns: int) -> Fed:
         """Records and faults completed by these bytes, the first of which came at `t_ns`."""
 
     @abstractmethod
     def _forget(self) -> None:
         """Drop the unfinished record and everything that does not outlive a closed port."""
+
+    def _checked(self, given: Mapping[str, Any]) -> Any:
+        """The settings, with their defaults. Raises MeterError."""
+        known = {field.name: field for field in fields(self.Settings)}
+        for name, value in given.items():
+            if name not in known:
+                has = f"it has {', '.join(known)}" if known else "it has none"
+                raise MeterError(f"A {self.kind} has no setting {name}: {has}.")
+            if isinstance(value, bool) != (known[name].type == "bool"):
+                raise MeterError(f"{value!r} is no {known[name].type} for {self.kind}.{name}.")
+        try:
+            return self.Settings(**given)
+        except (TypeError, ValueError) as error:
+            raise MeterError(f"The settings of the {self.kind} cannot be used: {error}") from None
+
+    def described(self) -> dict[str, Any]:
+        """What meter.json says of the driver."""
+        accuracy = self.accuracy
+        return {
+            "settings": asdict(self.settings),
+            "timing": self.timing,
+            "arrival_delay_limit_s": self.arrival_delay_limit_s,
+            "accuracy": {
+                "relative_limit": accuracy.relative_limit,
+                "absolute_limit_w": accuracy.absolute_limit_w,
+                "distribution": "rectangular",
+                "source": accuracy.source,
+            },
+        }

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import reduce
 from operator import xor
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from instrumentation.meters.base import Accuracy, Meter
-from instrumentation.meters.smartpower3_time import DeviceTime
-from instrumentation.trace import Fault, Record
+from instrumentation.meters.rows import COMMON_WORDS, GAP, RESTART, Fed, RowBuilder
+from instrumentation.meters.smartpower3_time import INTERVALS_MS, DeviceTime, Step
 
 LINE_BYTES = 81
 CHECKED_BYTES = 74
@@ -35,33 +36,72 @@ _LINE_END = b"\r\n"
 _POWER_GROUP = {"input": 4, "0": 8, "1": 13}
 
 
+@dataclass(frozen=True)
+class Settings:
+    """`interval_ms` is what is set at the meter: it is looked for in the stream and not sent."""
+
+    interval_ms: int = 10
+
+    def __post_init__(self) -> None:
+        if self.interval_ms not in INTERVALS_MS:
+            raise ValueError(f"interval_ms is one of {', '.join(map(str, INTERVALS_MS))}.")
+
+
 def checksums(checked: bytes) -> tuple[int, int]:
     """cs1 and cs2 of the first 74 bytes of a line."""
     return -sum(checked) & 0xFF, reduce(xor, checked, 0)
 
 
+_OFF = {"0": 8, "1": 16}
+_TRIPPED = {"0": 32, "1": 64}
+
+
 class SmartPower3(Meter):
     """Driver. Channels: `0` and `1` are the outputs, `input` the supply.
 
-    A record's `power_w` is the mean over `window_s`, the meter's own interval up to `t_device_ms`.
+    A record's `power_w` is the mean over `window_s`, the meter's own interval up to `t_device_us`.
     Flags: `gap` (records before this one are missing, the window is one interval), `restart` (the
-    meter's time started anew), `off` (the output is switched off), `irq-XX` (a protection tripped).
+    meter's time started anew), `off-N` (output N is switched off), `tripped-N` (a protection of
+    output N has tripped).
     """
 
     kind: ClassVar[str] = "smartpower3"
+    name: ClassVar[str] = "Hardkernel ODROID SmartPower3"
     default_baud: ClassVar[int] = 115200
+    usb_ids: ClassVar[tuple[str, ...]] = ("10c4:ea60",)  # a CP2104 on the board
     own_channels: ClassVar[tuple[str, ...]] = ("0", "1", "input")
-    accuracy: ClassVar[Accuracy] = Accuracy(
-        relative_limit=0.03,
-        absolute_limit_w=0.0005,
-        source="wiki.odroid.com, SmartPower3, specifications: 3 % typical above 5 V and 1 A, taken "
-        "as the limit at every load; 0.5 mW: half the last digit of the protocol",
+    timing: ClassVar[str] = "device"
+    # A line is sent within one pass of the firmware's loop; 20 ms of it is generous.
+    arrival_delay_limit_s: ClassVar[float] = 0.02
+    flag_words: ClassVar[tuple[str, ...]] = (
+        *COMMON_WORDS,
+        "off-0",
+        "off-1",
+        "tripped-0",
+        "tripped-1",
     )
+    Settings: ClassVar[type[Any]] = Settings
 
-    def __init__(self, channels: Mapping[str, str]) -> None:
-        super().__init__(channels)
-        self._seq = 0
+    def __init__(
+        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(channels, settings)
         self._forget()
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """See `Meter.accuracy`."""
+        return Accuracy(
+            relative_limit=0.03,
+            absolute_limit_w=0.0005,
+            source="wiki.odroid.com, SmartPower3, specifications: 3 % typical above 5 V and 1 A, "
+            "taken as the limit at every load; 0.5 mW: half the last digit of the protocol",
+        )
+
+    @property
+    def period_s(self) -> float:
+        """The interval set at the meter."""
+        return float(self.settings.interval_ms) / 1000
 
     def _forget(self) -> None:
         self._buffer = b""
@@ -71,11 +111,11 @@ class SmartPower3(Meter):
         self._bad_checksum = False
         self._in_step = False
 
-    def feed(self, data: bytes, t_ns: int) -> list[Record | Fault]:
+    def feed(self, data: bytes, t_ns: int) -> Fed:
         """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
         self._arrivals.append((len(self._buffer), t_ns))
         self._buffer += data
-        out: list[Record | Fault] = []
+        out = RowBuilder(len(self.channels))
         done = search_from = 0
         while match := _LINE.search(self._buffer, search_from):
             if not self._sound(match):
@@ -84,12 +124,12 @@ class SmartPower3(Meter):
                 continue
             self._skip(self._buffer[done : match.start()])
             t_line_ns = self._arrival_ns(match.start())
-            out += self._report_junk(t_line_ns)
-            out += self._records(match, t_line_ns)
+            self._report_junk(t_line_ns, out)
+            self._add_record(match, t_line_ns, out)
             self._in_step = True
             done = search_from = match.end()
         self._drop(max(done, len(self._buffer) - _MATCHED_BYTES), done)  # one byte before a line
-        return out
+        return out.take()
 
     @staticmethod
     def _sound(match: re.Match[bytes]) -> bool:
@@ -110,48 +150,37 @@ class SmartPower3(Meter):
     def _arrival_ns(self, offset: int) -> int:
         return next(t_ns for at, t_ns in reversed(self._arrivals) if at <= offset)
 
-    def _report_junk(self, t_ns: int) -> list[Fault]:
+    def _report_junk(self, t_ns: int, out: RowBuilder) -> None:
         junk, self._junk_bytes = self._junk_bytes, 0
         bad_checksum, self._bad_checksum = self._bad_checksum, False
         if not junk or (not self._in_step and junk < LINE_BYTES):
-            return []  # a port opened in mid-line starts with the rest of that line
+            return  # a port opened in mid-line starts with the rest of that line
         if bad_checksum:
-            return [Fault(t_ns, "checksum", f"{junk} bytes before this were corrupted")]
-        return [Fault(t_ns, "framing", f"{junk} bytes before this are no SmartPower3 line")]
+            out.fault(t_ns, "checksum", f"{junk} bytes before this were corrupted")
+        else:
+            out.fault(t_ns, "framing", f"{junk} bytes before this are no SmartPower3 line")
 
-    def _records(self, match: re.Match[bytes], t_ns: int) -> list[Record | Fault]:
+    def _add_record(self, match: re.Match[bytes], t_ns: int, out: RowBuilder) -> None:
         step = self._time.step(int(match[1]))
-        out: list[Record | Fault] = []
         if step.restarted:
-            out.append(Fault(t_ns, "restart", "the meter's own time started anew"))
+            out.fault(t_ns, "restart", "the meter's own time started anew")
         if step.missing_ms:
-            out.append(Fault(t_ns, "gap", f"records of {step.missing_ms} ms are missing"))
+            out.fault(t_ns, "gap", f"records of {step.missing_ms} ms are missing")
         if step.window_ms is None:
-            return out  # without a time before it, nobody knows what this is the mean of
-        common = [
-            word for word, said in (("gap", step.missing_ms), ("restart", step.restarted)) if said
-        ]
-        for own, channel in self.channels.items():
-            group = _POWER_GROUP[own]
-            flags = common + ([] if own == "input" else self._output_flags(match, group))
-            out.append(
-                Record(
-                    seq=self._seq,
-                    epoch=self.epoch,
-                    t_mono_ns=t_ns,
-                    t_device_ms=step.t_device_ms,
-                    channel=channel,
-                    window_s=step.window_ms / 1000,
-                    power_w=int(match[group]) / 1000,
-                    energy_j=None,
-                    flags=" ".join(flags),
-                )
-            )
-            self._seq += 1
-        return out
+            return  # without a time before it, nobody knows what this is the mean of
+        out.add(
+            t_ns,
+            step.t_device_ms * 1000,
+            step.window_ms / 1000,
+            [int(match[_POWER_GROUP[own]]) / 1000 for own in self.channels],
+            flags=self._flags(match, step),
+        )
 
-    @staticmethod
-    def _output_flags(match: re.Match[bytes], group: int) -> list[str]:
-        off = ["off"] if match[group + 1] == b"0" else []
-        irq = match[group + 2].decode("ascii")
-        return off + ([] if irq == "00" else [f"irq-{irq}"])
+    def _flags(self, match: re.Match[bytes], step: Step) -> int:
+        flags = GAP * bool(step.missing_ms) | RESTART * step.restarted
+        for own in self.channels:
+            if own != "input":
+                group = _POWER_GROUP[own]
+                flags |= _OFF[own] * (match[group + 1] == b"0")
+                flags |= _TRIPPED[own] * (match[group + 2] != b"00")
+        return flags

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from instrumentation.choose import load_class
 
@@ -13,13 +16,38 @@ _PLACES = {
 
 
 class Simulator(Protocol):
-    """A meter's stream, from energies since switching on. Made without arguments."""
+    """A meter from the other side of the wire. Takes energies, gives bytes; does no I/O.
 
-    interval_ms: int
+    Made without arguments it has its usual settings. `channels` are its own names of them,
+    `settings` what the inventory says of a meter like this one, `full_scale_w` the most that it can
+    tell of one channel, `resolution_w` how far a reading may be off by rounding on the wire.
+    """
+
     channels: Sequence[str]
+    full_scale_w: float
+    resolution_w: float
 
-    def line(self, energy_j: Sequence[float]) -> bytes:
-        """The next record on the wire, given the energy of each of `channels` so far, in J."""
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+    @property
+    def period_s(self) -> float:
+        """Time between two of its readings."""
+
+    def advance(self, energy_j: NDArray[np.float64]) -> bytes:
+        """What it sends unasked while n periods pass.
+
+        `energy_j` [n, channels] is the true energy that has gone through each channel since it was
+        switched on, at the end of each period, in J.
+        """
+
+    def receive(self, data: bytes) -> bytes:
+        """Its answer to bytes from the host."""
+
+
+def kinds() -> tuple[str, ...]:
+    """All kinds of meters that have a simulator."""
+    return tuple(_PLACES)
 
 
 def load(kind: str) -> type[Simulator]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 _INPUT_MV = 15_000
 _OUTPUT_MV = 12_000
@@ -66,20 +70,39 @@ class Output:
 
 
 class SmartPower3Simulator:
-    """A stream of lines at a fixed interval. Takes energies, gives bytes; does no I/O.
+    """A line at a fixed interval. Takes energies, gives bytes; does no I/O.
 
     `interval_ms` is the meter's interval; `t_ms` its time when it was switched on.
     """
 
     channels = ("0", "1")
+    full_scale_w = _MAX_MW / 1000
+    resolution_w = 0.001
 
     def __init__(self, interval_ms: int = 10, t_ms: int = 0) -> None:
         self.interval_ms = interval_ms
         self.t_ms = t_ms
         self._outputs = (Output(), Output())
 
-    def line(self, energy_j: Sequence[float]) -> bytes:
-        """The next line, given the energy of each output since switching on, in J."""
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `Simulator`."""
+        return {"interval_ms": self.interval_ms}
+
+    @property
+    def period_s(self) -> float:
+        """The interval in s."""
+        return self.interval_ms / 1000
+
+    def advance(self, energy_j: NDArray[np.float64]) -> bytes:
+        """See `Simulator.advance`."""
+        return b"".join(self._line(joules) for joules in energy_j.tolist())
+
+    def receive(self, data: bytes) -> bytes:  # noqa: ARG002 - it listens to nobody
+        """It has no commands on the line that it logs to."""
+        return b""
+
+    def _line(self, energy_j: Sequence[float]) -> bytes:
         self.t_ms += self.interval_ms
         power_mw = [
             output.mean_mw(joules, self.interval_ms)

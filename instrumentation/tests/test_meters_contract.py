@@ -3,165 +3,189 @@
 from __future__ import annotations
 
 import random
-from itertools import accumulate, pairwise
-from pathlib import Path
+from itertools import pairwise
 
+import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from instrumentation.decode import decode_frames
+from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters import registry
-from instrumentation.recorder_port import MeterConfig, open_port
+from instrumentation.meters.base import TIMINGS, Meter, MeterError
 from instrumentation.simulators import registry as simulators
+from instrumentation.simulators.conversation import Wire, conversation, whole
 from instrumentation.simulators.faults import FaultyWire
-from instrumentation.simulators.port import SimulatedPort
-from instrumentation.trace import Fault, Frame, Record
+from instrumentation.simulators.registry import Simulator
+from instrumentation.trace import Frame
 
 KINDS = registry.kinds()
 every_meter = pytest.mark.parametrize("kind", KINDS)
+FAULTS = ("drop", "double", "corrupt", "lose")
 
 
-def a_load(seed: int, lines: int, channels: int, interval_s: float) -> list[tuple[float, ...]]:
-    """Energies at the ends of intervals, of a load that jumps and creeps."""
-    chance = random.Random(seed)
-    columns = []
-    for _ in range(channels):
-        watts = [chance.choice((0.0, 0.06, 3.3, 8.0, 43.5)) + chance.random() for _ in range(lines)]
-        columns.append(list(accumulate(w * interval_s for w in watts)))
-    return list(zip(*columns, strict=True))
+def a_load(simulator: Simulator, seed: int, periods: int) -> NDArray[np.float64]:
+    """Energies at the ends of periods, of a load that jumps and creeps."""
+    chance = np.random.default_rng(seed)
+    shape = (periods, len(simulator.channels))
+    steps = chance.choice([0.0, 0.001, 0.07, 0.2, 0.7], shape)
+    watts = simulator.full_scale_w * (steps + 0.01 * chance.random(shape))
+    return np.asarray(np.cumsum(watts * simulator.period_s, axis=0))
 
 
-def a_stream(kind: str, seed: int, lines: int) -> tuple[list[bytes], list[tuple[float, ...]]]:
+def a_driver(kind: str) -> Meter:
     simulator = simulators.load(kind)()
-    load = a_load(seed, lines, len(simulator.channels), simulator.interval_ms / 1000)
-    return [simulator.line(energy_j) for energy_j in load], load
+    return registry.load(kind)(
+        {name: f"ch_{n}" for n, name in enumerate(simulator.channels)}, simulator.settings
+    )
 
 
-def fed(kind: str, pieces: list[bytes]) -> list[Record | Fault]:
-    meter = registry.load(kind)({name: f"ch-{name}" for name in simulators.load(kind).channels})
-    meter.opened()
-    return [item for t_ns, piece in enumerate(pieces) for item in meter.feed(piece, t_ns)]
+def a_stream(
+    kind: str, seed: int, periods: int, wire: Wire = whole
+) -> tuple[list[Frame], NDArray[np.float64]]:
+    simulator = simulators.load(kind)()
+    energy_j = a_load(simulator, seed, periods)
+    return list(conversation(a_driver(kind), simulator, energy_j, wire=wire)), energy_j
 
 
-def records(items: list[Record | Fault]) -> list[Record]:
-    return [item for item in items if isinstance(item, Record)]
+def decoded(kind: str, frames: list[Frame]) -> Decoded:
+    return decode_frames(a_driver(kind), frames)
 
 
-@every_meter
-def test_accuracy_has_a_source(kind: str) -> None:
-    accuracy = registry.load(kind).accuracy
-    assert accuracy.source
-    limit_w = accuracy.relative_limit * 40 + accuracy.absolute_limit_w
-    assert 0 < accuracy.standard_uncertainty_w(40) < limit_w
+def powers(samples: pl.DataFrame) -> NDArray[np.float64]:
+    return samples.select(pl.col("^power_w_.*$")).to_numpy()
 
 
-@every_meter
-def test_energy_is_that_of_the_load(kind: str) -> None:
-    """Rounding on the wire must not add up: after any time less than one last digit is missing."""
-    lines, load = a_stream(kind, seed=1, lines=3000)
-    interval_s = simulators.load(kind)().interval_ms / 1000
-    for number, name in enumerate(simulators.load(kind).channels):
-        mine = [r for r in records(fed(kind, lines)) if r.channel == f"ch-{name}"]
-        got_j = sum(r.power_w * r.window_s for r in mine)
-        true_j = load[-1][number] - load[-1 - len(mine)][number]
-        assert len(mine) >= 2998
-        assert abs(got_j - true_j) <= 0.001 * interval_s
+def periods_of(kind: str, samples: pl.DataFrame) -> list[int]:
+    """How many of the simulator's periods each record is the mean of."""
+    widths = samples["window_s"].to_numpy() / simulators.load(kind)().period_s
+    assert np.allclose(widths, np.rint(widths))
+    return [round(width) for width in widths.tolist()]
 
 
-@every_meter
-@given(cuts=st.lists(st.integers(0, 2000), max_size=40), seed=st.integers(0, 99))
-def test_how_the_bytes_are_cut_does_not_matter(kind: str, cuts: list[int], seed: int) -> None:
-    stream = b"".join(a_stream(kind, seed, lines=25)[0])
-    bounds = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    pieces = [stream[a:b] for a, b in pairwise(bounds)]
-
-    def without_time(items: list[Record | Fault]) -> list[tuple[object, ...]]:
-        return [(r.seq, r.t_device_ms, r.channel, r.window_s, r.power_w) for r in records(items)]
-
-    assert without_time(fed(kind, pieces)) == without_time(fed(kind, [stream]))
-    assert not [item for item in fed(kind, pieces) if isinstance(item, Fault)]
+def errors_w(kind: str, samples: pl.DataFrame, energy_j: NDArray[np.float64]) -> float:
+    """The largest error of any record where its windows, one after the other, fit best."""
+    simulator = simulators.load(kind)()
+    widths = periods_of(kind, samples)
+    ends = np.cumsum([0, *widths])
+    best = np.inf
+    for start in range(len(energy_j) - int(ends[-1])):
+        edges_j = energy_j[start + ends]
+        seconds = np.array(widths)[:, None] * simulator.period_s
+        true_w = np.diff(edges_j, axis=0) / seconds
+        best = min(best, float(np.abs(true_w - powers(samples)).max()))
+    return best
 
 
 @every_meter
-@pytest.mark.parametrize("fault", ["drop", "double", "corrupt", "lose"])
+def test_describes_itself(kind: str) -> None:
+    meter = a_driver(kind)
+    assert meter.kind == kind
+    assert meter.accuracy.source
+    limit_w = meter.accuracy.relative_limit * 40 + meter.accuracy.absolute_limit_w
+    assert 0 < meter.accuracy.standard_uncertainty_w(40) < limit_w
+    assert meter.timing in TIMINGS
+    assert meter.period_s > 0
+    assert 0 < meter.arrival_delay_limit_s < 10
+    assert len(set(meter.flag_words)) == len(meter.flag_words) <= 16
+    assert all(len(usb_id) == 9 and usb_id[4] == ":" for usb_id in meter.usb_ids)
+
+
+@every_meter
+def test_refuses_what_it_does_not_have(kind: str) -> None:
+    simulator = simulators.load(kind)()
+    driver = registry.load(kind)
+    own = simulator.channels[0]
+    with pytest.raises(MeterError, match="has no channel nonsense"):
+        driver({"nonsense": "system"}, simulator.settings)
+    with pytest.raises(MeterError, match="at least one channel"):
+        driver({}, simulator.settings)
+    with pytest.raises(MeterError, match="cannot name a channel"):
+        driver({own: "A B"}, simulator.settings)
+    with pytest.raises(MeterError, match="has no setting nonsense"):
+        driver({own: "system"}, {**simulator.settings, "nonsense": 1})
+
+
+@every_meter
+def test_every_record_is_the_mean_over_its_window(kind: str) -> None:
+    frames, energy_j = a_stream(kind, seed=1, periods=400)
+    found = decoded(kind, frames)
+    assert not found.faults
+    width = periods_of(kind, found.samples)[0]
+    assert found.samples.height * width >= 400 - 4 * width
+    assert errors_w(kind, found.samples, energy_j) <= simulators.load(kind)().resolution_w
+    assert not found.samples["flags"].str.contains("gap").any()
+
+
+@every_meter
+def test_a_channel_that_is_not_named_gives_no_column(kind: str) -> None:
+    simulator = simulators.load(kind)()
+    frames, _ = a_stream(kind, seed=2, periods=60)
+    last = len(simulator.channels) - 1
+    driver = registry.load(kind)({simulator.channels[last]: "drive"}, simulator.settings)
+    alone = decode_frames(driver, frames).samples
+    assert alone["power_w_drive"].equals(
+        decoded(kind, frames).samples[f"power_w_ch_{last}"], check_names=False
+    )
+
+
+@every_meter
+@given(cuts=st.lists(st.floats(0, 1), max_size=40), seed=st.integers(0, 99))
+def test_how_the_bytes_are_cut_does_not_matter(kind: str, cuts: list[float], seed: int) -> None:
+    frames, _ = a_stream(kind, seed, periods=60)
+    pieces: list[Frame] = []
+    for frame in frames:
+        bounds = sorted({0, len(frame.data), *(int(cut * len(frame.data)) for cut in cuts)})
+        if frame.sent or not frame.data:
+            pieces.append(frame)
+            continue
+        pieces += [Frame(frame.t_mono_ns, frame.data[a:b]) for a, b in pairwise(bounds)]
+    found = decoded(kind, pieces)
+    assert found.samples.equals(decoded(kind, frames).samples)
+    assert not found.faults
+
+
+@every_meter
+@pytest.mark.parametrize("fault", FAULTS)
 def test_faults_on_the_wire_are_noticed_and_survived(kind: str, fault: str) -> None:
-    lines, _ = a_stream(kind, seed=3, lines=4000)
-    clean = {(r.t_device_ms, r.channel): r.power_w for r in records(fed(kind, lines))}
     wire = FaultyWire(7)
-    setattr(wire, fault, 0.05)
-    items = fed(kind, [wire.carry(line) for line in lines])
-    got = records(items)
-    channels = len(simulators.load(kind).channels)
-    assert wire.hit > 100
-    assert all(clean[r.t_device_ms, r.channel] == r.power_w for r in got)  # nothing made up
-    assert len(got) >= len(clean) - channels * (wire.hit + 2)  # in step with the next record
-    for channel in {r.channel for r in got}:
-        mine = [r for r in got if r.channel == channel]
-        for before, after in pairwise(mine):
-            assert before.t_device_ms is not None and after.t_device_ms is not None
-            uncovered_ms = after.t_device_ms - before.t_device_ms - after.window_s * 1000
-            assert (uncovered_ms > 0.5) == ("gap" in after.flags)
-    if len(got) < len(clean) - channels:
-        assert any(isinstance(item, Fault) for item in items)
+    setattr(wire, fault, 0.02)
+    simulator = simulators.load(kind)()
+    together = max(1, round(a_driver(kind).period_s / simulator.period_s))
+    energy_j = a_load(simulator, 3, 2000 * together)
+    frames = list(
+        conversation(a_driver(kind), simulator, energy_j, wire=wire.carry, together=together)
+    )
+    found = decoded(kind, frames)
+    assert wire.hit > 20
+    assert found.faults
+    assert found.samples.height >= 2000 - 3 * (wire.hit + 2)  # in step with the next record
+    # No fault without a trace: whatever is missing has a gap or a fault in its place.
+    told = sum(f.kind != "restart" for f in found.faults)
+    assert told >= 0.9 * wire.hit or fault == "lose"
 
 
 @every_meter
-@given(junk=st.binary(max_size=600))
-def test_foreign_bytes_do_no_harm(kind: str, junk: bytes) -> None:
-    lines, _ = a_stream(kind, seed=4, lines=8)
-    items = fed(kind, [*lines[:4], junk, *lines[4:]])
-    assert len(records(items)) >= len(records(fed(kind, lines))) - len(
-        simulators.load(kind).channels
-    )
+@given(junk=st.binary(max_size=600), seed=st.integers(0, 9))
+def test_foreign_bytes_do_no_harm(kind: str, junk: bytes, seed: int) -> None:
+    clean, _ = a_stream(kind, seed, periods=60)
+    middle = random.Random(seed).randrange(len(clean) // 2, len(clean))
+    frames = [*clean[:middle], Frame(clean[middle].t_mono_ns, junk), *clean[middle:]]
+    found = decoded(kind, [frame for frame in frames if frame.data or frame is clean[0]])
+    assert found.samples.height >= decoded(kind, clean).samples.height - 2 - len(junk) // 16
 
 
 @every_meter
-def test_over_a_real_port(kind: str, tmp_path: Path) -> None:
-    simulator = simulators.load(kind)
-    lines, _ = a_stream(kind, seed=5, lines=40)
-    port = SimulatedPort(tmp_path / "meter")
-    config = MeterConfig(
-        "meter0", kind, str(port.link), registry.load(kind).default_baud, "modelled", {}
-    )
-    assert not port.send(lines[0])  # nobody listens: dropped, not kept for later
-    reader = open_port(config)
-    meter = registry.load(kind)({name: name for name in simulator.channels})
-    frames = [Frame(0, b"")]
-    for t_ns, line in enumerate(lines[1:]):
-        assert port.send(line)
-        got = b""
-        while len(got) < len(line):
-            got += reader.read(reader.in_waiting)
-        frames.append(Frame(t_ns, got))
-    decoded = decode_frames(meter, frames)
-    reader.close()
-    port.close()
-    assert port.dropped == 1
-    assert not decoded.faults
-    assert decoded.samples.height == 38 * len(simulator.channels)
-    assert decoded.samples["power_w"].to_list() == [
-        r.power_w for r in records(fed(kind, lines[1:]))
-    ]
+def test_a_port_opened_anew_starts_anew(kind: str) -> None:
+    first, _ = a_stream(kind, seed=5, periods=80)
+    again, _ = a_stream(kind, seed=6, periods=80)
+    found = decoded(kind, [*first[:-1], *again]).samples
+    assert sorted(found["epoch"].unique().to_list()) == [1, 2]
+    alone = decoded(kind, again).samples
+    assert powers(found.filter(pl.col("epoch") == 2)).tolist() == powers(alone).tolist()
 
 
-@every_meter
-def test_port_that_nobody_reads_drops_and_never_blocks(kind: str, tmp_path: Path) -> None:
-    lines, _ = a_stream(kind, seed=6, lines=10)
-    port = SimulatedPort(tmp_path / "meter")
-    config = MeterConfig(
-        "m", kind, str(port.link), registry.load(kind).default_baud, "modelled", {}
-    )
-    reader = open_port(config)  # open, and not reading
-    sent = [port.send(lines[n % 10]) for n in range(20_000)]
-    assert not all(sent)
-    assert port.dropped == sent.count(False)
-    reader.timeout = 0.5
-    kept = b""
-    while got := reader.read(4096):
-        kept += got
-        port.send(b"")  # lets the rest of a line go that was cut where the buffer ended
-    assert kept
-    assert len(kept) % len(lines[0]) == 0
-    reader.close()
-    port.close()
+def test_every_simulator_has_a_driver_and_the_other_way_round() -> None:
+    assert simulators.kinds() == KINDS

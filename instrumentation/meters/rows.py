@@ -1,0 +1,119 @@
+"""What a driver makes of bytes: records by column, and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrumentation.trace import Fault
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.uint16]
+
+# A record without a time of the meter's own.
+NO_TIME = int(np.iinfo(np.int64).min)
+
+# Flags that every meter may set; a driver's `flag_words` go on from here.
+GAP = 1  # records before this one are missing
+RESTART = 2  # the meter's own time started anew
+OVER_RANGE = 4  # the reading is beyond the meter's range
+COMMON_WORDS = ("gap", "restart", "over-range")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """n records of all c channels that the driver was given, in the order of the stream.
+
+    `t_mono_ns` [n] is when the record's first byte arrived, on the controller's clock;
+    `t_device_us` [n] the meter's own time at the end of the window, unwrapped, or NO_TIME;
+    `window_s` [n] the length of the window that `power_w` [n, c] is the mean of; `energy_j` [n, c]
+    the meter's own energy counter, NaN where it gave none, or None where it has none; `flags` [n]
+    one bit for each of the driver's words.
+    """
+
+    t_mono_ns: Ints
+    t_device_us: Ints
+    window_s: Floats
+    power_w: Floats
+    energy_j: Floats | None
+    flags: Flags
+
+    def __len__(self) -> int:
+        return len(self.t_mono_ns)
+
+
+@dataclass(frozen=True, eq=False)
+class Fed:
+    """What some bytes completed."""
+
+    rows: Rows
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass
+class RowBuilder:
+    """Gathers the records and faults of one call of `feed`, for drivers that read line by line."""
+
+    channels: int
+    has_energy: bool = False
+    faults: list[Fault] = field(default_factory=list)
+    _times: list[tuple[int, int]] = field(default_factory=list)
+    _window_s: list[float] = field(default_factory=list)
+    _power_w: list[Sequence[float]] = field(default_factory=list)
+    _energy_j: list[Sequence[float]] = field(default_factory=list)
+    _flags: list[int] = field(default_factory=list)
+
+    def add(
+        self,
+        t_mono_ns: int,
+        t_device_us: int | None,
+        window_s: float,
+        power_w: Sequence[float],
+        *,
+        energy_j: Sequence[float] | None = None,
+        flags: int = 0,
+    ) -> None:
+        """One record; `power_w` and `energy_j` have a value for each channel."""
+        self._times.append((t_mono_ns, NO_TIME if t_device_us is None else t_device_us))
+        self._window_s.append(window_s)
+        self._power_w.append(power_w)
+        self._energy_j.append(energy_j or [float("nan")] * self.channels)
+        self._flags.append(flags)
+
+    def fault(self, t_mono_ns: int, kind: str, detail: str) -> None:
+        """Something that was no good record."""
+        self.faults.append(Fault(t_mono_ns, kind, detail))
+
+    def take(self) -> Fed:
+        """All that was gathered."""
+        count = len(self._times)
+        times = np.array(self._times, np.int64).reshape(count, 2)
+        shape = (count, self.channels)
+        rows = Rows(
+            t_mono_ns=times[:, 0],
+            t_device_us=times[:, 1],
+            window_s=np.array(self._window_s, np.float64),
+            power_w=np.array(self._power_w, np.float64).reshape(shape),
+            energy_j=np.array(self._energy_j, np.float64).reshape(shape)
+            if self.has_energy
+            else None,
+            flags=np.array(self._flags, np.uint16),
+        )
+        return Fed(rows, tuple(self.faults))
+
+
+def concatenated(parts: Sequence[Rows]) -> Rows:
+    """Several stretches of one meter's records as one; at least one part."""
+    energies = [part.energy_j for part in parts if part.energy_j is not None]
+    return Rows(
+        t_mono_ns=np.concatenate([part.t_mono_ns for part in parts]),
+        t_device_us=np.concatenate([part.t_device_us for part in parts]),
+        window_s=np.concatenate([part.window_s for part in parts]),
+        power_w=np.concatenate([part.power_w for part in parts]),
+        energy_j=np.concatenate(energies) if energies else None,
+        flags=np.concatenate([part.flags for part in parts]),
+    )

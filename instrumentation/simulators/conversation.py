@@ -1,0 +1,64 @@
+"""A driver and a simulator talking to each other in time that is only counted, not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrumentation.meters.base import Meter
+from instrumentation.simulators.registry import Simulator
+from instrumentation.trace import Frame
+
+Wire = Callable[[bytes], bytes]
+
+
+def whole(piece: bytes) -> bytes:
+    """A wire on which nothing happens."""
+    return piece
+
+
+def conversation(
+    meter: Meter,
+    simulator: Simulator,
+    energy_j: NDArray[np.float64],
+    *,
+    wire: Wire = whole,
+    start_ns: int = 0,
+    together: int = 1,
+) -> Iterator[Frame]:
+    """What a recorder would keep of it: an opening, then frames of both directions.
+
+    `energy_j` [n, channels] as for `Simulator.advance`, `together` periods at a time. `wire` is
+    what becomes of each piece that the meter sends. The driver is fed on the way, so that it asks
+    what it would ask; whoever wants its records decodes the frames with a fresh one.
+    """
+    meter.opened()
+    yield Frame(start_ns, b"")
+    period_ns = round(simulator.period_s * 1e9)
+    for first in range(0, len(energy_j), together):
+        end_ns = start_ns + (first + together) * period_ns
+        now_ns = start_ns + first * period_ns
+        while meter.due_ns is not None and (now_ns := max(now_ns, meter.due_ns)) < end_ns:
+            asked = list(_ask(meter, simulator, wire, now_ns))
+            yield from asked
+            if not asked:
+                break
+        sent = wire(simulator.advance(energy_j[first : first + together]))
+        if sent:
+            meter.feed(sent, end_ns)
+            yield Frame(end_ns, sent)
+
+
+def _ask(meter: Meter, simulator: Simulator, wire: Wire, now_ns: int) -> Iterator[Frame]:
+    """One request, if one is due, and the answer."""
+    request = meter.request(now_ns)
+    if not request:
+        return
+    meter.asked(request, now_ns)
+    yield Frame(now_ns, request, sent=True)
+    answer = wire(simulator.receive(request))
+    if answer:
+        meter.feed(answer, now_ns)
+        yield Frame(now_ns, answer)
