@@ -124,6 +124,15 @@ test: packages venv lint ## everything that must hold, with one micro suite thro
 test-drive: packages venv ## all tests of the virtual drive, the long ones too, with every host program in the guest
 	@$(VENV)/bin/pytest lab/drive
 
+.PHONY: meter-new
+meter-new: venv ## lay out a new meter: make meter-new NAME=…
+	@[ -n "$(NAME)" ] || { echo "fde: name the meter: make meter-new NAME=…" >&2; exit 1; }
+	@$(RUN) -m instrumentation.new_meter $(NAME)
+
+.PHONY: bench-metrology
+bench-metrology: venv ## time and energy against known truth: table, plots, build/bench/metrology.json
+	@$(RUN) -m lab.metrology $(PARTS)
+
 .PHONY: bench-drive
 bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json
 	@$(RUN) -m lab.drive.bench
