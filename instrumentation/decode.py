@@ -138,7 +138,7 @@ def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame]]:
         meter = driver(described["channels"], described.get("settings", {}))
     except FileNotFoundError as error:
         raise DecodeError(f"{error.filename} is not there: {meter_dir} is no recording.") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DecodeError(
             f"{meter_dir / 'meter.json'} is not a meter's description ({error})."
         ) from None
@@ -175,10 +175,13 @@ def write_samples(meter_dir: Path) -> Decoder:
     def pieces(*_: object) -> Iterator[pl.DataFrame]:
         yield from decoder.tables(frames)
 
-    with _as_decode_errors(meter_dir):
-        source = register_io_source(pieces, schema=decoder.schema)
-        source.sink_parquet(fresh, row_group_size=_CHUNK_RECORDS, compression_level=1)
-    fresh.replace(meter_dir / "samples.parquet")
+    try:
+        with _as_decode_errors(meter_dir):
+            source = register_io_source(pieces, schema=decoder.schema)
+            source.sink_parquet(fresh, row_group_size=_CHUNK_RECORDS, compression_level=1)
+        fresh.replace(meter_dir / "samples.parquet")
+    finally:
+        fresh.unlink(missing_ok=True)
     return decoder
 
 
