@@ -1,0 +1,217 @@
+"""The load watermark: a pattern of load on the target that a slow meter can be aligned by.
+
+Every CPU is kept busy in high chips and left alone in low ones, following a maximum length sequence
+(Golomb 1967): its circular autocorrelation has one sharp peak, so the pattern fits the meter's
+readings at one offset only. Times are integer nanoseconds of CLOCK_MONOTONIC.
+
+One child process a CPU follows the same absolute deadlines and tells when it really changed its
+load. Run as a file, this module is that child; it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+# A chip is no shorter than this, so that a slow machine's scheduler can follow.
+SHORTEST_CHIP_S = 0.2
+# Rest at both ends, in periods of the meter and in seconds; the longer one counts.
+PAD_PERIODS = 3.0
+SHORTEST_PAD_S = 0.5
+# Children agree on a start so far ahead that all have been told of it by then.
+LEAD_NS = 200_000_000
+# Readings of the clock between two looks whether the parent still lives.
+SPINS_PER_LOOK = 64
+
+
+class WatermarkError(Exception):
+    """The load pattern could not be played; the message says why and what mends it."""
+
+
+def m_sequence(start: int = 1) -> tuple[int, ...]:
+    """31 chips of the shift register x^5 + x^2 + 1, from a state of 1 to 31.
+
+    Sixteen chips are 1; the circular autocorrelation of the chips as ±1 is 31 or −1.
+    """
+    if not 1 <= start <= 31:
+        raise ValueError(f"{start} is no state of a register of five bits that ever moves on")
+    chips, state = [], start
+    for _ in range(31):
+        chips.append(state & 1)
+        state = state >> 1 | ((state ^ state >> 2) & 1) << 4
+    return tuple(chips)
+
+
+# Of the 31 rotations this one, with rest around it, has the lowest side lobes: main / side = 7.5.
+CHIPS = m_sequence(4)
+
+
+def chip_s(period_s: float) -> float:
+    """Length of a chip in s for a meter that gives a reading every `period_s`.
+
+    1.3 periods where that is long enough for the target to follow, else the shortest k + 1/2
+    periods (k ≥ 2) that is: 1.3 s at 1 Hz, 0.25 s at 10 Hz, 0.205 s at 100 Hz. A multiple of the
+    period would put all edges at the same place of a window, where some places tell nothing of the
+    offset. Raises ValueError.
+    """
+    if not (math.isfinite(period_s) and period_s > 0):
+        raise ValueError(f"a meter's period of {period_s} s is none")
+    if 1.3 * period_s >= SHORTEST_CHIP_S:
+        return 1.3 * period_s
+    return (max(2, math.ceil(SHORTEST_CHIP_S / period_s - 0.5)) + 0.5) * period_s
+
+
+def pad_s(period_s: float) -> float:
+    """Rest in s before and after the chips, so that the meter sees the base load."""
+    return max(PAD_PERIODS * period_s, SHORTEST_PAD_S)
+
+
+@dataclass(frozen=True)
+class Played:
+    """What happened. `edges` are `(t_mono_ns, 1 or 0)`, the mean of all children's own times;
+    `spread_ns` is how far the children were apart at the worst edge."""
+
+    cpus: int
+    edges: tuple[tuple[int, int], ...]
+    spread_ns: int
+
+
+def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = None) -> Played:
+    """Load `cpus` (by default all that this process may use) in the chips that are 1.
+
+    Blocks until the last chip is over. No child outlives this call, nor the caller's death.
+    Raises WatermarkError.
+    """
+    if 1 not in chips or chip_s <= 0:
+        raise ValueError("a watermark needs a chip that is 1, and chips that last")
+    children: list[subprocess.Popen[str]] = []
+    try:
+        for cpu in sorted(os.sched_getaffinity(0) if cpus is None else cpus):
+            children.append(_child(cpu))
+        for child in children:
+            _heard(child)
+        start_ns = time.monotonic_ns() + LEAD_NS
+        ends = [start_ns + round(n * chip_s * 1e9) for n in range(len(chips) + 1)]
+        for child in children:
+            _tell(child, json.dumps(_stretches(chips, ends)))
+        seen = [_edges(_heard(child)) for child in children]
+    finally:
+        for child in children:
+            child.kill()
+        for child in children:
+            child.wait()
+            for pipe in (child.stdin, child.stdout):
+                if pipe is not None:
+                    _close(pipe)
+    _sleep_until(ends[-1])
+    return _together(seen)
+
+
+def _stretches(chips: Sequence[int], ends: Sequence[int]) -> list[tuple[int, int]]:
+    """Begin and end of each stretch of high chips."""
+    found: list[tuple[int, int]] = []
+    for chip, begin, end in zip(chips, ends, ends[1:], strict=False):
+        if chip and found and found[-1][1] == begin:
+            found[-1] = found[-1][0], end
+        elif chip:
+            found.append((begin, end))
+    return found
+
+
+def _together(seen: Sequence[Sequence[tuple[int, int]]]) -> Played:
+    times = list(zip(*([t for t, _ in one] for one in seen), strict=True))
+    levels = [level for _, level in seen[0]]
+    edges = tuple(
+        (round(sum(t - at[0] for t in at) / len(at)) + at[0], level)
+        for at, level in zip(times, levels, strict=True)
+    )
+    return Played(len(seen), edges, max(max(at) - min(at) for at in times))
+
+
+def _child(cpu: int) -> subprocess.Popen[str]:
+    # Isolated and without site: a child is ready sooner, and nothing but this file is loaded.
+    argv = [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(cpu)]
+    try:
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    except OSError as error:
+        raise WatermarkError(
+            f"No process could be started for the load pattern ({error.strerror}): "
+            "see the target's limits of processes and memory."
+        ) from error
+
+
+def _heard(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    if not line.endswith("\n"):
+        raise WatermarkError(
+            f"A process of the load pattern ended early (code {child.wait()}): "
+            "see the target's log for what killed it."
+        )
+    return line
+
+
+def _tell(child: subprocess.Popen[str], line: str) -> None:
+    assert child.stdin is not None
+    try:
+        child.stdin.write(line + "\n")
+        child.stdin.flush()
+    except BrokenPipeError:
+        _heard(child)
+
+
+def _edges(line: str) -> list[tuple[int, int]]:
+    return [(int(t), int(level)) for t, level in json.loads(line)]
+
+
+def _close(pipe: IO[str]) -> None:
+    # What a dead child did not take is lost with it.
+    try:
+        pipe.close()
+    except BrokenPipeError:
+        pass
+
+
+def _sleep_until(t_ns: int) -> None:
+    while (left_ns := t_ns - time.monotonic_ns()) > 0:
+        time.sleep(left_ns / 1e9)
+
+
+def _spin_until(t_ns: int, parent: int) -> int:
+    """Keep the CPU busy; returns the time at which that ended. Ends the process with its parent."""
+    clock = time.monotonic_ns
+    while (now := clock()) < t_ns:
+        if os.getppid() != parent:
+            sys.exit(1)
+        for _ in range(SPINS_PER_LOOK):
+            if clock() >= t_ns:
+                break
+    return now
+
+
+def _be_child(parent: int, cpu: int) -> None:
+    os.sched_setaffinity(0, {cpu})
+    print("ready", flush=True)
+    line = sys.stdin.readline()
+    edges: list[tuple[int, int]] = []
+    for begin_ns, end_ns in json.loads(line) if line else []:
+        _sleep_until(begin_ns)
+        if os.getppid() != parent:
+            sys.exit(1)
+        edges.append((time.monotonic_ns(), 1))
+        edges.append((_spin_until(end_ns, parent), 0))
+    print(json.dumps(edges), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        _be_child(int(sys.argv[1]), int(sys.argv[2]))
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.exit(1)
