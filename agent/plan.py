@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,14 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """The load pattern of instrumentation/watermark.py: length of a chip, rest on both sides."""
+
+    chip_s: float
+    pad_s: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """A whole frozen plan; `runs` is the order of execution."""
 
@@ -107,6 +116,7 @@ class Plan:
     settle_s: float
     tail_s: float
     assets: Mapping[str, Path]
+    watermark: Watermark | None
     sha256: str
 
 
@@ -211,8 +221,19 @@ def _plan(document: Mapping[str, Any]) -> Plan:
         settle_s=float(document["settle_s"]),
         tail_s=float(document["tail_s"]),
         assets={name: Path(path) for name, path in document["assets"].items() if path},
+        watermark=_watermark(document.get("watermark")),
         sha256=document["sha256"],
     )
+
+
+def _watermark(entry: Mapping[str, Any] | None) -> Watermark | None:
+    """None in plans that have none, older ones among them."""
+    if entry is None:
+        return None
+    watermark = Watermark(chip_s=float(entry["chip_s"]), pad_s=float(entry["pad_s"]))
+    if not (0 < watermark.chip_s < math.inf and 0 <= watermark.pad_s < math.inf):
+        raise ValueError("the watermark's chip_s or pad_s is no length of time")
+    return watermark
 
 
 def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:

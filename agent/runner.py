@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from agent import journal as journals
-from agent import lock, measure, plan, provenance
+from agent import lock, measure, plan, provenance, watermarks
 from agent.errors import AgentError
 from agent.files import write_json
 from agent.plan import Plan, Run
@@ -77,8 +77,10 @@ class Suite:
         try:
             self._provenance("before")
             self.stack.leave()
+            watermarks.play(self.plan.watermark, self.folder, "start")
             self._runs(left)
             self.stack.leave()
+            watermarks.play(self.plan.watermark, self.folder, "end")
             self._provenance("after")
         except Stop:
             return self._fail("stopped by a signal; start the suite again to go on")

@@ -10,6 +10,15 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST = "manifest.json"
+MEASURED = (
+    "plan.json",
+    "journal.jsonl",
+    "watermark.jsonl",
+    "clock.jsonl",
+    "runs",
+    "meters",
+    "provenance",
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,7 @@ def _compare(folder: Path, name: str, digest: str) -> str | None:
 def _strangers(folder: Path, known: set[str]) -> list[str]:
     """Measured files that no sum covers; derived files and hidden ones are free to come and go."""
     found = []
-    for top in ("plan.json", "journal.jsonl", "clock.jsonl", "runs", "meters", "provenance"):
+    for top in MEASURED:
         path = folder / top
         files = path.rglob("*") if path.is_dir() else [path] if path.exists() else []
         found += [str(f.relative_to(folder)) for f in files if f.is_file()]

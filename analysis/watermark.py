@@ -121,12 +121,14 @@ def fit(readings: Readings, marks: Sequence[Watermark], search_s: float = 2.0) -
     parts: list[_Part] = []
     rough: list[tuple[float, float]] = []
     for mark in marks:
-        part = _part(readings, mark, search_s)
-        if isinstance(part, str):
-            return Fit(part)
-        coarse = _search(part, search_s)
-        if isinstance(coarse, str):
-            return Fit(coarse, readings=len(part.end_s))
+        part = _part(readings, mark, 0.0)
+        coarse = part if isinstance(part, str) else _search(part, search_s)
+        if not isinstance(coarse, str):
+            # What came before the rest and after it is not known: look where the pattern is.
+            part = _part(readings, mark, coarse[0])
+            coarse = part if isinstance(part, str) else _search(part, search_s)
+        if isinstance(part, str) or isinstance(coarse, str):
+            return Fit(str(coarse))
         parts.append(part)
         rough.append(coarse)
     quality = min(quality for _, quality in rough)
@@ -135,7 +137,6 @@ def fit(readings: Readings, marks: Sequence[Watermark], search_s: float = 2.0) -
             f"no watermark seen: another offset fits about as well (main lobe / side lobe "
             f"{quality:.1f}, at least {MIN_QUALITY:g} is needed)",
             quality=quality,
-            readings=sum(len(part.end_s) for part in parts),
         )
     found = _refine(_model(parts, marks), [offset for offset, _ in rough], marks)
     return replace(found, quality=quality)
@@ -153,10 +154,10 @@ def load_of(edges_s: Floats, levels: Floats, t_s: Floats) -> tuple[Floats, Float
     return level, until[0][place] * t_s - until[1][place]
 
 
-def _part(readings: Readings, mark: Watermark, search_s: float) -> _Part | str:
-    """The readings that concern a watermark, or why there are not enough."""
-    begin_ns = mark.t_ns[0] - round(mark.pad_s * 1e9)
-    end_ns = mark.t_ns[-1] + round(mark.pad_s * 1e9)
+def _part(readings: Readings, mark: Watermark, offset_s: float) -> _Part | str:
+    """The readings of a watermark that lie `offset_s` late, or why there are not enough."""
+    begin_ns = mark.t_ns[0] + round((offset_s - mark.pad_s) * 1e9)
+    end_ns = mark.t_ns[-1] + round((offset_s + mark.pad_s) * 1e9)
     first, last = np.searchsorted(readings.end_ns, [begin_ns, end_ns])
     end_s = (readings.end_ns[first:last] - mark.middle_ns) / 1e9
     width_s, power_w = readings.width_s[first:last], readings.power_w[first:last]
@@ -273,9 +274,9 @@ def _refine(model: _Model, rough_s: Sequence[float], marks: Sequence[Watermark])
 
     def split(x: Floats) -> tuple[_Columns, Floats, Floats, Floats]:
         columns = _columns(model, x[:count], float(x[count]))
-        basis, _ = np.linalg.qr(columns.linear)
-        coefficients = np.linalg.lstsq(columns.linear, model.power_w, rcond=None)[0]
-        left = model.power_w - columns.linear @ coefficients
+        basis: Floats = np.linalg.qr(columns.linear)[0]
+        coefficients: Floats = np.linalg.lstsq(columns.linear, model.power_w, rcond=None)[0]
+        left: Floats = model.power_w - columns.linear @ coefficients
         return columns, basis, coefficients, left
 
     def slopes(columns: _Columns, coefficients: Floats) -> Floats:
@@ -327,16 +328,14 @@ def _judged(
     free = len(left) - every.shape[1]
     if spread is None or free < 3:
         return Fit(
-            "no watermark seen: the readings cannot tell the offset from the window's length",
-            readings=len(left),
+            "no watermark seen: the readings cannot tell the offset from the window's length"
         )
     swings = coefficients[2::3]
     sigma = np.sqrt(np.diag(spread))
     if np.any(swings < MIN_SWING_SIGMAS * sigma[2:linear:3]):
         return Fit(
             f"no watermark seen: the power rises by {float(swings.min()):.3g} W under load, "
-            "which is not clear of the noise",
-            readings=len(left),
+            "which is not clear of the noise"
         )
     times = float(student.ppf(0.975, free))
     window_s, window_bound_s = float(x[count]), times * float(sigma[-1])

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
@@ -173,10 +174,8 @@ def _edges(line: str) -> list[tuple[int, int]]:
 
 def _close(pipe: IO[str]) -> None:
     # What a dead child did not take is lost with it.
-    try:
+    with suppress(BrokenPipeError):
         pipe.close()
-    except BrokenPipeError:
-        pass
 
 
 def _sleep_until(t_ns: int) -> None:

@@ -13,11 +13,15 @@ import yaml
 from agent.controller.errors import ControllerError
 from agent.controller.names import SUITES, suite_names, unknown
 from agent.plan import DATA_OFFSET_BYTES, FORMAT, freeze
+from instrumentation import watermark as pattern
+from instrumentation.choose import UnknownNameError
+from instrumentation.meters import registry as registry_of_meters
+from instrumentation.meters.base import MeterError
 from workloads import registry
 from workloads.base import WorkloadError
 
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
-OPTIONAL_KEYS = ("configurations", "contrasts", "margin")
+OPTIONAL_KEYS = ("configurations", "contrasts", "margin", "watermark")
 
 
 def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
@@ -77,6 +81,7 @@ def compile_plan(
             "settle_s": suite["settle_s"],
             "tail_s": suite["tail_s"],
             "assets": target["assets"],
+            "watermark": _watermark(suite, target["meters"]),
             "analysis": {
                 "contrasts": _contrasts(suite, stacks),
                 "margin": suite.get("margin", 0.02),
@@ -84,6 +89,31 @@ def compile_plan(
             "assumptions": target["assumptions"],
         }
     )
+
+
+def _watermark(
+    suite: Mapping[str, Any], meters: Sequence[Mapping[str, Any]]
+) -> dict[str, float] | None:
+    """Chips and rest for the slowest meter; None where nobody would see them or wants them."""
+    wanted = suite.get("watermark", True)
+    if not isinstance(wanted, bool):
+        raise ControllerError(f"The suite's key watermark is {wanted!r}: say true or false.")
+    if not (wanted and meters):
+        return None
+    try:
+        periods = [
+            registry_of_meters.load(meter["kind"])(
+                meter["channels"], meter.get("settings")
+            ).period_s
+            for meter in meters
+        ]
+    except (MeterError, UnknownNameError) as error:
+        raise ControllerError(str(error)) from error
+    slowest_s = max(periods)
+    return {
+        "chip_s": round(pattern.chip_s(slowest_s), 6),
+        "pad_s": round(pattern.pad_s(slowest_s), 6),
+    }
 
 
 def order(

@@ -14,7 +14,7 @@ from agent.controller import remote
 from agent.controller.errors import ControllerError
 
 SALVAGE_LIMIT_S = 60.0
-TAKEN = ("journal.jsonl", "runs", "provenance")
+TAKEN = ("journal.jsonl", "watermark.jsonl", "runs", "provenance")
 
 
 def unpack(archive: Path, suite_dir: Path) -> None:

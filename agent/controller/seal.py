@@ -17,7 +17,14 @@ from instrumentation.decode import DecodeError, write_samples
 
 FORMAT = "fde-manifest/1"
 MANIFEST = "manifest.json"
-SEALED = ("plan.json", "journal.jsonl", "clock.jsonl", "sessions.jsonl", "timing.json")
+SEALED = (
+    "plan.json",
+    "journal.jsonl",
+    "watermark.jsonl",
+    "clock.jsonl",
+    "sessions.jsonl",
+    "timing.json",
+)
 SEALED_FOLDERS = ("runs", "meters", "provenance")
 
 
