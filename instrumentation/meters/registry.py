@@ -7,6 +7,7 @@ from instrumentation.meters.base import Meter
 
 _PLACES = {
     "smartpower3": "instrumentation.meters.smartpower3:SmartPower3",
+    "wattsup": "instrumentation.meters.wattsup:WattsUp",
 }
 
 

@@ -12,6 +12,7 @@ from instrumentation.choose import load_class
 
 _PLACES = {
     "smartpower3": "instrumentation.simulators.smartpower3:SmartPower3Simulator",
+    "wattsup": "instrumentation.simulators.wattsup:WattsUpSimulator",
 }
 
 
