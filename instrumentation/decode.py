@@ -23,6 +23,7 @@ from instrumentation.meters.rows import NO_TIME, Rows, concatenated
 from instrumentation.trace import Fault, Frame, StreamError, read_frames
 
 _CHUNK_RECORDS = 500_000
+_TOGETHER = 4096  # pieces of a recording that a driver gets at once
 
 
 class DecodeError(Exception):
@@ -59,16 +60,27 @@ class Decoder:
             yield self._table(epoch, rows)
 
     def _fed(self, frames: Iterable[Frame]) -> Iterator[tuple[int, Rows]]:
+        pieces: list[Frame] = []
         for frame in frames:
+            if frame.data and not frame.sent:
+                pieces.append(frame)
+                if len(pieces) < _TOGETHER:
+                    continue
+            yield from self._taken(pieces)
+            pieces = []
             if not frame.data:
                 self.meter.opened()
             elif frame.sent:
                 self.meter.asked(frame.data, frame.t_mono_ns)
-            else:
-                fed = self.meter.feed(frame.data, frame.t_mono_ns)
-                self.faults += fed.faults
-                if len(fed.rows):
-                    yield self.meter.epoch, fed.rows
+        yield from self._taken(pieces)
+
+    def _taken(self, pieces: Sequence[Frame]) -> Iterator[tuple[int, Rows]]:
+        if not pieces:
+            return
+        fed = self.meter.feed_all(pieces)
+        self.faults += fed.faults
+        if len(fed.rows):
+            yield self.meter.epoch, fed.rows
 
     def _table(self, epoch: int, rows: Rows) -> pl.DataFrame:
         start, self.records = self.records, self.records + len(rows)

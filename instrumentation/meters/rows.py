@@ -117,3 +117,11 @@ def concatenated(parts: Sequence[Rows]) -> Rows:
         energy_j=np.concatenate(energies) if energies else None,
         flags=np.concatenate([part.flags for part in parts]),
     )
+
+
+def joined(parts: Sequence[Fed]) -> Fed:
+    """What several calls of `feed` completed as one; at least one part."""
+    if len(parts) == 1:
+        return parts[0]
+    faults = tuple(fault for part in parts for fault in part.faults)
+    return Fed(concatenated([part.rows for part in parts]), faults)
