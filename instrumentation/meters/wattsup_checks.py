@@ -31,7 +31,7 @@ def incoherent(now: Readings) -> dict[str, bool]:
     pf, va, hz = now.get("PF"), now.get("VA"), now.get("Hz")
     if w is not None and pf is not None:
         if va is not None:
-            failing["W = VA x PF"] = abs(w - va * pf / 100) > 0.01 * va + 3
+            failing["W = VA x PF"] = abs(w - va * pf / 100) > 0.006 * va + 3
         if v is not None and a is not None:
             seen = v * a / 1000  # in 0.1 VA
             failing["W = V x A x PF"] = abs(w - seen * pf / 100) > 0.06 * seen + 15
@@ -39,6 +39,9 @@ def incoherent(now: Readings) -> dict[str, bool]:
         failing["PF"] = pf > 100
     if hz is not None:
         failing["Hz"] = hz != 0 and not 400 <= hz <= 700
+    if v:
+        extremes = [value for value in (now.get("Vmin"), now.get("Vmax")) if value is not None]
+        failing["V near its extremes"] = any(not 0.7 * v <= e <= 1.3 * v for e in extremes)
     for quantity, value in (("W", w), ("V", v), ("A", a)):
         least, most = now.get(f"{quantity}min"), now.get(f"{quantity}max")
         if value is not None and least is not None:
@@ -67,6 +70,7 @@ def unsteady(before: Readings, now: Readings, seconds: float, *, gap: bool) -> d
         compare(name, lambda old, new: new < old)
     for name in _MINIMA:
         compare(name, lambda old, new: new > old)
+    compare("Hz", lambda old, new: abs(new - old) > 10)
     compare("WH/Mo", lambda old, new: _mean_jumps(before, old, new))
     compare("Cost/Mo", lambda old, new: _rate_jumps(before, now, old, new))
     return failing

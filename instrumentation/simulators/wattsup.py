@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_NAMES = "W,V,A,WH,Cost,WH/Mo,Cost/Mo,Wmax,Vmax,Amax,Wmin,Vmin,Amin,PF,DC,PC,Hz,VA".split(",")
+_NAMES = (
+    *("W", "V", "A", "WH", "Cost", "WH/Mo", "Cost/Mo"),
+    *("Wmax", "Vmax", "Amax", "Wmin", "Vmin", "Amin"),
+    *("PF", "DC", "PC", "Hz", "VA"),
+)
 _HERTZ = 60
 _DOLLARS_PER_KWH = 0.08
 _HOURS_PER_MONTH = 720
