@@ -1,11 +1,12 @@
-"""Records a serial meter: raw bytes with their times first, everything else from them.
+"""Records a meter: raw bytes with their times first, everything else from them.
 
     python -m instrumentation.recorder --meter '<entry of meters, JSON>' --out DIR [--status FILE]
 
 DIR gets meter.json and stream.raw; an existing stream is continued. The status file (default
-DIR/status.json) says what is going on. The recorder ends with 0 on SIGTERM or Ctrl-C, with 1 and a
-sentence where the meter is silent at the start or the disk is full. A port that is lost later is
-opened again as soon as it is there.
+DIR/status.json) says what is going on, and on a terminal (or with --live) a line on standard error
+does. The recorder ends with 0 on SIGTERM or Ctrl-C, with 1 and a sentence where the meter is silent
+or another at the start, or the disk is full. A port that is lost later is opened again as soon as
+it is there, whatever number it has then.
 """
 
 from __future__ import annotations
@@ -13,47 +14,75 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import serial
-
+from instrumentation import recorder_words as words
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.meters.base import Meter
-from instrumentation.recorder_port import (
-    MeterConfig,
-    RecorderError,
-    cannot_open,
-    existing_ports,
-    open_port,
-)
+from instrumentation.ports import Finder, Lookup, PortError, all_ports, is_pseudo_terminal
+from instrumentation.recorder_live import LiveLine
+from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.recorder_status import Status
 from instrumentation.trace import StreamError, StreamWriter
+from instrumentation.transports import Transport, open_transport
 
-START_LIMIT_S = 5.0  # until the first record; the slowest meters send one each second
-SILENCE_LIMIT_S = 5.0  # then the port is opened anew: not every driver reports an unplugging
 REOPEN_PAUSE_S = 0.2
 WAIT_S = 0.2
-_SHOWN_BYTES = 40
+_KEPT_BYTES = 4096  # of the beginning, to show and to tell another meter by
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long to wait for a meter with a record each `period_s`, in s.
+
+    `silence_s` without a byte: it is off, or the port's driver does not report an unplugging.
+    `foreign_s` with bytes but no record: one period, and what a driver needs to start. That is the
+    rest of the record in which it came in, and one more to know from when the next one is a mean
+    of; a meter that is asked must be set up first.
+    """
+
+    silence_s: float
+    foreign_s: float
+
+    @classmethod
+    def of(cls, meter: Meter) -> Limits:
+        """Those of a meter whose port was just opened."""
+        asked = meter.timing == "poll" or meter.due_ns is not None
+        start_s = 2 * meter.period_s + (5.0 if asked else 1.0)
+        return cls(3 * meter.period_s + 2.0, meter.period_s + start_s)
 
 
 class Recorder:
     """One meter, one stream. `run` returns when `stopped()` says so."""
 
-    def __init__(self, config: MeterConfig, out: Path, status: Path) -> None:
+    def __init__(
+        self,
+        config: MeterConfig,
+        out: Path,
+        status: Path,
+        *,
+        live: LiveLine | None = None,
+        finder: Finder = all_ports,
+    ) -> None:
         self._config = config
         self._out = out
-        self._status = Status(config, status)
+        self._live = live
+        self._status = Status(config, status, live.show if live else None)
         self._meter: Meter = config.driver()
-        self._port: serial.Serial | None = None
+        self._lookup = Lookup(config.port, self._meter.usb_ids, finder)
+        self._device = ""
+        self._transport: Transport | None = None
+        self._limits = Limits.of(self._meter)
         self._first_bytes = b""
-        self._heard_ns = 0
-        self._lost_message = ""
+        self._first_ns = 0  # of the first byte ever
+        self._heard_ns = 0  # of the last byte, or of the opening
+        self._record_ns = 0  # of the last record, or of the opening
 
     def run(self, stopped: Callable[[], bool]) -> str:
         """Record; returns a summary for people. Raises RecorderError, with all that came kept."""
@@ -68,136 +97,155 @@ class Recorder:
             self._status.enter("failed", str(error))
             raise
         except OSError as error:
-            message = self._cannot_write(error)
+            message = words.cannot_write(self._config, self._out, error, self._status.summary)
             self._status.enter("failed", message)
             raise RecorderError(message) from None
+        finally:
+            if self._live:
+                self._live.clear()
+        lost = "; the port was lost at the end" if self._status.state == "lost" else ""
         self._status.enter("stopped")
-        s = self._status
-        return (
-            f"{self._config.name}: {s.records} records, {s.gaps} gaps, {s.faults} faults, "
-            f"{s.bytes} bytes in {writer.path}"
-        )
+        return f"{self._status.summary}, {self._status.bytes} bytes in {writer.path}{lost}"
 
     def _start(self) -> StreamWriter:
         self._out.mkdir(parents=True, exist_ok=True)
+        path = self._out / "stream.raw"
         described = self._config.described() | {
             "controller_boot_id": boot_id(),
             "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        text = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
-        (self._out / "meter.json").write_text(text, encoding="utf-8")
-        path = self._out / "stream.raw"
+        self._check_same_meter(described)
         try:
             writer = StreamWriter(path)
         except StreamError as error:
             raise RecorderError(f"{path} is no stream ({error}): move it away.") from None
+        text = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+        (self._out / "meter.json").write_text(text, encoding="utf-8")
         self._meter.epoch = writer.openings
         return writer
+
+    def _check_same_meter(self, described: dict[str, object]) -> None:
+        """A stream is decoded by one description: refuse to go on in it with another."""
+        path = self._out / "meter.json"
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return
+        for name in ("kind", "channels", "settings"):
+            if isinstance(before, dict) and before.get(name, described[name]) != described[name]:
+                raise RecorderError(words.another_stream(self._out, name))
 
     def _record(self, writer: StreamWriter, stopped: Callable[[], bool]) -> None:
         start_ns = monotonic_ns()
         while not stopped():
             self._status.tick()
-            if not self._status.records and monotonic_ns() - start_ns > START_LIMIT_S * 1e9:
-                raise RecorderError(self._nothing_heard())
-            if self._port is None and not self._open(writer):
+            if self._transport is None and not self._open(writer):
                 time.sleep(REOPEN_PAUSE_S)
                 continue
             self._ask(writer)
-            if data := self._read():
-                self._keep(writer, *data)
+            t_ns, data = self._read()
+            if data:
+                self._keep(writer, t_ns, data)
+            if not self._status.records:
+                self._check_start(start_ns)
+            elif self._transport is not None:
+                self._check_silence(monotonic_ns())
 
     def _open(self, writer: StreamWriter) -> bool:
+        self._device = ""
         try:
-            self._port = open_port(self._config)
+            self._device = self._lookup.device()
+            self._check_origin()
+            self._transport = open_transport(self._device, self._config.baud, self._meter.period_s)
         except OSError as error:
             if not self._status.records:
-                raise RecorderError(cannot_open(self._config, error)) from None
+                raise RecorderError(words.cannot_open(self._config, error, self._device)) from None
+            if isinstance(error, PortError) and self._status.state == "lost":
+                self._status.message = f"{self._config.name}: {error.strerror}"
             return False
-        self._heard_ns = monotonic_ns()
+        self._heard_ns = self._record_ns = monotonic_ns()
         writer.append(self._heard_ns, b"")
         self._meter.opened()
-        self._status.epoch = self._meter.epoch
+        self._limits = Limits.of(self._meter)
+        self._status.opened(self._meter.epoch)
         return True
+
+    def _check_origin(self) -> None:
+        if self._config.origin == "measured" and is_pseudo_terminal(self._device):
+            raise RecorderError(f"{self._config.name}: {self._device} became a pseudo-terminal.")
 
     def _ask(self, writer: StreamWriter) -> None:
         """Send what is due to a meter that must be asked; kept, for the answer depends on it."""
         t_ns = monotonic_ns()
         data = self._meter.request(t_ns)
-        if not data or self._port is None:
+        if not data or self._transport is None:
             return
         try:
-            self._port.write(data)
+            self._transport.write(data)
         except OSError as error:
             self._lose(f"the port was lost ({error})")
             return
         writer.append(t_ns, data, sent=True)
         self._meter.asked(data, t_ns)
 
-    def _wait_s(self) -> float:
+    def _read(self) -> tuple[int, bytes]:
+        """The bytes that are there and when the first came; none after a while without any."""
+        if self._transport is None:
+            return 0, b""
         due_ns = self._meter.due_ns
-        if due_ns is None:
-            return WAIT_S
-        return min(WAIT_S, max(0.0, (due_ns - monotonic_ns()) / 1e9))
-
-    def _read(self) -> tuple[int, bytes] | None:
-        """The bytes that are there and when the first came; None after a while without any."""
-        port = self._port
-        if port is None:
-            return None
+        wait_s = WAIT_S if due_ns is None else (due_ns - monotonic_ns()) / 1e9
         try:
-            ready = select.select([port.fileno()], [], [], self._wait_s())[0]
-            t_ns = monotonic_ns()
-            if ready:
-                return t_ns, port.read(port.in_waiting or 1)
+            return self._transport.read(min(WAIT_S, max(0.0, wait_s)))
         except OSError as error:  # pyserial's own exceptions are of this kind
             self._lose(f"the port was lost ({error})")
-            return None
-        if t_ns - self._heard_ns > SILENCE_LIMIT_S * 1e9:
-            self._lose(f"nothing came for {SILENCE_LIMIT_S:g} s")
-        return None
+            return 0, b""
 
     def _keep(self, writer: StreamWriter, t_ns: int, data: bytes) -> None:
-        if not data:
-            return
         writer.append(t_ns, data)
         self._heard_ns = t_ns
+        self._first_ns = self._first_ns or t_ns
+        self._first_bytes += data[: _KEPT_BYTES - len(self._first_bytes)]
         self._status.bytes += len(data)
-        self._first_bytes = (self._first_bytes + data)[:_SHOWN_BYTES]
         before = self._status.records
         self._status.take(self._meter.feed(data, t_ns))
-        if self._status.records > before and self._status.state != "recording":
-            self._status.enter("recording")
+        if self._status.records > before:
+            self._record_ns = t_ns
+            if self._status.state != "recording":
+                self._status.enter("recording")
+
+    def _check_start(self, start_ns: int) -> None:
+        """Before the first record: is it silent, or another meter? Raises RecorderError."""
+        now_ns = monotonic_ns()
+        if self._first_ns:
+            if now_ns - self._first_ns > self._limits.foreign_s * 1e9:
+                self._close_port()
+                raise RecorderError(words.foreign(self._config, self._first_bytes, self._device))
+        elif now_ns - start_ns > self._limits.silence_s * 1e9:
+            self._close_port()
+            limit_s = self._limits.silence_s
+            raise RecorderError(words.silent(self._config, limit_s, self._device))
+
+    def _check_silence(self, now_ns: int) -> None:
+        """Later: a port that gives nothing more is opened anew."""
+        limits = self._limits
+        if now_ns - self._heard_ns > limits.silence_s * 1e9:
+            self._lose(f"nothing came for {limits.silence_s:.3g} s")
+        elif now_ns - self._record_ns > (limits.silence_s + limits.foreign_s) * 1e9:
+            self._lose("what comes is no record any more")
 
     def _lose(self, message: str) -> None:
         self._close_port()
-        if self._status.records:
+        if self._status.records and self._status.state != "lost":
             self._status.enter("lost", f"{self._config.name}: {message}; opening it again")
 
     def _close_port(self) -> None:
-        if self._port is not None:
-            with contextlib.suppress(OSError):
-                self._port.write(self._meter.farewell())
-            self._port.close()
-            self._port = None
-
-    def _nothing_heard(self) -> str:
-        where = f"{self._config.name} at {self._config.port}"
-        if not self._first_bytes:
-            return (
-                f"{where} is silent: not a byte in {START_LIMIT_S:g} s. Is it switched on, and its "
-                f"logging? {existing_ports()}"
-            )
-        return (
-            f"{where} sends no records of a {self._config.kind} at {self._config.baud} baud: "
-            f"what came starts with {self._first_bytes!r}. Check kind and baud. {existing_ports()}"
-        )
-
-    def _cannot_write(self, error: OSError) -> str:
-        return (
-            f"{self._config.name}: the recording ended, {self._out} cannot be written "
-            f"({error.strerror}). All that came before is kept; make room and start again."
-        )
+        if self._transport is None:
+            return
+        with contextlib.suppress(OSError):
+            if farewell := self._meter.farewell():
+                self._transport.write(farewell)
+        self._transport.close()
+        self._transport = None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -206,14 +254,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--meter", required=True, help="one entry of meters, as JSON")
     parser.add_argument("--out", required=True, type=Path, help="directory of this meter")
     parser.add_argument("--status", type=Path, help="status file (default: status.json in --out)")
+    parser.add_argument("--live", action="store_true", help="show a live line in any case")
     options = parser.parse_args(arguments)
     ended: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda signum, _: ended.append(signum))
     status = options.status or options.out / "status.json"
+    live = LiveLine(sys.stderr) if options.live or sys.stderr.isatty() else None
     try:
         config = MeterConfig.from_json(options.meter)
-        print(Recorder(config, options.out, status).run(lambda: bool(ended)))
+        print(Recorder(config, options.out, status, live=live).run(lambda: bool(ended)))
     except RecorderError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1

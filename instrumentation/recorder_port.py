@@ -1,25 +1,18 @@
-"""Which meter to record, and its port: checked, opened, and what to say where that fails."""
+"""Which meter to record: one entry of the inventory, checked."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import serial
-from serial.tools import list_ports
 
 from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
+from instrumentation.ports import check_form, is_pseudo_terminal
 
 ORIGINS = ("measured", "modelled")
-_PTY_MAJORS = range(136, 144)  # kernel, Documentation/admin-guide/devices.txt
 
 
 class RecorderError(Exception):
@@ -72,6 +65,10 @@ class MeterConfig:
             )
         if not isinstance(self.baud, int) or self.baud <= 0:
             raise RecorderError(f"{self.name}: {self.baud!r} is no baud rate.")
+        try:
+            check_form(self.port)
+        except ValueError as error:
+            raise RecorderError(f"{self.name}: {error}") from None
         if self.origin == "measured" and is_pseudo_terminal(self.port):
             raise RecorderError(
                 f"{self.name}: {self.port} is a pseudo-terminal, and a program at its other end is "
@@ -101,42 +98,3 @@ class MeterConfig:
 
 
 _NEEDED = ("name", "kind", "port", "origin", "channels")
-
-
-def is_pseudo_terminal(port: str) -> bool:
-    """Whether a path, links followed, is the slave end of a pseudo-terminal."""
-    if os.path.realpath(port).startswith("/dev/pts/"):
-        return True
-    try:
-        return os.major(Path(port).stat().st_rdev) in _PTY_MAJORS
-    except OSError:
-        return False
-
-
-def existing_ports() -> str:
-    """The serial ports of this machine, for a person."""
-    ports = [f"{port.device} ({port.description})" for port in list_ports.comports()]
-    return "Serial ports here: " + (", ".join(ports) if ports else "none") + "."
-
-
-def open_port(config: MeterConfig) -> serial.Serial:
-    """The port, open and for us alone; what lay in its buffer is thrown away. Raises OSError."""
-    port = serial.Serial(config.port, config.baud, timeout=0, exclusive=True)
-    with contextlib.suppress(OSError, ValueError, NotImplementedError):  # few adapters have it
-        port.set_low_latency_mode(True)  # else an FTDI adapter holds bytes back for 16 ms
-    return port
-
-
-def cannot_open(config: MeterConfig, error: OSError) -> str:
-    """Why a port could not be opened, and what to do."""
-    where = f"{config.name}: {config.port}"
-    if error.errno == errno.ENOENT:
-        return f"{where} is not there: is the meter plugged in? {existing_ports()}"
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return (
-            f"{where} may not be opened by this user: `sudo usermod -aG dialout $USER`, "
-            "then log in again."
-        )
-    if error.errno in (errno.EAGAIN, errno.EBUSY):
-        return f"{where} is in use by another program: `fuser -v {config.port}` names it; end that."
-    return f"{where} cannot be opened ({error}). {existing_ports()}"

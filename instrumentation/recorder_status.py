@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from instrumentation.clock import monotonic_ns
@@ -16,35 +17,52 @@ _RATE_TICKS = 10
 
 
 class Status:
-    """Counts what happens and tells it about twice a second.
+    """Counts what happens and tells it about twice a second, to `shown` too.
 
     The file holds `format`, `name`, `kind`, `origin`, `port`, `state` (`starting`, `recording`,
     `lost`, `stopped`, `failed`), `message`, `t_mono_ns`, `epoch`, `records`, `bytes`, `rate_hz`
-    (records per second over the last 5 s), `watts` by channel, `gaps`, `faults`,
-    `last_fault`.
+    (records per second over the last 5 s), `due_hz` (what the driver expects), `watts` by channel,
+    `gaps`, `faults`, `last_fault`.
     """
 
-    def __init__(self, config: MeterConfig, path: Path) -> None:
+    def __init__(
+        self, config: MeterConfig, path: Path, shown: Callable[[Status], object] | None = None
+    ) -> None:
         self._config = config
         self._path = path
+        self._shown = shown
+        self.name = config.name
+        self.due_hz = 1 / config.driver().period_s
         self.state = "starting"
         self.message = ""
         self.epoch = 0
+        self.openings = 0
         self.records = 0
         self.bytes = 0
         self.gaps = 0
         self.faults = 0
+        self.watts: dict[str, float] = {}
+        self.rate_hz = 0.0
+        self._first_ns = self._last_ns = 0
         self._last_fault = ""
-        self._watts: dict[str, float] = {}
         self._ticks: deque[tuple[int, int]] = deque(maxlen=_RATE_TICKS + 1)
         self._due_ns = 0
 
+    def opened(self, epoch: int) -> None:
+        """The port was opened (again)."""
+        self.epoch = epoch
+        self.openings += 1
+
     def take(self, fed: Fed) -> None:
         """Count what the driver made of some bytes."""
-        self.records += len(fed.rows)
-        if len(fed.rows):
+        rows = fed.rows
+        if len(rows):
+            if not self.records:
+                self._first_ns = int(rows.t_mono_ns[0])
+            self._last_ns = int(rows.t_mono_ns[-1])
+            self.records += len(rows)
             channels = self._config.channels.values()
-            self._watts = dict(zip(channels, fed.rows.power_w[-1].tolist(), strict=True))
+            self.watts = dict(zip(channels, rows.power_w[-1].tolist(), strict=True))
         for fault in fed.faults:
             self.gaps += fault.kind == "gap"
             self.faults += fault.kind != "gap"
@@ -60,7 +78,18 @@ class Status:
         if monotonic_ns() >= self._due_ns:
             self.write()
 
-    def _rate_hz(self, now_ns: int) -> float:
+    @property
+    def summary(self) -> str:
+        """All of it in one line, for people."""
+        seconds = (self._last_ns - self._first_ns) / 1e9
+        rate = f" ({(self.records - 1) / seconds:.4g} of {self.due_hz:.4g} Hz)" if seconds else ""
+        reopened = f", opened {self.openings} times" if self.openings > 1 else ""
+        return (
+            f"{self.name}: {self.records} records in {seconds:.1f} s{rate}, {self.gaps} gaps, "
+            f"{self.faults} faults{reopened}"
+        )
+
+    def _rate(self, now_ns: int) -> float:
         self._ticks.append((now_ns, self.records))
         (then_ns, then), (_, now) = self._ticks[0], self._ticks[-1]
         if now_ns == then_ns:
@@ -71,9 +100,10 @@ class Status:
         """Replace the file. A failure is let pass: the recording matters, not the display."""
         now_ns = monotonic_ns()
         self._due_ns = now_ns + _PERIOD_NS
+        self.rate_hz = self._rate(now_ns)
         told = {
             "format": "fde-recorder-status/1",
-            "name": self._config.name,
+            "name": self.name,
             "kind": self._config.kind,
             "origin": self._config.origin,
             "port": self._config.port,
@@ -83,8 +113,9 @@ class Status:
             "epoch": self.epoch,
             "records": self.records,
             "bytes": self.bytes,
-            "rate_hz": round(self._rate_hz(now_ns), 2),
-            "watts": self._watts,
+            "rate_hz": round(self.rate_hz, 2),
+            "due_hz": round(self.due_hz, 4),
+            "watts": self.watts,
             "gaps": self.gaps,
             "faults": self.faults,
             "last_fault": self._last_fault,
@@ -96,3 +127,5 @@ class Status:
         except OSError:
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
+        if self._shown is not None:
+            self._shown(self)

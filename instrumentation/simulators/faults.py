@@ -1,17 +1,40 @@
-"""Faults on the wire, on request and repeatable: bytes lost, doubled and changed."""
+"""Faults of wires and meters, on request and repeatable by a seed.
+
+On the wire, each by its chance for a piece that is passed: `drop` loses one byte, `double` sends
+one twice, `corrupt` changes one, `checksum` changes the last one before the line's end, `lose`
+swallows the piece, `overrun` swallows up to some hundred bytes wherever records begin, `stall`
+holds pieces back and lets them go at once, `banner` puts a greeting in between or in the middle.
+
+In the meter: `skew` makes its clock fast (in ppm), and by their chance for a period, `step` lets
+its clock jump ahead, `restart` starts it anew, and `unplug` takes the port away for a while.
+"""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrumentation.simulators.registry import Simulator
+
+WIRE_FAULTS = ("drop", "double", "corrupt", "checksum", "lose", "overrun", "stall", "banner")
+METER_FAULTS = ("step", "restart")
+BANNER = b"\r\nMeter ready, firmware 1.0\r\n"
+OVERRUN_BYTES = (8, 400)
+STALLED_PIECES = (2, 8)
+STEP_PERIODS = (2, 50)
+_LINE_END = b"\r\n"
 
 
 @dataclass
 class FaultyWire:
     """Passes bytes on with faults; each chance is per piece that is passed.
 
-    `drop` loses one byte, `double` sends one twice, `corrupt` changes one, `lose` swallows the
-    piece. `hit` counts the pieces that did not arrive as they were sent.
+    `hit` counts the pieces that did not arrive as they were sent.
     """
 
     seed: int
@@ -19,14 +42,38 @@ class FaultyWire:
     double: float = 0.0
     corrupt: float = 0.0
     lose: float = 0.0
+    checksum: float = 0.0
+    overrun: float = 0.0
+    stall: float = 0.0
+    banner: float = 0.0
     hit: int = 0
     _random: random.Random = field(init=False, repr=False)
+    _to_swallow: int = field(default=0, repr=False)
+    _to_hold: int = field(default=0, repr=False)
+    _held: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
     def carry(self, piece: bytes) -> bytes:
         """What arrives of one piece."""
+        arrived = self._bent(piece)
+        if self._random.random() < self.lose:
+            arrived = b""
+        arrived = self._swallowed(arrived)
+        if self._strikes(self.banner):
+            at = self._random.choice((0, self._random.randrange(len(arrived) + 1)))
+            arrived = arrived[:at] + BANNER + arrived[at:]
+        arrived = self._delayed(arrived)
+        self.hit += arrived != piece
+        return arrived
+
+    def _strikes(self, chance: float) -> bool:
+        """Draws only where the fault is wanted, so that one more kind leaves the others alone."""
+        return chance > 0 and self._random.random() < chance
+
+    def _bent(self, piece: bytes) -> bytes:
+        """With one byte lost, doubled or changed."""
         arrived = piece
         if arrived and self._random.random() < self.drop:
             at = self._random.randrange(len(arrived))
@@ -35,10 +82,149 @@ class FaultyWire:
             at = self._random.randrange(len(arrived))
             arrived = arrived[:at] + arrived[at : at + 1] + arrived[at:]
         if arrived and self._random.random() < self.corrupt:
-            at = self._random.randrange(len(arrived))
-            changed = arrived[at] ^ self._random.randrange(1, 256)
-            arrived = arrived[:at] + bytes([changed]) + arrived[at + 1 :]
-        if self._random.random() < self.lose:
-            arrived = b""
-        self.hit += arrived != piece
+            arrived = self._changed(arrived, self._random.randrange(len(arrived)))
+        if (end := len(arrived.rstrip(_LINE_END))) and self._strikes(self.checksum):
+            arrived = self._changed(arrived, end - 1)
         return arrived
+
+    def _changed(self, piece: bytes, at: int) -> bytes:
+        changed = piece[at] ^ self._random.randrange(1, 256)
+        return piece[:at] + bytes([changed]) + piece[at + 1 :]
+
+    def _swallowed(self, piece: bytes) -> bytes:
+        """Without what an overrun buffer had no room for."""
+        at = 0
+        if piece and not self._to_swallow and self._strikes(self.overrun):
+            self._to_swallow = self._random.randint(*OVERRUN_BYTES)
+            at = self._random.randrange(len(piece))
+        lost = min(self._to_swallow, len(piece) - at)
+        self._to_swallow -= lost
+        return piece[:at] + piece[at + lost :]
+
+    def _delayed(self, piece: bytes) -> bytes:
+        """Nothing while the wire is stalled, all at once afterwards."""
+        if not self._to_hold and self._strikes(self.stall):
+            self._to_hold = self._random.randint(*STALLED_PIECES)
+        if self._to_hold:
+            self._to_hold -= 1
+            self._held += piece
+            return b""
+        held, self._held = self._held, b""
+        return held + piece
+
+
+class FaultyMeter:
+    """A simulator whose meter's own clock steps or starts anew; see `Simulator`.
+
+    `make` makes the meter as it is after it was switched on. `struck` are the times of the faults,
+    in periods.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Simulator],
+        seed: int = 0,
+        *,
+        step: float = 0.0,
+        restart: float = 0.0,
+    ) -> None:
+        self._make = make
+        self._meter = make()
+        self._random = random.Random(seed)
+        self._step = step
+        self._restart = restart
+        self._periods = 0
+        self._energy_j: NDArray[np.float64] = np.zeros(len(self._meter.channels))
+        self._switched_on_j = self._energy_j
+        self.struck: list[int] = []
+
+    @property
+    def channels(self) -> Sequence[str]:
+        """See `Simulator`."""
+        return self._meter.channels
+
+    @property
+    def full_scale_w(self) -> float:
+        """See `Simulator`."""
+        return self._meter.full_scale_w
+
+    @property
+    def resolution_w(self) -> float:
+        """See `Simulator`."""
+        return self._meter.resolution_w
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `Simulator`."""
+        return self._meter.settings
+
+    @property
+    def period_s(self) -> float:
+        """See `Simulator`."""
+        return self._meter.period_s
+
+    def advance(self, energy_j: NDArray[np.float64]) -> bytes:
+        """See `Simulator.advance`."""
+        self._strike()
+        self._periods += len(energy_j)
+        if len(energy_j):
+            self._energy_j = np.asarray(energy_j[-1], np.float64)
+        return self._meter.advance(energy_j - self._switched_on_j)
+
+    def receive(self, data: bytes) -> bytes:
+        """See `Simulator.receive`."""
+        return self._meter.receive(data)
+
+    def _strike(self) -> None:
+        if self._step and self._random.random() < self._step:
+            self.struck.append(self._periods)
+            periods = self._random.randint(*STEP_PERIODS)
+            still = np.tile(self._energy_j - self._switched_on_j, (periods, 1))
+            self._meter.advance(still)  # its clock goes on, and nobody hears it
+        if self._restart and self._random.random() < self._restart:
+            self.struck.append(self._periods)
+            self._meter = self._make()
+            self._switched_on_j = self._energy_j
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Every fault that can be asked for: chances, but `skew`, which is in ppm."""
+
+    drop: float = 0.0
+    double: float = 0.0
+    corrupt: float = 0.0
+    checksum: float = 0.0
+    lose: float = 0.0
+    overrun: float = 0.0
+    stall: float = 0.0
+    banner: float = 0.0
+    step: float = 0.0
+    restart: float = 0.0
+    unplug: float = 0.0
+    skew: float = 0.0
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> Faults:
+        """From words such as `drop=0.01`. Raises ValueError with a sentence."""
+        known = [entry.name for entry in fields(cls)]
+        given: dict[str, float] = {}
+        for word in words:
+            name, _, value = word.partition("=")
+            if name not in known:
+                raise ValueError(f"There is no fault {name}: there are {', '.join(known)}.")
+            try:
+                given[name] = float(value)
+            except ValueError:
+                raise ValueError(f"{word} has no number: write {name}=0.01.") from None
+            if not (name == "skew" or 0 <= given[name] <= 1):
+                raise ValueError(f"{word} is no chance: give a number from 0 to 1.")
+        return cls(**given)
+
+    def wire(self, seed: int) -> FaultyWire:
+        """The wire with these faults."""
+        return FaultyWire(seed, **{name: getattr(self, name) for name in WIRE_FAULTS})
+
+    def meter(self, make: Callable[[], Simulator], seed: int) -> FaultyMeter:
+        """The meter with these faults."""
+        return FaultyMeter(make, seed, step=self.step, restart=self.restart)

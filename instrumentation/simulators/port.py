@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import pty
 import select
+import time
 import tty
 from pathlib import Path
+
+_READ_BYTES = 4096
+_NOBODY_PAUSE_S = 0.02
 
 
 class SimulatedPort:
     """The meter's end of a pseudo-terminal; `link` becomes a symbolic link to the other end.
 
     While nobody has the other end open, and when its buffer is full, whole pieces of output are
-    dropped and counted, as an adapter does that nobody reads. `send` never blocks.
+    dropped and counted, as an adapter does that nobody reads. `send` and `receive` never block.
     """
 
     def __init__(self, link: Path) -> None:
@@ -27,6 +31,8 @@ class SimulatedPort:
         os.close(slave)  # from here on a hang-up on our end means that nobody listens
         self._poll = select.poll()
         self._poll.register(self._master, 0)
+        self._input = select.poll()
+        self._input.register(self._master, select.POLLIN)
         self._make_link()
 
     def _make_link(self) -> None:
@@ -56,6 +62,21 @@ class SimulatedPort:
             self.dropped += 1
             return False
         return True
+
+    def receive(self) -> bytes:
+        """What the host has sent since; empty where it sent nothing or nobody listens."""
+        try:
+            return os.read(self._master, _READ_BYTES)
+        except OSError:  # EIO: nobody has the other end open
+            return b""
+
+    def wait(self, limit_s: float) -> None:
+        """Until the host has sent something, at most `limit_s`."""
+        if limit_s <= 0:
+            return
+        events = self._input.poll(limit_s * 1000)
+        if events and not events[0][1] & select.POLLIN:  # a hang-up is told at once
+            time.sleep(min(limit_s, _NOBODY_PAUSE_S))
 
     def close(self) -> None:
         """Pull the plug: whoever has the other end open gets an error. The link goes too."""

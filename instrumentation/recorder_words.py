@@ -1,0 +1,67 @@
+"""What the recorder says when a meter cannot be recorded: each a sentence with the way out."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from instrumentation.probe import looks_like, what_is_here
+from instrumentation.recorder_port import MeterConfig
+
+SHOWN_BYTES = 40
+
+
+def _others(config: MeterConfig, device: str) -> str:
+    return what_is_here(device, baud=config.baud, period_s=config.driver().period_s)
+
+
+def cannot_open(config: MeterConfig, error: OSError, device: str) -> str:
+    """Why the port could not be opened. `device` is its path, empty if none was found."""
+    where = f"{config.name}: {config.port}"
+    if error.errno == errno.ENOENT:
+        known = f" ({error.strerror})" if config.port.startswith("usb") else ""
+        return f"{where} is not there{known}: is the meter plugged in? {_others(config, '')}"
+    if error.errno == errno.ENOTUNIQ:
+        return f"{where} is not one port: {error.strerror}."
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return (
+            f"{where} may not be opened by this user: `sudo usermod -aG dialout $USER`, "
+            "then log in again."
+        )
+    if error.errno in (errno.EAGAIN, errno.EBUSY):
+        return (
+            f"{where} is in use by another program: `fuser -v {device}` names it; end that, or "
+            f"name another port. {_others(config, device)}"
+        )
+    return f"{where} cannot be opened ({error}). {_others(config, device)}"
+
+
+def silent(config: MeterConfig, limit_s: float, device: str) -> str:
+    """Not a byte came."""
+    return (
+        f"{config.name} at {config.port} is silent: not a byte in {limit_s:.3g} s at {config.baud} "
+        f"baud. Is it switched on, and its logging? {_others(config, device)}"
+    )
+
+
+def foreign(config: MeterConfig, data: bytes, device: str) -> str:
+    """What came was no record of this kind of meter."""
+    other = looks_like(data, config.kind)
+    hint = f"That is a {other}: set its kind." if other else "Check kind and baud."
+    return (
+        f"{config.name} at {config.port} sends no records of a {config.kind} at {config.baud} "
+        f"baud: what came starts with {data[:SHOWN_BYTES]!r}. {hint} {_others(config, device)}"
+    )
+
+
+def cannot_write(config: MeterConfig, out: Path, error: OSError, summary: str) -> str:
+    """The recording cannot be kept."""
+    return (
+        f"{config.name}: the recording ended, {out} cannot be written ({error.strerror}). All that "
+        f"came before is kept; make room and start again. {summary.partition(': ')[2]}"
+    )
+
+
+def another_stream(path: Path, what: str) -> str:
+    """There is a recording already, and this would not continue it."""
+    return f"{path} was recorded with another {what}: move it away, or set {what} back."

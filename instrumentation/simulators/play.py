@@ -1,0 +1,95 @@
+"""Plays a simulated meter on a pseudo-terminal in real time, with faults if wanted."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from instrumentation.simulators.faults import Faults
+from instrumentation.simulators.port import SimulatedPort
+from instrumentation.simulators.registry import Simulator
+
+UNPLUGGED_S = 1.0
+_PIECE_S = 0.004  # a faster meter's readings are sent this much at a time
+_LOOK_S = 0.1
+
+
+class Player:
+    """One meter at one link. `run` returns when `stopped()` says so; `close` unplugs it.
+
+    `watts` is the power through each channel; `make` makes the meter as it is when it was switched
+    on.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Simulator],
+        link: Path,
+        watts: Sequence[float],
+        faults: Faults = Faults(),  # noqa: B008 - frozen
+        seed: int = 0,
+    ) -> None:
+        self._meter = faults.meter(make, seed)
+        if len(watts) != len(self._meter.channels):
+            raise ValueError(
+                f"This meter has {len(self._meter.channels)} channels "
+                f"({', '.join(self._meter.channels)}): give as many watts."
+            )
+        self._watts = np.asarray(watts, np.float64)
+        self._wire = faults.wire(seed)
+        self._unplug = faults.unplug
+        self._random = random.Random(seed)
+        self._period_s = self._meter.period_s / (1 + faults.skew * 1e-6)  # in true seconds
+        self._together = max(1, round(_PIECE_S / self._period_s))
+        self._link = link
+        self._port = SimulatedPort(link)
+        self._done = 0
+        self.unplugged = 0
+
+    @property
+    def hit(self) -> int:
+        """Pieces that did not leave as they were made, and faults of the meter itself."""
+        return self._wire.hit + len(self._meter.struck) + self.unplugged
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Play."""
+        start_s = time.monotonic()
+        while not stopped():
+            due_s = start_s + (self._done + self._together) * self._period_s
+            wait_s = due_s - time.monotonic()
+            if wait_s <= 0:
+                self._advance()
+                continue
+            self._port.wait(min(wait_s, _LOOK_S))
+            if asked := self._port.receive():
+                self._send(self._meter.receive(asked))
+
+    def _advance(self) -> None:
+        periods = np.arange(self._done + 1, self._done + self._together + 1)
+        self._done += self._together
+        # By its own clock: a meter averages what it samples, so its clock's error changes no watts.
+        own_s = periods * self._meter.period_s
+        self._send(self._meter.advance(np.outer(own_s, self._watts)))
+        if self._unplug and self._random.random() < self._unplug:
+            self._replug()
+
+    def _send(self, data: bytes) -> None:
+        if arrived := self._wire.carry(data):
+            self._port.send(arrived)
+
+    def _replug(self) -> None:
+        """Away for a while, and back under another number."""
+        self.unplugged += 1
+        self._port.close()
+        taken = SimulatedPort(self._link.with_name(f".{self._link.name}.taken"))
+        time.sleep(UNPLUGGED_S)
+        self._port = SimulatedPort(self._link)
+        taken.close()
+
+    def close(self) -> None:
+        """Unplug it for good."""
+        self._port.close()

@@ -1,0 +1,155 @@
+"""The wire to a meter: a serial port, or the kernel's usbtmc device. One small protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import struct
+import time
+from typing import Protocol
+
+import serial
+
+from instrumentation.clock import monotonic_ns
+
+_READ_BYTES = 1 << 16
+_WRITE_LIMIT_S = 0.5
+# Bytes of a meter that streams without pause are gathered this long: fewer and larger frames.
+GATHER_S = 0.004
+
+
+class Transport(Protocol):
+    """An open port. Every method raises OSError once the device is gone."""
+
+    def fileno(self) -> int:
+        """The descriptor behind it."""
+
+    def read(self, wait_s: float) -> tuple[int, bytes]:
+        """What came and when its first byte did (clock of the controller, ns); empty after
+        `wait_s` without any.
+        """
+
+    def write(self, data: bytes) -> None:
+        """Send all of it."""
+
+    def close(self) -> None:
+        """Never raises."""
+
+
+class SerialTransport:
+    """A serial port, 8N1, for us alone; what lay in its buffer is thrown away.
+
+    `gather_s` is how long to wait for more once something is there.
+    """
+
+    def __init__(self, device: str, baud: int, gather_s: float = 0.0) -> None:
+        self._gather_s = gather_s
+        self._port = serial.Serial(
+            device, baud, timeout=0, write_timeout=_WRITE_LIMIT_S, exclusive=True
+        )
+        with contextlib.suppress(OSError, ValueError, NotImplementedError):  # few adapters have it
+            self._port.set_low_latency_mode(True)  # else an FTDI adapter holds bytes for 16 ms
+        self._fd = self._port.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
+
+    def fileno(self) -> int:
+        """See `Transport`."""
+        return self._fd
+
+    def read(self, wait_s: float) -> tuple[int, bytes]:
+        """See `Transport`."""
+        ready = self._poll.poll(wait_s * 1000)
+        t_ns = monotonic_ns()
+        if not ready:
+            return t_ns, b""
+        if self._gather_s:
+            time.sleep(self._gather_s)
+        try:
+            data = os.read(self._fd, _READ_BYTES)
+        except BlockingIOError:
+            return t_ns, b""
+        if not data:
+            raise OSError(errno.ENODEV, "the device is gone")
+        return t_ns, data
+
+    def write(self, data: bytes) -> None:
+        """See `Transport`."""
+        self._port.write(data)
+
+    def close(self) -> None:
+        """See `Transport`."""
+        with contextlib.suppress(OSError):
+            self._port.close()
+
+
+# Linux, include/uapi/linux/usb/tmc.h: _IOW(91, 10, __u32), milliseconds, at least 100.
+USBTMC_SET_TIMEOUT = 0x4004_5B0A
+
+
+class UsbtmcTransport:
+    """The kernel's usbtmc device: each line that is written is a message, what is read answers one.
+
+    The kernel can wait for an answer only in a read, so a read follows each query (a line whose
+    last command ends in `?`) and blocks until the answer or for `limit_s`; without a query there is
+    nothing to be read, and the lines after a query wait for its answer. Written by the kernel's
+    driver (drivers/usb/class/usbtmc.c) and tried on descriptors of other kinds; no such instrument
+    was at hand.
+    """
+
+    def __init__(self, device: str, limit_s: float) -> None:
+        self._fd = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(OSError):  # kernels before 4.20 keep their 5 s
+                timeout = struct.pack("I", max(100, round(limit_s * 1000)))
+                fcntl.ioctl(self._fd, USBTMC_SET_TIMEOUT, timeout)
+        except OSError:
+            os.close(self._fd)
+            raise
+        self._waiting: list[bytes] = []
+        self._asked = False
+
+    def fileno(self) -> int:
+        """See `Transport`."""
+        return self._fd
+
+    def read(self, wait_s: float) -> tuple[int, bytes]:
+        """See `Transport`. The time is that of the whole answer."""
+        if not self._asked:
+            time.sleep(wait_s)
+            return monotonic_ns(), b""
+        try:
+            data = os.read(self._fd, _READ_BYTES)
+        except TimeoutError:
+            data = b""
+        t_ns = monotonic_ns()
+        self._asked = False
+        self._send()
+        return t_ns, data
+
+    def write(self, data: bytes) -> None:
+        """See `Transport`."""
+        self._waiting += data.splitlines(keepends=True)
+        self._send()
+
+    def _send(self) -> None:
+        while self._waiting and not self._asked:
+            message = self._waiting.pop(0)
+            os.write(self._fd, message)
+            self._asked = message.rstrip().endswith(b"?")
+
+    def close(self) -> None:
+        """See `Transport`."""
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+
+
+def open_transport(device: str, baud: int, period_s: float) -> Transport:
+    """The port of a meter that gives a record each `period_s`, open. Raises OSError."""
+    if os.path.realpath(device).startswith("/dev/usbtmc"):
+        return UsbtmcTransport(device, limit_s=2 * period_s + 1)
+    return SerialTransport(device, baud, GATHER_S if period_s < GATHER_S else 0.0)
