@@ -6,6 +6,7 @@ from instrumentation.choose import load_class
 from instrumentation.meters.base import Meter
 
 _PLACES = {
+    "mcp39f511n": "instrumentation.meters.mcp39f511n:Mcp39f511n",
     "smartpower3": "instrumentation.meters.smartpower3:SmartPower3",
     "wattsup": "instrumentation.meters.wattsup:WattsUp",
 }

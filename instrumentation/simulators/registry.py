@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from instrumentation.choose import load_class
 
 _PLACES = {
+    "mcp39f511n": "instrumentation.simulators.mcp39f511n:Mcp39f511nSimulator",
     "smartpower3": "instrumentation.simulators.smartpower3:SmartPower3Simulator",
     "wattsup": "instrumentation.simulators.wattsup:WattsUpSimulator",
 }

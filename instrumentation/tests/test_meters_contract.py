@@ -71,8 +71,9 @@ def errors_w(kind: str, samples: pl.DataFrame, energy_j: NDArray[np.float64]) ->
     widths = periods_of(kind, samples)
     ends = np.cumsum([0, *widths])
     best = np.inf
-    for start in range(len(energy_j) - int(ends[-1])):
-        edges_j = energy_j[start + ends]
+    known_j = np.vstack([np.zeros_like(energy_j[:1]), energy_j])  # it starts with nothing used
+    for start in range(len(known_j) - int(ends[-1])):
+        edges_j = known_j[start + ends]
         seconds = np.array(widths)[:, None] * simulator.period_s
         true_w = np.diff(edges_j, axis=0) / seconds
         best = min(best, float(np.abs(true_w - powers(samples)).max()))

@@ -1,0 +1,307 @@
+"""Microchip MCP39F511N on its demonstration board ADM00706: two mains sockets, asked over USB.
+
+The meter averages over windows of 2^N line cycles (factory: N = 4) and does not say when one ends.
+So its outputs are read every 10 ms around the time at which they should change: what changes was
+measured in a new window, which ended after the look before. Nothing else is taken for new, and no
+value for two windows; two windows that agree in voltage, currents, power factors and power to the
+last bit cannot be told from a meter that stands still, and are a gap.
+
+The 8-bit sum lets one in 256 of the answers pass that were hit in several bytes. So each value
+must come twice in a row, and answers of 28 and 32 bytes take turns, so that a late one is not taken
+for the next. The registers of the window and the ranges are read twice at each opening. What can
+still pass is the same damage to two answers in turn with right sums, and power that flows back,
+whose sign is not read. That all outputs change at once, at the end of a window, is how the data
+sheet reads; nobody has verified it on the board.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.inbox import Inbox
+from instrumentation.meters.mcp39f511n_frames import (
+    OUTPUTS,
+    RANGE_1,
+    RANGE_2,
+    REFUSALS,
+    WINDOW_EXPONENT,
+    Outputs,
+    Request,
+    find_answer,
+    is_damaged,
+    power_w,
+    read_request,
+    write_request,
+)
+from instrumentation.meters.rows import COMMON_WORDS, GAP, Fed, RowBuilder
+
+_LATE = 8
+_STEP_NS = 10_000_000  # between two looks where a change is due
+_LEAD_NS = 20_000_000  # how long before it is due they begin
+_TIMEOUT_NS = 100_000_000  # an answer of 35 bytes takes 3 ms on the wire
+_LOST_ANSWERS = 3  # in a row: the meter may have started anew, with other registers
+_GAP_WINDOWS = 1.5
+_STALE_WINDOWS = 3
+_READ_BYTES = (32, 28)
+_LINE_HZ = (40.0, 70.0)
+_MAX_EXPONENT = 8
+# What is read at the opening, each of another length; 00BE with the register after it.
+_SETUP = ((WINDOW_EXPONENT, 2), (RANGE_1, 4), (RANGE_2, 8))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`window_cycles` is set at the meter where it differs: 2^N line cycles with N up to 8.
+    `line_hz` is the nominal line frequency; windows are as long as the measured one says.
+    """
+
+    window_cycles: int = 16
+    line_hz: float = 50.0
+
+    def __post_init__(self) -> None:
+        if self.window_cycles not in [1 << n for n in range(_MAX_EXPONENT + 1)]:
+            raise ValueError(f"window_cycles is a power of two up to {1 << _MAX_EXPONENT}.")
+        if not _LINE_HZ[0] <= self.line_hz <= _LINE_HZ[1]:
+            raise ValueError("line_hz is the frequency of the mains, 50 or 60.")
+
+
+class _Look(NamedTuple):
+    """Outputs as they were seen: asked for at `asked_ns`, with the first byte at `t_ns`."""
+
+    outputs: Outputs
+    asked_ns: int
+    t_ns: int
+
+
+class Mcp39f511n(Meter):
+    """Driver. Channels: `1` and `2` are the sockets.
+
+    Flags: `gap` (windows before this one are missing), `late` (the look before this one was longer
+    ago than `arrival_delay_limit_s`: the window may have ended by so much earlier).
+    """
+
+    kind: ClassVar[str] = "mcp39f511n"
+    name: ClassVar[str] = "Microchip MCP39F511N (ADM00706)"
+    default_baud: ClassVar[int] = 115200
+    usb_ids: ClassVar[tuple[str, ...]] = ("04d8:00dd",)  # an MCP2221 on the board
+    own_channels: ClassVar[tuple[str, ...]] = ("1", "2")
+    timing: ClassVar[str] = "poll"
+    # One look each 10 ms, some ms for the answer, and as much again for a busy controller; a
+    # record of which this does not hold is flagged `late`.
+    arrival_delay_limit_s: ClassVar[float] = 0.03
+    flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late")
+    Settings: ClassVar[type[Any]] = Settings
+
+    def __init__(
+        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(channels, settings)
+        self._found_exponent: int | None = None
+        self._exponent_now = 0
+        self._forget()
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """See `Meter.accuracy`."""
+        return Accuracy(
+            relative_limit=0.005,
+            absolute_limit_w=0.005,
+            source="Microchip DS20005473B: 0.5 % across a dynamic range of 4000:1, taken as the "
+            "limit at every load; 5 mW: half the coarsest step of 10 mW",
+        )
+
+    @property
+    def period_s(self) -> float:
+        """One window at the nominal line frequency."""
+        return float(self.settings.window_cycles / self.settings.line_hz)
+
+    def _forget(self) -> None:
+        self._inbox = Inbox()
+        self._pending: tuple[Request, int] | None = None
+        self._due_ns = 0
+        self._timeouts = 0
+        self._asked_count = 0
+        self._stray_bytes = 0
+        self._told: list[tuple[int, str, str]] = []  # faults that no call of feed has told yet
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Read the registers again; what was seen so far is not continued."""
+        self._setup: list[int] = []
+        self._written = False
+        self._last: Outputs | None = None  # the newest window that is known
+        self._last_ns: int | None = None
+        self._unchanged_ns = 0  # when the last answer was asked for that showed it
+        self._candidate: _Look | None = None
+        self._stale_told = False
+
+    # Asking
+
+    @property
+    def due_ns(self) -> int | None:
+        """See `Meter.due_ns`."""
+        return self._pending[1] + _TIMEOUT_NS if self._pending else self._due_ns
+
+    def request(self, t_ns: int) -> bytes:
+        """See `Meter.request`."""
+        due_ns = self.due_ns
+        if due_ns is not None and t_ns < due_ns:
+            return b""
+        if len(self._setup) < 2 * len(_SETUP):
+            return read_request(*_SETUP[len(self._setup) % len(_SETUP)])
+        if self._wants_writing():
+            exponent = self.settings.window_cycles.bit_length() - 1
+            return write_request(WINDOW_EXPONENT, exponent.to_bytes(2, "little"))
+        return read_request(OUTPUTS, _READ_BYTES[self._asked_count % len(_READ_BYTES)])
+
+    def asked(self, data: bytes, t_ns: int) -> None:
+        """See `Meter.asked`. An answer that has not come by now is given up."""
+        if self._pending is not None:
+            self._timeouts += 1
+            ms = (t_ns - self._pending[1]) / 1e6
+            self._told.append((t_ns, "timeout", f"no whole answer in {ms:.0f} ms"))
+            if self._timeouts >= _LOST_ANSWERS:
+                self._start_over()
+        self._inbox.clear()
+        self._pending = (Request.of(data), t_ns)
+        self._asked_count += 1
+
+    def farewell(self) -> bytes:
+        """See `Meter.farewell`: the window as it was found."""
+        if self._found_exponent is None or self._found_exponent == self._exponent_now:
+            return b""
+        return write_request(WINDOW_EXPONENT, self._found_exponent.to_bytes(2, "little"))
+
+    def _wants_writing(self) -> bool:
+        return not self._written and 1 << self._setup[0] != self.settings.window_cycles
+
+    # Listening
+
+    def feed(self, data: bytes, t_ns: int) -> Fed:
+        """See `Meter.feed`."""
+        out = RowBuilder(len(self.channels))
+        for told in self._told:
+            out.fault(*told)
+        self._told.clear()
+        self._inbox.add(data, t_ns)
+        if self._pending is None:
+            self._stray_bytes += len(self._inbox)
+            self._inbox.clear()
+            return out.take()
+        request, asked_ns = self._pending
+        answer = find_answer(self._inbox.data, request)
+        if answer is not None:
+            answer_ns = self._inbox.arrival_ns(answer.start)
+            stray = self._stray_bytes + answer.start
+            if stray:
+                out.fault(answer_ns, "framing", f"{stray} bytes before this answer are none")
+            self._answered(len(self._inbox) - answer.end, asked_ns)
+            self._timeouts = 0
+            self._take(request, answer.data, _Seen(asked_ns, answer_ns), out)
+        elif len(self._inbox) == 1 and self._inbox.data[0] in REFUSALS:
+            out.fault(t_ns, "refused", f"the meter says: {REFUSALS[self._inbox.data[0]]}")
+            self._answered(0, asked_ns)
+        elif is_damaged(self._inbox.data, request):
+            out.fault(t_ns, "checksum", f"{len(self._inbox)} bytes are no sound answer")
+            self._answered(0, asked_ns)
+        return out.take()
+
+    def _answered(self, stray_bytes: int, asked_ns: int) -> None:
+        self._stray_bytes = stray_bytes
+        self._inbox.clear()
+        self._pending = None
+        self._due_ns = asked_ns + _STEP_NS
+
+    def _take(self, request: Request, data: bytes, seen: _Seen, out: RowBuilder) -> None:
+        if request.address == OUTPUTS and len(self._setup) == 2 * len(_SETUP):
+            self._look(_Look(Outputs.of(data), *seen), out)
+        elif not request.size:
+            self._written, self._setup = True, []
+        elif len(self._setup) < 2 * len(_SETUP):
+            expected = _SETUP[len(self._setup) % len(_SETUP)]
+            if request == expected:
+                self._take_setup(int.from_bytes(data[:4], "little"), seen.t_ns, out)
+
+    def _take_setup(self, value: int, t_ns: int, out: RowBuilder) -> None:
+        self._setup.append(value)
+        self._due_ns = 0
+        if len(self._setup) < 2 * len(_SETUP):
+            return
+        exponent = self._setup[0]
+        if self._setup[: len(_SETUP)] != self._setup[len(_SETUP) :] or exponent > _MAX_EXPONENT:
+            out.fault(t_ns, "setup", "the meter's registers do not read the same twice")
+            self._setup = []
+            return
+        self._exponent_now = exponent
+        if self._found_exponent is None:
+            self._found_exponent = exponent
+        if self._written and 1 << exponent != self.settings.window_cycles:
+            out.fault(t_ns, "setup", f"the meter stays at windows of {1 << exponent} cycles")
+
+    def _look(self, look: _Look, out: RowBuilder) -> None:
+        """One more look at the outputs."""
+        before, self._candidate = self._candidate, None
+        if before is not None:
+            if look.outputs.measured == before.outputs.measured:
+                self._confirm(before, look, out)
+                return
+            out.fault(look.t_ns, "unconfirmed", "a reading did not come a second time")
+        if self._last is not None and look.outputs.measured == self._last.measured:
+            self._unchanged_ns = look.asked_ns
+            self._tell_stale(look.t_ns, out)
+        else:
+            self._candidate = look
+
+    def _confirm(self, first: _Look, second: _Look, out: RowBuilder) -> None:
+        """A new window was seen twice. The first one of all has ended nobody knows when."""
+        window_s = self._window_s(first.outputs, second.outputs)
+        if self._last is not None:
+            flags = self._flags(first, window_s, out)
+            out.add(first.t_ns, None, window_s, self._powers_w(first.outputs), flags=flags)
+            self._last_ns = first.t_ns
+            next_ns = first.asked_ns + round(window_s * 1e9) - _LEAD_NS
+            self._due_ns = max(self._due_ns, next_ns)
+        self._last = first.outputs
+        self._unchanged_ns = second.asked_ns
+        self._stale_told = False
+
+    def _flags(self, look: _Look, window_s: float, out: RowBuilder) -> int:
+        flags = 0
+        if look.t_ns - self._unchanged_ns > self.arrival_delay_limit_s * 1e9:
+            flags |= _LATE
+        passed_s = (look.t_ns - self._last_ns) / 1e9 if self._last_ns is not None else 0.0
+        if passed_s > _GAP_WINDOWS * window_s:
+            flags |= GAP
+            missing = round(passed_s / window_s) - 1
+            out.fault(look.t_ns, "gap", f"{missing} windows are missing or were alike")
+        return flags
+
+    def _tell_stale(self, t_ns: int, out: RowBuilder) -> None:
+        if self._last_ns is None or self._stale_told:
+            return
+        passed_s = (t_ns - self._last_ns) / 1e9
+        if passed_s > _STALE_WINDOWS * self.period_s:
+            self._stale_told = True
+            out.fault(t_ns, "stale", f"the meter has shown the same values for {passed_s:.1f} s")
+
+    def _window_s(self, first: Outputs, second: Outputs) -> float:
+        line_hz = first.line_mhz / 1000
+        if first.line_mhz != second.line_mhz or not _LINE_HZ[0] <= line_hz <= _LINE_HZ[1]:
+            line_hz = self.settings.line_hz
+        return float((1 << self._setup[0]) / line_hz)
+
+    def _powers_w(self, outputs: Outputs) -> list[float]:
+        ranges = self._setup[1:3]
+        return [
+            power_w(outputs.power_raw[int(own) - 1], ranges[int(own) - 1]) for own in self.channels
+        ]
+
+
+class _Seen(NamedTuple):
+    """When something was asked for, and when the first byte of its answer came."""
+
+    asked_ns: int
+    t_ns: int
