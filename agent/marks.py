@@ -1,22 +1,23 @@
-"""Marks of a run: phases with the counters read at their edges, and samples in between."""
+"""Marks of a run: phases with the counters read at their edges."""
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Protocol
 
 from agent.errors import AgentError
+from agent.sampler import Sampler
 from instrumentation.sources.counter import READ_FAILED, ReadFailure, Reading, total
-from instrumentation.sources.powercap import Zone
+from instrumentation.sources.series import Series
+from instrumentation.sources.zones import Zone
 from workloads.base import Work
+
+# The flag of a zone that shows the counter of another: never to be added to it.
+MIRROR = "mirror"
 
 Readings = Mapping[str, Reading | ReadFailure]
 
@@ -31,45 +32,7 @@ class Counters(Protocol):
     @property
     def zones(self) -> tuple[Zone, ...]: ...
     def read(self) -> Readings: ...
-
-
-class Sampler:
-    """Reads the counters at a fixed rate in a thread of its own; keeps them in memory.
-
-    Nothing is written while it runs: a write would be part of what is measured.
-    """
-
-    def __init__(self, counters: Counters, rate_hz: float) -> None:
-        self.samples: list[Readings] = []
-        self._counters = counters
-        self._rate_hz = rate_hz
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
-
-    def __enter__(self) -> Sampler:
-        if self._rate_hz > 0:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _sample(self) -> None:
-        period_s = 1 / self._rate_hz
-        due_s = time.monotonic()
-        while not self._stop.wait(max(0.0, due_s - time.monotonic())):
-            self.samples.append(self._counters.read())
-            # A late sample is not made up for: two in a row would tell nothing new.
-            due_s = max(due_s + period_s, time.monotonic())
-
-    def write(self, path: Path) -> None:
-        """Write the samples as `rapl.jsonl` (data/README.md)."""
-        with path.open("w", encoding="ascii") as file:
-            for sample in self.samples:
-                for zone, reading in sample.items():
-                    file.write(json.dumps({"zone": zone, **asdict(reading)}) + "\n")
+    def series(self) -> Series: ...
 
 
 class Marks:
@@ -131,17 +94,13 @@ class Marks:
 
     def _counter(self, zone: Zone, start: Readings, end: Readings) -> dict[str, Any]:
         first, last = start[zone.name], end[zone.name]
+        between = self._sampler.between(zone.name, _end_ns(first), last.t_before_ns)
         # Samples in between bound the wraps: what cannot wrap twice between two of them is exact.
-        between = [
-            reading
-            for sample in list(self._sampler.samples)
-            if isinstance(reading := sample[zone.name], Reading)
-            and _end_ns(first) < reading.t_before_ns
-            and reading.t_after_ns < last.t_before_ns
-        ]
-        flags = set(total([first, *between, last], zone.max_range_uj).flags)
+        flags = set(total([first, *between, last], zone.max_range_uj, zone.max_power_w).flags)
         if isinstance(first, ReadFailure) or isinstance(last, ReadFailure):
             flags.add(READ_FAILED)
+        if zone.mirror_of is not None:
+            flags.add(MIRROR)
         return {
             "source": "rapl",
             "zone": zone.name,
@@ -154,7 +113,9 @@ class Marks:
 
 def reading_document(reading: Reading | ReadFailure | None) -> dict[str, Any] | None:
     """A reading for run.json; null where the read failed."""
-    return asdict(reading) if isinstance(reading, Reading) else None
+    if not isinstance(reading, Reading):
+        return None
+    return {name: getattr(reading, name) for name in ("t_before_ns", "t_after_ns", "energy_uj")}
 
 
 def _end_ns(reading: Reading | ReadFailure) -> int:

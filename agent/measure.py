@@ -18,12 +18,13 @@ from agent import checks
 from agent.errors import AgentError
 from agent.files import write_json
 from agent.journal import boot_id
-from agent.marks import Counters, Marks, Sampler, reading_document
+from agent.marks import Counters, Marks
 from agent.plan import Plan, Run
 from agent.provenance import SIMULATED_RAPL
+from agent.readers import OtherReaders
+from agent.sampler import Sampler
 from agent.storage import proof
 from agent.storage.stack import Stack
-from instrumentation.sources.pyrapl import PyraplSource
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
 
@@ -41,7 +42,9 @@ class Findings:
     t_start_ns: int | None = None
     t_end_ns: int | None = None
     phases: list[dict[str, Any]] = field(default_factory=list)
+    sampler: dict[str, Any] | None = None
     pyrapl: dict[str, Any] | None = None
+    perf: dict[str, Any] | None = None
     proof: dict[str, Any] | None = None
     checks: list[dict[str, Any]] = field(default_factory=list)
 
@@ -55,7 +58,7 @@ class Bench:
         self._suite_dir = suite_dir
         self._stack = stack
         self._counters = counters
-        self._pyrapl = PyraplSource.open()
+        self._others = OtherReaders(counters)
         self._findings = Findings()
 
     def missing(self, run: Run) -> list[str]:
@@ -125,6 +128,7 @@ class Bench:
             self._measured(workload, context, marks, sampler)
         finally:
             self._findings.phases = marks.document()
+            self._findings.sampler = sampler.document()
             sampler.write(self._folder(run) / "rapl.jsonl")
             try:
                 workload.cleanup(context)
@@ -136,36 +140,13 @@ class Bench:
         self, workload: Workload, context: Context, marks: Marks, sampler: Sampler
     ) -> None:
         found = self._findings
-        own_start = self._counters.read()
-        start_ns = time.monotonic_ns()
-        self._pyrapl.begin()
+        self._others.begin()
         found.t_start_ns = time.monotonic_ns()
         with sampler:
             workload.run(context)
             marks.tail(self._plan.tail_s)
         found.t_end_ns = time.monotonic_ns()
-        result = self._pyrapl.end()
-        end_ns = time.monotonic_ns()
-        own_end = self._counters.read()
-        if "error" in result:
-            # pyRAPL keeps its first error for good: the next run gets a fresh start.
-            self._pyrapl = PyraplSource.open()
-            found.pyrapl = result
-            return
-        found.pyrapl = {
-            "t_start_ns": start_ns,
-            "t_end_ns": end_ns,
-            "duration_us": result["duration_us"],
-            "zones": [
-                {
-                    "zone": zone,
-                    "pyrapl_uj": uj,
-                    "own_start": reading_document(own_start.get(zone)),
-                    "own_end": reading_document(own_end.get(zone)),
-                }
-                for zone, uj in result["zones"].items()
-            ],
-        }
+        found.pyrapl, found.perf = self._others.end()
 
     def _folder(self, run: Run) -> Path:
         return self._suite_dir / "runs" / run.run_id
@@ -188,7 +169,9 @@ class Bench:
             "t_end_ns": found.t_end_ns,
             "origin": origin(self._plan),
             "phases": found.phases,
+            "sampler": found.sampler,
             "pyrapl": found.pyrapl,
+            "perf": found.perf,
             "proof": found.proof,
             "checks": found.checks,
         }

@@ -1,27 +1,58 @@
-"""Energy between two readings of a counter that wraps."""
+"""Energy between two readings of a counter that wraps.
+
+What the kernel shows (drivers/powercap/intel_rapl_common.c, `rapl_unit_xlate`): the hardware counts
+32 bits of a unit, most often 2^-14 or 2^-16 J. The kernel rounds the unit down to whole pJ and
+shows `energy_uj` = raw x unit / 1000 and `max_energy_range_uj` = (2^32 - 1) x unit / 1000,
+both rounded down to µJ. So the shown counter starts again not after range + 1 µJ but after 2^32
+units, up to 61 µJ more. The unit follows from the range without doubt, and with it what a wrap
+takes away (`modulus_uj`).
+
+How exact that is: against raw counts times the kernel's unit, a difference is wrong by less than
+1 µJ (two roundings down), and by 0.5 µJ more a wrap. The unit itself is too small by less than
+1 pJ: 2.6 ppm at 2^-14 J, 52 ppm at 2^-16 J (`unit_shortfall`). The figures are left as the kernel
+shows them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from math import ceil
 
-# No package, memory or platform zone of one machine draws more than this for long. It only decides
-# from which time between two reads on a second wrap is held possible.
+# The most that one package, die or memory zone can draw for as long as a wrap takes (a minute at
+# the least): the largest processors are sold with limits of 500 W, and a limit may be exceeded for
+# milliseconds only; twice that is out of reach. It decides from which time between two reads on a
+# second wrap is held possible, so that too high a bound costs a flag and too low a bound the truth.
 MAX_POWER_W = 1000.0
+# The platform zone (psys) counts whatever hangs on the mains, accelerators too.
+PLATFORM_MAX_POWER_W = 10_000.0
+# A counter is brought up to date about every millisecond: what a reading shows may be this much
+# older than the reading, with room to spare.
+UPDATE_NS = 10_000_000
 
 DOUBLE_WRAP = "possible-double-wrap"
 READ_FAILED = "read-failed"
 UNKNOWN_RANGE = "unknown-range"
+REOPENED = "counter-reopened"
+BEYOND_BOUND = "beyond-power-bound"
+
+_RAW_MAX = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A counter in µJ, read at some moment between two monotonic stamps."""
+    """A counter in µJ, read at some moment between two monotonic stamps.
+
+    `epoch` rises when the counter had gone and was opened anew: what happened to it in between is
+    unknown.
+    """
 
     t_before_ns: int
     t_after_ns: int
     energy_uj: int
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +68,35 @@ class EnergyDifference:
     """Energy since the reading before.
 
     `kind` is `first` (nothing before it: `energy_uj` is 0), `difference`, `corrected` (the counter
-    had wrapped) or `lost` (`energy_uj` is None: a read failed, or it wrapped and its range is
-    unknown).
+    had wrapped) or `lost` (`energy_uj` is None: a read failed, or the counter fell and no wrap can
+    explain it).
     """
 
     kind: str
     energy_uj: int | None
     flags: tuple[str, ...] = ()
+
+
+def unit_pj(max_range_uj: int) -> int | None:
+    """The kernel's unit in pJ behind a range; None where the range is not of a 32-bit counter."""
+    unit = -(-max_range_uj * 1000 // _RAW_MAX)
+    return unit if unit * _RAW_MAX // 1000 == max_range_uj else None
+
+
+@lru_cache(maxsize=64)
+def modulus_uj(max_range_uj: int) -> int:
+    """What one wrap takes away, in µJ: 2^32 units, to the nearest µJ; range + 1 for any other."""
+    unit = unit_pj(max_range_uj)
+    return max_range_uj + 1 if unit is None else (unit * 2**32 + 500) // 1000
+
+
+def unit_shortfall(max_range_uj: int) -> float:
+    """By which share the kernel's µJ are too few, since it rounds the unit 2^-k J down to pJ."""
+    unit = unit_pj(max_range_uj)
+    for power in range(32):
+        if unit == 10**12 >> power:
+            return 10**12 / (unit << power) - 1
+    return 0.0
 
 
 def difference(
@@ -52,29 +105,36 @@ def difference(
     max_range_uj: int | None,
     max_power_w: float = MAX_POWER_W,
 ) -> EnergyDifference:
-    """Energy between two readings of one counter, in µJ.
+    """Energy between two readings of one counter, in µJ, one wrap corrected.
 
-    After `max_range_uj` the counter starts again at 0, so one wrap is corrected by adding
-    `max_range_uj + 1`. (On Intel hardware one more unit of the counter, 61 µJ at most, goes with
-    each wrap: that is its resolution.) More wraps cannot be seen in the counter: where
-    `max_power_w` over the longest time the two readings can be apart allows for another, the flag
-    `possible-double-wrap` says so.
+    More wraps cannot be seen in the counter: where `max_power_w` over the longest time that the two
+    readings can be apart allows for another, the flag `possible-double-wrap` says so. A fall is no
+    wrap where the power bound rules it out (`beyond-power-bound`), where the range is unknown
+    (`unknown-range`), or where the counter was away in between (`counter-reopened`: it may have
+    begun anew). A rise keeps its figure and bears those flags.
     """
     if isinstance(end, ReadFailure) or isinstance(start, ReadFailure):
         return EnergyDifference("lost", None, (READ_FAILED,))
     if start is None:
         return EnergyDifference("first", 0)
     energy_uj = end.energy_uj - start.energy_uj
+    flags: tuple[str, ...] = (REOPENED,) if end.epoch != start.epoch else ()
     if not max_range_uj:
-        if energy_uj < 0:
-            return EnergyDifference("lost", None, (UNKNOWN_RANGE,))
-        return EnergyDifference("difference", energy_uj, (UNKNOWN_RANGE,))
-    kind = "difference"
-    if energy_uj < 0:
-        kind = "corrected"
-        energy_uj += max_range_uj + 1
-    most_uj = max_power_w * (end.t_after_ns - start.t_before_ns) * 1e-3
-    flags = (DOUBLE_WRAP,) if energy_uj + max_range_uj + 1 <= most_uj else ()
+        flags += (UNKNOWN_RANGE,)
+    if energy_uj < 0 and flags:
+        return EnergyDifference("lost", None, flags)
+    modulus = modulus_uj(max_range_uj) if max_range_uj else 0
+    kind = "corrected" if energy_uj < 0 else "difference"
+    if kind == "corrected":
+        energy_uj += modulus
+    most_uj = ceil(max_power_w * (end.t_after_ns - start.t_before_ns + UPDATE_NS) * 1e-3)
+    if energy_uj > most_uj:
+        lost = kind == "corrected"
+        return EnergyDifference(
+            "lost" if lost else kind, None if lost else energy_uj, (*flags, BEYOND_BOUND)
+        )
+    if modulus and energy_uj + modulus <= most_uj:
+        flags += (DOUBLE_WRAP,)
     return EnergyDifference(kind, energy_uj, flags)
 
 

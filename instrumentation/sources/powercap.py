@@ -1,102 +1,55 @@
-"""RAPL counters from the kernel's powercap files, read at the price of one system call each.
-
-Layout: `/sys/class/powercap/intel-rapl/intel-rapl:N[/intel-rapl:N:M]/{name,energy_uj,
-max_energy_range_uj}` (kernel, Documentation/power/powercap). `intel-rapl-mmio` shows package
-counters a second time; its zones are used only where `intel-rapl` has none of that name.
-"""
+"""RAPL counters from the kernel's powercap files, read at the price of one system call each."""
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.errors import SourceError
+from instrumentation.sources.mirrors import mirrors
+from instrumentation.sources.series import COUNTER_BYTES, Series, not_a_number, parse, reason
+from instrumentation.sources.zones import Zone, discover
 
 ROOT = Path("/sys/class/powercap")
-_CONTROL_TYPES = ("intel-rapl", "intel-rapl-mmio")
-_TOP_ZONE = re.compile(r"intel-rapl(?:-mmio)?:\d+")
 
 
-class PowercapError(Exception):
+class PowercapError(SourceError):
     """No counter can be read; the message gives the command that mends it."""
 
 
-@dataclass(frozen=True)
-class Zone:
-    """One counter. `name` is the kernel's: package-0, package-0-die-1, psys, and below a package
-    core, uncore or dram, led by the package's (`package-1/dram`) where there are several packages.
-    `max_range_uj` is None where the kernel does not tell it."""
-
-    name: str
-    path: Path
-    max_range_uj: int | None
-
-
-def _name(zone: Path) -> str:
-    return (zone / "name").read_text(encoding="ascii").strip()
-
-
-def _max_range_uj(zone: Path) -> int | None:
-    try:
-        return int((zone / "max_energy_range_uj").read_text(encoding="ascii")) or None
-    except (OSError, ValueError):
-        return None
-
-
-def _numbered(folder: Path, pattern: str) -> list[Path]:
-    """Zone folders in the order of their numbers."""
-    zones = [zone for zone in folder.glob(pattern) if (zone / "name").is_file()]
-    return sorted(zones, key=lambda zone: [int(n) for n in re.findall(r"\d+", zone.name)])
-
-
-def _top_zones(root: Path, control_type: str) -> list[Path]:
-    """Top zones below their control type, or beside it where only the flat links are there."""
-    for folder in (root / control_type, root):
-        zones = _numbered(folder, f"{control_type}:*")
-        tops = [zone for zone in zones if _TOP_ZONE.fullmatch(zone.name)]
-        if tops:
-            return tops
-    return []
-
-
-def discover(root: Path = ROOT) -> tuple[Zone, ...]:
-    """All counters below a powercap tree, each once, in the kernel's order."""
-    found: dict[str, Zone] = {}
-    for control_type in _CONTROL_TYPES:
-        tops = {top: _name(top) for top in _top_zones(root, control_type)}
-        packages = sum(name.startswith("package") for name in tops.values())
-        for name, path in _named_zones(tops, control_type, packages > 1):
-            found.setdefault(name, Zone(name, path, _max_range_uj(path)))
-    return tuple(found.values())
-
-
-def _named_zones(
-    tops: Mapping[Path, str], control_type: str, several: bool
-) -> Iterator[tuple[str, Path]]:
-    for top, top_name in tops.items():
-        yield top_name, top
-        for child in _numbered(top, f"{control_type}:*:*"):
-            name = _name(child)
-            plain = not several and top_name.startswith("package")
-            yield (name if plain else f"{top_name}/{name}"), child
-
-
 class PowercapSource:
-    """The counters of this machine, their files held open."""
+    """The counters of this machine, their files held open.
+
+    A zone can go away in mid-run (a driver is reloaded, a processor taken offline): its reads then
+    give the reason, and every further read first tries to open it anew. May be used from several
+    threads: a descriptor keeps its number, and what is behind it is exchanged in one step.
+    """
 
     def __init__(self, zones: tuple[Zone, ...], descriptors: tuple[int, ...]) -> None:
         self.zones = zones
-        self._descriptors = descriptors
+        self.descriptors: Sequence[int] = descriptors
+        self.reopened_ns: list[list[int]] = [[] for _ in zones]
+        self.away: dict[int, str] = {}
 
     @classmethod
-    def open(cls, root: Path = ROOT) -> PowercapSource:
-        """Find the counters and open them. Raises PowercapError."""
-        zones = discover(root)
+    def open(
+        cls,
+        root: Path = ROOT,
+        max_power_w: Mapping[str, float] | None = None,
+        mirror_wait_s: float = 0.25,
+    ) -> PowercapSource:
+        """Find the counters and open them; `max_power_w`: see zones.discover. Dies of one package
+        are watched for at most `mirror_wait_s`, to see whether they show one counter.
+
+        Raises PowercapError.
+        """
+        zones = discover(root, max_power_w)
         if not zones:
             raise PowercapError(
                 f"There is no RAPL zone under {root}: load the driver with "
@@ -105,37 +58,76 @@ class PowercapSource:
         descriptors: list[int] = []
         try:
             for zone in zones:
-                descriptors.append(os.open(zone.path / "energy_uj", os.O_RDONLY | os.O_CLOEXEC))
+                descriptors.append(_open(zone))
         except OSError as error:
             for descriptor in descriptors:
                 os.close(descriptor)
             raise PowercapError(_cannot_open(zones, error)) from None
-        return cls(zones, tuple(descriptors))
+        source = cls(zones, tuple(descriptors))
+        mirrored = mirrors(zones, source.value_uj, time.monotonic() + mirror_wait_s)
+        source.zones = tuple(replace(z, mirror_of=mirrored.get(z.name)) for z in zones)
+        return source
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The zones' names, in the order of the descriptors."""
+        return [zone.name for zone in self.zones]
 
     def read(self) -> dict[str, Reading | ReadFailure]:
         """Every counter by zone name; a zone that cannot be read gives the reason instead."""
-        readings: dict[str, Reading | ReadFailure] = {}
-        for zone, descriptor in zip(self.zones, self._descriptors, strict=True):
-            t_before_ns = monotonic_ns()
+        if self.away:
+            self.reopen()
+        return {zone.name: self._read(index) for index, zone in enumerate(self.zones)}
+
+    def series(self) -> Series:
+        """A place for many readings."""
+        return Series(self)
+
+    def value_uj(self, index: int) -> int | None:
+        """One counter's number alone; None where it cannot be read."""
+        found = self._read(index)
+        return found.energy_uj if isinstance(found, Reading) else None
+
+    def _read(self, index: int) -> Reading | ReadFailure:
+        t_before_ns = monotonic_ns()
+        try:
+            data = os.pread(self.descriptors[index], COUNTER_BYTES, 0)
+            if not data:
+                raise OSError(not_a_number(data))
+        except OSError as error:
+            self.away[index] = reason(error)
+            return ReadFailure(t_before_ns, reason(error))
+        t_after_ns = monotonic_ns()
+        return parse(t_before_ns, t_after_ns, data, len(self.reopened_ns[index]))
+
+    def reopen(self) -> None:
+        """Try to open what is away. The reading after it belongs to a new epoch."""
+        for index in list(self.away):
             try:
-                energy_uj = int(os.pread(descriptor, 32, 0))
-            except (OSError, ValueError) as error:
-                readings[zone.name] = ReadFailure(t_before_ns, str(error))
-            else:
-                readings[zone.name] = Reading(t_before_ns, monotonic_ns(), energy_uj)
-        return readings
+                fresh = _open(self.zones[index])
+            except OSError:
+                continue
+            # The epoch first: no thread may take the new file's number for one of the old epoch.
+            self.reopened_ns[index].append(monotonic_ns())
+            os.dup2(fresh, self.descriptors[index], inheritable=False)
+            os.close(fresh)
+            self.away.pop(index, None)
 
     def close(self) -> None:
         """Close the files. The source is not used after this."""
-        for descriptor in self._descriptors:
+        for descriptor in self.descriptors:
             os.close(descriptor)
-        self._descriptors = ()
+        self.descriptors = ()
 
     def __enter__(self) -> PowercapSource:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _open(zone: Zone) -> int:
+    return os.open(zone.path / "energy_uj", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _cannot_open(zones: tuple[Zone, ...], error: OSError) -> str:

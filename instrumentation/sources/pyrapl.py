@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from instrumentation.clock import monotonic_ns
+from instrumentation.sources.counter import ReadFailure, Reading
+
 
 def _zones(package_uj: Sequence[float] | None, dram_uj: Sequence[float] | None) -> dict[str, float]:
     """pyRAPL's lists (index = socket, -1 = no such counter) by the zone names of the powercap
@@ -41,6 +44,7 @@ class PyraplSource:
 
     def __init__(self) -> None:
         self.error: str | None = None
+        self.names: Sequence[str] = ()
         self._measurement: Any = None
 
     @classmethod
@@ -48,6 +52,8 @@ class PyraplSource:
         """Set pyRAPL up for all sockets and devices; never raises, see `error`."""
         source = cls()
         source._contained(source._set_up)
+        source.begin()
+        source.names = tuple(source.read())
         return source
 
     def begin(self) -> None:
@@ -59,6 +65,16 @@ class PyraplSource:
         """`{"duration_us": …, "zones": {name: µJ}}` since `begin`, or `{"error": sentence}`."""
         result = self._contained(self._finish)
         return {"error": self.error} if self.error is not None else dict(result)
+
+    def read(self) -> dict[str, Reading | ReadFailure]:
+        """Every counter's energy since `begin` (or `open`) by zone name, in µJ; never raises."""
+        t_before_ns = monotonic_ns()
+        result = self._contained(self._finish)
+        t_after_ns = monotonic_ns()
+        zones = {} if self.error is not None else dict(result["zones"])
+        lost = ReadFailure(t_before_ns, self.error or "pyRAPL gave no figure for this zone")
+        read = {n: Reading(t_before_ns, t_after_ns, round(uj)) for n, uj in zones.items()}
+        return {**dict.fromkeys(self.names, lost), **read}
 
     def close(self) -> None:
         """Forget the measurement."""

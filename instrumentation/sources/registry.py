@@ -1,4 +1,9 @@
-"""Energy sources by name."""
+"""Energy sources by name.
+
+Each is a class with `open()` (the machine's own counters; raises SourceError, or keeps what went
+wrong as readings that failed), `names` (of its zones), `read()` (`{zone: Reading | ReadFailure}`,
+every zone of `names`; never raises) and `close()`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from instrumentation.choose import load_class
 
 _PLACES = {
     "powercap": "instrumentation.sources.powercap:PowercapSource",
+    "perf": "instrumentation.sources.perf:PerfSource",
     "pyrapl": "instrumentation.sources.pyrapl:PyraplSource",
 }
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.powercap import PowercapError, PowercapSource, discover
+from instrumentation.sources.powercap import PowercapError, PowercapSource
+from instrumentation.sources.zones import discover
 
 MAX_UJ = 262_143_328_850
 Tree = dict[str, str]  # path below the root -> name of the zone

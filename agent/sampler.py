@@ -1,0 +1,112 @@
+"""Samples of the counters during a run, at the least cost, and how late they were taken."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.series import Series
+
+# From this rate on the stop is seen at the next sample, soon enough, and the cheaper wait is used.
+_FAST_HZ = 100.0
+
+
+class Sampled(Protocol):
+    """What is needed of a source of counters."""
+
+    def series(self) -> Series: ...
+
+
+class Sampler:
+    """Reads the counters at a fixed rate in a thread of its own; keeps them in memory as they come.
+
+    Nothing is parsed or written while it runs: that would be part of what is measured. Samples are
+    due at whole periods after the start; one that is missed is left out, for two in a row would
+    tell nothing new.
+    """
+
+    def __init__(self, counters: Sampled, rate_hz: float) -> None:
+        self._series = counters.series()
+        self._rate_hz = rate_hz
+        self._late_ns: array[int] = array("q")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
+        self._parsed: dict[str, list[Reading | ReadFailure]] | None = None
+
+    def __enter__(self) -> Sampler:
+        if self._rate_hz > 0:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _sample(self) -> None:
+        period_ns = round(1e9 / self._rate_hz)
+        fast = self._rate_hz >= _FAST_HZ
+        wait: Callable[[float], object] = time.sleep if fast else self._stop.wait
+        now, take, late_ns = time.monotonic_ns, self._series.take, self._late_ns
+        due_ns = now()
+        while not self._stop.is_set():
+            late_ns.append(now() - due_ns)
+            take()
+            ahead_ns = due_ns + period_ns - now()
+            due_ns += period_ns * (1 if ahead_ns > 0 else 1 - ahead_ns // period_ns)
+            wait(max(0, due_ns - now()) / 1e9)
+
+    def readings(self) -> dict[str, list[Reading | ReadFailure]]:
+        """All samples by zone, in order of time. Only after the end."""
+        if self._parsed is None:
+            self._parsed = self._series.readings()
+        return self._parsed
+
+    def between(self, zone: str, after_ns: int, before_ns: int) -> Sequence[Reading | ReadFailure]:
+        """A zone's samples that were begun after one time and ended before another."""
+        samples = self.readings()[zone]
+        first = bisect_right(samples, after_ns, key=lambda reading: reading.t_before_ns)
+        last = bisect_left(samples, before_ns, key=_end_ns)
+        return samples[first:last]
+
+    def document(self) -> dict[str, Any]:
+        """`sampler` of run.json: how many samples, and how late they were, in ms."""
+        late_ms = sorted(late_ns / 1e6 for late_ns in self._late_ns)
+        most = len(late_ms) - 1
+        return {
+            "rate_hz": self._rate_hz,
+            "samples": len(late_ms),
+            "late_p99_ms": round(late_ms[round(most * 0.99)], 3) if late_ms else None,
+            "late_max_ms": round(late_ms[most], 3) if late_ms else None,
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the samples as `rapl.jsonl` (data/README.md), in order of time."""
+        lines = [
+            (reading.t_before_ns, json.dumps({"zone": zone, **_fields(reading)}))
+            for zone, samples in self.readings().items()
+            for reading in samples
+        ]
+        with path.open("w", encoding="ascii") as file:
+            file.writelines(line + "\n" for _, line in sorted(lines, key=lambda line: line[0]))
+
+
+def _end_ns(reading: Reading | ReadFailure) -> int:
+    return reading.t_after_ns if isinstance(reading, Reading) else reading.t_before_ns
+
+
+def _fields(reading: Reading | ReadFailure) -> dict[str, Any]:
+    if isinstance(reading, ReadFailure):
+        return {"t_before_ns": reading.t_before_ns, "error": reading.error}
+    return {
+        "t_before_ns": reading.t_before_ns,
+        "t_after_ns": reading.t_after_ns,
+        "energy_uj": reading.energy_uj,
+    }

@@ -1,0 +1,223 @@
+"""RAPL counters from perf_event: 64 bits, added up by the kernel, so that they never wrap.
+
+`/sys/bus/event_source/devices/power` describes them: `type`, `cpumask` (one processor for each
+package or die), and for each event `events/energy-pkg` (`event=0x02`), its `.scale` and its `.unit`
+(kernel, arch/x86/events/rapl.c). A counter is opened by perf_event_open(2) and gives the count
+since then at each read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from instrumentation.clock import monotonic_ns
+from instrumentation.sources.counter import MAX_POWER_W, PLATFORM_MAX_POWER_W, ReadFailure, Reading
+from instrumentation.sources.errors import SourceError
+from instrumentation.sources.series import reason
+from instrumentation.sources.zones import Zone
+
+SYS = Path("/sys")
+PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
+
+# The kernel's words for what powercap calls otherwise.
+_KINDS = {"pkg": "package", "cores": "core", "gpu": "uncore", "ram": "dram", "psys": "psys"}
+# System call numbers of perf_event_open (kernel, arch/x86/entry/syscalls). RAPL is x86 alone.
+_SYSTEM_CALL = {"x86_64": 298, "i686": 336}
+# struct perf_event_attr, first version: type, size, config, sample_period, sample_type,
+# read_format, flags, wakeup_events, bp_type, config1.
+_ATTRIBUTES = struct.Struct("=IIQQQQQIIQ")
+_CLOSE_ON_EXEC = 8
+_COUNT = struct.Struct("=Q")
+
+
+class PerfError(SourceError):
+    """No perf_event counter can be read; the message gives the command that mends it."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One counter on one processor; µJ are its count times `uj_per_count`."""
+
+    zone: Zone
+    type: int
+    config: int
+    cpu: int
+    uj_per_count: Fraction
+
+    def energy_uj(self, count: int) -> int:
+        """A count in µJ, rounded down."""
+        return count * self.uj_per_count.numerator // self.uj_per_count.denominator
+
+
+class PerfSource:
+    """All energy counters of the `power` unit, by the names of the powercap source."""
+
+    def __init__(self, events: tuple[Event, ...], descriptors: tuple[int, ...]) -> None:
+        self.zones = tuple(event.zone for event in events)
+        self._events = events
+        self._descriptors = descriptors
+
+    @classmethod
+    def open(cls, root: Path = SYS) -> PerfSource:
+        """Find the counters and start them. Raises PerfError."""
+        unit = root / "bus/event_source/devices/power"
+        try:
+            events = tuple(_events(root, unit))
+        except FileNotFoundError as error:
+            raise PerfError(
+                f"There is no {error.filename}: load the driver with `sudo modprobe rapl`, or read "
+                "RAPL by powercap."
+            ) from None
+        except (OSError, ValueError) as error:
+            raise PerfError(f"The description under {unit} cannot be used: {error}.") from None
+        if not events:
+            raise PerfError(f"There is no event in joules under {unit}: read RAPL by powercap.")
+        descriptors: list[int] = []
+        try:
+            for event in events:
+                descriptors.append(_open(event))
+        except OSError as error:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise PerfError(_refused(event, error)) from None
+        return cls(events, tuple(descriptors))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The zones' names."""
+        return [zone.name for zone in self.zones]
+
+    def read(self) -> dict[str, Reading | ReadFailure]:
+        """Every counter's energy since `open` by zone name; a failed read gives the reason."""
+        return {
+            event.zone.name: _read(event, descriptor)
+            for event, descriptor in zip(self._events, self._descriptors, strict=True)
+        }
+
+    def close(self) -> None:
+        """Stop the counters. The source is not used after this."""
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors = ()
+
+    def __enter__(self) -> PerfSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _read(event: Event, descriptor: int) -> Reading | ReadFailure:
+    t_before_ns = monotonic_ns()
+    try:
+        data = os.read(descriptor, _COUNT.size)
+    except OSError as error:
+        return ReadFailure(t_before_ns, reason(error))
+    t_after_ns = monotonic_ns()
+    if len(data) != _COUNT.size:  # so the kernel says that the counter is in error
+        return ReadFailure(t_before_ns, "the counter gave no count")
+    return Reading(t_before_ns, t_after_ns, event.energy_uj(_COUNT.unpack(data)[0]))
+
+
+def _events(root: Path, unit: Path) -> Iterator[Event]:
+    """Every event in joules on every processor of the mask."""
+    kind = int(_text(unit / "type"))
+    cpus = _cpu_list(_text(unit / "cpumask"))
+    names = _package_names(root, cpus)
+    several = len(cpus) > 1
+    seen: set[str] = set()
+    for file in sorted((unit / "events").glob("energy-*")):
+        what = _KINDS.get(file.name.removeprefix("energy-"))
+        if what is None or _text(Path(f"{file}.unit")) != "Joules":
+            continue
+        scale = Fraction(_text(Path(f"{file}.scale"))) * 10**6
+        for cpu in cpus:
+            name, parent = _zone_name(what, names[cpu], several)
+            if name in seen:  # the platform is one, however many dies it is read on
+                continue
+            seen.add(name)
+            bound_w = PLATFORM_MAX_POWER_W if what == "psys" else MAX_POWER_W
+            most_uj = (2**64 - 1) * scale.numerator // scale.denominator
+            zone = Zone(name, file, most_uj, parent, None, bound_w)
+            yield Event(zone, kind, _config(_text(file)), cpu, scale)
+
+
+def _zone_name(what: str, package: str, several: bool) -> tuple[str, str | None]:
+    """Name and parent of a zone as the powercap source gives them."""
+    if what == "package":
+        return package, None
+    if what == "psys":
+        number = package.split("-")[1]
+        return ("psys" if number == "0" else f"psys-{number}"), None
+    return (f"{package}/{what}" if several else what), package
+
+
+def _package_names(root: Path, cpus: list[int]) -> dict[int, str]:
+    """`package-0`, with the die where there is more than one processor of a package in the mask."""
+    packages = {cpu: _topology(root, cpu, "physical_package_id") for cpu in cpus}
+    taken = list(packages.values())
+    return {
+        cpu: f"package-{package}"
+        + (f"-die-{_topology(root, cpu, 'die_id')}" if taken.count(package) > 1 else "")
+        for cpu, package in packages.items()
+    }
+
+
+def _topology(root: Path, cpu: int, what: str) -> int:
+    return int(_text(root / f"devices/system/cpu/cpu{cpu}/topology/{what}"))
+
+
+def _config(text: str) -> int:
+    found = re.fullmatch(r"event=(0x[0-9a-fA-F]+|\d+)", text)
+    if found is None:
+        raise ValueError(f"the event {text!r} is of an unknown form")
+    return int(found[1], 0)
+
+
+def _cpu_list(text: str) -> list[int]:
+    """`0-2,8` as numbers."""
+    spans = [part.partition("-") for part in text.split(",") if part]
+    return [n for first, _, last in spans for n in range(int(first), int(last or first) + 1)]
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="ascii").strip()
+
+
+def _open(event: Event) -> int:
+    machine = platform.machine()
+    number = _SYSTEM_CALL.get(machine)
+    if number is None:
+        raise OSError(f"perf_event_open has no known number on {machine}")
+    attributes = _ATTRIBUTES.pack(event.type, _ATTRIBUTES.size, event.config, *[0] * 7)
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    libc = ctypes.CDLL(None, use_errno=True)
+    every_process, no_group = -1, -1
+    words = (every_process, event.cpu, no_group, _CLOSE_ON_EXEC)
+    descriptor = int(libc.syscall(number, buffer, *(ctypes.c_long(word) for word in words)))
+    if descriptor < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return descriptor
+
+
+def _refused(event: Event, error: OSError) -> str:
+    what = f"perf_event counter {event.zone.name} on processor {event.cpu}"
+    if not isinstance(error, PermissionError):
+        return f"The {what} cannot be opened: {reason(error)}."
+    try:
+        level = f" (kernel.perf_event_paranoid is {_text(PARANOID)})"
+    except OSError:
+        level = ""
+    return (
+        f"The {what} may be opened by root only{level}: run as root, or "
+        "`sudo sysctl kernel.perf_event_paranoid=0`."
+    )

@@ -1,0 +1,124 @@
+"""The counters of a powercap tree: which there are, how they nest, which may be added up.
+
+Layout: `/sys/class/powercap/intel-rapl/intel-rapl:N[/intel-rapl:N:M]/{name,energy_uj,
+max_energy_range_uj}` (kernel, Documentation/power/powercap). The numbers tell nothing: psys may
+stand before a package or between two. `intel-rapl-mmio` shows package counters a second time; its
+zones are used only where `intel-rapl` has none of that name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from instrumentation.sources.counter import MAX_POWER_W, PLATFORM_MAX_POWER_W
+
+_CONTROL_TYPES = ("intel-rapl", "intel-rapl-mmio")
+_TOP_ZONE = re.compile(r"intel-rapl(?:-mmio)?:\d+")
+_PACKAGE = re.compile(r"(package-\d+)(-die-\d+)?")
+_LIMITS = "constraint_*_max_power_uw", "constraint_*_power_limit_uw"
+
+
+@dataclass(frozen=True)
+class Zone:
+    """One counter. `name` is the kernel's: package-0, package-0-die-1, psys, and below a package
+    core, uncore or dram, led by the package's (`package-1/dram`) where there are several packages.
+
+    `max_range_uj` is None where the kernel does not tell it. `parent` names the zone above. A zone
+    with `mirror_of` shows the counter of that other zone once more. `max_power_w` is more than the
+    zone can draw for as long as its counter takes to go round.
+    """
+
+    name: str
+    path: Path
+    max_range_uj: int | None
+    parent: str | None = None
+    mirror_of: str | None = None
+    max_power_w: float = MAX_POWER_W
+
+    @property
+    def kind(self) -> str:
+        """`package` (a whole one or a die of it), `core`, `uncore`, `dram`, `psys`, or its name."""
+        last = self.name.rsplit("/", 1)[-1]
+        return re.split(r"-\d", last, maxsplit=1)[0]
+
+    @property
+    def package(self) -> str | None:
+        """The package that it belongs to, without the die: package-0."""
+        found = _PACKAGE.match(self.parent or self.name)
+        return found[1] if found else None
+
+
+def independent(zones: Iterable[Zone]) -> tuple[Zone, ...]:
+    """The zones whose sum counts nothing twice: packages (or their dies) and memory.
+
+    Core and uncore lie within the package, psys around everything; mirrors show another's counter.
+    """
+    return tuple(z for z in zones if z.kind in {"package", "dram"} and z.mirror_of is None)
+
+
+def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tuple[Zone, ...]:
+    """All counters below a powercap tree, each once, in the kernel's order.
+
+    `max_power_w` sets the power bound of zones by name. Without it the bound is that of
+    instrumentation.sources.counter, or the zone's own highest limit where that is more. A limit
+    never lowers it: limits can be switched off, and hold only on the average.
+    """
+    tops = {t: {top: _name(top) for top in _top_zones(root, t)} for t in _CONTROL_TYPES}
+    packages = {name for names in tops.values() for name in names.values()}
+    several = sum(name.startswith("package") for name in packages) > 1
+    given = max_power_w or {}
+    found: dict[str, Zone] = {}
+    for control_type in _CONTROL_TYPES:
+        for name, path, parent in _named_zones(tops[control_type], control_type, several):
+            if name not in found:
+                zone = Zone(name, path, _number(path / "max_energy_range_uj") or None, parent)
+                bound_w = given.get(name) or _power_bound_w(zone)
+                found[name] = Zone(name, path, zone.max_range_uj, parent, None, bound_w)
+    return tuple(found.values())
+
+
+def _name(zone: Path) -> str:
+    return (zone / "name").read_text(encoding="ascii").strip()
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _power_bound_w(zone: Zone) -> float:
+    default_w = PLATFORM_MAX_POWER_W if zone.kind == "psys" else MAX_POWER_W
+    limits_uw = [_number(file) or 0 for pattern in _LIMITS for file in zone.path.glob(pattern)]
+    return max(default_w, max(limits_uw, default=0) / 1e6)
+
+
+def _numbered(folder: Path, pattern: str) -> list[Path]:
+    """Zone folders in the order of their numbers."""
+    zones = [zone for zone in folder.glob(pattern) if (zone / "name").is_file()]
+    return sorted(zones, key=lambda zone: [int(n) for n in re.findall(r"\d+", zone.name)])
+
+
+def _top_zones(root: Path, control_type: str) -> list[Path]:
+    """Top zones below their control type, or beside it where only the flat links are there."""
+    for folder in (root / control_type, root):
+        zones = _numbered(folder, f"{control_type}:*")
+        tops = [zone for zone in zones if _TOP_ZONE.fullmatch(zone.name)]
+        if tops:
+            return tops
+    return []
+
+
+def _named_zones(
+    tops: Mapping[Path, str], control_type: str, several: bool
+) -> Iterator[tuple[str, Path, str | None]]:
+    for top, top_name in tops.items():
+        yield top_name, top, None
+        for child in _numbered(top, f"{control_type}:*:*"):
+            name = _name(child)
+            plain = not several and top_name.startswith("package")
+            yield (name if plain else f"{top_name}/{name}"), child, top_name

@@ -1,0 +1,92 @@
+"""What sampling the counters costs the target, as CPU time of the process that samples.
+
+A tree on tmpfs stands in for sysfs: the reading itself is then cheaper than on hardware, where the
+kernel asks the processor (about a microsecond more a counter). The sampler, its marks and their
+parsing are the agent's own, in a process of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from lab.metrology.figure import Figure, at_most
+
+TMPFS = Path("/dev/shm")
+REPOSITORY = Path(__file__).resolve().parents[2]
+_WAKING = "of it, waking up 1,000 times a second without reading anything"
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Cost at 10 Hz and 1 kHz in % of one core, and how late the samples were."""
+    repeats, seconds = (1, 0.3) if quick else (7, 4.0)
+    with tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None) as folder:
+        root = _tree(Path(folder))
+        slow = [_run(root, 10, seconds) for _ in range(repeats)]
+        fast = [_run(root, 1000, seconds) for _ in range(repeats)]
+        with _busy():
+            beside = [_run(root, 1000, seconds) for _ in range(repeats)]
+    where = "(tmpfs for sysfs)"
+    return [
+        at_most(f"cost of 10 Hz RAPL + marks {where}", _middle(slow, "share"), "%", 0.1),
+        at_most(f"cost of 1 kHz RAPL + marks {where}", _middle(fast, "share"), "%", 2.0),
+        Figure(_WAKING, _middle(fast, "waking_share"), "%"),
+        at_most(f"the same beside busy processors {where}", _middle(beside, "share"), "%", 2.0),
+        Figure(_WAKING + ", busy", _middle(beside, "waking_share"), "%"),
+        Figure("lateness p99 at 10 Hz", _middle(slow, "late_p99_ms"), "ms"),
+        Figure("lateness p99 at 1 kHz", _middle(fast, "late_p99_ms"), "ms"),
+        Figure(
+            "lateness p99 at 1 kHz beside busy processors", _middle(beside, "late_p99_ms"), "ms"
+        ),
+    ]
+
+
+def _tree(root: Path) -> Path:
+    """One package with its memory, the zones of the lab's guest."""
+    package = root / "intel-rapl" / "intel-rapl:0"
+    for zone, name in ((package, "package-0"), (package / "intel-rapl:0:0", "dram")):
+        zone.mkdir(parents=True)
+        (zone / "name").write_text(name + "\n")
+        (zone / "energy_uj").write_text("123456789012\n")
+        (zone / "max_energy_range_uj").write_text("262143328850\n")
+    return root
+
+
+def _run(root: Path, rate_hz: float, seconds: float) -> dict[str, float]:
+    command = [sys.executable, "-m", "lab.metrology.cost_target"]
+    done = subprocess.run(
+        [*command, str(root), str(rate_hz), str(seconds)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def _middle(runs: list[dict[str, float]], key: str) -> float:
+    factor = 100 if key.endswith("share") else 1
+    return round(median(run[key] for run in runs) * factor, 4)
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    """Every processor has something else to do, at the lowest priority, as while a workload runs.
+
+    A processor that sleeps costs more to wake, and that is counted as the sampler's.
+    """
+    spin = "import os\nos.nice(19)\nwhile True: pass"
+    spinning = [subprocess.Popen([sys.executable, "-c", spin]) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
