@@ -9,6 +9,8 @@ _PLACES = {
     "mcp39f511n": "instrumentation.meters.mcp39f511n:Mcp39f511n",
     "smartpower3": "instrumentation.meters.smartpower3:SmartPower3",
     "wattsup": "instrumentation.meters.wattsup:WattsUp",
+    "powersensor3": "instrumentation.meters.powersensor3:PowerSensor3",
+    "line": "instrumentation.meters.line:LineMeter",
 }
 
 

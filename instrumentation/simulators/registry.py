@@ -14,6 +14,8 @@ _PLACES = {
     "mcp39f511n": "instrumentation.simulators.mcp39f511n:Mcp39f511nSimulator",
     "smartpower3": "instrumentation.simulators.smartpower3:SmartPower3Simulator",
     "wattsup": "instrumentation.simulators.wattsup:WattsUpSimulator",
+    "powersensor3": "instrumentation.simulators.powersensor3:PowerSensor3Simulator",
+    "line": "instrumentation.simulators.line:LineSimulator",
 }
 
 

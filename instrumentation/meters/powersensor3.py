@@ -1,0 +1,297 @@
+"""PowerSensor3 on DC rails: four pairs of a current and a voltage sensor, read 20,000 times a
+second (nlesc-recruit/PowerSensor3; van der Vlugt et al., arXiv 2504.17883).
+
+Each pair is a rail, `0` to `3`. A level of 10 bits stands for (3.3 V × level / 1023 − vref) /
+sensitivity, in A or V, with vref and sensitivity from the meter's EEPROM; power is their product in
+each frame, and a record the mean over the frames of a window. What a frame's bits mean, how it is
+asked and how its time goes on stand in `powersensor3_frames`, `_talk` and `_time`.
+
+A board with an STM32F411 sends 20,000 frames a second; one with an F401 runs its converter more
+slowly (about 17,500, reckoned from the firmware's clock settings, not measured). The time of a
+frame is taken when its average of six conversions is complete; there may be firmware that takes it
+in the middle, 25 µs before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.powersensor3_frames import FRAME_BYTES, Found, find, levels, marked
+from instrumentation.meters.powersensor3_talk import Sensor, Talk
+from instrumentation.meters.powersensor3_time import DeviceTime, Timed
+from instrumentation.meters.powersensor3_windows import Samples, gathered
+from instrumentation.meters.rows import (
+    COMMON_WORDS,
+    GAP,
+    OVER_RANGE,
+    RESTART,
+    Fed,
+    Flags,
+    Floats,
+    Ints,
+    RowBuilder,
+    Rows,
+    joined,
+)
+from instrumentation.trace import Fault, Frame
+
+SUPPLY_V = 3.3
+MAX_LEVEL = 1023
+_MARKER = 8
+_RAILS = ("0", "1", "2", "3")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`window_ms` is the time of one record, 0 for every frame; `frames_hz` how often the board
+    sends. The limits of error are the user's own, from a calibration or the paper's table of
+    modules; see `PowerSensor3.accuracy`.
+    """
+
+    window_ms: int = 1
+    frames_hz: int = 20_000
+    relative_limit: float = 0.03
+    absolute_limit_w: float = 0.33
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.window_ms <= 1000:
+            raise ValueError("window_ms is 0 to 1000.")
+        if not 1000 <= self.frames_hz <= 20_000:
+            raise ValueError("frames_hz is 1000 to 20000: the meter's time wraps each 1.024 ms.")
+        if self.relative_limit < 0 or self.absolute_limit_w < 0:
+            raise ValueError("Limits of error are not below 0.")
+
+    @property
+    def frames(self) -> int:
+        """Frames in one record."""
+        return max(1, round(self.window_ms * self.frames_hz / 1000))
+
+
+def value_of(level: Floats | float, sensor: Sensor) -> Any:
+    """A or V for a sensor's level."""
+    return (SUPPLY_V * level / MAX_LEVEL - sensor.vref_v) / sensor.sensitivity
+
+
+class PowerSensor3(Meter):
+    """Driver. Channels: the rails `0` to `3`, each a pair of sensors that must be switched on.
+
+    A record's arrival is that of the first byte of its last frame. Where frames are missing a
+    record ends before the gap, with the time of its frames as its window. Flags: `gap`, `restart`
+    (its time was put right backwards), `over-range` (a sensor was at the end of its range),
+    `marker` (the marker came in this window).
+    """
+
+    kind: ClassVar[str] = "powersensor3"
+    name: ClassVar[str] = "PowerSensor3"
+    default_baud: ClassVar[int] = 115200  # means nothing on USB
+    usb_ids: ClassVar[tuple[str, ...]] = ("0483:5740",)
+    own_channels: ClassVar[tuple[str, ...]] = _RAILS
+    timing: ClassVar[str] = "device"
+    # USB asks each millisecond; what gathers in the port is read each `gather_s`.
+    arrival_delay_limit_s: ClassVar[float] = 0.02
+    gather_s: ClassVar[float] = 0.008
+    flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "marker")
+    Settings: ClassVar[type[Any]] = Settings
+
+    def __init__(
+        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(channels, settings)
+        self._rails = tuple(_RAILS.index(own) for own in self.channels)
+        self._forget()
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """See `Meter.accuracy`."""
+        given = self.settings
+        if (given.relative_limit, given.absolute_limit_w) == (0.03, 0.33):
+            source = (
+                "0.33 W: one step of 3.3 V / 1023 through a 12 V module of 120 mV/A; 3 % assumed "
+                "for a module that was not calibrated; both to be replaced by the settings "
+                "relative_limit and absolute_limit_w from arXiv 2504.17883 or a calibration"
+            )
+        else:
+            source = "the settings relative_limit and absolute_limit_w of this meter"
+        return Accuracy(given.relative_limit, given.absolute_limit_w, source)
+
+    @property
+    def period_s(self) -> float:
+        """The window."""
+        return float(self.settings.frames / self.settings.frames_hz)
+
+    def _forget(self) -> None:
+        self._talk = Talk(self._rails)
+        self._start_stream()
+
+    def _start_stream(self) -> None:
+        self._rest = b""
+        self._rest_ns: list[tuple[int, int]] = []  # (offset in the rest, arrival)
+        self._junk = 0
+        self._in_step = False
+        self._held = np.zeros((0, 9), np.uint16), np.zeros(0, np.int64)
+        self._time = DeviceTime(round(1e6 / self.settings.frames_hz))
+        self._open = Samples.none(len(self.channels))
+
+    def request(self, t_ns: int) -> bytes:
+        """See `Meter.request`."""
+        return self._talk.request(t_ns)
+
+    @property
+    def due_ns(self) -> int:
+        """See `Meter.due_ns`."""
+        return self._talk.due_ns
+
+    def asked(self, data: bytes, t_ns: int) -> None:
+        """See `Meter.asked`."""
+        self._talk.asked(data, t_ns)
+        if self._talk.streaming:
+            self._start_stream()
+            self._values = [self._table(rail) for rail in self._rails]
+
+    def farewell(self) -> bytes:
+        """See `Meter.farewell`."""
+        return b"X"
+
+    def _table(self, rail: int) -> tuple[Floats, Floats]:
+        """A and V of a rail for each level."""
+        every = np.arange(MAX_LEVEL + 1, dtype=np.float64)
+        sensors = self._talk.sensors
+        return value_of(every, sensors[2 * rail]), value_of(every, sensors[2 * rail + 1])
+
+    def feed(self, data: bytes, t_ns: int) -> Fed:
+        """See `Meter.feed`. Whatever was corrupted, the next whole frame is read again."""
+        if self._talk.streaming:
+            return self._fed([Frame(t_ns, data)])
+        out = RowBuilder(len(self.channels))
+        if wrong := self._talk.hear(data, t_ns):
+            out.fault(t_ns, "configuration", wrong)
+        return out.take()
+
+    def feed_all(self, pieces: Sequence[Frame]) -> Fed:
+        """See `Meter.feed_all`. What is clean is taken at once, else piece by piece."""
+        if not self._talk.streaming:
+            return super().feed_all(pieces)
+        parts, start = [], 0
+        while start < len(pieces):
+            end_ns = self._time.block_end_ns() or 0
+            end = bisect_left(pieces, end_ns, start + 1, key=lambda piece: piece.t_mono_ns)
+            parts.append(self._fed(pieces[start:end]))
+            start = end
+        return joined(parts)
+
+    def _fed(self, pieces: Sequence[Frame]) -> Fed:
+        """Pieces of one block of time; one alone may be damaged."""
+        self._time.begin(pieces[0].t_mono_ns)
+        offsets, times, size = [at for at, _ in self._rest_ns], [t for _, t in self._rest_ns], 0
+        for piece in pieces:
+            offsets.append(len(self._rest) + size)
+            times.append(piece.t_mono_ns)
+            size += len(piece.data)
+        data = self._rest + b"".join(piece.data for piece in pieces)
+        found = find(data)
+        arrived = _arrivals(found.at, offsets, times)
+        words = np.concatenate([self._held[0], found.words])
+        t_ns = np.concatenate([self._held[1], arrived])
+        level = levels(words)
+        stamps = level[:, 0].astype(np.int64)
+        off_us = self._time.steps(stamps[:-1]) if len(stamps) > 1 else stamps[:0]
+        if len(pieces) > 1:
+            clean = not (found.junk_after or self._junk or found.junk.any())
+            if not (clean and self._time.regular(off_us)):
+                return joined([self._fed([piece]) for piece in pieces])
+        faults = self._junk_faults(found, arrived)
+        self._keep_rest(data, found.rest, offsets, times)
+        self._held = words[-1:], t_ns[-1:]
+        if len(found.words):
+            self._talk.alive(pieces[-1].t_mono_ns)
+        if len(stamps) < 2:
+            return Fed(self._rows(self._open.from_(len(self._open.t_ns))), tuple(faults))
+        timed = self._time.take(stamps[:-1], off_us, int(stamps[-1]), t_ns)
+        faults += _time_faults(timed, t_ns)
+        samples = Samples(
+            t_ns[:-1],
+            timed.t_us,
+            timed.step_us,
+            self._power_w(level[:-1]),
+            self._flags(level[:-1], timed) | _MARKER * marked(words[:-1]).astype(np.uint16),
+        )
+        return Fed(self._rows(_sound(samples, timed)), tuple(faults))
+
+    def _rows(self, samples: Samples) -> Rows:
+        rows, self._open = gathered(self._open.then(samples), self.settings.frames)
+        return rows
+
+    def _keep_rest(self, data: bytes, rest: int, offsets: list[int], times: list[int]) -> None:
+        self._rest = data[rest:]
+        known = max(0, bisect_left(offsets, rest + 1) - 1)
+        kept = zip(offsets[known:], times[known:], strict=True)
+        self._rest_ns = [(max(0, at - rest), t) for at, t in kept] if self._rest else []
+
+    def _junk_faults(self, found: Found, arrived: Ints) -> list[Fault]:
+        faults = []
+        if len(found.junk):
+            junk = found.junk.copy()
+            junk[0] += self._junk
+            self._junk = 0
+            for at in np.flatnonzero(junk).tolist():
+                if self._in_step or at or junk[at] >= FRAME_BYTES:
+                    detail = f"{junk[at]} bytes before this are no PowerSensor3 frame"
+                    faults.append(Fault(int(arrived[at]), "framing", detail))
+            self._in_step = True
+        self._junk += found.junk_after
+        return faults
+
+    def _power_w(self, level: Any) -> Floats:
+        power_w = np.empty((len(level), len(self._rails)))
+        for column, (rail, (ampere, volt)) in enumerate(
+            zip(self._rails, self._values, strict=True)
+        ):
+            np.multiply(
+                ampere[level[:, 2 * rail + 1]],
+                volt[level[:, 2 * rail + 2]],
+                out=power_w[:, column],
+            )
+        return power_w
+
+    def _flags(self, level: Any, timed: Timed) -> Flags:
+        flags = GAP * (timed.missing_us > 0) | RESTART * (timed.missing_us < 0)
+        for rail in self._rails:
+            current, voltage = level[:, 2 * rail + 1], level[:, 2 * rail + 2]
+            over = (current == 0) | (current == MAX_LEVEL) | (voltage == MAX_LEVEL)
+            flags |= OVER_RANGE * over
+        return flags.astype(np.uint16)
+
+
+def _sound(samples: Samples, timed: Timed) -> Samples:
+    """The frames whose own time can be."""
+    if timed.sound.all():
+        return samples
+    s, good = samples, timed.sound
+    return Samples(s.t_ns[good], s.t_us[good], s.step_us[good], s.power_w[good], s.flags[good])
+
+
+def _arrivals(at: Ints, offsets: list[int], times: list[int]) -> Ints:
+    """When each frame's first byte arrived."""
+    if len(times) == 1:
+        return np.full(len(at), times[0], np.int64)
+    return np.array(times, np.int64)[np.searchsorted(offsets, at, "right") - 1]
+
+
+def _time_faults(timed: Timed, t_ns: Ints) -> list[Fault]:
+    faults = []
+    for at in np.flatnonzero(~timed.sound | (timed.missing_us != 0)).tolist():
+        missing_us = int(timed.missing_us[at])
+        if not timed.sound[at]:
+            kind, detail = "corrupt", "a frame's own time cannot be"
+        elif missing_us > 0:
+            kind, detail = "gap", f"frames of {missing_us} µs are missing"
+        else:
+            kind, detail = "restart", f"the meter's time was put back by {-missing_us} µs"
+        faults.append(Fault(int(t_ns[at]), kind, detail))
+    return faults
