@@ -100,9 +100,6 @@ class Recorder:
             message = words.cannot_write(self._config, self._out, error, self._status.summary)
             self._status.enter("failed", message)
             raise RecorderError(message) from None
-        finally:
-            if self._live:
-                self._live.clear()
         lost = "; the port was lost at the end" if self._status.state == "lost" else ""
         self._status.enter("stopped")
         return f"{self._status.summary}, {self._status.bytes} bytes in {writer.path}{lost}"
@@ -263,10 +260,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     live = LiveLine(sys.stderr) if options.live or sys.stderr.isatty() else None
     try:
         config = MeterConfig.from_json(options.meter)
-        print(Recorder(config, options.out, status, live=live).run(lambda: bool(ended)))
+        said = Recorder(config, options.out, status, live=live).run(lambda: bool(ended))
     except RecorderError as error:
+        if live:
+            live.clear()
         print(f"fde: {error}", file=sys.stderr)
         return 1
+    if live:
+        live.clear()
+    print(said)
     return 0
 
 

@@ -16,9 +16,9 @@ def text(status: Status) -> str:
     watts = "  ".join(f"{name} {power_w:.2f} W" for name, power_w in status.watts.items())
     words = [
         f"{status.name} {status.state}",
-        watts or "no record yet",
-        f"{status.rate_hz:.4g} of {status.due_hz:.4g} Hz",
-        f"{status.gaps} gaps, {status.faults} faults",
+        watts or "no power known",
+        f"{status.rate_hz:.4g}/{status.due_hz:.4g} Hz",
+        f"{status.gaps} gaps {status.faults} faults",
     ]
     return " | ".join(words)
 

@@ -71,6 +71,8 @@ class Status:
     def enter(self, state: str, message: str = "") -> None:
         """Change the state and tell it at once."""
         self.state, self.message = state, message
+        if state != "recording":
+            self.watts = {}  # nobody knows them now
         self.write()
 
     def tick(self) -> None:

@@ -20,6 +20,9 @@ import polars as pl
 import pytest
 
 from instrumentation.decode import DecodeError, decode, main, write_samples
+from instrumentation.ports import Port
+from instrumentation.recorder import Recorder
+from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from instrumentation.trace import read_frames
@@ -179,6 +182,141 @@ def test_full_disk_keeps_all_that_came(link: Path, out: Path) -> None:
     assert decode(out).samples.height > 20
 
 
+@contextlib.contextmanager
+def small_disk(at: Path, size_bytes: int) -> Iterator[None]:
+    at.mkdir()
+    options = f"size={size_bytes}"
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "none", str(at)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"no disk can be mounted here: {made.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(at)], check=True)
+
+
+def test_a_disk_that_is_really_full_keeps_all_that_came(link: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with small_disk(disk, 64 * 1024):
+        with plugged_in(link, smartpower3()):
+            running = Running(link, disk / "meter0")
+            code, _, err = running.end()
+        assert code == 1
+        assert err.count("\n") == 1
+        assert "No space left on device" in err
+        assert "All that came before is kept" in err
+        stream = disk / "meter0/stream.raw"
+        frames = list(read_frames(stream))
+        assert stream.stat().st_size == sum(12 + len(frame.data) for frame in frames)
+        records = decode(disk / "meter0").samples.height
+        assert f"{records} records in" in err or f"{records + 1} records in" in err
+        assert records > 300
+
+
+def test_live_line_is_drawn_only_where_it_is_wanted(link: Path, out: Path) -> None:
+    for options, drawn in ((("--live",), True), ((), False)):
+        with plugged_in(link, smartpower3()):
+            running = Running(link, out, *options)
+            running.wait_until(lambda s: s["records"] > 100)
+            running.process.terminate()
+            _, said, err = running.end()
+        assert ("\x1b[K" in err) == drawn
+        if drawn:
+            assert "system 20.00 W  drive 0.06 W" in err
+            assert "/100 Hz | 0 gaps 0 faults" in err
+            assert err.endswith("\x1b[K")
+        else:
+            assert err == ""
+        assert said.startswith("meter0: ")
+
+
+def test_a_stream_goes_on_only_as_it_began(link: Path, out: Path) -> None:
+    with plugged_in(link, smartpower3()):
+        running = Running(link, out)
+        running.wait_until(lambda s: s["state"] == "recording")
+        running.process.terminate()
+        running.end()
+        described = (out / "meter.json").read_text()
+        code, _, err = Running(link, out, settings={"interval_ms": 100}).end()
+    assert code == 1
+    assert "was recorded with another settings" in err
+    assert (out / "meter.json").read_text() == described
+
+
+class Bench:
+    """A recorder in this process, with USB devices that are told to it."""
+
+    def __init__(self, out: Path, port: str) -> None:
+        self.ports: list[Port] = []
+        entry = {"name": "meter0", "kind": "smartpower3", "port": port, "origin": "modelled"}
+        config = MeterConfig.from_json(json.dumps(entry | {"channels": {"0": "system"}}))
+        self.ended = threading.Event()
+        self.status_path = out / "status.json"
+        self.said: list[str] = []
+        self._recorder = Recorder(config, out, self.status_path, finder=lambda: self.ports)
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self.said.append(self._recorder.run(self.ended.is_set))
+        except RecorderError as error:
+            self.said.append(str(error))
+
+    def __enter__(self) -> Bench:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self._thread.join()
+
+    def wait_until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        while True:
+            assert self._thread.is_alive(), self.said
+            with contextlib.suppress(FileNotFoundError):
+                status: dict[str, Any] = json.loads(self.status_path.read_text())
+                if wanted(status):
+                    return status
+            time.sleep(0.02)
+
+
+def test_the_same_usb_device_is_found_under_another_number(tmp_path: Path, out: Path) -> None:
+    send, links = smartpower3(), [tmp_path / f"tty{n}" for n in range(3)]
+    mine, moved, other = (
+        Port(str(at), "10c4:ea60", number, "1-2")
+        for at, number in zip(links, ("A", "A", "B"), strict=True)
+    )
+    bench = Bench(out, "usb")
+    with contextlib.ExitStack() as plugs:
+        with plugged_in(links[0], send):
+            bench.ports[:] = [mine]
+            plugs.enter_context(bench)
+            bench.wait_until(lambda s: s["records"] > 20)
+            bench.ports[:] = []
+        bench.wait_until(lambda s: s["state"] == "lost")
+        with plugged_in(links[2], send):
+            bench.ports[:] = [other]  # of the same kind, and not the same
+            lost = bench.wait_until(lambda s: "not plugged in" in s["message"])
+            with plugged_in(links[1], send):
+                bench.ports[:] = [moved, other]
+                status = bench.wait_until(lambda s: s["state"] == "recording")
+                plugs.close()
+    assert lost["epoch"] == 1
+    assert status["epoch"] == 2
+    assert bench.said[0].startswith("meter0: ")
+    assert "opened 2 times" in bench.said[0]
+
+
+def test_two_alike_are_refused_with_their_names(out: Path) -> None:
+    bench = Bench(out, "usb")
+    bench.ports += [Port(f"/dev/ttyUSB{n}", "10c4:ea60", f"SN{n}", f"1-{n}") for n in "12"]
+    with bench:
+        bench._thread.join()
+    assert "2 devices fit (/dev/ttyUSB1: serial number SN1, location 1-1" in bench.said[0]
+
+
 def test_silent_meter_is_said(link: Path, out: Path) -> None:
     with plugged_in(link, lambda _: None):
         code, _, err = Running(link, out).end()
@@ -230,11 +368,13 @@ def test_pseudo_terminal_is_never_measured(link: Path, out: Path) -> None:
         ({"origin": "guessed"}, "measured or modelled"),
         ({"channels": {"7": "system"}}, "no channel 7"),
         ({"name": "../meter0"}, "cannot name a meter"),
+        ({"port": "usb:10c4"}, "names no port"),
+        ({"settings": {"interval_ms": 7}}, "interval_ms is one of"),
         ({"baud": "fast"}, "no baud rate"),
     ],
 )
 def test_wrong_entry_is_refused(link: Path, out: Path, entry: dict[str, Any], said: str) -> None:
-    code, _, err = Running(link, out, **entry).end()
+    code, _, err = Running(entry.pop("port", link), out, **entry).end()
     assert code == 1
     assert said in err
     assert err.count("\n") == 1

@@ -1,0 +1,133 @@
+"""Meters are found by what their USB side says, wherever they are plugged in."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from instrumentation.ports import Lookup, Port, PortError, all_ports, check_form, usbtmc_ports
+
+IDS = ("10c4:ea60",)
+
+
+def cp2104(number: int, serial: str = "A", location: str = "1-2.3") -> Port:
+    return Port(f"/dev/ttyUSB{number}", "10c4:ea60", serial, location, "CP2104")
+
+
+FTDI = Port("/dev/ttyUSB9", "0403:6001", "FT1", "1-4", "FT232R")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ports", "device"),
+    [
+        ("usb", [FTDI, cp2104(0)], "/dev/ttyUSB0"),
+        ("usb:0403:6001", [FTDI, cp2104(0)], "/dev/ttyUSB9"),
+        ("usb:10C4:EA60:B", [cp2104(0), cp2104(1, "B")], "/dev/ttyUSB1"),
+        ("usb:10c4:ea60@1-3", [cp2104(0, ""), cp2104(1, "", "1-3")], "/dev/ttyUSB1"),
+        ("usb:10c4:ea60@1-3", [cp2104(0), cp2104(1, "A", "1-3:1.0")], "/dev/ttyUSB1"),
+        ("usb:10c4:ea60@1-3:1.1", [cp2104(0, "A", "1-3:1.0"), cp2104(1, "A", "1-3:1.1")], "1"),
+    ],
+)
+def test_usb_names_find_their_device(wanted: str, ports: list[Port], device: str) -> None:
+    assert Lookup(wanted, IDS, lambda: ports).device().endswith(device)
+
+
+def test_every_port_is_found_by_its_own_name() -> None:
+    ports = [cp2104(0), cp2104(1, "B"), cp2104(2, "", "1-5"), cp2104(3, "", "1-6"), FTDI]
+    for port in ports:
+        assert Lookup(port.name, (), lambda: ports).device() == port.device
+
+
+def test_two_alike_are_told_apart_by_serial_number_or_place() -> None:
+    with pytest.raises(PortError, match="serial number B, location 1-7") as caught:
+        Lookup("usb", IDS, lambda: [cp2104(0), cp2104(1, "B", "1-7")]).device()
+    assert caught.value.errno == errno.ENOTUNIQ
+    assert "as usb:10c4:ea60:SERIAL" in str(caught.value)
+    with pytest.raises(PortError, match="as usb:10c4:ea60@LOCATION"):
+        Lookup("usb", IDS, lambda: [cp2104(0, ""), cp2104(1, "", "1-7")]).device()
+
+
+def test_a_missing_one_is_said_with_those_of_its_kind() -> None:
+    with pytest.raises(PortError, match="of its kind there is /dev/ttyUSB0") as caught:
+        Lookup("usb:10c4:ea60:C", IDS, lambda: [cp2104(0)]).device()
+    assert caught.value.errno == errno.ENOENT
+    with pytest.raises(PortError, match="no USB device 10c4:ea60 is plugged in"):
+        Lookup("usb", IDS, lambda: [FTDI]).device()
+    with pytest.raises(PortError, match="no USB id of its own"):
+        Lookup("usb", (), lambda: [FTDI]).device()
+
+
+def test_renumbered_and_moved_it_is_found_again_and_no_other_is_taken_for_it() -> None:
+    here = [cp2104(0)]
+    lookup = Lookup("usb", IDS, lambda: here)
+    assert lookup.device() == "/dev/ttyUSB0"
+    here[:] = [cp2104(5, location="2-1")]
+    assert lookup.device() == "/dev/ttyUSB5"
+    here[:] = [cp2104(0, "B")]
+    with pytest.raises(PortError, match="not plugged in"):
+        lookup.device()
+    here[:] = [cp2104(0, "B"), cp2104(6)]
+    assert lookup.device() == "/dev/ttyUSB6"
+
+
+def test_a_path_is_followed_by_the_serial_number_behind_it(tmp_path: Path) -> None:
+    paths = [tmp_path / f"ttyUSB{n}" for n in range(2)]
+    for path in paths:
+        path.touch()
+    mine, other = (Port(str(p), "0403:6001", s, "1-1") for p, s in zip(paths, "AB", strict=True))
+    here = [mine]
+    lookup = Lookup(str(paths[0]), (), lambda: here)
+    assert lookup.device() == str(paths[0])
+    here[:] = [Port(str(paths[0]), "0403:6001", "B"), Port(str(paths[1]), "0403:6001", "A")]
+    assert lookup.device() == str(paths[1])
+    here[:] = [other]
+    with pytest.raises(PortError, match="usb:0403:6001:A is not plugged in"):
+        lookup.device()
+    here[:] = [mine, other]
+    assert lookup.device() == str(paths[0])
+
+
+def test_a_path_without_usb_is_taken_as_it_is(tmp_path: Path) -> None:
+    lookup = Lookup(str(tmp_path / "port"), IDS, lambda: [])
+    with pytest.raises(PortError) as caught:
+        lookup.device()
+    assert caught.value.errno == errno.ENOENT
+    (tmp_path / "port").touch()
+    assert lookup.device() == str(tmp_path / "port")
+
+
+@pytest.mark.parametrize(
+    "wanted", ["usb:", "usb:10c4", "usb:10c4:ea60:", "usb:10c4:ea60@", "usb:x"]
+)
+def test_half_a_name_is_refused(wanted: str) -> None:
+    with pytest.raises(ValueError, match="names no port: write usb:VVVV:PPPP"):
+        check_form(wanted)
+    check_form("./usb-serial")
+
+
+def test_usbtmc_devices_are_read_from_sysfs(tmp_path: Path) -> None:
+    usb = tmp_path / "devices/usb1/1-2"
+    (usb / "1-2:1.0/usbmisc/usbtmc3").mkdir(parents=True)
+    (usb / "1-2:1.0/usbmisc/usbtmc3/device").symlink_to("../..")
+    for name, text in {
+        "idVendor": "0b21",
+        "idProduct": "0025",
+        "serial": "C3UE12345",
+        "manufacturer": "YOKOGAWA",
+        "product": "WT310",
+    }.items():
+        (usb / name).write_text(text + "\n")
+    sys_class = tmp_path / "class"
+    sys_class.mkdir()
+    (sys_class / "usbtmc3").symlink_to(usb / "1-2:1.0/usbmisc/usbtmc3")
+    (sys_class / "usbtmc4").symlink_to(tmp_path / "gone")
+    wanted = Port("/dev/usbtmc3", "0b21:0025", "C3UE12345", "1-2", "YOKOGAWA WT310")
+    assert usbtmc_ports(sys_class) == [wanted]
+    assert usbtmc_ports(tmp_path / "none") == []
+
+
+def test_the_ports_of_this_machine_are_there() -> None:
+    assert all(os.path.lexists(port.device) for port in all_ports())

@@ -1,0 +1,120 @@
+"""Both kinds of wire keep one protocol; serial ones on pseudo-terminals, usbtmc on sockets."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pty
+import socket
+import threading
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from instrumentation.clock import monotonic_ns
+from instrumentation.simulators.port import SimulatedPort
+from instrumentation.transports import (
+    SerialTransport,
+    Transport,
+    UsbtmcTransport,
+    open_transport,
+)
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Iterator[SimulatedPort]:
+    port = SimulatedPort(tmp_path / "meter")
+    yield port
+    port.close()
+
+
+def test_bytes_go_both_ways_with_the_time_of_the_first(port: SimulatedPort) -> None:
+    transport: Transport = open_transport(str(port.link), 115200, 1.0)
+    assert isinstance(transport, SerialTransport)
+    assert transport.read(0.0)[1] == b""
+    before_ns = monotonic_ns()
+    port.send(b"one\r\n\x00\xff\x11")
+    t_ns, data = transport.read(1.0)
+    assert data == b"one\r\n\x00\xff\x11"  # nothing is translated
+    assert before_ns < t_ns <= monotonic_ns()
+    transport.write(b"ask\n\x03\x04\r")
+    port.wait(1.0)
+    assert port.receive() == b"ask\n\x03\x04\r"
+    assert transport.fileno() > 0
+    transport.close()
+    transport.close()
+    assert port.receive() == b""
+    port.wait(0.001)  # nobody there: no error
+
+
+def test_a_fast_meters_bytes_come_whole(port: SimulatedPort) -> None:
+    transport = open_transport(str(port.link), 115200, 50e-6)
+    port.send(b"a" * 18)
+    threading.Timer(0.001, port.send, (b"b" * 18,)).start()
+    got = b"".join(transport.read(0.5)[1] for _ in range(2))
+    assert got == b"a" * 18 + b"b" * 18
+    transport.close()
+
+
+def test_a_pulled_plug_is_an_error(tmp_path: Path) -> None:
+    port = SimulatedPort(tmp_path / "meter")
+    transport = SerialTransport(str(port.link), 115200)
+    port.close()
+    with pytest.raises(OSError):
+        for _ in range(3):
+            transport.read(0.1)
+    with pytest.raises(OSError):
+        transport.write(b"x")
+    transport.close()
+
+
+def test_a_port_belongs_to_one(port: SimulatedPort) -> None:
+    transport = SerialTransport(str(port.link), 115200)
+    with pytest.raises(OSError) as caught:
+        SerialTransport(str(port.link), 115200)
+    assert caught.value.errno in (errno.EAGAIN, errno.EBUSY)
+    transport.close()
+
+
+@pytest.fixture
+def instrument() -> Iterator[tuple[UsbtmcTransport, int]]:
+    """A raw pseudo-terminal in the place of /dev/usbtmcN: a descriptor that is read and written."""
+    master, slave = pty.openpty()
+    tty.setraw(slave)
+    transport = UsbtmcTransport(os.ttyname(slave), 1.0)
+    yield transport, master
+    transport.close()
+    os.close(slave)
+    os.close(master)
+
+
+def test_usbtmc_reads_once_after_each_query_and_not_otherwise(
+    instrument: tuple[UsbtmcTransport, int],
+) -> None:
+    transport, master = instrument
+    os.write(master, b"nobody asked\n")
+    assert transport.read(0.0)[1] == b""  # a read without a query would block and then fail
+    transport.write(b"*CLS\n:STAT:EESR?\n:COMM:WAIT 1\n:NUM:NORM:VAL?\n")
+    assert os.read(master, 100) == b"*CLS\n:STAT:EESR?\n"  # the rest waits for the answer
+    assert transport.read(1.0)[1] == b"nobody asked\n"
+    assert os.read(master, 100) == b":COMM:WAIT 1\n:NUM:NORM:VAL?\n"
+    os.write(master, b"1.25E+01\n")
+    assert transport.read(1.0)[1] == b"1.25E+01\n"
+    assert transport.read(0.0)[1] == b""
+
+
+def test_usbtmc_belongs_to_one(instrument: tuple[UsbtmcTransport, int]) -> None:
+    transport, _ = instrument
+    with pytest.raises(BlockingIOError):
+        UsbtmcTransport(os.ttyname(transport.fileno()), 1.0)
+
+
+def test_usbtmc_is_chosen_by_its_path(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="usbtmc99"):
+        open_transport("/dev/usbtmc99", 9600, 1.0)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        with pytest.raises(OSError):
+            UsbtmcTransport(str(tmp_path / "socket"), 1.0)
