@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from instrumentation.clock import ClockError, ClockReading, OffsetModel
 
@@ -18,7 +17,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 MAX_SKEW = 500e-6  # no quartz is worse; a steeper slope is jitter over too short a time
-CONTIGUOUS_WINDOWS = 1.5  # ends further apart than this many windows have a gap between them
+MAX_WANDER = 10e-6  # how far a rate may wander from its mean while a suite runs
+KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # so much holds at least one record without delay
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,57 @@ def _reading(line: Mapping[str, Any]) -> ClockReading | None:
         return None
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Windows of one channel, in order and without overlap, on the controller's clock."""
+@dataclass(frozen=True, eq=False)
+class Line:
+    """From a sender's own time to the controller's clock, both as offsets in ns.
 
-    start_ns: Ints
-    end_ns: Ints
-    power_w: Floats
+    `at` of x is x + intercept + slope·x plus what `knots` (x, offset) tell between them.
+    `bound_ns`: how late the line can be, because even its fastest record may have been delayed.
+    """
+
+    intercept_ns: float
+    slope: float
+    knots: tuple[Floats, Floats]
+    bound_ns: float
+
+    def at(self, x: Floats) -> Floats:
+        """Offsets on the controller's clock."""
+        drift = np.interp(x, *self.knots) if len(self.knots[0]) else 0.0
+        return x + (self.intercept_ns + self.slope * x + drift)
+
+
+def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: float) -> Line:
+    """The line under the points (x, y = arrival − x), then what the clock wandered from it.
+
+    `x` must not fall; `delays` are some points (x, y) taken without regard to their height, which
+    tell how much the delay varies. With a limit L on all delays and a spread S of those seen, the
+    smallest lies in [0, L − S]. Raises ValueError without points.
+    """
+    intercept, slope = lower_envelope(x, y)
+    above = y - (intercept + slope * x)
+    knots = _knots(x, above)
+    line = Line(intercept, slope, knots, 0.0)
+    seen = delays[1] - (line.at(delays[0]) - delays[0])
+    spread = float(np.quantile(seen, 0.95)) if len(seen) else 0.0
+    bound_ns = limit_ns - min(max(spread, 0.0), 0.95 * limit_ns)
+    return Line(intercept, slope, knots, bound_ns)
+
+
+def _knots(x: Floats, above: Floats) -> tuple[Floats, Floats]:
+    """Lowest points above the line in stretches of some minutes, none that no clock could reach.
+
+    A rate within `MAX_WANDER` makes neighbours bound each other, so that a stretch in which every
+    record came late takes its height from those beside it.
+    """
+    count = int(min(len(x) // KNOT_POINTS, (x[-1] - x[0]) // KNOT_NS))
+    if count < 3:
+        return np.empty(0), np.empty(0)
+    cut = np.linspace(0, len(x), count + 1).astype(int)
+    lowest = np.array([a + int(np.argmin(above[a:b])) for a, b in pairwise(cut)])
+    at, height = x[lowest], above[lowest]
+    height = np.minimum.accumulate(height - MAX_WANDER * at) + MAX_WANDER * at
+    back = np.minimum.accumulate((height + MAX_WANDER * at)[::-1])[::-1]
+    return at, back - MAX_WANDER * at
 
 
 def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
@@ -75,7 +119,7 @@ def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
     if len(x) == 0:
         raise ValueError("no points")
     hull: list[int] = []
-    for i in _thin(x, y):
+    for i in lowest_of_bins(y, 4096):
         while len(hull) >= 2 and _turns_right(x, y, hull[-2], hull[-1], i):
             hull.pop()
         hull.append(i)
@@ -88,59 +132,14 @@ def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
     return float(np.min(y)), 0.0
 
 
-def _thin(x: Floats, y: Floats, bins: int = 4096) -> list[int]:
+def lowest_of_bins(y: Floats, bins: int) -> list[int]:
     """Indices of the lowest point of each of `bins` equal stretches: the hull needs no others."""
-    if len(x) <= bins:
-        return list(range(len(x)))
-    edges = np.linspace(0, len(x), bins + 1).astype(int)
+    if len(y) <= bins:
+        return list(range(len(y)))
+    edges = np.linspace(0, len(y), bins + 1).astype(int)
     return [int(a + np.argmin(y[a:b])) for a, b in pairwise(edges)]
 
 
 def _turns_right(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
     """Whether b lies on or above the line from a to c."""
     return bool((x[b] - x[a]) * (y[c] - y[a]) <= (y[b] - y[a]) * (x[c] - x[a]))
-
-
-def window_ends_ns(samples: pl.DataFrame) -> Ints:
-    """Ends of the samples' windows, controller's clock; rows in the order of a meter's stream.
-
-    Where the meter tells its own time, that time is mapped by the lower envelope of the stretch
-    since the port was opened or the meter restarted; else the arrival of the record's first byte
-    stands for it.
-    """
-    arrival = samples["t_mono_ns"].to_numpy().astype(np.int64)
-    ends = arrival.copy()
-    device = samples["t_device_ms"]
-    known = np.flatnonzero(device.is_not_null().to_numpy())
-    if len(known) == 0:
-        return ends
-    device_ms = device.fill_null(0).to_numpy()[known]
-    epoch = samples["epoch"].to_numpy()[known]
-    breaks = np.flatnonzero((np.diff(epoch) != 0) | (np.diff(device_ms) < 0)) + 1
-    for first, last in zip([0, *breaks], [*breaks, len(known)], strict=True):
-        rows = known[first:last]
-        # Offsets from the first keep the floats exact to well below a microsecond.
-        x = (device_ms[first:last] - device_ms[first]).astype(np.float64) * 1e6
-        y = (arrival[rows] - arrival[rows[0]]).astype(np.float64) - x
-        intercept, slope = lower_envelope(x, y)
-        ends[rows] = arrival[rows[0]] + np.rint(x * (1 + slope) + intercept).astype(np.int64)
-    return ends
-
-
-def windows(samples: pl.DataFrame, ends_ns: Ints, channel: str) -> Windows:
-    """Windows of one channel; neighbours are joined where only rounding stands between them.
-
-    A window starts where the one before ended if both ends are less than 1.5 windows apart, else
-    one window before its own end: what lies between is a gap and stays one.
-    """
-    chosen = np.flatnonzero((samples["channel"] == channel).to_numpy())
-    order = chosen[np.argsort(ends_ns[chosen], kind="stable")]
-    end = ends_ns[order]
-    width = np.rint(samples["window_s"].to_numpy()[order] * 1e9).astype(np.int64)
-    epoch = samples["epoch"].to_numpy()[order]
-    start = end - width
-    if len(end) > 1:
-        step = np.diff(end)
-        joined = (step < CONTIGUOUS_WINDOWS * width[1:]) & (np.diff(epoch) == 0)
-        start[1:] = np.where(joined, end[:-1], np.maximum(start[1:], end[:-1]))
-    return Windows(start, end, samples["power_w"].to_numpy()[order].astype(np.float64))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
-import numpy as np
 import polars as pl
 
-from analysis import align
+from analysis.align import TargetClock
+from analysis.counted import counted, one_per_zone, pauses
+from analysis.curve import Edge
 from analysis.load import rapl_readings
-from analysis.records import TAIL, Counter, Meter, Phase, Run, Suite
+from analysis.metered import Energy, Metered
+from analysis.records import TAIL, Meter, Run, Suite
+from analysis.rest import run_edges
+from analysis.uncertainty import TypeB
 from instrumentation.sources import counter as rapl
 
 ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
@@ -29,21 +33,15 @@ ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     "duration_s": pl.Float64(),
     "energy_j": pl.Float64(),
     "power_w": pl.Float64(),
+    "energy_statistical_j": pl.Float64(),
     "energy_type_b_j": pl.Float64(),
+    "energy_u95_j": pl.Float64(),
     "coverage": pl.Float64(),
     "flags": pl.String(),
 }
 RAPL = "rapl"
-
-
-@dataclass(frozen=True)
-class Energy:
-    """Energy of one phase in one component; `energy_j` None where nothing tells it."""
-
-    energy_j: float | None
-    type_b_j: float | None
-    coverage: float
-    flags: tuple[str, ...]
+ALL = "all"
+BETWEEN = "between"
 
 
 @dataclass(frozen=True)
@@ -56,57 +54,21 @@ class Label:
     origin: str
 
 
-def from_windows(windows: align.Windows, start_ns: int, end_ns: int) -> Energy:
-    """Energy between two instants of the controller's clock, without the type B uncertainty.
+Row = dict[str, object]
 
-    Each reading is the mean over its window, so it counts with the share of the window inside. What
-    no window covers is filled with the mean power of what is covered, and flagged.
+
+def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame:
+    """The table of `ENERGY_SCHEMA`: a row a run × phase × component.
+
+    `all` is the sum of the phases without the tail; `between` what lies between the phases, if
+    anything does: phases, tail and `between` are together all from the first start to the last end.
     """
-    first = int(np.searchsorted(windows.end_ns, start_ns, side="right"))
-    last = int(np.searchsorted(windows.start_ns, end_ns, side="left"))
-    inside = slice(first, max(first, last))
-    overlap_s = (
-        np.minimum(windows.end_ns[inside], end_ns) - np.maximum(windows.start_ns[inside], start_ns)
-    ) / 1e9
-    covered_s = float(overlap_s.sum())
-    duration_s = (end_ns - start_ns) / 1e9
-    if covered_s <= 0:
-        return Energy(None, None, 0.0, ("no-samples",))
-    energy_j = float((windows.power_w[inside] * overlap_s).sum())
-    coverage = covered_s / duration_s
-    if coverage >= 1 - 1e-9:
-        return Energy(energy_j, None, 1.0, ())
-    return Energy(energy_j / coverage, None, coverage, ("gap-filled",))
-
-
-def type_b_j(accuracy: Mapping[str, Any], energy_j: float, duration_s: float) -> float | None:
-    """Standard uncertainty from a meter's accuracy (meter.json), None where it is unknown.
-
-    `relative_limit` of the reading and `absolute_limit_w` hold in one direction for a whole phase,
-    so they do not average out. Each is a rectangular distribution (limit/√3); root sum of squares
-    (GUM).
-    """
-    relative, absolute_w = accuracy.get("relative_limit"), accuracy.get("absolute_limit_w")
-    terms = [
-        float(limit) * scale / math.sqrt(3)
-        for limit, scale in ((relative, energy_j), (absolute_w, duration_s))
-        if isinstance(limit, int | float)
-    ]
-    return math.hypot(*terms) if terms else None
-
-
-def energy_table(suite: Suite, clock: align.TargetClock | None = None) -> pl.DataFrame:
-    """The table of `ENERGY_SCHEMA`: a row a run × phase × component; `all` is without the tail."""
-    clock = clock or align.TargetClock.fit(suite.clock)
-    rows: list[dict[str, object]] = []
+    clock = clock or TargetClock.fit(suite.clock)
+    rows: list[Row] = []
     for run in suite.runs:
-        rows += _with_all(run, _counter_rows(suite, run))
+        rows += _counter_rows(suite, run)
     for meter in suite.meters:
-        ends_ns = align.window_ends_ns(meter.samples)
-        for channel in meter.channels:
-            windows = align.windows(meter.samples, ends_ns, channel)
-            for run in suite.runs:
-                rows += _with_all(run, _meter_rows(run, meter, channel, windows, clock))
+        rows += _meter_rows(suite, meter, clock)
     frame = pl.DataFrame(
         [{"suite_id": suite.suite_id, "host": suite.host, **row} for row in rows],
         schema=dict(ENERGY_SCHEMA),
@@ -114,78 +76,104 @@ def energy_table(suite: Suite, clock: align.TargetClock | None = None) -> pl.Dat
     return frame.sort("run_id", "source", "component", maintain_order=True)
 
 
-def _counter_rows(suite: Suite, run: Run) -> list[dict[str, object]]:
-    rows = []
+def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:
+    """By zone: the phases, what lies between them, and all without the tail."""
+    zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
+    for zone in zones:
+        found: dict[str, tuple[float, Energy]] = {}
+        for phase in run.phases:
+            for counter in one_per_zone(phase.counters):
+                if counter.zone != zone:
+                    continue
+                energy = counted(counter)
+                if rapl.DOUBLE_WRAP in energy.flags:
+                    energy = counted(counter, rapl_readings(suite, run.run_id, zone))
+                found[phase.name] = (phase.duration_s, energy)
+        between = [counted(counter) for counter in pauses(run.phases, zone)]
+        for name, (duration_s, energy) in found.items():
+            yield _row(run, Label(name, RAPL, zone, run.origin), duration_s, energy, None)
+        pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
+        if between and pause_s > 0:
+            energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
+            yield _row(run, Label(BETWEEN, RAPL, zone, run.origin), pause_s, energy, None)
+        measured = [found[p.name] for p in run.measured_phases if p.name in found]
+        whole_s = sum(phase.duration_s for phase in run.measured_phases)
+        energy = _sum(measured, len(run.measured_phases))
+        yield _row(run, Label(ALL, RAPL, zone, run.origin), whole_s, energy, None)
+
+
+def _sum(parts: Sequence[tuple[float, Energy]], wanted: int) -> Energy:
+    """Several stretches of a counter, with their durations; each has edges of its own."""
+    flags = sorted({flag for _, energy in parts for flag in energy.flags})
+    known = [energy for _, energy in parts if energy.energy_j is not None]
+    total_s = sum(seconds for seconds, _ in parts)
+    coverage = sum(seconds * energy.coverage for seconds, energy in parts) / max(total_s, 1e-9)
+    if len(known) < wanted:
+        return Energy(None, None, coverage, (*flags, "incomplete"))
+    return Energy(
+        energy_j=math.fsum(energy.energy_j or 0.0 for energy in known),
+        statistical_j=math.hypot(*(energy.statistical_j or 0.0 for energy in known)),
+        coverage=coverage,
+        flags=tuple(flags),
+    )
+
+
+def _pauses(run: Run) -> list[tuple[int, int]]:
+    """Stretches between phases, on the target's clock."""
+    pairs = ((a.t_end_ns, b.t_start_ns) for a, b in pairwise(run.phases))
+    return [(end, start) for end, start in pairs if start > end]
+
+
+def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]:
+    """By run and channel, as `_counter_rows`; all edges of all runs in one pass."""
+    edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
+    every: set[Edge] = {edge for of_run in edges.values() for edge in of_run.values()}
+    metered = None
+    if every and meter.channels:
+        metered = Metered.of(
+            meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every
+        )
+    for run in suite.runs:
+        for channel in meter.channels:
+            for name, stretches in _stretches(run):
+                at = edges[run.run_id]
+                placed = [(at.get(start), at.get(end)) for start, end in stretches]
+                known = [(a.t_ns, b.t_ns) for a, b in placed if a is not None and b is not None]
+                if metered is None or len(known) < len(stretches):
+                    found = Energy(None, None, 0.0, ("no-clock",))
+                else:
+                    found = metered.energy(channel, known)
+                if name == ALL and found.energy_j is None:
+                    found = Energy(None, None, found.coverage, (*found.flags, "incomplete"))
+                duration_s = sum(end - start for start, end in stretches) * 1e-9
+                label = Label(name, meter.name, channel, meter.origin)
+                yield _row(run, label, duration_s, found, meter.accuracy)
+
+
+def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """The phases, what lies between them, and all without the tail, on the target's clock."""
     for phase in run.phases:
-        for counter in _one_per_zone(phase.counters):
-            found = counted(counter)
-            if rapl.DOUBLE_WRAP in found.flags:
-                samples = rapl_readings(suite, run.run_id, counter.zone)
-                found = counted(counter, samples)
-            label = Label(phase.name, RAPL, counter.zone, run.origin)
-            rows.append(_row(run, label, phase.duration_s, found))
-    return rows
+        yield phase.name, [(phase.t_start_ns, phase.t_end_ns)]
+    if _pauses(run):
+        yield BETWEEN, _pauses(run)
+    yield ALL, [(phase.t_start_ns, phase.t_end_ns) for phase in run.phases if phase.name != TAIL]
 
 
-def counted(counter: Counter, samples: Iterable[rapl.Reading] = ()) -> Energy:
-    """Energy between a counter's edges, wraps corrected; `samples` between them bound the wraps.
-
-    The edges alone are exact to the counter's resolution; the samples only tell how often it went
-    round where more than one wrap is possible.
-    """
-    if counter.start is None or counter.end is None:
-        return Energy(None, None, 0.0, _words(counter, (rapl.READ_FAILED,)))
-    after, before = counter.start.t_after_ns, counter.end.t_before_ns
-    between = [s for s in samples if after <= s.t_before_ns and s.t_after_ns <= before]
-    found = rapl.total([counter.start, *between, counter.end], counter.max_range_uj)
-    if found.energy_uj is None:
-        return Energy(None, None, 0.0, _words(counter, found.flags))
-    known = [flag for flag in counter.flags if not between or flag != rapl.DOUBLE_WRAP]
-    wrapped = ("wrap-corrected",) if found.kind == "corrected" else ()
-    flags = tuple(dict.fromkeys([*known, *found.flags, *wrapped]))
-    return Energy(found.energy_uj / 1e6, None, 1.0, flags)
-
-
-def _words(counter: Counter, more: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*counter.flags, *more]))
-
-
-def _one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
-    """The first reading of each zone: two sources of one counter must not count twice."""
-    seen: set[str] = set()
-    for counter in counters:
-        if counter.zone not in seen:
-            seen.add(counter.zone)
-            yield counter
-
-
-def _meter_rows(
-    run: Run, meter: Meter, channel: str, windows: align.Windows, clock: align.TargetClock
-) -> list[dict[str, object]]:
-    rows = []
-    for phase in run.phases:
-        found = _metered(phase, run.boot_id, meter, windows, clock)
-        label = Label(phase.name, meter.name, channel, meter.origin)
-        rows.append(_row(run, label, phase.duration_s, found))
-    return rows
-
-
-def _metered(
-    phase: Phase, boot_id: str, meter: Meter, windows: align.Windows, clock: align.TargetClock
-) -> Energy:
-    start_ns = clock.to_controller_ns(boot_id, phase.t_start_ns)
-    end_ns = clock.to_controller_ns(boot_id, phase.t_end_ns)
-    if start_ns is None or end_ns is None:
-        return Energy(None, None, 0.0, ("no-clock",))
-    found = from_windows(windows, start_ns, end_ns)
-    if found.energy_j is None:
-        return found
-    type_b = type_b_j(meter.accuracy, found.energy_j, phase.duration_s)
-    return Energy(found.energy_j, type_b, found.coverage, found.flags)
-
-
-def _row(run: Run, label: Label, duration_s: float, energy: Energy) -> dict[str, object]:
-    power = None if energy.energy_j is None else energy.energy_j / duration_s
+def _row(
+    run: Run,
+    label: Label,
+    duration_s: float,
+    energy: Energy,
+    accuracy: Mapping[str, object] | None,
+) -> Row:
+    """`accuracy` None: nobody states limits for this source, so there is no whole interval."""
+    known = None if energy.energy_j is None else energy
+    type_b = None
+    if accuracy is not None and energy.energy_j is not None:
+        type_b = TypeB.of(accuracy, energy.energy_j, duration_s)
+    interval = None
+    if type_b is not None and energy.statistical_j is not None:
+        interval = type_b.half_width_95_j(energy.statistical_j)
     return {
         "run_id": run.run_id,
         "block": run.block,
@@ -197,38 +185,10 @@ def _row(run: Run, label: Label, duration_s: float, energy: Energy) -> dict[str,
         "origin": label.origin,
         "duration_s": duration_s,
         "energy_j": energy.energy_j,
-        "power_w": power,
-        "energy_type_b_j": energy.type_b_j,
+        "power_w": None if energy.energy_j is None else energy.energy_j / duration_s,
+        "energy_statistical_j": known.statistical_j if known else None,
+        "energy_type_b_j": type_b.standard_j if type_b else None,
+        "energy_u95_j": interval,
         "coverage": energy.coverage,
         "flags": " ".join(energy.flags),
     }
-
-
-def _with_all(run: Run, rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """The rows with, for each component, the sum over the run's phases without the tail."""
-    frame = pl.DataFrame(rows, schema=_ROW_SCHEMA)
-    names = [phase.name for phase in run.measured_phases]
-    sums = []
-    for (source, component, origin), part in (
-        frame.filter(pl.col("phase") != TAIL)
-        .partition_by(["source", "component", "origin"], as_dict=True, maintain_order=True)
-        .items()
-    ):
-        whole = part["energy_j"].null_count() == 0 and set(part["phase"]) == set(names)
-        duration_s = sum(phase.duration_s for phase in run.measured_phases)
-        flags = sorted({word for words in part["flags"] for word in words.split()})
-        found = Energy(
-            energy_j=float(part["energy_j"].sum()) if whole else None,
-            # A meter's gain error has one sign in all phases, so the limits add up.
-            type_b_j=float(part["energy_type_b_j"].sum())
-            if whole and part["energy_type_b_j"].null_count() == 0
-            else None,
-            coverage=float((part["coverage"] * part["duration_s"]).sum()) / duration_s,
-            flags=tuple(flags if whole else [*flags, "incomplete"]),
-        )
-        label = Label("all", str(source), str(component), str(origin))
-        sums.append(_row(run, label, duration_s, found))
-    return rows + sums
-
-
-_ROW_SCHEMA = {k: v for k, v in ENERGY_SCHEMA.items() if k not in {"suite_id", "host"}}

@@ -6,13 +6,11 @@ Only a folder of which nothing can be said (no plan, another version) raises `Su
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-from analysis import manifest, run_record
+from analysis import manifest, run_record, samples
 from analysis.records import (
     BASELINE,
     Meter,
@@ -48,6 +46,7 @@ def load(folder: Path, raw: bool = False) -> Suite:
         void=tuple(void),
         meters=tuple(_meters(folder, raw, problems)),
         clock=tuple(_lines(folder / "clock.jsonl", problems)),
+        watermarks=tuple(_lines(folder / "watermark.jsonl", problems)),
         before=_optional(folder / "provenance" / "before.json", problems),
         after=_optional(folder / "provenance" / "after.json", problems),
         timing=_optional(folder / "timing.json", []),
@@ -158,32 +157,39 @@ def _meters(folder: Path, raw: bool, problems: list[str]) -> Iterator[Meter]:
         if not described:
             problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
             continue
-        samples = _samples(path, raw)
-        if isinstance(samples, str):
-            problems.append(samples)
-            samples = pl.DataFrame(schema=decode.SCHEMA)
-        channels = described.get("channels") or {}
+        named = described.get("channels")
+        channels = tuple(str(v) for v in named.values()) if isinstance(named, dict) else ()
+        read = _samples(path, raw, channels)
+        if isinstance(read, str):
+            problems.append(read)
         accuracy = described.get("accuracy")
+        limit_s = described.get("arrival_delay_limit_s")
         yield Meter(
             name=path.name,
             kind=str(described.get("kind", "")),
             origin=str(described.get("origin", "modelled")),
-            channels=tuple(str(v) for v in channels.values()) if isinstance(channels, dict) else (),
+            channels=channels,
             accuracy=accuracy if isinstance(accuracy, dict) else {},
-            samples=samples,
+            # Without a word on its timing nothing but the arrival of a record can be relied on.
+            timing=str(described.get("timing", "poll")),
+            arrival_delay_limit_s=float(limit_s) if isinstance(limit_s, int | float) else 0.0,
+            samples=samples.NOTHING if isinstance(read, str) else read,
         )
 
 
-def _samples(path: Path, raw: bool) -> pl.DataFrame | str:
+def _samples(path: Path, raw: bool, channels: Sequence[str]) -> samples.Samples | str:
+    """The records of a meter's folder, or the sentence that says why there are none."""
     decoded = path / "samples.parquet"
     if decoded.exists() and not raw:
         try:
-            frame = pl.read_parquet(decoded)
-            return frame.select(list(decode.SCHEMA)).cast(dict(decode.SCHEMA.items()))
-        except (OSError, pl.exceptions.PolarsError):
-            return f"{decoded.name} of meter {path.name} cannot be read: decode its stream again."
+            return samples.of_file(decoded, channels)
+        except samples.SamplesError as error:
+            return (
+                f"{decoded.name} of meter {path.name} cannot be read: decode its stream again "
+                f"({error})."
+            )
     try:
-        return decode.decode(path).samples
+        return samples.of_recording(path)
     except decode.DecodeError as error:
         return f"Meter {path.name} cannot be decoded: {error}"
 
@@ -204,7 +210,7 @@ def _gaps(suite: Suite) -> Iterator[str]:
     if not suite.meters:
         yield "There is no meter: RAPL alone sees neither the drive nor the whole machine."
     for meter in suite.meters:
-        if meter.samples.is_empty():
+        if not meter.samples.records:
             yield f"Meter {meter.name} has no samples."
 
 

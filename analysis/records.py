@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from analysis.payback import Assumptions, assumptions_of
+from analysis.samples import Samples
 from instrumentation.sources.counter import Reading
 
 BASELINE = "plain"
@@ -63,6 +62,7 @@ class Run:
     pyrapl: Mapping[str, Any] | None
     proof: Mapping[str, Any]
     checks: tuple[Mapping[str, Any], ...]
+    perf: Mapping[str, Any] | None = None
 
     @property
     def measured_phases(self) -> tuple[Phase, ...]:
@@ -83,14 +83,16 @@ class VoidRun:
 
 @dataclass(frozen=True)
 class Meter:
-    """A meter and its decoded samples (columns: samples.parquet in data/README.md)."""
+    """A meter and its records (data/README.md: meter.json, samples.parquet)."""
 
     name: str
     kind: str
     origin: str
     channels: tuple[str, ...]
     accuracy: Mapping[str, Any]
-    samples: pl.DataFrame
+    timing: str
+    arrival_delay_limit_s: float
+    samples: Samples
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class Suite:
     timing: Any
     sealed: bool
     problems: tuple[str, ...] = field(default=())
+    watermarks: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def suite_id(self) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from analysis import answer, costs, figures, markup, provenance, timeline, tradeoffs, words
+from analysis.energy import ALL, BETWEEN
 from analysis.markup import Html
 from analysis.records import BASELINE, TAIL
 from analysis.results import Results, results
@@ -194,7 +195,7 @@ class Report:
         energy = found.energy.filter(pl.col("workload") == name)
         there = set(energy["component"])
         component = next((c for c in COLUMNS if c in there), energy["component"][0])
-        phases = [p for p in energy["phase"].unique(maintain_order=True) if p != "all"]
+        phases = [p for p in energy["phase"].unique(maintain_order=True) if p not in {ALL, BETWEEN}]
         if len(phases) - (TAIL in phases) < 2:
             return markup.EMPTY
         rows = []

@@ -11,6 +11,7 @@ from analysis import align, words
 from analysis.figures import STYLE, with_origin
 from analysis.load import rapl_readings
 from analysis.records import Run, Suite
+from analysis.windows import fit, windows
 
 LINES = {"system": ("#222222", "-"), "drive": ("#0072B2", "-"), "package-0": ("#D55E00", "-")}
 POINTS = 700
@@ -85,25 +86,30 @@ def _meter_curves(suite: Suite, run: Run, clock: align.TargetClock) -> list[Curv
     if start is None or end is None:
         return curves
     for meter in suite.meters:
-        ends_ns = align.window_ends_ns(meter.samples)
-        for channel in meter.channels:
-            windows = align.windows(meter.samples, ends_ns, channel)
-            inside = (windows.end_ns > start) & (windows.start_ns < end)
-            if inside.any():
-                curves.append((channel, *_means(windows, inside, start)))
+        timing = fit(meter.samples, meter.timing, meter.arrival_delay_limit_s)
+        parts: dict[str, list[tuple[align.Floats, align.Floats]]] = {}
+        for part in windows(meter.samples, timing, meter.channels):
+            inside = (part.end_ns > start) & (part.start_ns < end)
+            if not inside.any():
+                continue
+            begins, ends = part.start_ns[inside], part.end_ns[inside]
+            each = max(1, round((end - start) / POINTS / np.median(ends - begins)))
+            for channel in meter.channels:
+                mean = _means(begins, ends, part.power_w[channel][inside], each)
+                parts.setdefault(channel, []).append(mean)
+        for channel, pieces in parts.items():
+            seconds, watts = (np.concatenate(values) for values in zip(*pieces, strict=True))
+            curves.append((channel, seconds - start * 1e-9, watts))
     return curves
 
 
 def _means(
-    windows: align.Windows, inside: np.typing.NDArray[np.bool_], start_ns: int
+    begin: align.Ints, end: align.Ints, power: align.Floats, each: int
 ) -> tuple[align.Floats, align.Floats]:
-    """Means over equal numbers of windows; NaN where a gap breaks the line."""
-    begin, end = windows.start_ns[inside], windows.end_ns[inside]
-    power = windows.power_w[inside]
-    each = max(1, len(power) // POINTS)
+    """Means over so many windows, and their middles in s; NaN where a gap breaks the line."""
     cut = np.arange(0, len(power), each)
     last = np.minimum(cut + each, len(power)) - 1
-    seconds = (begin[cut] + end[last] - 2 * start_ns) / 2e9
+    seconds = (begin[cut] + end[last]) / 2e9
     watts = np.add.reduceat(power, cut) / (last - cut + 1)
     breaks = np.flatnonzero(begin[1:] > end[:-1]) // each + 1
     breaks = np.unique(breaks[breaks < len(watts)])

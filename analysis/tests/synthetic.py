@@ -178,6 +178,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
         "configurations": [{"name": name} for name in o.configurations],
         "workloads": [{"name": name, "parameters": {}} for name in o.workloads],
         "runs": runs,
+        "settle_s": REST_S,
         "analysis": {"contrasts": [["plain", "opal"], ["opal", "dmcrypt-aes128"]], "margin": 0.02},
         "assumptions": ASSUMPTIONS,
     }
@@ -337,13 +338,16 @@ def _write_meter(folder: Path, power: Power, o: Options, generator: np.random.Ge
     """What a SmartPower3 would have sent, late bunches and all, and its decoded samples."""
     folder.mkdir(parents=True)
     description = {
-        "format": "fde-meter/1",
+        "format": "fde-meter/2",
         "name": folder.name,
         "kind": "smartpower3",
         "port": "pty",
         "baud": 115200,
         "channels": {"0": "system", "1": "drive"},
         "origin": o.origin,
+        "settings": {"interval_ms": o.interval_ms},
+        "timing": "device",
+        "arrival_delay_limit_s": 0.02,
         "accuracy": o.accuracy,
     }
     _dump(folder / "meter.json", description)
@@ -355,7 +359,8 @@ def _write_meter(folder: Path, power: Power, o: Options, generator: np.random.Ge
     lost = False
     for k in range(1, int(power.t_s[-1] / step_s)):
         t_s = k * step_s
-        line = simulator.line([power.at(name, t_s) for name in ("system", "drive")])
+        used_j = [power.at(name, t_s) for name in ("system", "drive")]
+        line = simulator.advance(np.array([used_j]))
         if o.lost_windows and o.lost_windows[0] <= t_s <= o.lost_windows[1]:
             lost = True
             continue

@@ -1,30 +1,47 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import pytest
 
-from analysis import align
-from instrumentation import decode
+from analysis import align, samples, windows
+
+S = 1_000_000_000
+LIMIT_S = 0.02
 
 
-def samples(
-    arrival_s: list[float], device_ms: list[int | None], epoch: list[int] | None = None
+def table(
+    arrival_s: Sequence[float],
+    device_ms: list[int | None] | None = None,
+    epoch: list[int] | None = None,
+    window_s: float = 0.1,
 ) -> pl.DataFrame:
     count = len(arrival_s)
     return pl.DataFrame(
         {
-            "seq": range(count),
-            "epoch": epoch or [0] * count,
+            "epoch": epoch or [1] * count,
             "t_mono_ns": [round(t * 1e9) for t in arrival_s],
-            "t_device_ms": device_ms,
-            "channel": ["system"] * count,
-            "window_s": [0.1] * count,
-            "power_w": [10.0] * count,
-            "energy_j": [None] * count,
-            "flags": [""] * count,
+            "t_device_us": [
+                None if ms is None else ms * 1000 for ms in device_ms or [None] * count
+            ],
+            "window_s": [window_s] * count,
+            "power_w_system": [10.0] * count,
         },
-        schema=decode.SCHEMA,
+        schema_overrides={"epoch": pl.Int32, "t_device_us": pl.Int64},
+    )
+
+
+def windows_of(frame: pl.DataFrame, kind: str, limit_s: float = LIMIT_S) -> windows.Windows:
+    records = samples.of_table(frame)
+    timing = windows.fit(records, kind, limit_s)
+    parts = list(windows.windows(records, timing, ["system"]))
+    return windows.Windows(
+        np.concatenate([p.start_ns for p in parts]),
+        np.concatenate([p.end_ns for p in parts]),
+        np.concatenate([p.epoch for p in parts]),
+        {"system": np.concatenate([p.power_w["system"] for p in parts])},
     )
 
 
@@ -43,10 +60,32 @@ def test_envelope_takes_no_slope_that_no_clock_has() -> None:
     assert (intercept, slope) == (2e6, 0.0)
 
 
+def test_a_clock_that_wanders_is_followed_and_a_late_quarter_of_an_hour_is_not() -> None:
+    generator = np.random.default_rng(2)
+    x = np.arange(0, 36_000e9, 1e9)
+    wander = 8e6 * np.sin(2 * np.pi * x / 36_000e9)  # rate within ±1.4 ppm
+    delay = generator.uniform(1e6, 16e6, len(x))
+    delay[(x > 9_000e9) & (x < 9_900e9)] += 200e6
+    y = 40e-6 * x + wander + delay
+    line = align.fit_line(x, y, (x[::7], y[::7]), 16e6)
+    off = line.at(x) - x - (40e-6 * x + wander)
+    assert np.abs(off).max() < 7e6  # 10 ppm to the middle of the late stretch and back
+    assert np.quantile(np.abs(off), 0.95) < 2.2e6
+    assert line.bound_ns < 2.5e6
+
+
+def test_the_bound_is_what_the_spread_of_delays_leaves_of_their_limit() -> None:
+    x = np.arange(0, 100e9, 1e8)
+    steady = align.fit_line(x, np.full(len(x), 3e6), (x, np.full(len(x), 3e6)), 16e6)
+    assert steady.bound_ns == 16e6
+    y = np.random.default_rng(3).uniform(1e6, 16e6, len(x))
+    assert align.fit_line(x, y, (x, y), 16e6).bound_ns == pytest.approx(1.75e6, abs=0.5e6)
+
+
 def test_windows_end_by_device_time_not_by_arrival() -> None:
     device = [100 * k for k in range(1, 101)]
     arrival = [0.1 * k + 0.002 + (0.5 if 40 <= k < 45 else 0.0) for k in range(1, 101)]
-    ends = align.window_ends_ns(samples(arrival, list(device)))
+    ends = windows_of(table(arrival, list(device)), "device").end_ns
     true = np.arange(1, 101) * 100_000_000 + 2_000_000
     assert np.abs(ends - true).max() <= 1_000
 
@@ -54,25 +93,80 @@ def test_windows_end_by_device_time_not_by_arrival() -> None:
 def test_a_meter_that_restarts_starts_a_new_line() -> None:
     arrival = [0.1 * k for k in range(1, 101)]
     device: list[int | None] = [100 * k if k <= 50 else 100 * (k - 50) for k in range(1, 101)]
-    ends = align.window_ends_ns(samples(arrival, device))
+    ends = windows_of(table(arrival, device), "device").end_ns
     assert np.abs(ends - np.arange(1, 101) * 100_000_000).max() <= 1_000
 
 
-def test_without_device_time_the_arrival_stands_for_it() -> None:
-    ends = align.window_ends_ns(samples([1.0, 2.5], [None, None]))
-    assert ends.tolist() == [1_000_000_000, 2_500_000_000]
+def test_a_record_without_a_time_of_its_own_is_where_it_arrived() -> None:
+    device: list[int | None] = [100, None, 300]
+    ends = windows_of(table([0.1, 0.215, 0.3], device), "device").end_ns
+    assert ends.tolist() == [100_000_000, 215_000_000, 300_000_000]
+
+
+def test_of_a_meter_that_is_asked_the_arrival_is_all_there_is() -> None:
+    found = windows_of(table([1.0, 2.5]), "poll")
+    assert found.end_ns.tolist() == [S, 2 * S + S // 2]
+
+
+@pytest.mark.parametrize("window_s", [1.0, 0.1])
+def test_records_of_a_meter_without_a_clock_are_numbered(window_s: float) -> None:
+    """One lost in a hundred, late bunches, a skewed clock: ends are found, lost ones are gaps.
+
+    Which record a loss within a bunch comes before, nobody can tell: all of the bunch are late.
+    """
+    generator = np.random.default_rng(4)
+    number = np.flatnonzero(generator.uniform(size=4000) > 0.01)
+    true_s = 7.0 + number * window_s * (1 + 100e-6)
+    arrival_s: align.Floats = np.maximum.accumulate(
+        true_s + generator.uniform(0.001, 0.016, len(number)) + 3.5 * window_s * (number % 97 > 92)
+    )
+    found = windows_of(table(arrival_s.tolist(), window_s=window_s), "index")
+    assert np.quantile(np.abs(found.end_ns / 1e9 - true_s), 0.99) < 0.0025
+    gaps = np.flatnonzero(found.start_ns[1:] > found.end_ns[:-1])
+    lost = np.flatnonzero(np.diff(number) > 1)
+    assert len(gaps) == len(lost)
+    assert len(set(gaps) & set(lost)) > 0.8 * len(lost)
+
+
+def test_a_long_silence_begins_the_numbering_anew() -> None:
+    arrival = [*np.arange(1, 101), *(np.arange(1, 101) + 700.4)]
+    found = windows_of(table([float(t) for t in arrival], window_s=1.0), "index")
+    assert np.abs(found.end_ns / 1e9 - arrival).max() < 1e-6
+
+
+def test_pieces_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(5)
+    number = np.flatnonzero(generator.uniform(size=3000) > 0.02)
+    arrival_s = number * 0.1 + np.maximum.accumulate(generator.uniform(0, 0.01, len(number)))
+    epoch = [1 + (k >= 1800) for k in range(len(number))]
+    frame = table(arrival_s.tolist(), [int(n) * 100 for n in number], epoch)
+    for kind in ("device", "index", "poll"):
+        monkeypatch.setattr(samples, "CHUNK_RECORDS", 10_000)
+        whole = windows_of(frame, kind)
+        monkeypatch.setattr(samples, "CHUNK_RECORDS", 611)
+        pieces = windows_of(frame, kind)
+        assert np.abs(whole.end_ns - pieces.end_ns).max() <= 50_000
+        assert (
+            (whole.start_ns[1:] > whole.end_ns[:-1]) == (pieces.start_ns[1:] > pieces.end_ns[:-1])
+        ).all()
 
 
 def test_rounding_is_joined_and_a_gap_is_not() -> None:
-    frame = samples([0.1, 0.199, 0.301, 0.6], [None] * 4)
-    windows = align.windows(frame, align.window_ends_ns(frame), "system")
-    assert windows.start_ns.tolist() == [0, 100_000_000, 199_000_000, 500_000_000]
+    found = windows_of(table([0.1, 0.199, 0.301, 0.6]), "poll")
+    assert found.start_ns.tolist() == [0, 100_000_000, 199_000_000, 500_000_000]
 
 
 def test_windows_never_overlap() -> None:
-    frame = samples([0.1, 0.15, 0.4, 0.41], [None] * 4)
-    windows = align.windows(frame, align.window_ends_ns(frame), "system")
-    assert (windows.start_ns[1:] >= windows.end_ns[:-1]).all()
+    found = windows_of(table([0.1, 0.15, 0.4, 0.41]), "poll")
+    assert (found.start_ns[1:] >= found.end_ns[:-1]).all()
+
+
+def test_a_record_without_power_is_a_gap() -> None:
+    frame = table([0.1, 0.2, 0.3, 0.4])
+    frame = frame.with_columns(power_w_system=pl.Series([1.0, None, float("nan"), 4.0]))
+    found = windows_of(frame, "poll")
+    assert found.end_ns.tolist() == [100_000_000, 400_000_000]
+    assert found.start_ns.tolist() == [0, 300_000_000]
 
 
 def test_each_boot_has_its_own_clock() -> None:

@@ -328,7 +328,7 @@ def test_verify_finds_changed_bytes_and_changed_figures(tmp_path: Path) -> None:
     # Decoded samples that do not follow from the stream, sealed all the same.
     path = folder / "meters" / "meter0" / "samples.parquet"
     honest = path.read_bytes()
-    pl.read_parquet(path).with_columns(pl.col("power_w") * 0.9).write_parquet(path)
+    pl.read_parquet(path).with_columns(pl.col("power_w_system") * 0.9).write_parquet(path)
     seal(folder)
     results.write(results.results(folder))
     assert "does not follow from the raw bytes" in verify.verify(folder).problems[0]

@@ -1,0 +1,264 @@
+"""Energy up to each of many edges, in one pass over the windows of a meter's channel.
+
+E(t) is the energy and C(t) the time covered up to t. Each edge has one value of both, so the
+energies of adjoining stretches add up to that of the whole whatever was assumed at an edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from analysis.align import Floats, Ints
+from analysis.curve import Curve, Edge, Edges
+from analysis.neighbours import by_counter, plateau, stepped
+from analysis.uncertainty import Resolution
+from analysis.windows import Windows
+
+NEAR = 64  # windows looked at on each side of an edge
+
+
+def integrate(
+    windows: Iterable[Windows],
+    edges: Sequence[Edge],
+    resolutions: Mapping[str, Resolution],
+    bound_ns: float = 0.0,
+) -> dict[str, Curve]:
+    """The curve of each channel in `resolutions`; `edges` in order of time, at least two.
+
+    `bound_ns` is how late the windows can be (`analysis.windows.Timing`).
+    """
+    at = Edges(edges, bound_ns)
+    channels = {name: _Channel(at, resolution) for name, resolution in resolutions.items()}
+    held: Windows | None = None
+    done = 0
+    for chunk in windows:
+        held = chunk if held is None else _appended(held, chunk)
+        end = max(done, len(held.end_ns) - NEAR)
+        for name, channel in channels.items():
+            channel.take(held, name, done, end)
+        keep = max(0, end - NEAR)
+        held, done = _from(held, keep), end - keep
+    for name, channel in channels.items():
+        if held is not None:
+            channel.take(held, name, done, len(held.end_ns))
+        channel.finish(held, name)
+    return {name: channel.curve() for name, channel in channels.items()}
+
+
+class _Channel:
+    """Sums of one channel while its windows pass by.
+
+    The total is kept as a sum of two floats, and each edge keeps both: a difference of two edges
+    far into a long recording loses nothing to their size.
+    """
+
+    def __init__(self, edges: Edges, resolution: Resolution) -> None:
+        count = len(edges)
+        self._edges, self._resolution = edges, resolution
+        self._next = 0  # the first edge not yet reached
+        self._high = self._low = self._covered_s = 0.0
+        self._e_high, self._e_low = np.zeros(count), np.zeros(count)
+        self._c_s, self._split_j, self._slope_w = np.zeros((3, count))
+        self._window = -1 - np.arange(count)
+        self._filled_j, self._filled_j2, self._sum_w, self._squares_w2 = np.zeros((4, count - 1))
+        self._count = np.zeros(count - 1, np.int64)
+        self._plateau, self._counter, self._void = np.zeros((3, count - 1), bool)
+        self._reference_w: float | None = None
+        self._passed = 0  # windows dropped from the front so far
+        self._last_end: int | None = None
+
+    def take(self, held: Windows, name: str, begin: int, end: int) -> None:
+        """Integrate windows begin…end − 1 of `held`; those around them are only looked at."""
+        if end <= begin:
+            return
+        power = held.power_w[name]
+        width_s = np.asarray((held.end_ns - held.start_ns) * 1e-9, np.float64)
+        sums = _Sums(power, width_s, begin)
+        if self._reference_w is None:
+            self._reference_w = float(power[begin])
+            self._fill(held, name, np.array([-1]), self._before(held))
+        last = int(np.searchsorted(self._edges.t_ns, held.end_ns[end - 1], side="left"))
+        chosen = np.arange(self._next, last)
+        if len(chosen):
+            self._reach(held, power, sums, chosen)
+        self._describe(held, power, begin, end)
+        gaps = np.arange(max(begin - 1, 0), end - 1)
+        gaps = gaps[held.start_ns[gaps + 1] > held.end_ns[gaps]]
+        if len(gaps):
+            self._fill(held, name, gaps, (held.end_ns[gaps], held.start_ns[gaps + 1]))
+        self._next = last
+        self._add(float(sums.energy_j[end]))
+        self._covered_s += float(sums.covered_s[end])
+        self._passed += end - begin
+        self._last_end = int(held.end_ns[end - 1])
+
+    def finish(self, held: Windows | None, name: str) -> None:
+        """The edges after the last window, and what lies between it and them."""
+        rest = np.arange(self._next, len(self._edges))
+        self._e_high[rest], self._e_low[rest] = self._high, self._low
+        self._c_s[rest] = self._covered_s
+        if held is None or self._last_end is None:
+            self._void[:] = True
+            return
+        end, far = self._last_end, int(self._edges.t_ns[-1])
+        if far > end:
+            ends = np.array([end]), np.array([far])
+            self._fill(held, name, np.array([len(held.end_ns) - 1]), ends)
+
+    def curve(self) -> Curve:
+        """What was gathered."""
+        measured_j = np.diff(self._e_high) + np.diff(self._e_low)
+        return Curve(
+            t_ns=self._edges.t_ns,
+            split_j=self._split_j,
+            window=self._window,
+            slope_w=self._slope_w,
+            energy_j=measured_j + self._filled_j,
+            covered_s=np.diff(self._c_s),
+            filled_j=np.sqrt(self._filled_j2),
+            count=self._count,
+            sum_w=self._sum_w,
+            squares_w2=self._squares_w2,
+            by_plateau=self._plateau,
+            by_counter=self._counter,
+            void=self._void,
+        )
+
+    def _before(self, held: Windows) -> tuple[Ints, Ints]:
+        first = int(held.start_ns[0])
+        return np.array([min(first, int(self._edges.t_ns[0]))]), np.array([first])
+
+    def _add(self, energy_j: float) -> None:
+        """Knuth's two-sum: what the high part cannot hold goes to the low one."""
+        high = self._high + energy_j
+        part = high - self._high
+        self._low += (self._high - (high - part)) + (energy_j - part)
+        self._high = high
+
+    def _reach(self, held: Windows, power: Floats, sums: _Sums, chosen: Ints) -> None:
+        """E, C and their doubt at the edges that these windows reach."""
+        t = self._edges.t_ns[chosen]
+        i = np.searchsorted(held.end_ns, t, side="right")
+        part_s = np.maximum(t - held.start_ns[i], 0) * 1e-9
+        energy_j = sums.energy_j[i] + power[i] * part_s
+        covered_s = sums.covered_s[i] + part_s
+        moved_j, self._split_j[chosen] = stepped(held, power, self._edges.t_ns, i, part_s)
+        energy_j += moved_j
+        self._slope_w[chosen] = power[i]
+        self._window[chosen] = self._passed + i - sums.begin
+        for k in np.flatnonzero(self._edges.rest[chosen]):
+            found = self._rested(held, power, sums, int(chosen[k]), float(covered_s[k]))
+            if found is not None:
+                edge = int(chosen[k])
+                energy_j[k], self._slope_w[edge], self._split_j[edge] = found
+                self._window[edge] = -1 - edge
+        self._e_high[chosen], self._e_low[chosen] = self._high, self._low + energy_j
+        self._c_s[chosen] = self._covered_s + covered_s
+
+    def _rested(
+        self, held: Windows, power: Floats, sums: _Sums, edge: int, covered_s: float
+    ) -> tuple[float, float, float] | None:
+        """Energy at an edge from the power of the rest beside it, that power, and the doubt.
+
+        Whole windows that lie in the rest even if all are displaced by the bound tell its power.
+        """
+        t, bound = int(self._edges.t_ns[edge]), float(self._edges.bound_ns[edge])
+        reach = int(self._edges.rest_ns[edge]) - bound
+        side = int(self._edges.rest[edge])
+        near, far = (t - bound, t - reach) if side < 0 else (t + reach, t + bound)
+        from_ = int(np.searchsorted(held.start_ns, far, side="left"))
+        to = int(np.searchsorted(held.end_ns, near, side="right"))
+        if side < 0:
+            from_ = max(from_, to - NEAR)
+        else:
+            to = min(to, from_ + NEAR)
+        if to - from_ < 2:
+            return None
+        whole = slice(from_, to)
+        at = to if side < 0 else from_  # where the reckoning from the rest to the edge begins
+        rest_s = covered_s - float(sums.covered_s[at])
+        rest_w = float(np.mean(power[whole]))
+        width_s = float(np.mean(held.end_ns[whole] - held.start_ns[whole])) * 1e-9
+        split_j = self._resolution.rest_uncertainty_j(power[whole], width_s, abs(rest_s))
+        return float(sums.energy_j[at]) + rest_w * rest_s, rest_w, split_j
+
+    def _describe(self, held: Windows, power: Floats, begin: int, end: int) -> None:
+        """Count, sum and squares of the whole windows of each stretch."""
+        t = self._edges.t_ns
+        first = max(int(np.searchsorted(t, held.end_ns[begin], side="right")) - 1, 0)
+        last = min(int(np.searchsorted(t, held.start_ns[end - 1], side="left")), len(t) - 1)
+        if last <= first:
+            return
+        from_ = np.searchsorted(held.start_ns, t[first:last], side="left").clip(begin, end)
+        to = np.searchsorted(held.end_ns, t[first + 1 : last + 1], side="right").clip(begin, end)
+        to = np.maximum(from_, to)
+        assert self._reference_w is not None
+        above = power[begin:end] - self._reference_w
+        sums, squares = (
+            np.concatenate([[0.0], np.cumsum(values)]) for values in (above, above * above)
+        )
+        self._count[first:last] += to - from_
+        self._sum_w[first:last] += sums[to - begin] - sums[from_ - begin]
+        self._squares_w2[first:last] += squares[to - begin] - squares[from_ - begin]
+
+    def _fill(self, held: Windows, name: str, after: Ints, bounds: tuple[Ints, Ints]) -> None:
+        """Fill gaps, each behind window `after` (−1: before the first), stretch by stretch."""
+        t = self._edges.t_ns
+        begin, end = bounds
+        first = np.searchsorted(t, begin, side="right") - 1
+        pieces = np.searchsorted(t, end, side="left") - first
+        gap = np.repeat(np.arange(len(after)), np.maximum(pieces, 0))
+        if len(gap) == 0:
+            return
+        number = np.arange(len(gap)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        between = first[gap] + number
+        inner = (between >= 0) & (between < len(t) - 1)
+        gap, between = gap[inner], between[inner]
+        seconds = (np.minimum(end[gap], t[between + 1]) - np.maximum(begin[gap], t[between])) * 1e-9
+        mean_w, doubt_w = plateau(held, held.power_w[name], after[gap], t[between], t[between + 1])
+        known = np.isfinite(mean_w)
+        self._void[between[~known]] = True
+        fill_j, doubt_j = mean_w * seconds, doubt_w * seconds
+        counted = np.zeros(len(gap), bool)
+        if name in held.energy_j:
+            counted_j = by_counter(held, name, after[gap], pieces[gap] == 1)
+            counted = np.isfinite(counted_j) & (self._resolution.counter_u_j < doubt_j)
+            fill_j = np.where(counted, counted_j, fill_j)
+            doubt_j = np.where(counted, self._resolution.counter_u_j, doubt_j)
+        np.add.at(self._filled_j, between[known], fill_j[known])
+        np.add.at(self._filled_j2, between[known], doubt_j[known] ** 2)
+        self._counter[between[known & counted]] = True
+        self._plateau[between[known & ~counted]] = True
+
+
+class _Sums:
+    """Energy and covered time up to the begin of each window, from window `begin` on."""
+
+    def __init__(self, power: Floats, width_s: Floats, begin: int) -> None:
+        self.begin = begin
+        self.energy_j = np.concatenate([[0.0], np.cumsum(power * width_s)])
+        self.energy_j -= self.energy_j[begin]
+        self.covered_s = np.concatenate([[0.0], np.cumsum(width_s)])
+        self.covered_s -= self.covered_s[begin]
+
+
+def _appended(a: Windows, b: Windows) -> Windows:
+    return Windows(
+        np.concatenate([a.start_ns, b.start_ns]),
+        np.concatenate([a.end_ns, b.end_ns]),
+        np.concatenate([a.epoch, b.epoch]),
+        {name: np.concatenate([a.power_w[name], b.power_w[name]]) for name in a.power_w},
+        {name: np.concatenate([a.energy_j[name], b.energy_j[name]]) for name in a.energy_j},
+    )
+
+
+def _from(held: Windows, keep: int) -> Windows:
+    return Windows(
+        held.start_ns[keep:],
+        held.end_ns[keep:],
+        held.epoch[keep:],
+        {name: values[keep:] for name, values in held.power_w.items()},
+        {name: values[keep:] for name, values in held.energy_j.items()},
+    )

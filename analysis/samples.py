@@ -1,0 +1,81 @@
+"""Records of a meter, some hundred thousand at a time: a long recording fits no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from instrumentation import decode
+
+CHUNK_RECORDS = 500_000
+COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
+
+
+class SamplesError(Exception):
+    """Samples that cannot be read; the message is a clause that says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The rows of samples.parquet in the order of the stream, read anew by each `tables`."""
+
+    columns: tuple[str, ...]
+    records: int
+    read: Callable[[Sequence[str]], Iterator[pl.DataFrame]]
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Tables of these columns, none of them empty."""
+        return (table for table in self.read(columns) if len(table))
+
+    def energy_columns(self) -> tuple[str, ...]:
+        """Columns of the meter's own energy counters."""
+        return tuple(name for name in self.columns if name.startswith("energy_j_"))
+
+
+NOTHING = Samples((), 0, lambda _: iter(()))
+
+
+def of_table(table: pl.DataFrame) -> Samples:
+    """Records that are in memory."""
+
+    def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        for start in range(0, len(table), CHUNK_RECORDS):
+            yield table.slice(start, CHUNK_RECORDS).select(columns)
+
+    return Samples(tuple(table.columns), len(table), read)
+
+
+def of_file(path: Path, channels: Sequence[str]) -> Samples:
+    """A samples.parquet with these channels. Raises SamplesError where it is none."""
+    lazy = pl.scan_parquet(path)
+    try:
+        names = tuple(lazy.collect_schema())
+        records = int(lazy.select(pl.len()).collect().item())
+    except (OSError, pl.exceptions.PolarsError):
+        raise SamplesError("it is no Parquet file or cut short") from None
+    lacking = [c for c in (*COLUMNS, *(f"power_w_{name}" for name in channels)) if c not in names]
+    if lacking:
+        raise SamplesError(f"it lacks {', '.join(lacking)}")
+
+    def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        for start in range(0, records, CHUNK_RECORDS):
+            yield lazy.select(columns).slice(start, CHUNK_RECORDS).collect()
+
+    return Samples(names, records, read)
+
+
+def of_recording(folder: Path) -> Samples:
+    """What the raw bytes of a meter's folder give; decoded anew by each reading.
+
+    Raises DecodeError if there is no recording.
+    """
+    decoder, _ = decode.open_recording(folder)
+    records = sum(map(len, decode.tables(folder)))
+
+    def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        return (table.select(columns) for table in decode.tables(folder))
+
+    return Samples(tuple(decoder.schema), records, read)

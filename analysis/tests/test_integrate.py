@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis import samples
+from analysis.curve import Curve, Edge
+from analysis.integrate import integrate
+from analysis.metered import Metered
+from analysis.tests.test_align import table
+from analysis.uncertainty import Resolution
+from analysis.windows import Windows
+
+S = 1_000_000_000
+FINE = Resolution()
+
+
+def windows(*each: tuple[float, float, float], counter: list[float] | None = None) -> Windows:
+    start, end, power = (np.array(values) for values in zip(*each, strict=True))
+    return Windows(
+        np.rint(start * S).astype(np.int64),
+        np.rint(end * S).astype(np.int64),
+        np.ones(len(start), np.int64),
+        {"system": power.astype(float)},
+        {} if counter is None else {"system": np.array(counter)},
+    )
+
+
+def edges(*t_s: float) -> list[Edge]:
+    return [Edge(round(t * S)) for t in t_s]
+
+
+def curve(
+    found: Windows, at: list[Edge], resolution: Resolution = FINE, late_s: float = 0
+) -> Curve:
+    return integrate([found], at, {"system": resolution}, late_s * 1e9)["system"]
+
+
+def grid(powers: list[float], width_s: float = 1.0) -> Windows:
+    return windows(*((k * width_s, (k + 1) * width_s, p) for k, p in enumerate(powers)))
+
+
+def test_a_window_counts_with_its_share_inside() -> None:
+    found = curve(windows((0, 1, 10), (1, 2, 20), (2, 3, 40)), edges(0.5, 2.25))
+    assert found.energy_j[0] == pytest.approx(0.5 * 10 + 20 + 0.25 * 40)
+    assert found.covered_s[0] == pytest.approx(1.75)
+    assert (found.split_j > 0).all()
+
+
+def test_a_step_at_the_mark_is_found_though_a_window_straddles_it() -> None:
+    """20 W up to 3.3 s and 50 W after: the window from 3 to 4 s says 41 W."""
+    found = curve(grid([20, 20, 20, 41, 50, 50, 50]), edges(0, 3.3, 7))
+    assert found.energy_j == pytest.approx([66, 185])
+    moved_j = 30 * 0.3 * 0.7
+    assert found.split_j[1] == pytest.approx(moved_j / np.sqrt(12))
+
+
+def test_beside_a_gap_or_another_cut_only_the_share_is_left() -> None:
+    found = curve(grid([20, 20, 41, 50, 50, 50]), edges(0, 1.5, 2.3, 3.5, 6))
+    assert found.energy_j[1] == pytest.approx(0.5 * 20 + 0.3 * 41)
+    assert found.split_j[2] == pytest.approx(30 * 0.3 * 0.7 / np.sqrt(3))
+
+
+def test_rest_beside_an_edge_tells_what_a_cut_window_held() -> None:
+    """20 W of rest up to 4.3 s, then bursts: no neighbour tells what the window holds after it."""
+    powers = [20.0, 20, 20, 20, 62, 35, 90, 70, 24, 20, 20, 20]
+    at = [Edge(0), Edge(round(4.3 * S), "before", 4 * S), Edge(round(8.1 * S), "after", 3 * S)]
+    found = curve(grid(powers), [*at, Edge(12 * S)])
+    assert found.energy_j[1] == pytest.approx(62 - 0.3 * 20 + 35 + 90 + 70 + 24 - 0.9 * 20)
+    assert found.energy_j.sum() == pytest.approx(sum(powers))
+    assert found.slope_w[1:3] == pytest.approx([20, 20])
+    assert found.split_j[1:3] == pytest.approx([0, 0], abs=1e-9)
+
+
+def test_rest_is_reckoned_from_windows_that_are_at_rest_even_if_displaced() -> None:
+    """Windows up to 0.2 s late: the one that ends 0.1 s before the edge may hold load."""
+    powers = [20.0, 20, 20, 26, 50, 50]
+    at = [Edge(0), Edge(round(4.1 * S), "before", 4 * S), Edge(6 * S)]
+    found = curve(grid(powers), at, late_s=0.2)
+    assert found.energy_j[1] == pytest.approx(26 + 50 + 50 - 1.1 * 20)
+
+
+def test_too_little_rest_is_none() -> None:
+    at = [Edge(0), Edge(round(2.5 * S), "before", round(1.6 * S)), Edge(5 * S)]
+    assert curve(grid([20, 20, 35, 50, 50]), at).window[1] == 2
+
+
+def test_a_gap_is_filled_from_both_sides_and_told() -> None:
+    found = curve(windows((0, 1, 10), (1, 2, 12), (4, 5, 30), (5, 6, 32)), edges(0, 6))
+    assert found.covered_s[0] == pytest.approx(4)
+    assert found.energy_j[0] == pytest.approx(84 + 2 * 21)
+    assert (found.by_plateau[0], found.by_counter[0], found.void[0]) == (True, False, False)
+    assert found.filled_j[0] > 2 * (32 - 10) / np.sqrt(12) * 0.99
+
+
+def test_a_gap_over_an_edge_is_filled_on_each_side_by_its_own() -> None:
+    found = curve(windows((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30)), edges(0, 3, 6))
+    assert found.energy_j == pytest.approx([30, 90])
+    assert found.by_plateau.all()
+
+
+def test_a_stretch_without_any_window_is_void_and_its_neighbours_are_not() -> None:
+    found = curve(windows((0, 1, 10), (5, 6, 30)), edges(0, 1, 2, 4, 5, 6))
+    assert found.void.tolist() == [False, True, True, True, False]
+    outside = curve(windows((0, 1, 10)), edges(-2, -1, 0.5, 3, 4))
+    assert outside.void.tolist() == [True, False, False, True]
+    assert outside.energy_j[1:3] == pytest.approx([15, 25])
+
+
+def test_no_windows_at_all_are_void() -> None:
+    assert integrate([], edges(0, 1, 2), {"system": FINE})["system"].void.all()
+
+
+def test_the_meters_own_counter_fills_a_gap() -> None:
+    found = windows((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30), counter=[10, 20, 120, 150])
+    whole = curve(found, edges(0, 6), Resolution(0, 0, 0.01))
+    assert whole.energy_j[0] == pytest.approx(150)
+    assert (whole.by_plateau[0], whole.by_counter[0]) == (False, True)
+    assert whole.filled_j[0] == pytest.approx(0.01 / np.sqrt(6))
+    coarse = curve(found, edges(0, 6), Resolution(0, 0, 360))
+    assert (coarse.by_plateau[0], coarse.by_counter[0]) == (True, False)
+
+
+def test_a_counter_that_fell_or_was_reset_fills_nothing() -> None:
+    found = windows((0, 1, 10), (4, 5, 30), counter=[500, 30])
+    assert curve(found, edges(0, 5), Resolution(0, 0, 0.01)).by_plateau[0]
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[list[Windows], list[Edge]]:
+    """Windows with gaps, in pieces of any size, and edges with or without rest."""
+    count = draw(st.integers(4, 400))
+    seed = draw(st.integers(0, 2**32 - 1))
+    generator = np.random.default_rng(seed)
+    width = generator.integers(5_000_000, 15_000_000, count)
+    gap = np.where(generator.uniform(size=count) < 0.05, generator.integers(0, 10**8, count), 0)
+    end = np.cumsum(width + gap) + draw(st.integers(0, 10**15))
+    power = generator.uniform(1, 100, count)
+    pieces = np.split(np.arange(count), sorted(generator.integers(1, count, 3)))
+    stream = [
+        Windows(
+            (end - width)[p],
+            end[p],
+            np.ones(len(p), np.int64),
+            {"a": power[p], "b": 100 - power[p]},
+        )
+        for p in pieces
+        if len(p)
+    ]
+    times = sorted(set(generator.integers(end[0], end[-1] + 1, draw(st.integers(2, 20))).tolist()))
+    sides = generator.choice(["", "before", "after"], len(times))
+    at = [Edge(t, side or None, 10**8, 10**6) for t, side in zip(times, sides, strict=True)]
+    return stream, [Edge(int(end[0] - width[0])), *at, Edge(int(end[-1]) + 1)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(streams())
+def test_stretches_add_up_to_the_whole_whatever_the_edges_assume(
+    case: tuple[list[Windows], list[Edge]],
+) -> None:
+    stream, at = case
+    fine = {"a": FINE, "b": FINE}
+    parts = integrate(stream, at, fine)
+    for name in fine:
+        measured = (
+            sum(float((w.power_w[name] * (w.end_ns - w.start_ns)).sum()) for w in stream) * 1e-9
+        )
+        bare = integrate(stream, [at[0], at[-1]], fine)[name]
+        gaps_j = float(bare.energy_j[0]) - measured
+        assert gaps_j >= -1e-9
+        # What was filled in depends on the stretch it lies in; all else must be what was measured.
+        plain = integrate(stream, [Edge(e.t_ns) for e in at], fine)[name]
+        ours, theirs = parts[name], plain
+        assert abs(float(ours.energy_j.sum()) - float(theirs.energy_j.sum())) < 1e-6
+        assert abs(float(ours.covered_s.sum()) - float(bare.covered_s[0])) < 1e-9
+        if not plain.by_plateau.any():
+            assert abs(float(theirs.energy_j.sum()) - measured) < 1e-6
+
+
+@settings(max_examples=60, deadline=None)
+@given(streams())
+def test_pieces_give_what_the_whole_gives(case: tuple[list[Windows], list[Edge]]) -> None:
+    stream, at = case
+    names = ("a", "b")
+    whole = Windows(
+        np.concatenate([w.start_ns for w in stream]),
+        np.concatenate([w.end_ns for w in stream]),
+        np.concatenate([w.epoch for w in stream]),
+        {name: np.concatenate([w.power_w[name] for w in stream]) for name in names},
+    )
+    fine = dict.fromkeys(names, FINE)
+    ours, theirs = integrate(stream, at, fine), integrate([whole], at, fine)
+    for name in names:
+        assert ours[name].energy_j == pytest.approx(theirs[name].energy_j, abs=1e-9)
+        assert ours[name].split_j == pytest.approx(theirs[name].split_j, abs=1e-9)
+        assert ours[name].filled_j == pytest.approx(theirs[name].filled_j, abs=1e-9)
+        assert ours[name].count.tolist() == theirs[name].count.tolist()
+        assert ours[name].window.tolist() == theirs[name].window.tolist()
+        assert ours[name].void.tolist() == theirs[name].void.tolist()
+
+
+def test_a_microjoule_is_kept_behind_a_thousand_megajoules() -> None:
+    """Ten hours at 30 kW before a phase of a few joules."""
+    count, far = 40_000, 100
+    power = np.full(count, 30_000.0)
+    power[-far:] = 0.123456
+    end = np.arange(1, count + 1) * S
+    stream = [
+        Windows(end[p] - S, end[p], np.ones(len(p), np.int64), {"system": power[p]})
+        for p in np.split(np.arange(count), 7 * [0] + [9_000, 22_000])
+        if len(p)
+    ]
+    at = [Edge(0), *(Edge(int(t)) for t in end[-far - 1 :: 10])]
+    found = integrate(stream, at, {"system": FINE})["system"]
+    assert np.abs(found.energy_j[1:] - 1.23456).max() < 1e-7
+
+
+def metered(powers: list[float], edge_s: list[float], kind: str = "poll") -> Metered:
+    frame = table([k + 1.0 for k in range(len(powers))], window_s=1.0)
+    frame = frame.with_columns(power_w_system=np.array(powers))
+    return Metered.of(samples.of_table(frame), kind, 0.0, ["system"], set(edges(*edge_s)))
+
+
+def test_phases_and_pauses_are_the_run_and_no_phase_counts_a_cut_twice() -> None:
+    powers = [20, 20, 20, 44, 60, 60, 60, 40, 20, 20, 52, 60, 60, 60, 60, 26, 20, 20, 20]
+    found = metered([float(p) for p in powers], [3.4, 7.5, 10.2, 15.15])
+    a, b, c, d = (round(t * S) for t in (3.4, 7.5, 10.2, 15.15))
+    parts = [found.energy("system", [pair]).energy_j for pair in ((a, b), (b, c), (c, d))]
+    whole = found.energy("system", [(a, d)])
+    assert None not in parts
+    assert sum(p or 0 for p in parts) == pytest.approx(whole.energy_j, abs=1e-9)
+    both = found.energy("system", [(a, b), (b, c)])
+    once = found.energy("system", [(a, c)])
+    assert both.energy_j == pytest.approx(once.energy_j, abs=1e-9)
+    assert both.statistical_j == pytest.approx(once.statistical_j, rel=0.05)

@@ -1,0 +1,174 @@
+"""How far a figure of energy may be off: both parts of its uncertainty, and their interval.
+
+Terms are named and combined as the Guide to the Expression of Uncertainty in Measurement (JCGM 100)
+has it; distributions are propagated as in its Supplement 1 (JCGM 101), in closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from analysis.align import Floats
+from analysis.windows import Windows
+
+_QUIET = 8  # windows in a row whose scatter is taken; the quietest of all such tell the noise
+_LOOKED_AT = 100_000
+# Counters of energy in processors step by 2^-14 or 2^-16 J, about every millisecond.
+RAPL_STEP_J, RAPL_UPDATE_S = 2.0**-14, 1e-3
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a channel can tell apart: last digit and noise of its power, last digit of its counter.
+
+    `noise_w` is the standard deviation of a reading besides its rounding.
+    """
+
+    quantum_w: float = 0.0
+    noise_w: float = 0.0
+    counter_quantum_j: float = 0.0
+
+    @classmethod
+    def seen_in(cls, windows: Windows, channel: str) -> Resolution:
+        """From the readings: the smallest step there is, the scatter where they are quietest.
+
+        The power itself scatters too, so even the quietest stretch may give more than the noise.
+        """
+        power = windows.power_w[channel][:_LOOKED_AT]
+        counter = windows.energy_j.get(channel, np.empty(0))[:_LOOKED_AT]
+        quantum_w = _smallest_step(power)
+        groups = power[: len(power) // _QUIET * _QUIET].reshape(-1, _QUIET)
+        noise_w = 0.0
+        if len(groups):
+            scatter = np.quantile(np.var(groups, axis=1, ddof=1), 0.05, method="lower")
+            noise_w = math.sqrt(max(0.0, float(scatter) - quantum_w**2 / 12))
+        return cls(quantum_w, noise_w, _smallest_step(counter[np.isfinite(counter)]))
+
+    @property
+    def counter_u_j(self) -> float:
+        """Standard uncertainty of a difference of two readings of the counter."""
+        return self.counter_quantum_j / math.sqrt(6)
+
+    def rest_uncertainty_j(self, power_w: Floats, width_s: float, rest_s: float) -> float:
+        """Of the energy of `rest_s` of rest whose power n whole windows beside it have told.
+
+        The mean's own doubt over that time, and what the power does in so short a time.
+        """
+        count = len(power_w)
+        seen = float(np.var(power_w, ddof=1))
+        moves = max(0.0, seen - self.quantum_w**2 / 12)
+        rounding = self.quantum_w**2 / 12 * correlation(seen, self.quantum_w)
+        mean = seen / count + rounding
+        return math.sqrt(mean * rest_s**2 + moves * width_s * rest_s)
+
+
+def _smallest_step(values: Floats) -> float:
+    """The least difference between two values that differ; 0 where there are no two."""
+    steps = np.diff(np.unique(values))
+    steps = steps[steps > 1e-9 * max(1.0, float(np.max(np.abs(values), initial=0.0)))]
+    return float(steps.min()) if len(steps) else 0.0
+
+
+def correlation(variance_w2: float, quantum_w: float) -> float:
+    """Correlation of the rounding errors of two readings whose power scatters by this variance.
+
+    A steady power is rounded the same way each time, so its rounding does not average out. The
+    rounding error is a saw-tooth of the power; its first harmonic between two values that differ by
+    a normal deviate of variance 2σ² has the correlation exp(−4π² σ²/q²).
+    """
+    if quantum_w <= 0:
+        return 0.0
+    return math.exp(-4 * math.pi**2 * variance_w2 / quantum_w**2)
+
+
+def reading_variance_j2(
+    count: float, width_s: float, variance_w2: float, resolution: Resolution
+) -> float:
+    """Variance of the energy of n windows from the rounding and the noise of their readings."""
+    same = correlation(variance_w2, resolution.quantum_w)
+    alike = count * (1 - same) + count**2 * same
+    rounding = resolution.quantum_w**2 / 12 * alike
+    return width_s**2 * (rounding + resolution.noise_w**2 * count)
+
+
+@dataclass(frozen=True)
+class TypeB:
+    """Half widths of the rectangular terms from an instrument's limits of error, in J."""
+
+    limits_j: tuple[float, ...]
+
+    @classmethod
+    def of(cls, accuracy: Mapping[str, Any], energy_j: float, duration_s: float) -> TypeB | None:
+        """`relative_limit` of the reading and `absolute_limit_w` (meter.json); None if unknown.
+
+        Either holds in one direction for a whole run, so it does not average out.
+        """
+        relative, absolute_w = accuracy.get("relative_limit"), accuracy.get("absolute_limit_w")
+        limits = tuple(
+            abs(float(limit) * scale)
+            for limit, scale in ((relative, energy_j), (absolute_w, duration_s))
+            if isinstance(limit, int | float)
+        )
+        return cls(limits) if limits else None
+
+    @property
+    def standard_j(self) -> float:
+        """Standard uncertainty: each limit / √3 (GUM 4.3.7), root sum of squares."""
+        return math.hypot(*self.limits_j) / math.sqrt(3)
+
+    def half_width_95_j(self, statistical_j: float) -> float:
+        """Of the 95 % interval together with a normal statistical part.
+
+        The widest rectangle is taken as it is; the others go in as normal.
+        """
+        widest, *others = sorted(self.limits_j, reverse=True)
+        sigma = math.hypot(statistical_j, *(limit / math.sqrt(3) for limit in others))
+        return float(half_width(np.array([widest]), np.array([sigma]))[0])
+
+
+def half_width(limit: Floats, sigma: Floats, level: float = 0.95) -> Floats:
+    """Half width k with P(|U + N| ≤ k) = level, U rectangular in ± limit, N normal (0, σ).
+
+    With G(x) = x Φ(x/σ) + σ φ(x/σ), an antiderivative of Φ(x/σ), that probability is
+    (G(k + a) − G(k − a))/a − 1. It rises with k, so 60 halvings of the bracket find it; both parts
+    zero give 0.
+    """
+    a, s = np.maximum(limit, 0.0), np.maximum(sigma, 0.0)
+    scale = np.maximum(a, s)
+    safe = np.where(scale > 0, scale, 1.0)
+    # A part that is a millionth of the other changes nothing, and its limit would divide by zero.
+    a, s = np.maximum(a / safe, 1e-6), np.maximum(s / safe, 1e-6)
+    low, high = np.zeros_like(a), a + 8 * s
+    for _ in range(60):
+        k = (low + high) / 2
+        inside = (_integral(k + a, s) - _integral(k - a, s)) / a - 1 >= level
+        high, low = np.where(inside, k, high), np.where(inside, low, k)
+    return np.asarray(np.where(scale > 0, high * safe, 0.0))
+
+
+def _integral(x: Floats, s: Floats) -> Floats:
+    """∫ Φ(t/s) dt up to x."""
+    z = x / s
+    density = np.exp(-np.minimum(z * z / 2, 700.0)) / math.sqrt(2 * math.pi)
+    return np.asarray(x * ndtr(z) + s * density)
+
+
+def normal_95(standard: float) -> float:
+    """Half width of the 95 % interval of a normal distribution."""
+    return 1.959963984540054 * standard
+
+
+def counter_uncertainty_j(edges: Iterable[tuple[float, float]], step_j: float) -> float:
+    """Of a difference of counters; `edges` are (power in W, seconds) at its two ends.
+
+    The seconds say within how long the count that was read is that of the edge; each is a
+    rectangle, as is the counter's last digit at either end.
+    """
+    terms: Sequence[float] = [power_w * seconds for power_w, seconds in edges]
+    return math.sqrt(sum(term * term for term in terms) / 12 + step_j * step_j / 6)
