@@ -38,7 +38,7 @@ from analysis.watermark_model import (
 MIN_QUALITY = 3.0  # main lobe / side lobe, below which another offset fits about as well
 MIN_SWING_SIGMAS = 6.0
 WORST_CONDITION = 1e8
-SEARCH_S = 2.0
+SEARCH_S, SEARCH_CHIPS = 2.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,13 @@ class _Solved(NamedTuple):
     left_w: Floats
 
 
-def fit(readings: Readings, marks: Sequence[Watermark], search_s: float = SEARCH_S) -> Fit:
-    """Fit one or two watermarks of one session; offsets are looked for within ± `search_s`."""
+def reach_s(mark: Watermark) -> float:
+    """How far to both sides the offset of a watermark is looked for, in s."""
+    return max(SEARCH_S, SEARCH_CHIPS * mark.chip_s)
+
+
+def fit(readings: Readings, marks: Sequence[Watermark]) -> Fit:
+    """Fit one or two watermarks of one session; offsets are looked for within `reach_s`."""
     if not 1 <= len(marks) <= 2:
         raise ValueError(f"a session has one or two watermarks, not {len(marks)}")
     marks = sorted(marks, key=lambda mark: mark.middle_ns)
@@ -90,10 +95,10 @@ def fit(readings: Readings, marks: Sequence[Watermark], search_s: float = SEARCH
     try:
         parts, rough, qualities = [], [], []
         for mark in marks:
-            offset_s, _ = search(part_of(readings, mark, 0.0), search_s)
+            offset_s, _ = search(part_of(readings, mark, 0.0), reach_s(mark))
             # What came before the rest and after it is not known: look where the pattern is.
             part = part_of(readings, mark, offset_s)
-            offset_s, height = search(part, search_s)
+            offset_s, height = search(part, reach_s(mark))
             parts.append(part)
             rough.append(offset_s)
             qualities.append(height)
@@ -115,7 +120,8 @@ def _solve(model: Model, rough_s: Sequence[float]) -> _Solved:
 
     def at(x: Floats) -> tuple[Columns, Floats, Floats]:
         columns = columns_of(model, x[:count], float(x[count]))
-        factors: Floats = np.linalg.lstsq(columns.linear, model.power_w, rcond=None)[0]
+        solution = np.linalg.lstsq(columns.linear, model.power_w, rcond=None)[0]
+        factors = solution.astype(np.float64)
         return columns, factors, model.power_w - columns.linear @ factors
 
     def residual(x: Floats) -> Floats:
@@ -128,9 +134,9 @@ def _solve(model: Model, rough_s: Sequence[float]) -> _Solved:
         projected: Floats = bent - basis @ (basis.T @ bent)
         return projected
 
-    reach_s = max(model.told_s, model.parts[0].chip_s)
-    low = [*(r - reach_s for r in rough_s), 0.02 * model.told_s]
-    high = [*(r + reach_s for r in rough_s), 5.0 * reach_s]
+    room_s = max(model.told_s, model.parts[0].chip_s)
+    low = [*(rough - room_s for rough in rough_s), 0.02 * model.told_s]
+    high = [*(rough + room_s for rough in rough_s), 5.0 * room_s]
     tries = [
         least_squares(
             residual,

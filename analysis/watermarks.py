@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.align import TargetClock
 from analysis.records import Meter, Suite
-from analysis.watermark import SEARCH_S, Fit, fit
+from analysis.watermark import Fit, fit, reach_s
 from analysis.watermark_model import Readings, Watermark
 from analysis.windows import fit as fit_times
 from analysis.windows import windows
@@ -170,7 +170,7 @@ def _readings(meter: Meter, marks: Sequence[Watermark]) -> tuple[dict[str, Readi
 
 
 def _margin_ns(mark: Watermark) -> int:
-    return round((mark.pad_s + 2 * SEARCH_S) * 1e9)
+    return round((mark.pad_s + 2 * reach_s(mark)) * 1e9)
 
 
 def _best(meter: Meter, channels: Mapping[str, Readings], session: _Session) -> tuple[str, Fit]:
