@@ -1,0 +1,311 @@
+"""Any meter that prints lines, described in the inventory by a pattern.
+
+INA219 and INA226 boards with a small program on them are of this kind. There is no checksum: what
+the pattern does not refuse is believed, so a pattern should say how many digits there are.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.line_pattern import Layout, Value, layout
+from instrumentation.meters.pieces import Opening, Pieces
+from instrumentation.meters.rows import GAP, RESTART, Fed, RowBuilder
+
+_LINE_END = re.compile(rb"[\r\n]")
+_NUMBER = re.compile(rb"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\s*")
+_MOST_LINE_BYTES = 1024
+_GAP_PERIODS = 1.5
+# Counters of milliseconds and microseconds on small boards have 32 bits.
+_WRAP = 1 << 32
+# The meter's time cannot have gone on by more than the controller's, but for lines that were late.
+_LATE_PERIODS = 2
+_LATE_S = 1.0
+_SHORTEST_SILENCE_S = 2.0
+_SILENT_PERIODS = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+    r"""What the inventory must say: all but `start`, `stop`, `max_line_bytes` and
+    `arrival_delay_limit_s`.
+
+    `pattern` matches one whole line without its end; `period_s` is the time between two lines and
+    the window that their power is the mean of; the maker's limits of error are `relative_limit` of
+    the reading and `absolute_limit_w`, as `accuracy_source` states them. `start` and `stop` are
+    sent as they are, so end them as the meter expects it ("\n"). `arrival_delay_limit_s` is one
+    period unless it is known better.
+    """
+
+    pattern: str = ""
+    period_s: float = 0.0
+    relative_limit: float | None = None
+    absolute_limit_w: float | None = None
+    accuracy_source: str = ""
+    start: str = ""
+    stop: str = ""
+    max_line_bytes: int = 256
+    arrival_delay_limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("pattern", "accuracy_source", "start", "stop"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is a text.")
+        if not self.pattern:
+            raise ValueError("pattern is missing: give a regular expression for one line.")
+        layout(self.pattern)
+        _require(self.period_s, "period_s", "the time between two lines in s", least=1e-6)
+        limits = (self.relative_limit, self.absolute_limit_w)
+        for name, limit in zip(("relative_limit", "absolute_limit_w"), limits, strict=True):
+            _require(limit, name, "a limit of error from the maker (0 where there is none)")
+        if not any(limits) or not self.accuracy_source.strip():
+            raise ValueError(
+                "a limit of error above 0 and its accuracy_source are needed: without an accuracy "
+                "no uncertainty of the joules can be given."
+            )
+        if self.arrival_delay_limit_s is not None:
+            _require(self.arrival_delay_limit_s, "arrival_delay_limit_s", "a time in s", least=1e-6)
+        if not isinstance(self.max_line_bytes, int) or not (
+            8 <= self.max_line_bytes <= _MOST_LINE_BYTES
+        ):
+            raise ValueError(f"max_line_bytes is a number from 8 to {_MOST_LINE_BYTES}.")
+
+
+def _require(value: object, name: str, what: str, least: float = 0.0) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not least <= float(value) < math.inf:  # type: ignore[arg-type]
+        raise ValueError(f"{name} must be given: {what}.")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One line: when it came, the meter's own time, and power and energy of each channel."""
+
+    t_ns: int
+    t_us: int | None
+    power_w: tuple[float, ...]
+    energy_j: tuple[float, ...]
+
+
+class LineMeter(Meter):
+    """Driver. Channels are what stands behind the units in the pattern (`power_mw_cpu`: `cpu`),
+    `0` where nothing does.
+
+    Power is that of the line, else its voltage times its current; where the meter averages the two
+    by themselves, that product is not the mean power of a load that changes within the period. With
+    a t_ group the timing is `device`: the window reaches back to the line before (one period after
+    a gap), and the first line gives no record. An energy counter goes on over resets (flag
+    `restart`). The line that a port opens with may have lost its beginning and is not used. A line
+    whose time or counter goes back is a fault, and believed only if the next one confirms it.
+    """
+
+    kind: ClassVar[str] = "line"
+    name: ClassVar[str] = "meter that prints lines"
+    default_baud: ClassVar[int] = 115200
+    usb_ids: ClassVar[tuple[str, ...]] = ()
+    own_channels: ClassVar[tuple[str, ...]] = ()
+    timing: ClassVar[str] = "index"
+    arrival_delay_limit_s: ClassVar[float] = 1.0
+    Settings: ClassVar[type[Any]] = Settings
+
+    def __init__(
+        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(channels, settings)
+        self._settings: Settings = self.settings
+        self._columns = [self._layout.channels[own] for own in self.channels]
+        delay_s = self._settings.arrival_delay_limit_s
+        # Of this kind, what else is fixed for a class differs from meter to meter.
+        self.arrival_delay_limit_s = delay_s or self.period_s  # type: ignore[misc]
+        self.has_energy = any("energy" in column for column in self._columns)  # type: ignore[misc]
+        self.timing = "device" if self._layout.time else "index"  # type: ignore[misc]
+        self._forget()
+
+    @property
+    def _layout(self) -> Layout:
+        return layout(self.settings.pattern)
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """See `Meter.accuracy`; from the settings."""
+        return Accuracy(
+            self._settings.relative_limit or 0.0,
+            self._settings.absolute_limit_w or 0.0,
+            self._settings.accuracy_source,
+        )
+
+    @property
+    def period_s(self) -> float:
+        """From the settings."""
+        return float(self.settings.period_s)
+
+    def available_channels(self) -> tuple[str, ...]:
+        """See `Meter.available_channels`; from the pattern."""
+        return tuple(self._layout.channels)
+
+    def _forget(self) -> None:
+        self._pieces = Pieces()
+        start = (self._settings.start.encode(),) if self._settings.start else ()
+        silence_s = max(_SHORTEST_SILENCE_S, _SILENT_PERIODS * self.period_s)
+        self._opening = Opening(start, 0.0, silence_s)
+        self._shape = self._layout
+        self._skipping = True  # until a line's end is seen
+        self._last: _Line | None = None
+        self._before_last: _Line | None = None
+        self._doubtful: _Line | None = None
+        self._t_device_us = 0
+        self._base_j = [0.0] * len(self._columns)
+
+    def request(self, t_ns: int) -> bytes:
+        """See `Meter.request`: the text `start`."""
+        return self._opening.request(t_ns)
+
+    @property
+    def due_ns(self) -> int | None:
+        """See `Meter.due_ns`."""
+        return self._opening.due_ns
+
+    def asked(self, data: bytes, t_ns: int) -> None:  # noqa: ARG002 - there is but one request
+        """See `Meter.asked`."""
+        self._opening.asked(t_ns)
+
+    def farewell(self) -> bytes:
+        """The text `stop`."""
+        return self._settings.stop.encode()
+
+    def feed(self, data: bytes, t_ns: int) -> Fed:
+        """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
+        self._pieces.append(data, t_ns)
+        out = RowBuilder(len(self.channels), self.has_energy)
+        while end := _LINE_END.search(self._pieces.data):
+            line = self._pieces.data[: end.start()]
+            skipped, self._skipping = self._skipping, False
+            if line and not skipped:
+                self._read(line, self._pieces.time_ns(0), out)
+            self._pieces.drop(end.end())
+        if len(self._pieces.data) > self._settings.max_line_bytes:
+            if not self._skipping:
+                self._refuse(self._pieces.data, self._pieces.time_ns(0), out)
+            self._skipping = True
+            self._pieces.drop(len(self._pieces.data))
+        return out.take()
+
+    def _refuse(self, line: bytes, t_ns: int, out: RowBuilder) -> None:
+        out.fault(t_ns, "framing", f"a line that the pattern does not fit: {line[:40]!r}")
+
+    def _read(self, line: bytes, t_ns: int, out: RowBuilder) -> None:
+        parsed = self._parsed(line, t_ns)
+        if parsed is None:
+            self._refuse(line, t_ns, out)
+            return
+        self._opening.heard(t_ns)
+        last = self._last
+        if last is None:
+            self._last = parsed
+            self._t_device_us = parsed.t_us or 0
+            if self._shape.time is None:
+                self._add(parsed, self.period_s, 0, out)
+            return
+        doubtful, self._doubtful = self._doubtful, None
+        if self._follows(last, parsed):
+            self._go_on(last, parsed, out)
+        elif doubtful is not None and self._follows(doubtful, parsed):
+            self._start_anew(last, doubtful, parsed, out)
+        else:
+            self._doubtful = parsed
+            out.fault(
+                t_ns, "inconsistent", "the meter's time or counter does not go on from before"
+            )
+            return
+        self._before_last, self._last = last, parsed
+
+    def _parsed(self, line: bytes, t_ns: int) -> _Line | None:
+        if len(line) > self._settings.max_line_bytes:
+            return None
+        match = self._shape.regex.fullmatch(line)
+        if match is None:
+            return None
+        try:
+            time = self._shape.time
+            t_us = None if time is None else round(_number(match, time))
+            powers = tuple(_power_w(match, column) for column in self._columns)
+            energies = tuple(
+                _number(match, column["energy"]) if "energy" in column else math.nan
+                for column in self._columns
+            )
+        except ValueError:
+            return None
+        return _Line(t_ns, t_us, powers, energies)
+
+    def _step_us(self, before: _Line, now: _Line) -> int | None:
+        """How far the meter's own time went on; None where it did not, or not possibly so far."""
+        if before.t_us is None or now.t_us is None or self._shape.time is None:
+            return None
+        wrap_us = round(_WRAP * self._shape.time.factor)
+        step_us = now.t_us - before.t_us
+        if step_us <= -wrap_us // 2 and before.t_us < wrap_us:
+            step_us += wrap_us
+        late_us = (_LATE_S + _LATE_PERIODS * self.period_s) * 1e6
+        possible = 0 < step_us <= (now.t_ns - before.t_ns) / 1e3 + late_us
+        return step_us if possible else None
+
+    def _follows(self, before: _Line, now: _Line) -> bool:
+        if now.t_us is not None and self._step_us(before, now) is None:
+            return False
+        pairs = zip(before.energy_j, now.energy_j, strict=True)
+        return not any(new < old for old, new in pairs)
+
+    def _go_on(self, last: _Line, now: _Line, out: RowBuilder) -> None:
+        step_us = self._step_us(last, now)
+        elapsed_s = (now.t_ns - last.t_ns) / 1e9 if step_us is None else step_us / 1e6
+        self._t_device_us += step_us or 0
+        gap = elapsed_s >= _GAP_PERIODS * self.period_s
+        if gap:
+            missing_s = elapsed_s - self.period_s
+            out.fault(now.t_ns, "gap", f"lines of {missing_s:.3g} s are missing")
+        known = step_us is not None and not gap
+        self._add(now, elapsed_s if known else self.period_s, GAP * gap, out)
+
+    def _start_anew(self, last: _Line, first: _Line, now: _Line, out: RowBuilder) -> None:
+        """Two lines agree that the meter's time or counter began anew, or jumped."""
+        self._t_device_us = now.t_us or 0
+        sound = self._before_last
+        for n, (old, new) in enumerate(zip(last.energy_j, first.energy_j, strict=True)):
+            # Back to where it was: not the counter began anew, but its last reading was wrong.
+            went_back = sound is not None and new >= sound.energy_j[n]
+            self._base_j[n] += old if new < old and not went_back else 0.0
+        out.fault(now.t_ns, "restart", "the meter's time or counter began anew")
+        self._add(now, self.period_s, GAP | RESTART, out)
+
+    def _add(self, line: _Line, window_s: float, flags: int, out: RowBuilder) -> None:
+        sums = zip(self._base_j, line.energy_j, strict=True)
+        out.add(
+            line.t_ns,
+            None if line.t_us is None else self._t_device_us,
+            window_s,
+            line.power_w,
+            energy_j=[base_j + energy_j for base_j, energy_j in sums],
+            flags=flags,
+        )
+
+
+def _number(match: re.Match[bytes], value: Value) -> float:
+    """Raises ValueError where the group is empty or no number."""
+    text = match[value.group] or b""
+    if not _NUMBER.fullmatch(text):
+        raise ValueError
+    number = float(text) * value.factor
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _power_w(match: re.Match[bytes], column: Mapping[str, Value]) -> float:
+    if "power" in column:
+        return _number(match, column["power"])
+    return _number(match, column["voltage"]) * _number(match, column["current"])

@@ -1,0 +1,183 @@
+"""The pattern of a line meter: a regular expression whose named groups say quantity and unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+# Quantity and factor to W, V, A, J or µs.
+UNITS = {
+    "power_w": ("power", 1.0),
+    "power_mw": ("power", 1e-3),
+    "voltage_v": ("voltage", 1.0),
+    "voltage_mv": ("voltage", 1e-3),
+    "current_a": ("current", 1.0),
+    "current_ma": ("current", 1e-3),
+    "energy_j": ("energy", 1.0),
+    "energy_wh": ("energy", 3600.0),
+    "t_ms": ("t", 1e3),
+    "t_us": ("t", 1.0),
+}
+ONLY_CHANNEL = "0"
+_MOST_WILD = 2
+
+_GROUP = re.compile(r"(t_ms|t_us)|(?!t_)([a-z]+_[a-z]+)(?:_([A-Za-z0-9]+))?")
+_TOKEN = re.compile(
+    r"(?P<open>\((?:\?:|\?P<\w+>|(?!\?)))|(?P<close>\))|(?P<either>\|)"
+    r"|(?P<repeat>\*|\+|\{\d*,\d*\})|(?P<optional>\?)|(?P<exactly>\{\d+\})"
+    r"|(?P<edge>[\^$]|\\[AbBZ])|(?P<wild>\.)|(?P<special>\(\?)"
+    r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])|(?P<one>\\.|.)",
+    re.DOTALL,
+)
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be used; the message says why and what can."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A group of the pattern and the factor that its number is multiplied by."""
+
+    group: str
+    factor: float
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A pattern that was read: the time's group, and of each channel the group per quantity."""
+
+    regex: re.Pattern[bytes]
+    time: Value | None
+    channels: Mapping[str, Mapping[str, Value]]
+
+
+def layout(pattern: str) -> Layout:
+    """What a pattern says. Raises PatternError."""
+    try:
+        regex = re.compile(pattern.encode())
+    except (re.error, OverflowError, RecursionError) as error:
+        raise PatternError(f"the pattern {pattern!r} is no regular expression: {error}.") from None
+    refuse_what_may_never_end(pattern)
+    time: Value | None = None
+    channels: dict[str, dict[str, Value]] = {}
+    for group in regex.groupindex:
+        unit, channel = _unit(group)
+        quantity, factor = UNITS[unit]
+        if quantity == "t":
+            if time is not None:
+                raise PatternError("the pattern has two times: leave one of t_ms and t_us.")
+            time = Value(group, factor)
+            continue
+        values = channels.setdefault(channel, {})
+        if quantity in values:
+            raise PatternError(
+                f"the pattern has {quantity} of channel {channel} twice: {group} and "
+                f"{values[quantity].group}."
+            )
+        values[quantity] = Value(group, factor)
+    for channel, values in channels.items():
+        if "power" not in values and not {"voltage", "current"} <= set(values):
+            raise PatternError(
+                f"the pattern has no power for channel {channel}: name a group power_w or "
+                "power_mw, or both a voltage and a current."
+            )
+    if not channels:
+        raise PatternError("the pattern has no power: name a group (?P<power_w>…) in it.")
+    return Layout(regex, time, channels)
+
+
+def _unit(group: str) -> tuple[str, str]:
+    match = _GROUP.fullmatch(group)
+    unit = (match[1] or match[2]) if match else ""
+    if match is None or unit not in UNITS:
+        raise PatternError(
+            f"the pattern's group {group} says no quantity and unit: there are "
+            f"{', '.join(UNITS)}, all but the times with _NAME behind it for several channels."
+        )
+    return unit, match[3] or ONLY_CHANNEL
+
+
+@dataclass
+class _Part:
+    """What stands between two parentheses, as far as it was read.
+
+    `loose` are the bytes that the repeats at the end of the text read so far match: one more repeat
+    of any of them makes many ways to share the same characters. `varies`: it can match in more than
+    one way.
+    """
+
+    loose_before: frozenset[int]
+    loose: frozenset[int]
+    ends: frozenset[int] = frozenset()
+    varies: bool = False
+
+
+def refuse_what_may_never_end(pattern: str) -> None:
+    """Raises PatternError for what makes matching take longer than a line's length can bound.
+
+    Repeats of groups whose content varies, and repeats of the same characters side by side, can be
+    matched in very many ways; so can a line with many `.*`.
+    """
+    parts = [_Part(frozenset(), frozenset())]
+    tokens = list(_tokens(pattern))
+    if sum(kind == "wild" and after == "repeat" for kind, _, after in tokens) > _MOST_WILD:
+        raise PatternError(
+            f"the pattern has more than {_MOST_WILD} of .* and .+: say what it skips, as in [^,]*."
+        )
+    for kind, text, after in tokens:
+        part = parts[-1]
+        if kind == "special":
+            raise PatternError("the pattern may have groups (…), (?:…) and (?P<name>…) only.")
+        if kind == "open":
+            parts.append(_Part(part.loose, part.loose))
+        elif kind == "either":
+            part.varies = True
+            part.ends |= part.loose
+            part.loose = part.loose_before
+        elif kind == "close" and len(parts) > 1:
+            parts.pop()
+            _close(parts[-1], part, after)
+        elif kind in ("wild", "set", "one"):
+            _atom(part, text, after)
+
+
+def _close(outer: _Part, inner: _Part, after: str) -> None:
+    if after in ("repeat", "exactly") and inner.varies:
+        raise PatternError(
+            "the pattern repeats a group whose content varies, which can take for ever: write the "
+            "group out as often as it comes."
+        )
+    may_be_absent = after in ("optional", "repeat")
+    outer.loose = inner.loose | inner.ends | (outer.loose if may_be_absent else frozenset())
+    outer.varies |= inner.varies or may_be_absent
+
+
+def _atom(part: _Part, text: str, after: str) -> None:
+    if after == "repeat":
+        matched = _bytes_matched(text)
+        if part.loose & matched:
+            raise PatternError(
+                "the pattern has two repeats of the same characters side by side, which can take "
+                r"for ever: put something fixed between them, as in \d+(?:\.\d+)? for a number."
+            )
+        part.loose |= matched
+        part.varies = True
+    elif after == "optional":
+        part.varies = True
+    else:
+        part.loose = frozenset()
+
+
+def _bytes_matched(text: str) -> frozenset[int]:
+    atom = re.compile(text.encode())
+    return frozenset(byte for byte in range(256) if atom.fullmatch(bytes([byte])))
+
+
+def _tokens(pattern: str) -> Iterator[tuple[str, str, str]]:
+    """Kind and text of each token, and the kind of the one behind it, which may repeat it."""
+    found = [(str(match.lastgroup), match[0]) for match in _TOKEN.finditer(pattern)]
+    kinds = [kind for kind, _ in found]
+    for (kind, text), after in zip(found, [*kinds[1:], ""], strict=True):
+        yield kind, text, after

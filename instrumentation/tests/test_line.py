@@ -1,0 +1,275 @@
+"""The line meter: what a pattern may say, and what becomes of lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrumentation.meters.base import MeterError
+from instrumentation.meters.line import LineMeter
+from instrumentation.meters.line_pattern import PatternError, refuse_what_may_never_end
+from instrumentation.meters.rows import GAP, NO_TIME, RESTART, Rows, concatenated
+from instrumentation.simulators.line import LineSimulator
+from instrumentation.trace import Fault
+
+GIVEN: dict[str, Any] = {
+    "period_s": 0.1,
+    "relative_limit": 0.005,
+    "absolute_limit_w": 0.01,
+    "accuracy_source": "data sheet of the INA226, table 7.5",
+}
+TENTH_NS = 100_000_000
+
+
+def a_meter(pattern: str, channels: dict[str, str] | None = None, **settings: Any) -> LineMeter:
+    meter = LineMeter(channels or {"0": "system"}, {**GIVEN, "pattern": pattern, **settings})
+    meter.opened()
+    return meter
+
+
+def fed(meter: LineMeter, lines: Sequence[bytes]) -> tuple[Rows, list[Fault]]:
+    """Lines without their ends, a tenth of a second apart, after the rest of one that is cut."""
+    meter.feed(b"rest\n", 0)
+    done = [meter.feed(line + b"\r\n", (n + 1) * TENTH_NS) for n, line in enumerate(lines)]
+    return concatenated([one.rows for one in done]), [f for one in done for f in one.faults]
+
+
+def kinds(faults: Sequence[Fault]) -> list[str]:
+    return [fault.kind for fault in faults]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "watts"),
+    [
+        (r"(?P<power_w>-?\d+\.\d+) W", b"-1.25 W", -1.25),
+        (r"P: *(?P<power_mw>[\d.]+)mW", b"P:  1250.5mW", 1.2505),
+        (r"(?P<voltage_v>\d+\.\d+),(?P<current_ma>\d+)", b"12.10,250", 3.025),
+        (r"(?P<voltage_mv>\d+) (?P<current_a>\S+)", b"5000 2.5e-1", 1.25),
+        (r"(?P<voltage_v>\d+),(?P<current_a>\d+),(?P<power_w>\d+)", b"5,2,9", 9.0),
+    ],
+)
+def test_units_are_those_of_the_groups(pattern: str, line: bytes, watts: float) -> None:
+    rows, faults = fed(a_meter(pattern), [line, line])
+    assert not faults
+    assert rows.power_w[:, 0].tolist() == pytest.approx([watts] * 2)
+    assert rows.window_s.tolist() == [0.1, 0.1]
+    assert rows.t_device_us.tolist() == [NO_TIME] * 2
+    assert rows.energy_j is None
+
+
+def test_channels_are_those_of_the_groups() -> None:
+    pattern = (
+        r"(?P<power_mw_cpu>\d+) (?P<voltage_v_2>\d+) (?P<current_ma_2>\d+) (?P<energy_wh_2>\S+)"
+    )
+    meter = a_meter(pattern, {"2": "drive", "cpu": "processor"})
+    assert meter.available_channels() == ("cpu", "2")
+    rows, faults = fed(meter, [b"700 5 300 0.25"])
+    assert not faults
+    assert rows.power_w[0].tolist() == pytest.approx([1.5, 0.7])
+    assert rows.energy_j is not None
+    assert rows.energy_j[0, 0] == 900
+    assert math.isnan(rows.energy_j[0, 1])
+    with pytest.raises(MeterError, match="has no channel 0: it has cpu, 2"):
+        a_meter(pattern, {"0": "system"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"pattern": ""}, "pattern is missing"),
+        ({"pattern": 7}, "pattern is a text"),
+        ({"pattern": r"(?P<power_w>\d+"}, "no regular expression"),
+        ({"pattern": r"(?P<power_w>\d{99999999999})"}, "no regular expression"),
+        ({"pattern": r"\d+"}, "has no power"),
+        ({"pattern": r"(?P<watts>\d+)"}, "group watts says no quantity and unit"),
+        ({"pattern": r"(?P<power_kw>\d+)"}, "group power_kw says no quantity"),
+        ({"pattern": r"(?P<t_ms_0>\d) (?P<power_w>\d)"}, "group t_ms_0 says no quantity"),
+        ({"pattern": r"(?P<voltage_v>\d+)"}, "no power for channel 0"),
+        ({"pattern": r"(?P<power_w_a>\d) (?P<current_a_b>\d)"}, "no power for channel b"),
+        ({"pattern": r"(?P<power_w>\d) (?P<power_mw>\d)"}, "power of channel 0 twice"),
+        ({"pattern": r"(?P<power_w>\d) (?P<power_w_0>\d)"}, "power of channel 0 twice"),
+        ({"pattern": r"(?P<t_ms>\d) (?P<t_us>\d) (?P<power_w>\d)"}, "two times"),
+        ({"pattern": r"(?P<power_w>(?:\d+)+)"}, "repeats a group whose content varies"),
+        ({"pattern": r"(?P<power_w>\d+\d*)"}, "two repeats of the same characters side by side"),
+        ({"pattern": r".*,.*,.*,(?P<power_w>\d+)"}, "more than 2 of"),
+        ({"pattern": r"(?=\d)(?P<power_w>\d+)"}, "groups"),
+        ({"period_s": 0}, "period_s must be given"),
+        ({"period_s": "1"}, "period_s must be given"),
+        ({"period_s": math.nan}, "period_s must be given"),
+        ({"relative_limit": None}, "relative_limit must be given"),
+        ({"absolute_limit_w": -1}, "absolute_limit_w must be given"),
+        ({"relative_limit": 0, "absolute_limit_w": 0}, "without an accuracy"),
+        ({"accuracy_source": " "}, "without an accuracy"),
+        ({"max_line_bytes": 5000}, "max_line_bytes is a number from 8"),
+        ({"arrival_delay_limit_s": 0}, "arrival_delay_limit_s must be given"),
+        ({"start": 1}, "start is a text"),
+    ],
+)
+def test_wrong_descriptions_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(MeterError, match="settings of the line cannot be used") as refused:
+        a_meter(**{"pattern": r"(?P<power_w>\d+)", **settings})
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(a|a)*",
+        r"(?:a?)+",
+        r"(?:a{1,9}){9}",
+        r"a*(?:b*)a*",
+        r"(?:x|a*)a+",
+        r"a+b?a+",
+        r"[a-c]+\w+",
+    ],
+)
+def test_patterns_that_may_never_end_are_refused(pattern: str) -> None:
+    with pytest.raises(PatternError):
+        refuse_what_may_never_end(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\d+(?:\.\d+)?,\s*\d+",
+        r"(?:ab)+c(?:x|y)?",
+        r"(?:\d{3},){4}",
+        r"[^,)(]*,[]x]+;",
+        r"\(\d+\) a\+\+",
+        r"^V=\d{1,5}$",
+        r".*;.*",
+    ],
+)
+def test_ordinary_patterns_are_not(pattern: str) -> None:
+    refuse_what_may_never_end(pattern)
+
+
+def test_says_what_it_is() -> None:
+    meter = a_meter(r"(?P<t_us>\d+) (?P<power_w>\d+)", start="go\n", stop="end\n", period_s=1)
+    assert meter.timing == meter.described()["timing"] == "device"
+    assert meter.arrival_delay_limit_s == 1.0
+    assert meter.accuracy.source == GIVEN["accuracy_source"]
+    assert meter.described()["settings"]["start"] == "go\n"
+    assert (meter.due_ns, meter.request(5)) == (0, b"go\n")
+    meter.asked(b"go\n", 5)
+    assert meter.request(2_999_999_999) == b""
+    assert meter.request(3_000_000_005) == b"go\n"
+    assert meter.farewell() == b"end\n"
+    plain = a_meter(r"(?P<power_w>\d+)", arrival_delay_limit_s=0.02)
+    assert (plain.timing, plain.due_ns, plain.request(5)) == ("index", None, b"")
+    assert plain.arrival_delay_limit_s == 0.02
+
+
+@pytest.mark.parametrize(("group", "per_s"), [("t_ms", 1_000), ("t_us", 1_000_000)])
+def test_own_time_is_unwrapped(group: str, per_s: int) -> None:
+    tenth = per_s // 10
+    first = (1 << 32) - 2 * tenth
+    times = [(first + n * tenth) % (1 << 32) for n in range(6)]
+    meter = a_meter(rf"(?P<{group}>\d+) (?P<power_w>\d+)")
+    rows, faults = fed(meter, [b"%d 5" % t for t in times])
+    assert not faults
+    assert np.diff(rows.t_device_us).tolist() == [100_000] * 4
+    assert rows.t_device_us[0] == (first + tenth) * 1_000_000 // per_s
+    assert rows.window_s.tolist() == [0.1] * 5
+
+
+def test_window_is_the_step_of_its_own_time() -> None:
+    meter = a_meter(r"(?P<t_ms>\d+) (?P<power_w>\d+)")
+    rows, faults = fed(meter, [b"%d 5" % t for t in (0, 100, 214, 300, 600, 700)])
+    assert rows.window_s.tolist() == [0.1, 0.114, 0.086, 0.1, 0.1]
+    assert rows.flags.tolist() == [0, 0, 0, GAP, 0]
+    assert kinds(faults) == ["gap"]
+
+
+def test_restart_needs_a_second_line() -> None:
+    meter = a_meter(r"(?P<t_ms>\d+) (?P<power_w>\d+) (?P<energy_j>\d+)")
+    lines = [b"9000 5 70", b"9100 5 71", b"10 5 0", b"110 5 1", b"210 5 2"]
+    rows, faults = fed(meter, lines)
+    assert kinds(faults) == ["inconsistent", "restart"]
+    assert rows.flags.tolist() == [0, GAP | RESTART, 0]
+    assert rows.t_device_us.tolist() == [9_100_000, 110_000, 210_000]
+    assert rows.energy_j is not None
+    assert rows.energy_j[:, 0].tolist() == [71, 72, 73]
+
+
+@pytest.mark.parametrize("wrong", [b"9900 5 72", b"920 5 72", b"9200 5 27", b"59200 5 72"])
+def test_line_that_jumps_is_not_believed(wrong: bytes) -> None:
+    meter = a_meter(r"(?P<t_ms>\d+) (?P<power_w>\d+) (?P<energy_j>\d+)")
+    good = [b"%d 5 %d" % (9000 + 100 * n, 70 + n) for n in range(8)]
+    rows, faults = fed(meter, [*good[:2], wrong, *good[3:]])
+    assert "inconsistent" in kinds(faults)
+    assert rows.energy_j is not None
+    assert rows.energy_j[-1, 0] == 77
+    assert rows.t_device_us[-1] == 9_700_000
+
+
+def test_counter_that_jumps_up_and_back_is_not_added() -> None:
+    meter = a_meter(r"(?P<power_w>\d+) (?P<energy_j>\d+)")
+    rows, faults = fed(meter, [b"5 %d" % joules for joules in (70, 71, 972, 73, 74, 75)])
+    assert kinds(faults)[0] == "inconsistent"
+    assert rows.energy_j is not None
+    assert rows.energy_j[:, 0].tolist() == [70, 71, 972, 74, 75]
+
+
+def test_without_own_time_a_gap_is_seen_by_the_arrival() -> None:
+    meter = a_meter(r"(?P<power_w>\d+)")
+    meter.feed(b"\n", 0)
+    times = [1, 2, 3, 6, 7]
+    done = [meter.feed(b"5\n", t * TENTH_NS) for t in times]
+    assert [one.rows.flags.tolist() for one in done] == [[0], [0], [0], [GAP], [0]]
+    assert [f.detail for one in done for f in one.faults] == ["lines of 0.2 s are missing"]
+
+
+@pytest.mark.parametrize("line", [b"1.2.3", b".", b"1e999", b"", b"-", b"nan", b"1_0", b"abc"])
+def test_what_is_no_number_is_a_fault(line: bytes) -> None:
+    rows, faults = fed(a_meter(r"p=(?P<power_w>.*)"), [b"p=" + line, b"p=1"])
+    assert kinds(faults) == ["framing"]
+    assert rows.power_w.tolist() == [[1.0]]
+
+
+def test_group_that_took_no_part_is_a_fault() -> None:
+    rows, faults = fed(a_meter(r"(?P<power_w>\d+)?W"), [b"W", b"4W"])
+    assert kinds(faults) == ["framing"]
+    assert rows.power_w.tolist() == [[4.0]]
+
+
+def test_line_that_the_port_opened_in_is_not_used() -> None:
+    meter = a_meter(r"(?P<power_w>\d+)")
+    assert not len(meter.feed(b"345\r\n", 0).rows)
+    assert meter.feed(b"12345\r\n", TENTH_NS).rows.power_w.tolist() == [[12345.0]]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_line_that_is_too_long_is_one_fault(together: bool) -> None:
+    meter = a_meter(r"(?P<power_w>\d+)", max_line_bytes=8)
+    data = b"\n" + b"7" * 30 + b"\n5\n"
+    pieces = [data] if together else [data[n : n + 1] for n in range(len(data))]
+    done = [meter.feed(piece, 0) for piece in pieces]
+    assert [fault.kind for one in done for fault in one.faults] == ["framing"]
+    assert concatenated([one.rows for one in done]).power_w.tolist() == [[5.0]]
+
+
+def test_simulator_prints_its_line_once_it_runs() -> None:
+    simulator = LineSimulator()
+    assert simulator.advance(np.array([[0.5, 0.1]])) == b""
+    simulator.receive(b"ru")
+    simulator.receive(b"n\n")
+    line = simulator.advance(np.array([[0.75, 0.2]]))
+    assert line == b"t=0000000200 a=002500mW b=001000mW 0000000.75J 0000000.20J\r\n"
+    simulator.receive(b"halt\n")
+    assert simulator.advance(np.array([[1.0, 0.3]])) == b""
+
+
+@given(st.text(max_size=40))
+def test_no_pattern_makes_it_crash(pattern: str) -> None:
+    try:
+        meter = a_meter(pattern)
+    except MeterError:
+        return
+    fed(meter, [b"1.0", b"7"])
