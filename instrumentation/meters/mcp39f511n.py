@@ -126,6 +126,7 @@ class Mcp39f511n(Meter):
         self._asked_count = 0
         self._stray_bytes = 0
         self._told: list[tuple[int, str, str]] = []  # faults that no call of feed has told yet
+        self._last_ns: int | None = None  # when the newest record came
         self._start_over()
 
     def _start_over(self) -> None:
@@ -133,7 +134,6 @@ class Mcp39f511n(Meter):
         self._setup: list[int] = []
         self._written = False
         self._last: Outputs | None = None  # the newest window that is known
-        self._last_ns: int | None = None
         self._unchanged_ns = 0  # when the last answer was asked for that showed it
         self._candidate: _Look | None = None
         self._stale_told = False

@@ -11,6 +11,8 @@ _PLACES = {
     "wattsup": "instrumentation.meters.wattsup:WattsUp",
     "powersensor3": "instrumentation.meters.powersensor3:PowerSensor3",
     "line": "instrumentation.meters.line:LineMeter",
+    "wt210": "instrumentation.meters.wt210:WT210",
+    "wt310": "instrumentation.meters.wt310:WT310",
 }
 
 

@@ -16,6 +16,8 @@ _PLACES = {
     "wattsup": "instrumentation.simulators.wattsup:WattsUpSimulator",
     "powersensor3": "instrumentation.simulators.powersensor3:PowerSensor3Simulator",
     "line": "instrumentation.simulators.line:LineSimulator",
+    "wt210": "instrumentation.simulators.wt210:WT210Simulator",
+    "wt310": "instrumentation.simulators.wt310:WT310Simulator",
 }
 
 

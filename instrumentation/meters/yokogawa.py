@@ -1,0 +1,305 @@
+"""What the drivers of Yokogawa's power meters have in common: how they are asked, line by line.
+
+Setting up: each command is followed by `:STAT:ERR?`, so that whatever the meter refuses is named.
+Then, for each update of the measured data: `:STAT:EESR?` clears the event, `:COMM:WAIT 1` holds the
+meter's ears until the data is updated, and a query reads it; its answer comes as soon as it is
+(Yokogawa IM WT310E-17EN, 5.5). So every reading is a new one, and its arrival the end of its
+window. Readings that were missed are seen from the time that passed.
+
+Lines have no checksum. Power is therefore asked for twice in one line, and may not be larger than
+voltage times current; a changed digit in voltage or current alone can pass, but they are only used
+for that and for a ranging run. Answers end in CR LF over a serial line, in LF over USB
+(/dev/usbtmcN); the first one says which. At 9600 baud one round takes about 0.15 s.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.inbox import Inbox
+from instrumentation.meters.ranges import Extremes
+from instrumentation.meters.rows import COMMON_WORDS, GAP, OVER_RANGE, Fed, RowBuilder
+from instrumentation.meters.yokogawa_data import VOLTAGE_RANGES_V, Reading
+
+_AUTO_RANGE = 8
+_RANGE_CHANGED = 16
+_IDENTITY = "*IDN?"
+_ERROR = ":STAT:ERR?"
+_EVENT = ":STAT:EESR?"
+_WAIT = ":COMM:WAIT 1"
+_SECOND_NS = 1_000_000_000
+_TIMEOUT_NS = 300_000_000  # longer than any answer takes at 9600 baud
+_SETTLE_NS = 100_000_000  # after a line that makes no sense: the answer may still come
+_LOST_ANSWERS = 3  # in a row: the meter may have started anew
+_GAP_WINDOWS = 1.5
+# Bits 6 to 8 of the condition: over range, voltage peak, current peak.
+_OVER_BITS = 0b111 << 6
+
+
+class Yokogawa(Meter):
+    """Base of the drivers. Channel: `1`, the meter's only element.
+
+    Flags: `gap` (updates before this one are missing), `over-range` (voltage, current or a peak of
+    them was beyond the range when the data was read), `auto-range` (the meter chooses a range),
+    `range-changed` (it is another range than before, or than was set).
+    """
+
+    default_baud: ClassVar[int] = 9600
+    own_channels: ClassVar[tuple[str, ...]] = ("1",)
+    timing: ClassVar[str] = "poll"
+    # The maker states none. The meter keeps up with its shortest interval, so it cannot be more.
+    arrival_delay_limit_s: ClassVar[float] = 0.1
+    flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "auto-range", "range-changed")
+    peak_factor: float = 3.0
+
+    def __init__(
+        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(channels, settings)
+        self.extremes = Extremes()
+        commands = ["\n*CLS", *self._commands()]
+        setup = [message for command in commands for message in (command, _ERROR)]
+        self._loop_step = len(setup) + 1
+        self._messages = [*setup, _IDENTITY, _EVENT, _WAIT, self._query]
+        self._forget()
+
+    # What one meter has of its own
+
+    @property
+    @abstractmethod
+    def _query(self) -> str:
+        """Asks for one line of measured data."""
+
+    @property
+    @abstractmethod
+    def _range_limit(self) -> tuple[float, str]:
+        """Limit of error in parts of the power range, and where that is stated."""
+
+    @abstractmethod
+    def _commands(self) -> list[str]:
+        """Sets the meter up."""
+
+    @abstractmethod
+    def _reading(self, line: str) -> Reading | None:
+        """What a line of measured data says; None where it is not sound."""
+
+    def _wrong_identity(self, identity: str) -> str:
+        """What is wrong with the answer to *IDN?; empty where nothing is."""
+        fits = identity.upper().startswith("YOKOGAWA,")
+        return "" if fits else f"it calls itself {identity[:60]}"
+
+    # What the settings say
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """See `Meter.accuracy`: the power range is voltage range times current range. A range that
+        the meter chooses may be its largest.
+        """
+        set_v, set_a = self.settings.voltage_range_v, self.settings.current_range_a
+        range_w = (set_v or self.voltage_ranges_v[-1]) * (set_a or self.current_ranges_a[-1])
+        part, source = self._range_limit
+        how = "fixed" if set_v and set_a else "a range is left to the meter: its largest"
+        return Accuracy(
+            relative_limit=0.001,
+            absolute_limit_w=part * range_w,
+            source=f"{source}; ±(0.1 % of reading + {part * 100:g} % of range), range "
+            f"{range_w:g} W ({how}); at power factor 1 and crest factor 3",
+        )
+
+    @property
+    def period_s(self) -> float:
+        """The update interval."""
+        return float(self.settings.rate_s)
+
+    @property
+    def voltage_ranges_v(self) -> tuple[float, ...]:
+        """See `Ranged`."""
+        return VOLTAGE_RANGES_V
+
+    @property
+    def current_ranges_a(self) -> tuple[float, ...]:
+        """See `Ranged`."""
+        ranges: tuple[float, ...] = self.settings.current_ranges_a
+        return ranges
+
+    def _forget(self) -> None:
+        self._inbox = Inbox()
+        self._line_end = b""
+        self._step = 0
+        self._asked_ns: int | None = None  # when the pending query was sent
+        self._nonsense_ns: int | None = None  # when a line came instead of its answer
+        self._timeouts = 0
+        self._told: list[tuple[int, str, str]] = []  # faults that no call of feed has told yet
+        self._last_ns: int | None = None
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._settled = False  # one update went by since the meter was set up
+        self._ranges = (self.settings.voltage_range_v, self.settings.current_range_a)
+        self._was_over = False
+
+    # Asking
+
+    @property
+    def due_ns(self) -> int | None:
+        """See `Meter.due_ns`."""
+        if self._asked_ns is None:
+            return 0
+        if self._nonsense_ns is not None:
+            return self._nonsense_ns + _SETTLE_NS
+        waits = self._step == len(self._messages) - 1
+        return self._asked_ns + _TIMEOUT_NS + waits * round(1.5 * self.period_s * _SECOND_NS)
+
+    def request(self, t_ns: int) -> bytes:
+        """See `Meter.request`."""
+        due_ns = self.due_ns
+        if due_ns is not None and t_ns < due_ns:
+            return b""
+        return self._messages[self._next_step()].encode("ascii") + b"\r\n"
+
+    def _next_step(self) -> int:
+        if self._asked_ns is None:
+            return self._step
+        if self._timeouts + 1 >= _LOST_ANSWERS:
+            return 0
+        return min(self._step, self._loop_step)
+
+    def asked(self, data: bytes, t_ns: int) -> None:
+        """See `Meter.asked`. An answer that has not come by now is given up."""
+        if self._asked_ns is not None:
+            self._timeouts += 1
+            if self._nonsense_ns is None:
+                ms = (t_ns - self._asked_ns) / 1e6
+                self._told.append((t_ns, "timeout", f"no answer in {ms:.0f} ms"))
+        message = data[:-2].decode("ascii", "replace")
+        if message == self._messages[0]:
+            self._start_over()
+        self._step = self._step_of(message)
+        self._nonsense_ns = None
+        if message.endswith("?"):
+            self._asked_ns = t_ns
+        else:
+            self._asked_ns = None
+            self._step += 1
+
+    def _step_of(self, message: str) -> int:
+        """Where in the sequence a message stands, from here on or from the start."""
+        for start in (self._step, 0):
+            if message in self._messages[start:]:
+                return self._messages.index(message, start)
+        return self._step
+
+    # Listening
+
+    def feed(self, data: bytes, t_ns: int) -> Fed:
+        """See `Meter.feed`."""
+        out = RowBuilder(len(self.channels))
+        for told in self._told:
+            out.fault(*told)
+        self._told.clear()
+        self._inbox.add(data, t_ns)
+        while (end := self._inbox.data.find(b"\n")) >= 0:
+            line, line_ns = self._inbox.data[: end + 1], self._inbox.arrival_ns(0)
+            self._inbox.drop(end + 1)
+            self._line(line, line_ns, out)
+        return out.take()
+
+    def _line(self, line: bytes, t_ns: int, out: RowBuilder) -> None:
+        ending = b"\r\n" if line.endswith(b"\r\n") else b"\n"
+        self._line_end = self._line_end or ending
+        text = line[: -len(ending)].decode("ascii", "replace")
+        if (
+            self._asked_ns is not None
+            and ending == self._line_end
+            and self._answered(text, t_ns, out)
+        ):
+            return
+        out.fault(t_ns, "framing", f"{line[:40]!r} is no answer to what was asked")
+        self._nonsense_ns = t_ns
+
+    def _answered(self, text: str, t_ns: int, out: RowBuilder) -> bool:
+        """Whether this is the answer to what was asked; then it is done."""
+        message = self._messages[self._step]
+        if message == self._query:
+            reading = self._reading(text)
+            if reading is None:
+                return False
+            self._done()
+            self._step = self._loop_step
+            self._record(reading, t_ns, out)
+            return True
+        if message == _ERROR:
+            error = re.fullmatch(r'(\d+),"(.*)"', text)
+            if error is None:
+                return False
+            if int(error[1]):
+                refused = self._messages[self._step - 1].strip()
+                out.fault(t_ns, "refused", f"{refused}: the meter says {error[2]} ({error[1]})")
+        elif message == _IDENTITY:
+            if text.count(",") < 2:
+                return False
+            if wrong := self._wrong_identity(text):
+                out.fault(t_ns, "identity", f"this is no {self.name} as set: {wrong}")
+        elif text not in ("0", "1"):  # only bit 0 is let into the events
+            return False
+        self._done()
+        self._step += 1
+        return True
+
+    def _done(self) -> None:
+        self._asked_ns = self._nonsense_ns = None
+        self._timeouts = 0
+
+    def _record(self, reading: Reading, t_ns: int, out: RowBuilder) -> None:
+        """The first update after setting up began before it, and is not used."""
+        if not self._settled:
+            self._settled = True
+            return
+        values = (reading.power_w, reading.voltage_v, reading.current_a)
+        if not all(math.isfinite(value) for value in values):
+            self._without_value(reading.power_w, t_ns, out)
+            return
+        self.extremes = self.extremes.including(
+            reading.voltage_v, reading.current_a, reading.power_w, reading.ranges
+        )
+        flags = self._flags(reading, t_ns, out)
+        self._last_ns = t_ns
+        out.add(t_ns, None, self.period_s, [reading.power_w] * len(self.channels), flags=flags)
+
+    def _without_value(self, power_w: float, t_ns: int, out: RowBuilder) -> None:
+        if math.isnan(power_w):
+            out.fault(t_ns, "no-data", "the meter has no data for this update")
+            return
+        self.extremes = replace(self.extremes, over_range=self.extremes.over_range + 1)
+        out.fault(t_ns, "over-range", "the input is beyond the meter's range: there is no reading")
+
+    def _flags(self, reading: Reading, t_ns: int, out: RowBuilder) -> int:
+        flags = 0
+        set_ranges = (self.settings.voltage_range_v, self.settings.current_range_a)
+        if None in set_ranges:
+            flags |= _AUTO_RANGE
+        pairs = list(zip(reading.ranges, self._ranges, set_ranges, strict=True))
+        if any(now != (fixed or before or now) for now, before, fixed in pairs):
+            flags |= _RANGE_CHANGED
+            volts, amperes = reading.ranges
+            if any(fixed not in (None, now) for now, _, fixed in pairs):
+                out.fault(t_ns, "range", f"the meter is at {volts:g} V, {amperes:g} A, not as set")
+        self._ranges = reading.ranges
+        if over := bool(reading.condition & _OVER_BITS):
+            flags |= OVER_RANGE
+            self.extremes = replace(self.extremes, over_range=self.extremes.over_range + 1)
+            if not self._was_over:
+                out.fault(t_ns, "over-range", "voltage, current or a peak is beyond the range")
+        self._was_over = over
+        if self._last_ns is not None:
+            passed = (t_ns - self._last_ns) / (self.period_s * _SECOND_NS)
+            if passed > _GAP_WINDOWS:
+                flags |= GAP
+                out.fault(t_ns, "gap", f"{round(passed) - 1} updates are missing")
+        return flags

@@ -1,0 +1,58 @@
+"""The Yokogawa WT210's side of the line; what it answers is described in `meters.wt210`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from instrumentation.simulators.yokogawa import YokogawaSimulator, is_on, nr3
+
+_ITEMS = (
+    *("V", "A", "W", "VA", "VAR", "PF", "DEGR", "VHZ", "AHZ", "WH", "WHP", "WHM"),
+    *("AH", "AHP", "AHM", "MATH", "TIME", "VPK", "APK"),
+)
+_MEASURED = {"V": "U", "A": "I", "W": "P"}
+
+
+class WT210Simulator(YokogawaSimulator):
+    """Its items for output are switched on and off, and come in their own order."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.remote = False
+        self._on = dict.fromkeys(_ITEMS, True)
+
+    def _identity(self) -> str:
+        return "YOKOGAWA,760401,0,F2.01"
+
+    def _own(self) -> dict[str, Any]:
+        return {
+            ":COMMunicate:REMote": self._set_remote,
+            ":SAMPle:HOLD": self._set_hold,
+            ":SAMPle:RATE": self._set_rate,
+            ":CONFigure:AVERaging:STATe": self._nothing,
+            ":CONFigure:MODE": self._nothing,
+            ":CONFigure:CFACtor": self._nothing,
+            ":CONFigure:VOLTage:AUTO": partial(self._set_auto, self.volts),
+            ":CONFigure:VOLTage:RANGe": partial(self._set_range, self.volts),
+            ":CONFigure:VOLTage:RANGe?": lambda _: self._range(":CONF:VOLT:RANG", 0),
+            ":CONFigure:CURRent:AUTO": partial(self._set_auto, self.amperes),
+            ":CONFigure:CURRent:RANGe": partial(self._set_range, self.amperes),
+            ":CONFigure:CURRent:RANGe?": lambda _: self._range(":CONF:CURR:RANG", 1),
+            **{f":MEASure:ITEM:{item}": partial(self._switch, item) for item in _ITEMS},
+            ":MEASure:VALue?": lambda _: self.values(
+                *(_MEASURED.get(item, "") for item in _ITEMS if self._on[item])
+            ),
+        }
+
+    def _set_remote(self, value: str) -> str:
+        self.remote = is_on(value)
+        return ""
+
+    def _switch(self, item: str, value: str) -> str:
+        self._on[item] = is_on(value)
+        return ""
+
+    def _range(self, header: str, which: int) -> str:
+        now = self.told_ranges[which]
+        return self._headed(header, nr3(now, now))

@@ -1,0 +1,301 @@
+"""What the simulated power meters of Yokogawa have in common: lines, headers, updates, ranges.
+
+A header is told in its long or short form, in any case (`:INPut:VOLTage:RANGe`); units of one
+message are separated by semicolons, and a unit without a leading colon stands in the group of the
+one before it. Unknown headers put 113 into the queue of errors.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+VOLTAGES = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
+CURRENTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+_RATES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+_NO_ERROR = (0, "NO ERROR")
+_UPDATED = 1
+
+
+def nr3(value: float, full_scale: float) -> str:
+    """Five digits, the exponent a multiple of three, both as `full_scale` needs them."""
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INF"
+    exponent = 3 * math.floor(math.log10(full_scale) / 3 + 1e-9)
+    before = math.floor(math.log10(full_scale / 10.0**exponent) + 1e-9) + 1
+    return (
+        f"{value / 10.0**exponent:.{5 - before}f}E{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    )
+
+
+def step(full_scale: float) -> float:
+    """The last of the five digits."""
+    return float(10.0 ** (math.floor(math.log10(full_scale) + 1e-9) - 4))
+
+
+class _Range:
+    """Voltage or current range: fixed, or following the input as the meter does it."""
+
+    def __init__(self, ranges: tuple[float, ...], now: float, auto: bool) -> None:
+        self.ranges = ranges
+        self.now = now
+        self.auto = auto
+
+    def follow(self, rms: float, peak: float) -> None:
+        """One update with this input: up beyond 130 % or a peak of 300 %, down below 30 %."""
+        if not self.auto:
+            return
+        at = self.ranges.index(self.now)
+        if (rms > 1.3 * self.now or peak > 3 * self.now) and at + 1 < len(self.ranges):
+            self.now = self.ranges[at + 1]
+        while at and rms <= 0.3 * self.now and rms <= 1.25 * self.ranges[at - 1]:
+            if peak > 3 * self.ranges[at - 1]:
+                break
+            at -= 1
+            self.now = self.ranges[at]
+
+    def is_over(self, rms: float) -> bool:
+        """Beyond 140 % there is no reading."""
+        return rms > 1.4 * self.now
+
+    def is_peak_over(self, peak: float) -> bool:
+        """Peaks beyond 300 % are cut off."""
+        return peak > 3 * self.now
+
+
+class YokogawaSimulator(ABC):
+    """One element at `line_v` (rms); `crest` is the crest factor of the current.
+
+    It comes as it would after somebody has used it by hand: in the ranges and at the update rate
+    given. `line_end` is CR LF over a serial line, LF over USB. On hold it does not update.
+    """
+
+    channels = ("1",)
+
+    def __init__(
+        self,
+        *,
+        voltage_range_v: float | None = 300.0,
+        current_range_a: float | None = 5.0,
+        rate_s: float = 0.25,
+        line_v: float = 230.0,
+        crest: float = 1.5,
+        line_end: bytes = b"\r\n",
+    ) -> None:
+        self.volts = _Range(VOLTAGES, voltage_range_v or 600.0, voltage_range_v is None)
+        self.amperes = _Range(CURRENTS, current_range_a or 20.0, current_range_a is None)
+        self.rate_s = rate_s
+        self.line_v = line_v
+        self.crest = crest
+        self.hold = False
+        self.commands: list[str] = []  # every unit that was understood
+        self._line_end = line_end
+        self._heard = b""
+        self._waiting = False
+        self._queued: list[str] = []  # messages that came while it waits
+        self._filter = ["NEVER"] * 16
+        self._events = 0
+        self._condition = 0
+        self._errors: list[tuple[int, str]] = []
+        self._headers = True
+        self._seen_j = 0.0
+        self.power_w = self.rms_v = self.rms_a = math.nan
+        self.told_ranges = (self.volts.now, self.amperes.now)  # those of the last update
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """See `Simulator`: what the meter is to be set to, here what it stands at."""
+        return {
+            "rate_s": self.rate_s,
+            "voltage_range_v": None if self.volts.auto else self.volts.now,
+            "current_range_a": None if self.amperes.auto else self.amperes.now,
+        }
+
+    @property
+    def period_s(self) -> float:
+        """The update interval."""
+        return self.rate_s
+
+    @property
+    def full_scale_w(self) -> float:
+        """The line voltage times the current range."""
+        return self.line_v * self.amperes.now
+
+    @property
+    def resolution_w(self) -> float:
+        """The last digit of a power."""
+        return step(self.volts.now * self.amperes.now)
+
+    def advance(self, energy_j: NDArray[np.float64]) -> bytes:
+        """See `Simulator.advance`: an update in each period, and what waited for it."""
+        said = b""
+        for joules in energy_j[:, 0].tolist():
+            mean_w = (joules - self._seen_j) / self.rate_s
+            self._seen_j = joules
+            if not self.hold:
+                self._update(mean_w)
+                said += self._resume()
+        return said
+
+    def _update(self, mean_w: float) -> None:
+        self.rms_v, self.rms_a = self.line_v, abs(mean_w) / self.line_v
+        peak_v, peak_a = self.rms_v * math.sqrt(2), self.rms_a * self.crest
+        over_v, over_a = self.volts.is_over(self.rms_v), self.amperes.is_over(self.rms_a)
+        self._condition = (over_v or over_a) << 6
+        self._condition |= self.volts.is_peak_over(peak_v) << 7
+        self._condition |= self.amperes.is_peak_over(peak_a) << 8
+        self.power_w = math.inf if over_v or over_a else mean_w
+        self.rms_v = math.inf if over_v else self.rms_v
+        self.rms_a = math.inf if over_a else self.rms_a
+        self.told_ranges = (self.volts.now, self.amperes.now)
+        self.volts.follow(self.line_v, peak_v)
+        self.amperes.follow(abs(mean_w) / self.line_v, peak_a)
+        if self._filter[1] == "FALL":
+            self._events |= _UPDATED
+
+    def _resume(self) -> bytes:
+        if not self._waiting or not self._events & _UPDATED:
+            return b""
+        self._waiting = False
+        queued, self._queued = self._queued, []
+        return b"".join(self._message(message) for message in queued)
+
+    def receive(self, data: bytes) -> bytes:
+        """See `Simulator.receive`."""
+        *lines, self._heard = (self._heard + data).split(b"\n")
+        return b"".join(self._message(line.decode("ascii", "replace").strip()) for line in lines)
+
+    def _message(self, message: str) -> bytes:
+        if self._waiting:
+            self._queued.append(message)
+            return b""
+        answers: list[str] = []
+        group = ""
+        for unit in filter(None, (unit.strip() for unit in message.split(";"))):
+            header, _, value = unit.partition(" ")
+            if header[0] not in "*:":
+                header = f"{group}:{header}"
+            if header[0] != "*":
+                group = header.rpartition(":")[0]
+            answer = self._unit(header, value.strip())
+            if answer is None:
+                self._errors.append((113, "Undefined Header"))
+                break  # the rest of the message is thrown away
+            self.commands.append(f"{header} {value}".strip())
+            if answer:
+                answers.append(answer)
+        return ";".join(answers).encode("ascii") + self._line_end if answers else b""
+
+    def _unit(self, header: str, value: str) -> str | None:
+        """The answer to one unit; empty for a command, None for what it does not know."""
+        match header.upper():
+            case "*CLS":
+                self._errors.clear()
+                self._events = 0
+                return ""
+            case "*IDN?":
+                return self._identity()
+        if filter_bit := re.fullmatch(r":STAT(?:US)?:FILT(?:ER)?(\d+)", header, re.IGNORECASE):
+            self._filter[int(filter_bit[1])] = "FALL" if value.upper() == "FALL" else "NEVER"
+            return ""
+        for pattern, action in (self._shared() | self._own()).items():
+            if said(pattern, header):
+                return str(action(value))
+        return None
+
+    def _shared(self) -> dict[str, Any]:
+        return {
+            ":STATus:QMESsage": self._nothing,
+            ":STATus:ERRor?": lambda _: '{},"{}"'.format(*self._next_error()),
+            ":STATus:EESR?": lambda _: str(self._take_events()),
+            ":STATus:CONDition?": lambda _: str(self._condition),
+            ":COMMunicate:HEADer": self._set_headers,
+            ":COMMunicate:VERBose": self._nothing,
+            ":COMMunicate:WAIT": self._wait,
+        }
+
+    @abstractmethod
+    def _identity(self) -> str: ...
+
+    @abstractmethod
+    def _own(self) -> dict[str, Any]:
+        """Headers of this meter, and what answers them."""
+
+    def _nothing(self, _: str) -> str:
+        return ""
+
+    def _set_headers(self, value: str) -> str:
+        self._headers = is_on(value)
+        return ""
+
+    def _headed(self, header: str, data: str) -> str:
+        return f"{header} {data}" if self._headers else data
+
+    def _wait(self, value: str) -> str:
+        self._waiting = value == "1" and not self._events & _UPDATED
+        return ""
+
+    def _take_events(self) -> int:
+        events, self._events = self._events, 0
+        return events
+
+    def _next_error(self) -> tuple[int, str]:
+        return self._errors.pop(0) if self._errors else _NO_ERROR
+
+    def _refuse(self) -> str:
+        self._errors.append((222, "Data out of range"))
+        return ""
+
+    def _set_hold(self, value: str) -> str:
+        self.hold = is_on(value)
+        return ""
+
+    def _set_rate(self, value: str) -> str:
+        if float(value) not in _RATES:
+            return self._refuse()
+        self.rate_s = float(value)
+        return ""
+
+    def _set_range(self, ranged: _Range, value: str) -> str:
+        if float(value) not in ranged.ranges:
+            return self._refuse()
+        ranged.now, ranged.auto = float(value), False
+        return ""
+
+    def _set_auto(self, ranged: _Range, value: str) -> str:
+        ranged.auto = is_on(value)
+        return ""
+
+    def values(self, *items: str) -> str:
+        """Measured data, one after the other, in the ranges of its update."""
+        volts, amperes = self.told_ranges
+        said_of = {
+            "P": nr3(self.power_w, volts * amperes),
+            "U": nr3(self.rms_v, volts),
+            "I": nr3(self.rms_a, amperes),
+            "URANGE": nr3(volts, volts),
+            "IRANGE": nr3(amperes, amperes),
+        }
+        return ",".join(said_of.get(item, "NAN") for item in items)
+
+
+def is_on(value: str) -> bool:
+    """A truth value as the meter takes it."""
+    return value.upper() in ("ON", "1")
+
+
+def said(pattern: str, header: str) -> bool:
+    """Whether a header is this one, in its long or short form."""
+    wanted, given = pattern.split(":"), header.upper().split(":")
+    return len(wanted) == len(given) and all(
+        word in (mnemonic.upper(), "".join(c for c in mnemonic if not c.islower()))
+        for mnemonic, word in zip(wanted, given, strict=True)
+    )
