@@ -15,13 +15,18 @@ Readings = Mapping[str, int | None]
 
 _MAXIMA = ("Wmax", "Vmax", "Amax")
 _MINIMA = ("Wmin", "Vmin", "Amin")
-# 15 A at 240 V, in 0.1 W: no model takes more.
-_MOST_POWER = 36_000
+# No model takes more than 15 A, at up to 250 V; in counts, with room for what is shown beyond.
+_MOST_POWER = 40_000
+_MOST = {"Wmax": _MOST_POWER, "VA": _MOST_POWER, "Vmax": 3_000, "Amax": 16_000}
 _SECONDS_PER_HOUR = 3600
-# A relation that failed so often, and in more than a tenth of all records, is no property of the
-# meter.
+# A relation that failed so often, and in more than a share of all records, is no property of the
+# meter: more than half for what physics demands, a fifth for what firmware may do otherwise.
 _FAILURES = 3
-_FAILURE_SHARE = 0.1
+_FAILURE_SHARE = 0.2
+_FAILURE_SHARE_PHYSICAL = 0.5
+_PHYSICAL = frozenset(
+    ("W = VA x PF", "W = V x A x PF", "PF", "Hz", "WH after WH", "the meter's range")
+)
 
 
 def incoherent(now: Readings) -> dict[str, bool]:
@@ -39,6 +44,9 @@ def incoherent(now: Readings) -> dict[str, bool]:
         failing["PF"] = pf > 100
     if hz is not None:
         failing["Hz"] = hz != 0 and not 400 <= hz <= 700
+    ranges = [value <= most for name, most in _MOST.items() if (value := now.get(name)) is not None]
+    if ranges:
+        failing["the meter's range"] = not all(ranges)
     if v:
         extremes = [value for value in (now.get("Vmin"), now.get("Vmax")) if value is not None]
         failing["V near its extremes"] = any(not 0.7 * v <= e <= 1.3 * v for e in extremes)
@@ -123,7 +131,8 @@ class Trust:
     def trusts(self, name: str) -> bool:
         """Whether a relation is one of this meter's."""
         failed = self._failed[name]
-        return failed < _FAILURES or failed < _FAILURE_SHARE * (failed + self._held[name])
+        share = _FAILURE_SHARE_PHYSICAL if name in _PHYSICAL else _FAILURE_SHARE
+        return failed < _FAILURES or failed < share * (failed + self._held[name])
 
     def newly_dropped(self) -> list[str]:
         """Relations that are no longer used and were not told of before."""
