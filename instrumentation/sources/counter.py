@@ -1,7 +1,7 @@
 """Energy between two readings of a counter that wraps.
 
 What the kernel shows (drivers/powercap/intel_rapl_common.c, `rapl_unit_xlate`): the hardware counts
-32 bits of a unit, most often 2^-14 or 2^-16 J. The kernel rounds the unit down to whole pJ and
+32 bits of a unit, most often 2^-14 or 2^-16 J. The kernel rounds the unit down to whole nJ and
 shows `energy_uj` = raw x unit / 1000 and `max_energy_range_uj` = (2^32 - 1) x unit / 1000,
 both rounded down to µJ. So the shown counter starts again not after range + 1 µJ but after 2^32
 units, up to 61 µJ more. The unit follows from the range without doubt, and with it what a wrap
@@ -9,7 +9,7 @@ takes away (`modulus_uj`).
 
 How exact that is: against raw counts times the kernel's unit, a difference is wrong by less than
 1 µJ (two roundings down), and by 0.5 µJ more a wrap. The unit itself is too small by less than
-1 pJ: 2.6 ppm at 2^-14 J, 52 ppm at 2^-16 J (`unit_shortfall`). The figures are left as the kernel
+1 nJ: 2.6 ppm at 2^-14 J, 52 ppm at 2^-16 J (`unit_shortfall`). The figures are left as the kernel
 shows them.
 """
 
@@ -77,8 +77,8 @@ class EnergyDifference:
     flags: tuple[str, ...] = ()
 
 
-def unit_pj(max_range_uj: int) -> int | None:
-    """The kernel's unit in pJ behind a range; None where the range is not of a 32-bit counter."""
+def unit_nj(max_range_uj: int) -> int | None:
+    """The kernel's unit in nJ behind a range; None where the range is not of a 32-bit counter."""
     unit = -(-max_range_uj * 1000 // _RAW_MAX)
     return unit if unit * _RAW_MAX // 1000 == max_range_uj else None
 
@@ -86,16 +86,16 @@ def unit_pj(max_range_uj: int) -> int | None:
 @lru_cache(maxsize=64)
 def modulus_uj(max_range_uj: int) -> int:
     """What one wrap takes away, in µJ: 2^32 units, to the nearest µJ; range + 1 for any other."""
-    unit = unit_pj(max_range_uj)
+    unit = unit_nj(max_range_uj)
     return max_range_uj + 1 if unit is None else (unit * 2**32 + 500) // 1000
 
 
 def unit_shortfall(max_range_uj: int) -> float:
-    """By which share the kernel's µJ are too few, since it rounds the unit 2^-k J down to pJ."""
-    unit = unit_pj(max_range_uj)
+    """By which share the kernel's µJ are too few, since it rounds the unit 2^-k J down to nJ."""
+    unit = unit_nj(max_range_uj)
     for power in range(32):
-        if unit == 10**12 >> power:
-            return 10**12 / (unit << power) - 1
+        if unit == 10**9 >> power:
+            return 10**9 / (unit << power) - 1
     return 0.0
 
 

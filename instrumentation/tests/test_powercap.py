@@ -4,111 +4,128 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.powercap import PowercapError, PowercapSource
-from instrumentation.sources.zones import discover
-
-MAX_UJ = 262_143_328_850
-Tree = dict[str, str]  # path below the root -> name of the zone
-
-
-def lay_out(root: Path, tree: Tree) -> Path:
-    for number, (path, name) in enumerate(tree.items()):
-        zone = root / path
-        zone.mkdir(parents=True)
-        (zone / "name").write_text(name + "\n")
-        (zone / "energy_uj").write_text(f"{1000 + number}\n")
-        (zone / "max_energy_range_uj").write_text(f"{MAX_UJ}\n")
-    return root
-
-
-ONE_SOCKET: Tree = {
-    "intel-rapl/intel-rapl:0": "package-0",
-    "intel-rapl/intel-rapl:0/intel-rapl:0:0": "core",
-    "intel-rapl/intel-rapl:0/intel-rapl:0:1": "uncore",
-    "intel-rapl/intel-rapl:0/intel-rapl:0:2": "dram",
-}
-PSYS_BETWEEN: Tree = {
-    "intel-rapl/intel-rapl:0": "package-0",
-    "intel-rapl/intel-rapl:0/intel-rapl:0:0": "dram",
-    "intel-rapl/intel-rapl:1": "psys",
-    "intel-rapl/intel-rapl:2": "package-1",
-    "intel-rapl/intel-rapl:2/intel-rapl:2:0": "dram",
-}
-MMIO_TWIN: Tree = {
-    **ONE_SOCKET,
-    "intel-rapl-mmio/intel-rapl-mmio:0": "package-0",
-    "intel-rapl-mmio/intel-rapl-mmio:0/intel-rapl-mmio:0:0": "dram",
-}
-MULTI_DIE: Tree = {
-    "intel-rapl/intel-rapl:0": "package-0-die-0",
-    "intel-rapl/intel-rapl:0/intel-rapl:0:0": "dram",
-    "intel-rapl/intel-rapl:1": "package-0-die-1",
-    "intel-rapl/intel-rapl:1/intel-rapl:1:0": "dram",
-}
-MANY: Tree = {f"intel-rapl/intel-rapl:{n}": f"package-{n}" for n in range(12)}
-
-
-@pytest.mark.parametrize(
-    ("tree", "names"),
-    [
-        (ONE_SOCKET, ["package-0", "core", "uncore", "dram"]),
-        (PSYS_BETWEEN, ["package-0", "package-0/dram", "psys", "package-1", "package-1/dram"]),
-        (MMIO_TWIN, ["package-0", "core", "uncore", "dram"]),
-        (
-            MULTI_DIE,
-            [
-                "package-0-die-0",
-                "package-0-die-0/dram",
-                "package-0-die-1",
-                "package-0-die-1/dram",
-            ],
-        ),
-        (MANY, [f"package-{n}" for n in range(12)]),
-    ],
-    ids=["one socket", "psys between packages", "mmio twin", "multi-die", "twelve packages"],
+from instrumentation.sources.counter import (
+    MAX_POWER_W,
+    PLATFORM_MAX_POWER_W,
+    REOPENED,
+    ReadFailure,
+    Reading,
+    difference,
 )
-def test_every_counter_once_by_its_name(tmp_path: Path, tree: Tree, names: list[str]) -> None:
-    with PowercapSource.open(lay_out(tmp_path, tree)) as source:
-        assert [zone.name for zone in source.zones] == names
+from instrumentation.sources.powercap import PowercapError, PowercapSource
+from instrumentation.sources.zones import discover, independent
+from instrumentation.tests.trees import MAX_UJ, TREES, P, Tree, child
+
+PACKAGE = f"{P}:0"
+ALONE = Tree({PACKAGE: "package-0"}, ("package-0",), ("package-0",))
+
+
+@contextmanager
+def counting(root: Path) -> Iterator[None]:
+    """Every counter file of a tree moves on by itself, in step with no other."""
+    files = {path.resolve() for path in root.rglob("energy_uj")}
+    descriptors = [os.open(path, os.O_RDWR) for path in sorted(files)]
+    stop = threading.Event()
+
+    def count() -> None:
+        step = 0
+        while not stop.wait(0.001):
+            step += 1
+            for number, descriptor in enumerate(descriptors):
+                os.pwrite(descriptor, b"%d\n" % (10**9 + step * (number + 1)), 0)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_every_counter_once_and_what_may_be_added(tmp_path: Path, name: str) -> None:
+    tree = TREES[name]
+    root = tree.lay_out(tmp_path)
+    with PowercapSource.open(root, mirror_wait_s=0) as source:
+        assert tuple(source.names) == tree.names
         readings = source.read()
-    assert list(readings) == names
-    # The numbers in the files follow the tree's order; a twin's number must not stand for its
-    # zone's.
+        series = source.series()
+        series.take()
+    assert tuple(readings) == tree.names
     taken = [r.energy_uj for r in readings.values() if isinstance(r, Reading)]
-    assert taken == [1000 + n for n in range(len(names))]
+    # The numbers follow the tree's order: a twin's must not stand for its zone's.
+    mirrored = {path: list(tree.zones).index(other) for path, other in tree.same.items()}
+    places = [mirrored.get(path, number) for number, path in enumerate(tree.zones)]
+    assert taken == [1000 + place for place in places[: len(tree.names)]]
+    sampled = [r for samples in series.readings().values() for r in samples]
+    assert [r.energy_uj for r in sampled if isinstance(r, Reading)] == taken
+
+    with counting(tmp_path), PowercapSource.open(root, mirror_wait_s=5) as source:
+        assert tuple(zone.name for zone in independent(source.zones)) == tree.add_up
+        tops = {zone.name for zone in source.zones if zone.parent is None}
+        assert all(zone.parent in tops for zone in source.zones if zone.parent is not None)
+        assert {zone.max_range_uj for zone in source.zones} == ({None} if tree.files else {MAX_UJ})
 
 
-def test_flat_links_alone_are_enough(tmp_path: Path) -> None:
-    real = lay_out(tmp_path / "devices", ONE_SOCKET)
-    root = tmp_path / "class"
-    root.mkdir()
-    zone = real / "intel-rapl/intel-rapl:0"
-    (root / "intel-rapl:0").symlink_to(zone)
-    (root / "intel-rapl:0:0").symlink_to(zone / "intel-rapl:0:0")
-    assert [z.name for z in discover(root)] == ["package-0", "core", "uncore", "dram"]
+def test_mirrors_are_named(tmp_path: Path) -> None:
+    root = TREES["mirrored die"].lay_out(tmp_path)
+    with counting(tmp_path), PowercapSource.open(root, mirror_wait_s=5) as source:
+        shown = {zone.name: zone.mirror_of for zone in source.zones if zone.mirror_of}
+    assert shown == {
+        "package-0-die-1": "package-0-die-0",
+        "package-0-die-1/dram": "package-0-die-0/dram",
+    }
 
 
-def test_package_known_to_mmio_alone_is_read(tmp_path: Path) -> None:
-    tree = {"intel-rapl-mmio/intel-rapl-mmio:0": "package-0"}
-    assert [zone.name for zone in discover(lay_out(tmp_path, tree))] == ["package-0"]
+def test_counters_that_stand_still_are_not_held_for_mirrors(tmp_path: Path) -> None:
+    root = TREES["mirrored die"].lay_out(tmp_path)
+    with PowercapSource.open(root, mirror_wait_s=0.05) as source:
+        assert [zone.mirror_of for zone in source.zones] == [None] * 4
 
 
-@pytest.mark.parametrize("content", ["0\n", None])
-def test_unknown_range_is_none(tmp_path: Path, content: str | None) -> None:
-    root = lay_out(tmp_path, {"intel-rapl/intel-rapl:0": "package-0"})
-    file = root / "intel-rapl/intel-rapl:0/max_energy_range_uj"
-    file.unlink() if content is None else file.write_text(content)
-    assert discover(root)[0].max_range_uj is None
+def test_kinds_and_parents(tmp_path: Path) -> None:
+    zones = discover(TREES["psys between packages"].lay_out(tmp_path))
+    assert [(zone.kind, zone.parent) for zone in zones] == [
+        ("package", None),
+        ("dram", "package-0"),
+        ("psys", None),
+        ("package", None),
+        ("dram", "package-1"),
+    ]
+
+
+def test_power_bound_of_a_zone(tmp_path: Path) -> None:
+    """A limit raises the bound and never lowers it; the caller's word counts most."""
+    root = TREES["psys between packages"].lay_out(tmp_path)
+    (root / f"{P}:0/constraint_0_power_limit_uw").write_text("95000000\n")
+    (root / f"{P}:2/constraint_1_max_power_uw").write_text("1500000000\n")
+    (root / f"{P}:2/constraint_0_max_power_uw").write_text("0\n")
+    bounds = {z.name: z.max_power_w for z in discover(root, {"package-1/dram": 80.0})}
+    assert bounds == {
+        "package-0": MAX_POWER_W,
+        "package-0/dram": MAX_POWER_W,
+        "psys": PLATFORM_MAX_POWER_W,
+        "package-1": 1500.0,
+        "package-1/dram": 80.0,
+    }
 
 
 def test_reads_follow_the_counter_between_two_stamps(tmp_path: Path) -> None:
-    root = lay_out(tmp_path, {"intel-rapl/intel-rapl:0": "package-0"})
-    file = root / "intel-rapl/intel-rapl:0/energy_uj"
+    root = ALONE.lay_out(tmp_path)
+    file = root / PACKAGE / "energy_uj"
     with PowercapSource.open(root) as source:
         first = source.read()["package-0"]
         file.write_text("262143328850\n")
@@ -122,14 +139,134 @@ def test_reads_follow_the_counter_between_two_stamps(tmp_path: Path) -> None:
     assert first.t_before_ns <= first.t_after_ns <= second.t_before_ns <= second.t_after_ns
 
 
-def test_failing_zone_leaves_the_others(tmp_path: Path) -> None:
-    root = lay_out(tmp_path, ONE_SOCKET)
+def test_a_series_is_what_single_reads_give(tmp_path: Path) -> None:
+    root = TREES["one socket"].lay_out(tmp_path)
     with PowercapSource.open(root) as source:
-        (root / "intel-rapl/intel-rapl:0/intel-rapl:0:0/energy_uj").write_text("")
-        readings = source.read()
-    assert isinstance(readings["core"], ReadFailure)
-    assert readings["core"].error
-    assert isinstance(readings["dram"], Reading)
+        series = source.series()
+        for energy_uj in (5, 70, 900):
+            (root / child(P, 0, 2) / "energy_uj").write_text(f"{energy_uj}\n")
+            series.take()
+    found = series.readings()
+    assert list(found) == ["package-0", "core", "uncore", "dram"]
+    dram = [reading for reading in found["dram"] if isinstance(reading, Reading)]
+    assert [reading.energy_uj for reading in dram] == [5, 70, 900]
+    stamps = [t for n in range(3) for z in found.values() for t in _stamps(z[n])]
+    assert stamps == sorted(stamps)
+    assert all(first < last for first, last in (_stamps(reading) for reading in dram))
+
+
+def _stamps(reading: Reading | ReadFailure) -> tuple[int, int]:
+    assert isinstance(reading, Reading)
+    return reading.t_before_ns, reading.t_after_ns
+
+
+@pytest.mark.parametrize("content", ["", "gone\n"])
+def test_failing_zone_leaves_the_others(tmp_path: Path, content: str) -> None:
+    root = TREES["one socket"].lay_out(tmp_path)
+    with PowercapSource.open(root) as source:
+        (root / child(P, 0, 0) / "energy_uj").write_text(content)
+        series = source.series()
+        series.take()
+        for readings in (source.read(), {k: v[0] for k, v in series.readings().items()}):
+            failed = readings["core"]
+            assert isinstance(failed, ReadFailure)
+            assert repr(content) in failed.error
+            assert isinstance(readings["dram"], Reading)
+
+
+@contextmanager
+def vanishing(file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Put a file of /proc in a counter's place: it holds a number, and when its process ends, the
+    held descriptor and the path fail as those of a zone do whose driver is gone."""
+    process = subprocess.Popen(["sleep", "60"])
+    number = Path(f"/proc/{process.pid}/oom_score_adj")
+    number.write_text("100\n")
+    file.unlink()
+    file.symlink_to(number)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_zone_that_vanishes_and_comes_back(tmp_path: Path) -> None:
+    root = TREES["one socket"].lay_out(tmp_path)
+    file = root / PACKAGE / "energy_uj"
+    with vanishing(file) as process, PowercapSource.open(root) as source:
+        series = source.series()
+        before = source.read()["package-0"]
+        series.take()
+        process.kill()
+        process.wait()
+        series.take()
+        gone = source.read()
+        file.unlink()
+        file.write_text("130\n")
+        series.take()
+        back, again = source.read()["package-0"], source.read()["package-0"]
+        file.write_text("90\n")
+        fallen = source.read()["package-0"]
+    assert isinstance(before, Reading)
+    assert isinstance(gone["package-0"], ReadFailure)
+    assert gone["package-0"].error == "No such process"
+    assert isinstance(gone["dram"], Reading)
+    assert isinstance(back, Reading)
+    assert isinstance(again, Reading)
+    assert isinstance(fallen, Reading)
+    # Across the gap the figure is flagged; within what comes after it is not.
+    assert difference(before, back, MAX_UJ).flags == (REOPENED,)
+    assert difference(before, fallen, MAX_UJ).energy_uj is None
+    assert difference(back, again, MAX_UJ).flags == ()
+    samples = series.readings()["package-0"]
+    assert [type(sample) for sample in samples] == [Reading, ReadFailure, Reading]
+    assert difference(samples[0], samples[2], MAX_UJ).flags == (REOPENED,)
+    assert len(series.readings()["dram"]) == 3
+
+
+def test_reopening_leaks_no_descriptor(tmp_path: Path) -> None:
+    root = ALONE.lay_out(tmp_path)
+    file = root / PACKAGE / "energy_uj"
+    with PowercapSource.open(root) as source:
+        held = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(20):
+            file.write_text("")
+            source.read()
+            file.write_text("5\n")
+            assert isinstance(source.read()["package-0"], Reading)
+        assert len(list(Path("/proc/self/fd").iterdir())) == held
+
+
+def test_two_threads_may_read_while_a_zone_comes_and_goes(tmp_path: Path) -> None:
+    """A number of the new file never passes for one of the old epoch."""
+    root = ALONE.lay_out(tmp_path)
+    file = root / PACKAGE / "energy_uj"
+    file.write_text("0\n")
+    seen: set[tuple[int, int]] = set()
+    with PowercapSource.open(root) as source:
+        done = threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                found = source.read()["package-0"]
+                if isinstance(found, Reading):
+                    seen.add((found.energy_uj, found.epoch))
+
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for number in range(1, 50):
+            file.write_text("")
+            time.sleep(0.001)
+            file.unlink()
+            file.write_text(f"{number}\n")
+            time.sleep(0.001)
+        done.set()
+        for thread in threads:
+            thread.join()
+    oldest = {number: epoch for number, epoch in sorted(seen, reverse=True)}
+    assert len(oldest) > 1
+    assert all(oldest[old] < oldest[new] for new, old in pairwise(oldest))
 
 
 def test_no_zone_says_how_to_get_one(tmp_path: Path) -> None:
@@ -138,7 +275,7 @@ def test_no_zone_says_how_to_get_one(tmp_path: Path) -> None:
 
 
 def test_unreadable_counter_gives_a_command_that_mends_it(tmp_path: Path) -> None:
-    root = lay_out(tmp_path, ONE_SOCKET)
+    root = TREES["one socket"].lay_out(tmp_path)
     for file in root.rglob("energy_uj"):
         file.chmod(0o400)
     as_root = os.geteuid() == 0

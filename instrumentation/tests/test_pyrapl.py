@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from instrumentation.sources import registry
+from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.pyrapl import PyraplSource
 
 
@@ -33,14 +34,13 @@ def lay_out(root: Path, packages: int, drams: int) -> None:
             (dram / "energy_uj").write_text("500\n")
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where pyRAPL's hard-coded /sys paths end up."""
+def lead(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pyRAPL's hard-coded /sys paths end up below `root`."""
     PyraplSource.open()  # imports pyRAPL in the way that its source does
     from pyRAPL import device_api
 
     def led(path: str) -> str:
-        return str(tmp_path) + path
+        return str(root) + path
 
     def opened(path: str, mode: str = "r") -> Any:
         return Path(led(path)).open(mode)
@@ -48,6 +48,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(device_api, "open", opened, raising=False)
     exists = SimpleNamespace(exists=lambda path: os.path.exists(led(path)))  # noqa: PTH110
     monkeypatch.setattr(device_api, "os", SimpleNamespace(path=exists))
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where pyRAPL's hard-coded /sys paths end up."""
+    lead(tmp_path, monkeypatch)
     return tmp_path
 
 
@@ -117,3 +123,23 @@ def test_counter_lost_on_the_way_is_an_error_in_the_result(root: Path) -> None:
     source.begin()
     (root / "sys/class/powercap/intel-rapl/intel-rapl:0/energy_uj").write_text("")
     assert source.end()["error"].startswith("pyRAPL failed (ValueError)")
+
+
+def test_reads_are_the_energy_since_the_begin(root: Path) -> None:
+    lay_out(root, packages=1, drams=1)
+    source = PyraplSource.open()
+    set_uj(root, "intel-rapl:0", 1250)
+    first = source.read()
+    set_uj(root, "intel-rapl:0", 1300)
+    last = source.read()
+    assert [r.energy_uj for r in first.values() if isinstance(r, Reading)] == [250, 0]
+    assert [r.energy_uj for r in last.values() if isinstance(r, Reading)] == [300, 0]
+
+
+def test_a_zone_that_wrapped_is_a_failed_read(root: Path) -> None:
+    lay_out(root, packages=2, drams=0)
+    source = PyraplSource.open()
+    set_uj(root, "intel-rapl:0", 3)
+    failed = source.read()["package-0"]
+    assert isinstance(failed, ReadFailure)
+    assert failed.error == "pyRAPL gave no figure for this zone"

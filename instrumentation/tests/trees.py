@@ -1,0 +1,142 @@
+"""A corpus of powercap trees as kernels lay them out, as real files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAX_UJ = 262_143_328_850
+P, M = "intel-rapl/intel-rapl", "intel-rapl-mmio/intel-rapl-mmio"
+
+
+def child(control: str, top: int, number: int) -> str:
+    """The path of a zone below a top zone."""
+    return f"{control}:{top}/{control.split('/')[1]}:{top}:{number}"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """`zones` gives the name of each zone by its path; `names` are what must be found, in order,
+    `add_up` those that may be added. A zone counts 1000 + its place in `zones`. `files` overrides
+    a file's content (None: it is missing); `same` makes one zone show another's counter."""
+
+    zones: Mapping[str, str]
+    names: tuple[str, ...]
+    add_up: tuple[str, ...]
+    files: Mapping[str, str | None] = field(default_factory=dict)
+    same: Mapping[str, str] = field(default_factory=dict)
+    flat: bool = False
+
+    def lay_out(self, root: Path) -> Path:
+        """Write the tree below `root`; returns where the reader is to look."""
+        for number, (path, name) in enumerate(self.zones.items()):
+            zone = root / path
+            zone.mkdir(parents=True)
+            (zone / "name").write_text(name + "\n")
+            (zone / "energy_uj").write_text(f"{1000 + number}\n")
+            (zone / "max_energy_range_uj").write_text(f"{MAX_UJ}\n")
+        for path, content in self.files.items():
+            (root / path).unlink(missing_ok=True)
+            if content is not None:
+                (root / path).write_text(content)
+        for path, other in self.same.items():
+            (root / path / "energy_uj").unlink()
+            (root / path / "energy_uj").symlink_to(root / other / "energy_uj")
+        return self._linked(root) if self.flat else root
+
+    def _linked(self, root: Path) -> Path:
+        """The links of the class alone, side by side, without the control type's folder."""
+        links = root / "class"
+        links.mkdir()
+        for path in self.zones:
+            (links / Path(path).name).symlink_to(root / path)
+        return links
+
+
+ONE_SOCKET = {
+    f"{P}:0": "package-0",
+    child(P, 0, 0): "core",
+    child(P, 0, 1): "uncore",
+    child(P, 0, 2): "dram",
+}
+_ONE_SOCKET_NAMES = ("package-0", "core", "uncore", "dram")
+_DIES = {
+    f"{P}:0": "package-0-die-0",
+    child(P, 0, 0): "dram",
+    f"{P}:1": "package-0-die-1",
+    child(P, 1, 0): "dram",
+}
+_DIE_NAMES = (
+    "package-0-die-0",
+    "package-0-die-0/dram",
+    "package-0-die-1",
+    "package-0-die-1/dram",
+)
+_TWO_SOCKETS = ("package-0", "package-0/dram", "package-1", "package-1/dram")
+_RANGE = f"{P}:0/max_energy_range_uj"
+
+TREES: dict[str, Tree] = {
+    "one socket": Tree(ONE_SOCKET, _ONE_SOCKET_NAMES, ("package-0", "dram")),
+    "psys first": Tree(
+        {f"{P}:0": "psys", f"{P}:1": "package-0", child(P, 1, 0): "dram"},
+        ("psys", "package-0", "dram"),
+        ("package-0", "dram"),
+    ),
+    "psys between packages": Tree(
+        {
+            f"{P}:0": "package-0",
+            child(P, 0, 0): "dram",
+            f"{P}:1": "psys",
+            f"{P}:2": "package-1",
+            child(P, 2, 0): "dram",
+        },
+        ("package-0", "package-0/dram", "psys", "package-1", "package-1/dram"),
+        _TWO_SOCKETS,
+    ),
+    "a psys for each package": Tree(
+        {f"{P}:0": "package-0", f"{P}:1": "psys", f"{P}:2": "package-1", f"{P}:3": "psys-1"},
+        ("package-0", "psys", "package-1", "psys-1"),
+        ("package-0", "package-1"),
+    ),
+    "multi-die": Tree(_DIES, _DIE_NAMES, _DIE_NAMES),
+    "mirrored die": Tree(
+        _DIES, _DIE_NAMES, _DIE_NAMES[:2], same={f"{P}:1": f"{P}:0", child(P, 1, 0): child(P, 0, 0)}
+    ),
+    "mirrored die, memory of its own": Tree(
+        _DIES, _DIE_NAMES, (*_DIE_NAMES[:2], _DIE_NAMES[3]), same={f"{P}:1": f"{P}:0"}
+    ),
+    "mmio twin": Tree(
+        {**ONE_SOCKET, f"{M}:0": "package-0", child(M, 0, 0): "dram"},
+        _ONE_SOCKET_NAMES,
+        ("package-0", "dram"),
+    ),
+    "mmio twin of one of two packages": Tree(
+        {
+            f"{P}:0": "package-0",
+            child(P, 0, 0): "dram",
+            f"{P}:1": "package-1",
+            child(P, 1, 0): "dram",
+            f"{M}:0": "package-0",
+            child(M, 0, 0): "dram",
+        },
+        _TWO_SOCKETS,
+        _TWO_SOCKETS,
+    ),
+    "mmio alone": Tree({f"{M}:0": "package-0"}, ("package-0",), ("package-0",)),
+    "no dram": Tree(
+        {f"{P}:0": "package-0", child(P, 0, 0): "core"}, ("package-0", "core"), ("package-0",)
+    ),
+    "maximum unreadable": Tree(
+        {f"{P}:0": "package-0"}, ("package-0",), ("package-0",), files={_RANGE: None}
+    ),
+    "maximum 0": Tree(
+        {f"{P}:0": "package-0"}, ("package-0",), ("package-0",), files={_RANGE: "0\n"}
+    ),
+    "flat links alone": Tree(ONE_SOCKET, _ONE_SOCKET_NAMES, ("package-0", "dram"), flat=True),
+    "twelve packages": Tree(
+        {f"{P}:{n}": f"package-{n}" for n in range(12)},
+        tuple(f"package-{n}" for n in range(12)),
+        tuple(f"package-{n}" for n in range(12)),
+    ),
+}
