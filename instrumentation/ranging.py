@@ -1,0 +1,171 @@
+"""Finds the ranges to fix at a meter before a suite, from a run in which the meter chooses them.
+
+    python -m instrumentation.ranging --meter '<entry of meters, JSON>' [--seconds 60]
+
+Load the machine meanwhile as the suite will. Printed is what was seen, and the settings to put
+into the inventory: the smallest fixed ranges that hold it with something to spare. A meter that
+changes its range in mid-run changes its accuracy with it, so that MLPerf's power rules, too, ask
+for a ranging run first and fixed ranges afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from instrumentation.clock import monotonic_ns
+from instrumentation.meters.base import Meter
+from instrumentation.meters.ranges import Extremes, Ranged
+from instrumentation.ports import Lookup
+from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.recorder_words import cannot_open
+from instrumentation.transports import Transport, open_transport
+
+SPARE = 1.1  # a range holds so much more than was seen
+VOLTAGE_CREST = 1.6  # peak by rms value: a sine has 1.41
+CURRENT_CREST = 4.0  # a supply without power factor correction at part load
+_WAIT_S = 0.2
+_AUTO = {"voltage_range_v": None, "current_range_a": None}
+
+
+class RangingError(Exception):
+    """No ranges can be named; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """How much a range must hold beyond the rms value that was seen: crest factors of voltage and
+    current, and what is to spare on top.
+    """
+
+    voltage_crest: float = VOLTAGE_CREST
+    current_crest: float = CURRENT_CREST
+    spare: float = SPARE
+
+
+def smallest(
+    ranges: Sequence[float], seen: float, crest: float, peak_factor: float, spare: float
+) -> float:
+    """The smallest range that holds `spare` times the rms value `seen`, and so its peaks, of which
+    a range takes `peak_factor` times itself. Raises RangingError where none does.
+    """
+    needed = spare * seen * max(1.0, crest / peak_factor)
+    for each in sorted(ranges):
+        if each >= needed:
+            return each
+    raise RangingError(
+        f"The largest range of {max(ranges):g} does not hold {seen:.4g} with {spare:g} times to "
+        "spare: the load is too much for this meter."
+    )
+
+
+def advised(meter: Ranged, seen: Extremes, needs: Needs) -> dict[str, float]:
+    """The settings to fix. Raises RangingError."""
+    if not seen.readings:
+        raise RangingError("Not one reading came: is the machine at the meter switched on?")
+    spare, factor = needs.spare, meter.peak_factor
+    volts = smallest(meter.voltage_ranges_v, seen.voltage_v, needs.voltage_crest, factor, spare)
+    amperes = smallest(meter.current_ranges_a, seen.current_a, needs.current_crest, factor, spare)
+    return {"voltage_range_v": volts, "current_range_a": amperes}
+
+
+def told(config: MeterConfig, meter: Ranged, needs: Needs) -> str:
+    """What was seen and what to set, for people. Raises RangingError."""
+    seen = meter.extremes
+    ranges = advised(meter, seen, needs)
+    settings = config.settings | ranges
+    accuracy = replace(config, settings=settings).driver().accuracy
+    limit_w = accuracy.relative_limit * seen.power_w + accuracy.absolute_limit_w
+    lines = [
+        f"{config.name}: seen in {seen.readings} readings, at most: {seen.voltage_v:.4g} V, "
+        f"{seen.current_a:.4g} A, {seen.power_w:.4g} W.",
+        f"The smallest ranges that hold it with {100 * (needs.spare - 1):.3g} % to spare and peaks "
+        f"of {needs.voltage_crest:g} (voltage) and {needs.current_crest:g} (current) times the rms "
+        "value:",
+        f"  settings: {json.dumps(settings)}",
+        f"There the meter may err by ±{limit_w:.3g} W at {seen.power_w:.4g} W ({accuracy.source}).",
+    ]
+    if seen.over_range:
+        lines.append(
+            f"{seen.over_range} readings were beyond the range in use then: the true maximum may "
+            "be higher. Run this again, from a start under load."
+        )
+    if seen.current_range_a > ranges["current_range_a"]:
+        lines.append(
+            f"By itself the meter went up to {seen.current_range_a:g} A. If it did so after the "
+            "start, the peaks are higher than assumed: give a larger --current-crest."
+        )
+    return "\n".join(lines)
+
+
+def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> None:
+    """Ask the meter and hear it until `stopped()` says so. Raises OSError when the port is lost."""
+    meter.opened()
+    while not stopped():
+        t_ns = monotonic_ns()
+        if request := meter.request(t_ns):
+            transport.write(request)
+            meter.asked(request, t_ns)
+        due_ns = meter.due_ns
+        wait_s = _WAIT_S if due_ns is None else (due_ns - monotonic_ns()) / 1e9
+        came_ns, data = transport.read(min(_WAIT_S, max(0.0, wait_s)))
+        if data:
+            meter.feed(data, came_ns)
+
+
+def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> str:
+    """A ranging run, for people. Raises RangingError and RecorderError."""
+    if not isinstance(config.driver(), Ranged):
+        return f"{config.name}: a {config.kind} has no ranges; there is nothing to set."
+    auto: dict[str, Any] = config.settings | _AUTO
+    meter = replace(config, settings=auto).driver()
+    assert isinstance(meter, Ranged)
+    device = ""
+    try:
+        device = Lookup(config.port, meter.usb_ids).device()
+        transport = open_transport(device, config.baud, meter.period_s)
+    except OSError as error:
+        raise RecorderError(cannot_open(config, error, device)) from None
+    try:
+        listen(meter, transport, stopped)
+        if farewell := meter.farewell():
+            transport.write(farewell)
+    except OSError as error:
+        raise RangingError(
+            f"{config.name}: the port was lost ({error}); plug it in and run this again."
+        ) from None
+    finally:
+        transport.close()
+    return told(config, meter, needs)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; see the module's text."""
+    parser = argparse.ArgumentParser(prog="python -m instrumentation.ranging")
+    parser.add_argument("--meter", required=True, help="one entry of meters, as JSON")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long (default 60)")
+    parser.add_argument("--voltage-crest", type=float, default=VOLTAGE_CREST)
+    parser.add_argument("--current-crest", type=float, default=CURRENT_CREST)
+    options = parser.parse_args(arguments)
+    ended: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda signum, _: ended.append(signum))
+    end_ns = monotonic_ns() + round(options.seconds * 1e9)
+    needs = Needs(options.voltage_crest, options.current_crest)
+    try:
+        config = MeterConfig.from_json(options.meter)
+        print(f"Load the machine now, for {options.seconds:g} s.", file=sys.stderr)
+        print(ranging(config, needs, lambda: bool(ended) or monotonic_ns() >= end_ns))
+    except (RangingError, RecorderError) as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
