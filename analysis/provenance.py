@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from analysis import manifest, markup, trust, words
+from analysis import manifest, markup, readers, trust, words
 from analysis.markup import Html
 from analysis.records import Meter, Suite
 from analysis.results import Results
@@ -19,6 +19,9 @@ FLAGS = {
     "possible-double-wrap": "the counter may have gone round more often than can be seen",
     "read-failed": "the counter could not be read: no figure",
     "unknown-range": "the counter's range is unknown: a wrap could not be corrected",
+    "beyond-power-bound": "more energy than the zone can draw in that time; a fall gives no figure",
+    "counter-reopened": "the counter was gone for a while; what it missed is unknown",
+    "mirror": "the zone shows the counter of another die: never add both",
     "incomplete": "a phase has no figure, so the run has no sum",
 }
 MACHINE = {
@@ -43,7 +46,7 @@ def trust_section(found: Results) -> Html:
     """Agreement of the readers, clock, coverage, flags, checks, void runs."""
     suite = found.suite
     said = [
-        _readers(trust.readers(suite)),
+        *(_readers(agreement) for agreement in readers.agreements(suite)),
         _clock(trust.clock(suite, found.clock)),
         "The storage configuration was proven to be the planned one in "
         f"{trust.proven(suite.runs)} of {len(suite.runs)} finished runs.",
@@ -93,20 +96,31 @@ def _share(value: float | None) -> str:
     return words.NOTHING if value is None else f"{value * 100:.2f} %"
 
 
-def _readers(agreement: trust.ReaderAgreement) -> str:
-    a = agreement
-    more = f" {a.wrapped} more could not be compared (wrapped or unread)." if a.wrapped else ""
-    more += f" pyRAPL gave no figure {a.failed} times." if a.failed else ""
-    if a.compared == 0 or a.worst_uj is None:
-        return f"pyRAPL and our own RAPL reader could not be compared.{more}"
+def _readers(found: readers.Agreement) -> str:
+    pair = f"{found.reader} and our own RAPL reader"
+    more = f" {found.wrapped} more could not be compared (wrapped or unread)." * bool(found.wrapped)
+    if found.failed:
+        more += f" {found.reader} gave no figure {found.failed} times: {' '.join(found.reasons)}"
+    if found.compared == 0 or found.worst_uj is None:
+        return f"{pair} could not be compared.{more}"
     share = (
-        f", {words.rounded(a.worst_share * 100)} % at worst" if a.worst_share is not None else ""
+        f", {words.rounded(found.worst_share * 100)} % at worst"
+        if found.worst_share is not None
+        else ""
     )
     return (
-        "pyRAPL and our own RAPL reader differ by at most "
-        f"{words.rounded(a.worst_uj / 1e6)} J{share}, over {a.compared} figures of whole runs."
-        f"{more}"
+        f"{pair} differ by at most {words.rounded(found.worst_uj / 1e6)} J{share}, over "
+        f"{found.compared} figures of whole runs.{_why(found)}{more}"
     )
+
+
+def _why(found: readers.Agreement) -> str:
+    if found.apart_ms is None:
+        return ""
+    most = f" They read at most {words.rounded(found.apart_ms)} ms apart"
+    if found.unexplained == 0:
+        return f"{most}, which explains it."
+    return f"{most}, which explains all but {found.unexplained}: look for a second cause."
 
 
 def _whole(found: trust.WholeAgainstParts) -> Iterator[str]:

@@ -44,6 +44,7 @@ def parse(document: Mapping[str, Any]) -> Run:
         pyrapl=document.get("pyrapl"),
         proof=document["proof"],
         checks=tuple(document.get("checks") or ()),
+        perf=document.get("perf"),
     )
 
 

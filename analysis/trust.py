@@ -1,4 +1,7 @@
-"""How far the figures can be trusted: two RAPL readers, the clocks, the meter's gaps, void runs."""
+"""How far the figures can be trusted: the clocks, the meter's gaps, the whole and its parts.
+
+The agreement of the RAPL readers is in analysis.readers.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,6 @@ import polars as pl
 
 from analysis import align
 from analysis.records import TAIL, Run, Suite
-
-
-@dataclass(frozen=True)
-class ReaderAgreement:
-    """pyRAPL's figures against our own reader's, over whole runs.
-
-    `compared` pairs of figures; the largest differences in µJ and as a share of our figure;
-    `wrapped` counts pairs left out because the counter went round, which pyRAPL does not handle;
-    `failed` runs in which pyRAPL gave no figure.
-    """
-
-    compared: int
-    worst_uj: int | None
-    worst_share: float | None
-    wrapped: int
-    failed: int
 
 
 @dataclass(frozen=True)
@@ -61,48 +48,6 @@ class WholeAgainstParts:
     modelled: bool
 
 
-def readers(suite: Suite) -> ReaderAgreement:
-    """Compare pyRAPL with the counters read next to its begin and end.
-
-    pyRAPL's reads lie between our own two, so its figure may be smaller by what was used in
-    between.
-    """
-    worst_uj, worst_share = None, None
-    compared = wrapped = failed = 0
-    for run in suite.runs:
-        if not run.pyrapl:
-            continue
-        zones = run.pyrapl.get("zones") if "error" not in run.pyrapl else None
-        if not isinstance(zones, list):
-            failed += 1
-            continue
-        for zone in zones:
-            own = _own_uj(zone)
-            if own is None or zone.get("pyrapl_uj") is None:
-                wrapped += own is None
-                failed += own is not None
-                continue
-            compared += 1
-            difference = round(abs(float(zone["pyrapl_uj"]) - own))
-            worst_uj = max(difference, worst_uj or 0)
-            if own > 0:
-                worst_share = max(difference / own, worst_share or 0.0)
-    return ReaderAgreement(compared, worst_uj, worst_share, wrapped, failed)
-
-
-def _own_uj(zone: Mapping[str, Any]) -> int | None:
-    """Our figure for a zone of pyRAPL's; None where the counter went round or was not read."""
-    try:
-        difference = _count(zone["own_end"]) - _count(zone["own_start"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return difference if difference >= 0 else None
-
-
-def _count(value: Any) -> int:
-    return int(value["energy_uj"] if isinstance(value, Mapping) else value)
-
-
 def clock(suite: Suite, target: align.TargetClock) -> ClockTrust:
     """The worst clock bound over all edges of measured phases."""
     bounds = [
@@ -130,7 +75,7 @@ def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
             rows = energy.filter(
                 (pl.col("source") == meter.name)
                 & (pl.col("component") == channel)
-                & ~pl.col("phase").is_in(["all", TAIL])
+                & ~pl.col("phase").is_in(["all", "between", TAIL])
             )
             coverage = rows["coverage"].to_list()
             gaps = rows.filter(pl.col("coverage") < 1)["run_id"].unique().sort().to_list()
@@ -153,7 +98,8 @@ def whole(energy: pl.DataFrame) -> WholeAgainstParts:
     Domains inside a package (core, uncore) and psys are not parts beside it, so they stay out.
     """
     runs = energy.filter((pl.col("phase") == "all") & pl.col("energy_j").is_not_null())
-    part = (pl.col("source") == "rapl") & pl.col("component").str.contains(r"^package-\d+|dram$")
+    part = pl.col("component").str.contains(r"^package-[^/]+$|dram$")
+    part &= (pl.col("source") == "rapl") & ~pl.col("flags").str.contains(r"\bmirror\b")
     parts = runs.filter(part).group_by("run_id").agg(pl.col("energy_j").sum().alias("parts_j"))
     both = parts.join(
         runs.filter((pl.col("source") != "rapl") & (pl.col("component") == "system")), on="run_id"

@@ -8,7 +8,7 @@ import pytest
 from analysis import trust
 
 
-def rows(*values: tuple[str, str, str, float]) -> pl.DataFrame:
+def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
@@ -18,6 +18,7 @@ def rows(*values: tuple[str, str, str, float]) -> pl.DataFrame:
                 "component": component,
                 "origin": "measured",
                 "energy_j": energy_j,
+                "flags": flags,
             }
             for run_id, source, component, energy_j in values
         ]
@@ -46,12 +47,20 @@ def test_domains_inside_a_package_are_not_added_twice() -> None:
             ("a", "rapl", "package-1", 4.0),
             ("a", "rapl", "package-1/dram", 1.0),
             ("a", "rapl", "core", 90.0),
+            ("a", "rapl", "package-1/core", 90.0),
             ("a", "rapl", "psys", 90.0),
             ("a", "meter0", "system", 10.0),
         )
     )
     assert found.exceeding == 0
     assert found.worst_ratio == pytest.approx(0.9)
+
+
+def test_a_mirrored_die_is_added_once() -> None:
+    dies = rows(("a", "rapl", "package-0-die-0", 6.0), ("a", "meter0", "system", 10.0))
+    mirror = rows(("a", "rapl", "package-0-die-1", 6.0), flags="wrap-corrected mirror")
+    found = trust.whole(pl.concat([dies, mirror]))
+    assert found.worst_ratio == pytest.approx(0.6)
 
 
 def test_without_a_meter_there_is_nothing_to_compare() -> None:

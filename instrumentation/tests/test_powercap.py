@@ -264,7 +264,7 @@ def test_two_threads_may_read_while_a_zone_comes_and_goes(tmp_path: Path) -> Non
         done.set()
         for thread in threads:
             thread.join()
-    oldest = {number: epoch for number, epoch in sorted(seen, reverse=True)}
+    oldest = dict(sorted(seen, reverse=True))
     assert len(oldest) > 1
     assert all(oldest[old] < oldest[new] for new, old in pairwise(oldest))
 
