@@ -10,30 +10,41 @@ the sum of the first 74 bytes, cs2 their exclusive or, both two hex digits (hard
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import xor
 from typing import Any, ClassVar
 
-from instrumentation.meters.base import Accuracy, Meter
-from instrumentation.meters.rows import COMMON_WORDS, GAP, RESTART, Fed, RowBuilder
-from instrumentation.meters.smartpower3_time import INTERVALS_MS, DeviceTime, Step
+import numpy as np
 
-LINE_BYTES = 81
-CHECKED_BYTES = 74
-_OUTPUT = rb"(\d{5}),(\d{4}),(\d{5}),(\d),([0-9a-f]{2}),"
-# A digit before the first one was doubled on the wire; the checksums would not see that.
-_LINE = re.compile(
-    rb"(?<![0-9a-f])(\d{10}),(\d{5}),(\d{4}),(\d{5}),(\d),"
-    + _OUTPUT
-    + _OUTPUT
-    + rb"([0-9a-f]{2}),([0-9a-f]{2})"
+from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.rows import (
+    COMMON_WORDS,
+    GAP,
+    RESTART,
+    Fed,
+    Flags,
+    Ints,
+    RowBuilder,
+    Rows,
+    joined,
 )
-_MATCHED_BYTES = 79
-_LINE_END = b"\r\n"
-# Where mW and the state stand among the groups of _LINE, for each channel.
-_POWER_GROUP = {"input": 4, "0": 8, "1": 13}
+from instrumentation.meters.smartpower3_lines import (
+    FIELDS,
+    GROUPS,
+    LINE,
+    LINE_BYTES,
+    LINE_END,
+    MATCHED_BYTES,
+    Lines,
+    clean_lines,
+    fits,
+    sound,
+)
+from instrumentation.meters.smartpower3_time import INTERVALS_MS, DeviceTime, Step
+from instrumentation.trace import Frame
+
+_FIRST_LOOK = 8  # lines at once; twice as many while all are clean
+_LAST_LOOK = 4096
 
 
 @dataclass(frozen=True)
@@ -47,13 +58,9 @@ class Settings:
             raise ValueError(f"interval_ms is one of {', '.join(map(str, INTERVALS_MS))}.")
 
 
-def checksums(checked: bytes) -> tuple[int, int]:
-    """cs1 and cs2 of the first 74 bytes of a line."""
-    return -sum(checked) & 0xFF, reduce(xor, checked, 0)
-
-
 _OFF = {"0": 8, "1": 16}
 _TRIPPED = {"0": 32, "1": 64}
+_DOUBTFUL = 128
 
 
 class SmartPower3(Meter):
@@ -62,7 +69,8 @@ class SmartPower3(Meter):
     A record's `power_w` is the mean over `window_s`, the meter's own interval up to `t_device_us`.
     Flags: `gap` (records before this one are missing, the window is one interval), `restart` (the
     meter's time started anew), `off-N` (output N is switched off), `tripped-N` (a protection of
-    output N has tripped).
+    output N has tripped), `doubtful` (somewhere in the line mW are not the product of mV and mA:
+    the checksums see no bytes that changed places, and some other damage of several bytes).
     """
 
     kind: ClassVar[str] = "smartpower3"
@@ -79,6 +87,7 @@ class SmartPower3(Meter):
         "off-1",
         "tripped-0",
         "tripped-1",
+        "doubtful",
     )
     Settings: ClassVar[type[Any]] = Settings
 
@@ -105,7 +114,10 @@ class SmartPower3(Meter):
 
     def _forget(self) -> None:
         self._buffer = b""
-        self._arrivals: list[tuple[int, int]] = []  # (offset in the buffer, time) of each read
+        self._used = 0  # bytes at the front that belong to the line before
+        # Where in the buffer each read began, and its time.
+        self._offsets: Ints = np.zeros(0, np.int64)
+        self._times: Ints = np.zeros(0, np.int64)
         self._time = DeviceTime()
         self._junk_bytes = 0
         self._bad_checksum = False
@@ -113,42 +125,95 @@ class SmartPower3(Meter):
 
     def feed(self, data: bytes, t_ns: int) -> Fed:
         """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
-        self._arrivals.append((len(self._buffer), t_ns))
-        self._buffer += data
-        out = RowBuilder(len(self.channels))
-        done = search_from = 0
-        while match := _LINE.search(self._buffer, search_from):
-            if not self._sound(match):
+        return self.feed_all([Frame(t_ns, data)])
+
+    def feed_all(self, pieces: Sequence[Frame]) -> Fed:
+        """See `Meter.feed_all`. Clean stretches are read at once, the rest line by line."""
+        sizes = [len(self._buffer), *(len(piece.data) for piece in pieces[:-1])]
+        self._offsets = np.concatenate([self._offsets, np.cumsum(sizes, dtype=np.int64)])
+        self._times = np.concatenate([self._times, [piece.t_mono_ns for piece in pieces]])
+        self._buffer += b"".join([piece.data for piece in pieces])
+        out = [RowBuilder(len(self.channels)).take()]
+        done = self._used
+        while (end := self._stretch(done, out) or self._line(done, out)) is not None:
+            done = end
+        self._drop(max(done, len(self._buffer) - MATCHED_BYTES), done)  # one byte before a line
+        return joined(out)
+
+    def _stretch(self, done: int, out: list[Fed]) -> int | None:
+        """Read the clean lines behind `done`, of which the time goes on evenly; where they end."""
+        start = done + len(LINE_END) * (self._buffer[done : done + len(LINE_END)] == LINE_END)
+        look, at = _FIRST_LOOK, start
+        while len(self._buffer) - at >= look * LINE_BYTES and (self._in_step and start > done):
+            lines = clean_lines(self._buffer, at, look)
+            delta_ms, t_ms = self._time.even(lines.t_ms)
+            if len(t_ms):
+                t_ns = self._arrivals_ns(at, len(t_ms))
+                rows = RowBuilder(len(self.channels))
+                self._report_junk(int(t_ns[0]), rows)
+                out += [rows.take(), Fed(self._rows(lines, delta_ms, t_ms, t_ns))]
+                at += len(t_ms) * LINE_BYTES
+            if len(t_ms) < look:
+                break
+            look = min(2 * look, _LAST_LOOK)
+        return at - len(LINE_END) if at > start else None
+
+    def _rows(self, lines: Lines, delta_ms: Ints, t_ms: Ints, t_ns: Ints) -> Rows:
+        """Records of the first lines, of as many as there are times."""
+        count = len(t_ms)
+        flags: Flags = np.zeros(count, np.uint16)
+        for group in GROUPS:
+            millivolt, milliampere, milliwatt, state = (f[:count] for f in lines.groups[group])
+            doubtful = ~fits(millivolt, milliampere, milliwatt)
+            flags |= (_DOUBTFUL * doubtful).astype(np.uint16)
+            if group in self.channels and group != "input":
+                flags |= (_OFF[group] * (state == 0)).astype(np.uint16)
+                flags |= (_TRIPPED[group] * lines.tripped[group][:count]).astype(np.uint16)
+        power_w = [lines.groups[own][2][:count] / 1000 for own in self.channels]
+        return Rows(
+            t_mono_ns=t_ns,
+            t_device_us=t_ms * 1000,
+            window_s=delta_ms / 1000,
+            power_w=np.stack(power_w, axis=1),
+            energy_j=None,
+            flags=flags,
+        )
+
+    def _line(self, done: int, out: list[Fed]) -> int | None:
+        """Read the next sound line behind `done`; where it ends, None where there is none."""
+        search_from = done
+        while match := LINE.search(self._buffer, search_from):
+            if not sound(match):
                 self._bad_checksum = True
                 search_from = match.start() + 1
                 continue
             self._skip(self._buffer[done : match.start()])
-            t_line_ns = self._arrival_ns(match.start())
-            self._report_junk(t_line_ns, out)
-            self._add_record(match, t_line_ns, out)
+            t_line_ns = int(self._arrivals_ns(match.start(), 1)[0])
+            rows = RowBuilder(len(self.channels))
+            self._report_junk(t_line_ns, rows)
+            self._add_record(match, t_line_ns, rows)
+            out.append(rows.take())
             self._in_step = True
-            done = search_from = match.end()
-        self._drop(max(done, len(self._buffer) - _MATCHED_BYTES), done)  # one byte before a line
-        return out.take()
-
-    @staticmethod
-    def _sound(match: re.Match[bytes]) -> bool:
-        wanted = (int(match[16], 16), int(match[17], 16))
-        return checksums(match[0][:CHECKED_BYTES]) == wanted
+            return match.end()
+        return None
 
     def _skip(self, junk: bytes) -> None:
-        self._junk_bytes += len(junk.strip(_LINE_END))
+        self._junk_bytes += len(junk.strip(LINE_END))
 
     def _drop(self, end: int, done: int) -> None:
-        """Forget the buffer up to `end`; what lies behind `done` was no line."""
+        """Forget the buffer up to one byte before `end`; what lies behind `done` was no line."""
         self._skip(self._buffer[done:end])
+        self._used = min(end, 1)  # what stands before a line matters
+        end -= self._used
         self._buffer = self._buffer[end:]
-        last_before = [arrival for arrival in self._arrivals if arrival[0] <= end][-1:]
-        after = [arrival for arrival in self._arrivals if arrival[0] > end]
-        self._arrivals = [(max(0, at - end), t_ns) for at, t_ns in last_before + after]
+        known = max(0, int(np.searchsorted(self._offsets, end, "right")) - 1)
+        self._offsets = np.maximum(self._offsets[known:] - end, 0)
+        self._times = self._times[known:]
 
-    def _arrival_ns(self, offset: int) -> int:
-        return next(t_ns for at, t_ns in reversed(self._arrivals) if at <= offset)
+    def _arrivals_ns(self, at: int, count: int) -> Ints:
+        """When the first bytes of lines that follow one another arrived."""
+        places = at + LINE_BYTES * np.arange(count)
+        return np.asarray(self._times[np.searchsorted(self._offsets, places, "right") - 1])
 
     def _report_junk(self, t_ns: int, out: RowBuilder) -> None:
         junk, self._junk_bytes = self._junk_bytes, 0
@@ -172,15 +237,16 @@ class SmartPower3(Meter):
             t_ns,
             step.t_device_ms * 1000,
             step.window_ms / 1000,
-            [int(match[_POWER_GROUP[own]]) / 1000 for own in self.channels],
+            [int(match[FIELDS[own][2]]) / 1000 for own in self.channels],
             flags=self._flags(match, step),
         )
 
     def _flags(self, match: re.Match[bytes], step: Step) -> int:
         flags = GAP * bool(step.missing_ms) | RESTART * step.restarted
-        for own in self.channels:
-            if own != "input":
-                group = _POWER_GROUP[own]
-                flags |= _OFF[own] * (match[group + 1] == b"0")
-                flags |= _TRIPPED[own] * (match[group + 2] != b"00")
+        for group in GROUPS:
+            millivolt, milliampere, milliwatt, state = (int(match[n]) for n in FIELDS[group])
+            flags |= _DOUBTFUL * (not fits(millivolt, milliampere, milliwatt))
+            if group in self.channels and group != "input":
+                flags |= _OFF[group] * (state == 0)
+                flags |= _TRIPPED[group] * (match[FIELDS[group][3] + 1] != b"00")
         return flags

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from instrumentation.meters.rows import Ints
+
 INTERVALS_MS = (5, 10, 50, 100, 500, 1000)
 _WRAP_MS = 1 << 32
 # A step back by less than half the range is a restart, not a wrap.
@@ -47,6 +51,30 @@ class DeviceTime:
         if delta_ms <= _GAP_INTERVALS * interval_ms:
             return Step(self._last_ms, delta_ms, 0, False)
         return Step(self._last_ms, interval_ms, delta_ms - interval_ms, False)
+
+    def even(self, raw_ms: Ints) -> tuple[Ints, Ints]:
+        """Take the times of the next lines as far as they go on evenly at the known interval.
+
+        For each of those the time since the one before, which is its window, and its time: what
+        `step` would say of them.
+        """
+        interval_ms = self._interval_ms
+        if self._last_ms is None or interval_ms is None or self._candidate_ms != interval_ms:
+            return raw_ms[:0], raw_ms[:0]
+        delta_ms = np.diff(raw_ms, prepend=self._last_ms % _WRAP_MS) % _WRAP_MS
+        longer_ms = [ms for ms in INTERVALS_MS if ms > interval_ms]
+        good = (delta_ms * _GAP_INTERVALS >= interval_ms) & (
+            delta_ms <= _GAP_INTERVALS * interval_ms
+        )
+        if longer_ms:
+            good &= delta_ms * _GAP_INTERVALS < longer_ms[0]
+        count = len(good) if good.all() else int(np.argmin(good))
+        delta_ms = delta_ms[:count]
+        t_ms = self._last_ms + np.cumsum(delta_ms)
+        if count:
+            self._last_ms = int(t_ms[-1])
+            self._agreed += count
+        return delta_ms, t_ms
 
     def _interval(self, delta_ms: int) -> int:
         """The meter's interval as far as it is known: the longest possible, then what three

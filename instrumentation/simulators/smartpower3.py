@@ -34,7 +34,8 @@ def encode_line(
 ) -> bytes:
     """The 81 bytes that the meter sends for the power of its two outputs, in mW.
 
-    `input_mw` is their sum where it is not given. Power is cut off at what five digits hold.
+    `input_mw` is their sum where it is not given. Power is cut off at what five digits hold. The
+    voltage is moved a little where it must be, so that the power is its product with the current.
     """
     groups = [
         f"{t_ms % (1 << 32):010d}",
@@ -49,8 +50,13 @@ def encode_line(
 
 
 def _group(power_mw: int, voltage_mv: int) -> str:
+    power_mw = min(power_mw, _MAX_MW)
     current_ma = round(power_mw * 1000 / voltage_mv) if voltage_mv else 0
-    return f"{voltage_mv:05d},{min(current_ma, _MAX_MA):04d},{min(power_mw, _MAX_MW):05d}"
+    if power_mw and voltage_mv:
+        current_ma = min(max(1, current_ma), _MAX_MA)
+        if not power_mw <= voltage_mv * current_ma / 1000 < power_mw + 1:
+            voltage_mv = -(-power_mw * 1000 // current_ma)
+    return f"{voltage_mv:05d},{current_ma:04d},{power_mw:05d}"
 
 
 @dataclass

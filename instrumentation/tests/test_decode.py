@@ -70,6 +70,7 @@ def test_pieces_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder = recorded(tmp_path / "meter0", [lines(100), lines(50, 5000)])
     whole = decode(folder).samples
     monkeypatch.setattr(decoding, "_CHUNK_RECORDS", 7)
+    monkeypatch.setattr(decoding, "_TOGETHER", 3)
     write_samples(folder)
     assert pl.read_parquet(folder / "samples.parquet").equals(whole)
     assert len(list(decoding.tables(folder))) > 15

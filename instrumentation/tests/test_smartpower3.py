@@ -2,44 +2,62 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from instrumentation.meters.base import MeterError
+from instrumentation.meters.rows import Fed, joined
 from instrumentation.meters.smartpower3 import SmartPower3
-from instrumentation.simulators.smartpower3 import encode_line
-from instrumentation.trace import Fault, Record
+from instrumentation.meters.smartpower3_lines import LINE, checksums, clean_lines, fits
+from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
+from instrumentation.trace import Frame
 
 # A line of the maker's documentation.
 VECTOR = b"0000815169,15296,0036,00550,0,00000,0000,00000,0,00,00000,0000,00000,0,00,14,12\r\n"
 
 
-def fed(lines: list[bytes], channels: dict[str, str] | None = None) -> list[Record | Fault]:
+def fed(lines: list[bytes], channels: dict[str, str] | None = None) -> Fed:
     meter = SmartPower3(channels or {"0": "system"})
     meter.opened()
-    return [item for n, line in enumerate(lines) for item in meter.feed(line, n)]
+    return joined([meter.feed(line, n) for n, line in enumerate(lines)])
 
 
-def records(items: list[Record | Fault]) -> list[Record]:
-    return [item for item in items if isinstance(item, Record)]
+def kinds(found: Fed) -> list[str]:
+    return [fault.kind for fault in found.faults]
 
 
-def kinds(items: list[Record | Fault]) -> list[str]:
-    return [item.kind for item in items if isinstance(item, Fault)]
+def words(found: Fed) -> list[str]:
+    names = SmartPower3.flag_words
+    return [
+        " ".join(word for bit, word in enumerate(names) if flags >> bit & 1)
+        for flags in found.rows.flags.tolist()
+    ]
+
+
+def times_ms(found: Fed) -> list[int]:
+    return (found.rows.t_device_us // 1000).tolist()
+
+
+def closed(checked: bytes) -> bytes:
+    """A line with the checksums that its first part has."""
+    total, parity = checksums(checked[:74])
+    return checked[:74] + f"{total:02x},{parity:02x}\r\n".encode()
 
 
 def test_documented_line_is_read() -> None:
     before = encode_line(815159, (0, 0))
-    channels = {"input": "supply", "0": "system", "1": "drive"}
-    items = fed([before, VECTOR], channels)
-    assert not kinds(items)
-    assert [(r.channel, r.power_w, r.flags) for r in records(items)] == [
-        ("supply", 0.55, ""),
-        ("system", 0.0, "off"),
-        ("drive", 0.0, "off"),
-    ]
-    assert {(r.t_device_ms, r.window_s) for r in records(items)} == {(815169, 0.01)}
+    found = fed([before, VECTOR], {"input": "supply", "0": "system", "1": "drive"})
+    assert not kinds(found)
+    assert found.rows.power_w.tolist() == [[0.55, 0.0, 0.0]]
+    assert words(found) == ["off-0 off-1"]
+    assert (times_ms(found), found.rows.window_s.tolist()) == ([815169], [0.01])
 
 
 def test_simulator_sends_the_documented_line() -> None:
@@ -55,49 +73,50 @@ def test_no_changed_byte_passes(at: int) -> None:
     for changed in (b"0", b"7", b",", b"\x00"):
         line = VECTOR[:at] + changed + VECTOR[at + 1 :]
         if line != VECTOR:
-            assert not records(fed([before, line]))
+            assert not len(fed([before, line]).rows)
 
 
 def test_device_time_is_unwrapped() -> None:
     first = (1 << 32) - 20
-    items = fed([encode_line(first + n * 10, (1000, 0)) for n in range(5)])
-    assert [r.t_device_ms for r in records(items)] == [first + n * 10 for n in range(1, 5)]
-    assert not kinds(items)
+    found = fed([encode_line(first + n * 10, (1000, 0)) for n in range(5)])
+    assert times_ms(found) == [first + n * 10 for n in range(1, 5)]
+    assert not kinds(found)
+
+
+def test_device_time_is_unwrapped_within_a_stretch() -> None:
+    first = (1 << 32) - 400
+    found = fed([b"".join(encode_line(first + n * 10, (1000, 0)) for n in range(100))])
+    assert times_ms(found) == [first + n * 10 for n in range(1, 100)]
 
 
 @pytest.mark.parametrize("interval_ms", [5, 10, 50, 100, 500, 1000])
 def test_missing_lines_are_a_gap_never_a_longer_window(interval_ms: int) -> None:
     times = [n * interval_ms for n in (0, 1, 2, 3, 6, 7)]
-    items = fed([encode_line(t, (1000, 0)) for t in times])
-    assert [(r.window_s, r.flags) for r in records(items)] == [
-        (interval_ms / 1000, "gap" if n == 3 else "") for n in range(5)
-    ]
-    (fault,) = [item for item in items if isinstance(item, Fault)]
+    found = fed([encode_line(t, (1000, 0)) for t in times])
+    assert found.rows.window_s.tolist() == [interval_ms / 1000] * 5
+    assert words(found) == ["", "", "", "gap", ""]
+    (fault,) = found.faults
     assert (fault.kind, fault.detail) == ("gap", f"records of {2 * interval_ms} ms are missing")
 
 
 def test_uneven_device_time_is_no_gap() -> None:
     times = [0, 10, 21, 30, 44, 50, 60]
-    items = fed([encode_line(t, (1000, 0)) for t in times])
-    assert not kinds(items)
-    assert sum(r.window_s for r in records(items)) == pytest.approx(0.06)
+    found = fed([encode_line(t, (1000, 0)) for t in times])
+    assert not kinds(found)
+    assert sum(found.rows.window_s) == pytest.approx(0.06)
 
 
 def test_changed_interval_is_taken_up() -> None:
     times = [0, 10, 20, 30, 130, 230, 330, 430]
-    items = fed([encode_line(t, (1000, 0)) for t in times])
-    assert [r.window_s for r in records(items)][-1] == 0.1
+    found = fed([encode_line(t, (1000, 0)) for t in times])
+    assert found.rows.window_s.tolist()[-1] == 0.1
 
 
 def test_restarted_meter_is_said_and_not_bridged() -> None:
-    items = fed([encode_line(t, (1000, 0)) for t in (90_000, 90_010, 90_020, 10, 20)])
-    assert kinds(items) == ["restart"]
-    assert [(r.t_device_ms, r.flags) for r in records(items)] == [
-        (90_010, ""),
-        (90_020, ""),
-        (10, "restart"),
-        (20, ""),
-    ]
+    found = fed([encode_line(t, (1000, 0)) for t in (90_000, 90_010, 90_020, 10, 20)])
+    assert kinds(found) == ["restart"]
+    assert times_ms(found) == [90_010, 90_020, 10, 20]
+    assert words(found) == ["", "", "restart", ""]
 
 
 def test_nothing_is_bridged_over_a_reopening() -> None:
@@ -105,10 +124,9 @@ def test_nothing_is_bridged_over_a_reopening() -> None:
     meter.opened()
     meter.feed(encode_line(0, (1000, 0)) + encode_line(10, (1000, 0)), 1)
     meter.opened()
-    assert meter.feed(encode_line(60_000, (1000, 0)), 2) == []
-    (record,) = meter.feed(encode_line(60_010, (1000, 0)), 3)
-    assert isinstance(record, Record)
-    assert (record.epoch, record.seq, record.window_s) == (2, 1, 0.01)
+    assert not len(meter.feed(encode_line(60_000, (1000, 0)), 2).rows)
+    found = meter.feed(encode_line(60_010, (1000, 0)), 3)
+    assert (meter.epoch, found.rows.window_s.tolist()) == (2, [0.01])
 
 
 def test_each_line_has_the_time_of_its_own_first_byte() -> None:
@@ -116,10 +134,9 @@ def test_each_line_has_the_time_of_its_own_first_byte() -> None:
     meter.opened()
     lines = [encode_line(n * 10, (1000, 0)) for n in range(4)]
     meter.feed(lines[0], 100)
-    got = meter.feed(lines[1] + lines[2][:1], 200)
-    got += meter.feed(lines[2][1:40], 300)
-    got += meter.feed(lines[2][40:] + lines[3], 400)
-    assert [r.t_mono_ns for r in records(got)] == [200, 200, 400]
+    pieces = [lines[1] + lines[2][:1], lines[2][1:40], lines[2][40:] + lines[3]]
+    found = joined([meter.feed(piece, 200 + 100 * n) for n, piece in enumerate(pieces)])
+    assert found.rows.t_mono_ns.tolist() == [200, 200, 400]
 
 
 def test_port_opened_in_mid_line_is_no_fault() -> None:
@@ -128,15 +145,161 @@ def test_port_opened_in_mid_line_is_no_fault() -> None:
 
 
 def test_tripped_protection_is_flagged() -> None:
-    line = encode_line(10, (1000, 0))
-    changed = line.replace(b",1,00,", b",1,20,", 1)
-    total = -sum(changed[:74]) & 0xFF
-    parity = 0
-    for byte in changed[:74]:
-        parity ^= byte
-    changed = changed[:74] + f"{total:02x},{parity:02x}\r\n".encode()
-    (record,) = records(fed([encode_line(0, (0, 0)), changed]))
-    assert record.flags == "irq-20"
+    line = closed(encode_line(10, (1000, 0)).replace(b",1,00,", b",1,20,", 1))
+    assert words(fed([encode_line(0, (0, 0)), line])) == ["tripped-0"]
+
+
+def test_power_that_is_no_product_is_doubted() -> None:
+    sound = encode_line(10, (1200, 0))
+    assert b"12000,0100,01200" in sound
+    doubted = closed(sound.replace(b"01200,1", b"02100,1"))
+    assert checksums(doubted[:74]) == checksums(sound[:74])
+    assert words(fed([encode_line(0, (0, 0)), sound])) == [""]
+    assert words(fed([encode_line(0, (0, 0)), doubted])) == ["doubtful"]
+
+
+@given(
+    voltage=st.floats(0, 20_000, width=32),
+    current_ma=st.integers(0, 4000),
+)
+def test_what_the_firmware_reckons_is_not_doubted(voltage: float, current_ma: int) -> None:
+    power_mw = int(np.float32(voltage) * np.float32(current_ma) / np.float32(1000))
+    assert fits(int(voltage), current_ma, power_mw)
+
+
+def _swapped(line: bytes, chance: random.Random) -> bytes:
+    """Two digits of the checked part change places."""
+    digits = [at for at in range(74) if line[at : at + 1].isdigit()]
+    a, b = sorted(chance.sample(digits, 2))
+    return line[:a] + line[b : b + 1] + line[a + 1 : b] + line[a : a + 1] + line[b + 1 :]
+
+
+def _moved(line: bytes, chance: random.Random) -> bytes:
+    a, b = chance.sample(range(74), 2)
+    rest = line[:a] + line[a + 1 :]
+    return rest[:b] + line[a : a + 1] + rest[b:]
+
+
+def _two_changed(line: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(line)
+    for at in chance.sample([at for at in range(74) if line[at : at + 1].isdigit()], 2):
+        changed[at] = chance.choice(b"0123456789")
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("damage", "passed_before", "passes_now"),
+    [(_swapped, 0.3, 0.01), (_moved, 0.003, 0.001), (_two_changed, 0.003, 0.001)],
+    ids=["swapped", "moved", "two changed"],
+)
+def test_few_wrong_powers_pass_undoubted(
+    damage: Callable[[bytes, random.Random], bytes], passed_before: float, passes_now: float
+) -> None:
+    chance = random.Random(1)
+    passed = undoubted = 0
+    for _ in range(3000):
+        line = encode_line(
+            chance.randrange(10**7), (chance.randrange(100, 60_000), chance.randrange(100, 60_000))
+        )
+        old, hurt = clean_lines(line, 0, 1), clean_lines(damage(line, chance), 0, 1)
+        if not len(hurt.t_ms):
+            continue
+        powers = [[group[2].tolist() for group in one.groups.values()] for one in (old, hurt)]
+        doubted = not all(fits(*group[:3]).all() for group in hurt.groups.values())
+        passed += powers[0] != powers[1]
+        undoubted += powers[0] != powers[1] and not doubted
+    assert passed > passed_before * 3000
+    assert undoubted < passes_now * 3000
+
+
+class LineByLine(SmartPower3):
+    """The same rules without the reading of stretches."""
+
+    def _stretch(self, *_: object) -> None:
+        return None
+
+
+def _line_by_line(pieces: list[Frame]) -> Fed:
+    meter = LineByLine({"0": "system", "input": "supply"})
+    meter.opened()
+    return joined([meter.feed(piece.data, piece.t_mono_ns) for piece in pieces])
+
+
+def _at_once(pieces: list[Frame]) -> Fed:
+    meter = SmartPower3({"0": "system", "input": "supply"})
+    meter.opened()
+    return meter.feed_all(pieces)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    damages=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), max_size=12),
+    cuts=st.lists(st.floats(0, 1), max_size=30),
+)
+def test_stretches_and_single_lines_give_the_same(
+    seed: int, damages: list[tuple[float, int]], cuts: list[float]
+) -> None:
+    chance = random.Random(seed)
+    data = bytearray()
+    t_ms = chance.choice([0, (1 << 32) - 300])
+    for _ in range(90):
+        t_ms += chance.choice([10] * 40 + [9, 11, 14, 30, 100, 1, 0])
+        data += encode_line(
+            t_ms, (chance.randrange(60_000), 1200), on=(chance.random() < 0.9, True)
+        )
+    for place, kind in damages:
+        at = int(place * (len(data) - 1))
+        if kind == 0:
+            del data[at]
+        elif kind == 1:
+            data.insert(at, data[at])
+        elif kind == 2:
+            data[at] ^= chance.randrange(1, 256)
+        elif kind == 3:
+            data[at:at] = chance.randbytes(chance.randrange(200))
+        elif kind == 4:
+            del data[at : at + chance.randrange(300)]
+        else:
+            data[at : at + 1] = b"9"
+    bounds = sorted({0, len(data), *(int(cut * len(data)) for cut in cuts)})
+    pieces = [Frame(1000 + a, bytes(data[a:b])) for a, b in pairwise(bounds)]
+    one, other = _line_by_line(pieces), _at_once(pieces)
+    assert one.faults == other.faults
+    for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags"):
+        assert getattr(one.rows, name).tolist() == getattr(other.rows, name).tolist(), name
+
+
+def test_clean_lines_read_what_the_pattern_reads() -> None:
+    simulator = SmartPower3Simulator()
+    data = simulator.advance(np.cumsum(np.random.default_rng(3).random((300, 2)), axis=0))
+    lines = clean_lines(data, 0, 1000)
+    matches = list(LINE.finditer(data))
+    assert lines.t_ms.tolist() == [int(match[1]) for match in matches]
+    for group, first in (("input", 2), ("0", 6), ("1", 11)):
+        for field in range(4):
+            wanted = [int(match[first + field]) for match in matches]
+            assert lines.groups[group][field].tolist() == wanted
+
+
+def test_each_damaged_line_costs_itself_alone() -> None:
+    chance = random.Random(5)
+    lines = [encode_line(n * 10, (chance.randrange(60_000), 1200)) for n in range(8_000)]
+    hurt = set(range(10, 8_000, 3))
+    damaged = []
+    for n, line in enumerate(lines):
+        broken = bytearray(line)
+        if n in hurt:
+            for _ in range(chance.randrange(1, 4)):
+                broken[chance.randrange(79)] = chance.randrange(256)
+            if chance.random() < 0.3:
+                del broken[chance.randrange(79)]
+        damaged.append(bytes(broken))
+    meter = SmartPower3({"0": "system"})
+    meter.opened()
+    parts = [meter.feed(b"".join(damaged[n : n + 50]), n) for n in range(0, len(damaged), 50)]
+    read = set((joined(parts).rows.t_device_us // 10_000).tolist())
+    assert set(range(1, 8_000)) - read <= hurt
 
 
 @pytest.mark.parametrize(
