@@ -130,6 +130,9 @@ class FaultyMeter:
     ) -> None:
         self._make = make
         self._meter = make()
+        self.channels: Sequence[str] = self._meter.channels
+        self.full_scale_w = self._meter.full_scale_w
+        self.resolution_w = self._meter.resolution_w
         self._random = random.Random(seed)
         self._step = step
         self._restart = restart
@@ -137,21 +140,6 @@ class FaultyMeter:
         self._energy_j: NDArray[np.float64] = np.zeros(len(self._meter.channels))
         self._switched_on_j = self._energy_j
         self.struck: list[int] = []
-
-    @property
-    def channels(self) -> Sequence[str]:
-        """See `Simulator`."""
-        return self._meter.channels
-
-    @property
-    def full_scale_w(self) -> float:
-        """See `Simulator`."""
-        return self._meter.full_scale_w
-
-    @property
-    def resolution_w(self) -> float:
-        """See `Simulator`."""
-        return self._meter.resolution_w
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -84,11 +84,12 @@ class Player:
     def _replug(self) -> None:
         """Away for a while, and back under another number."""
         self.unplugged += 1
+        # Made while the old one still has its number.
+        back = SimulatedPort(self._link.with_name(f".{self._link.name}.unplugged"))
         self._port.close()
-        taken = SimulatedPort(self._link.with_name(f".{self._link.name}.taken"))
         time.sleep(UNPLUGGED_S)
-        self._port = SimulatedPort(self._link)
-        taken.close()
+        back.rename(self._link)
+        self._port = back
 
     def close(self) -> None:
         """Unplug it for good."""

@@ -63,6 +63,12 @@ class SimulatedPort:
             return False
         return True
 
+    def rename(self, link: Path) -> None:
+        """Let another link lead here; the old one goes."""
+        old, self.link = self.link, link
+        self._make_link()
+        self._unlink(old)
+
     def receive(self) -> bytes:
         """What the host has sent since; empty where it sent nothing or nobody listens."""
         try:
@@ -80,6 +86,9 @@ class SimulatedPort:
 
     def close(self) -> None:
         """Pull the plug: whoever has the other end open gets an error. The link goes too."""
-        if self.link.is_symlink() and self.link.readlink() == Path(self.device):
-            self.link.unlink()
+        self._unlink(self.link)
         os.close(self._master)
+
+    def _unlink(self, link: Path) -> None:
+        if link.is_symlink() and link.readlink() == Path(self.device):
+            link.unlink()

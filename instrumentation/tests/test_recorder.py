@@ -218,7 +218,7 @@ def test_a_disk_that_is_really_full_keeps_all_that_came(link: Path, tmp_path: Pa
 def test_live_line_is_drawn_only_where_it_is_wanted(link: Path, out: Path) -> None:
     for options, drawn in ((("--live",), True), ((), False)):
         with plugged_in(link, smartpower3()):
-            running = Running(link, out, *options)
+            running = Running(link, out.with_name(f"drawn-{drawn}"), *options)
             running.wait_until(lambda s: s["records"] > 100)
             running.process.terminate()
             _, said, err = running.end()

@@ -1,0 +1,203 @@
+"""Simulated meters played in real time, and what faults their wires and clocks can have."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from instrumentation.decode import Decoded, decode, decode_frames
+from instrumentation.meters import registry
+from instrumentation.recorder import Recorder
+from instrumentation.recorder_port import MeterConfig
+from instrumentation.simulators import faults
+from instrumentation.simulators import registry as simulators
+from instrumentation.simulators.conversation import conversation
+from instrumentation.simulators.faults import WIRE_FAULTS, FaultyMeter, FaultyWire
+from instrumentation.simulators.play import Player
+from instrumentation.trace import read_frames
+
+WATTS = (12.0, 5.0, 3.0, 2.0, 7.0, 1.0, 4.0, 6.0)
+RECORDS = 5
+
+
+def recorded(kind: str, link: Path, out: Path) -> Decoded:
+    """Some records of a played meter, made by a recorder in this process."""
+    simulator = simulators.load(kind)()
+    player = Player(simulators.load(kind), link, WATTS[: len(simulator.channels)])
+    entry = {
+        "name": "meter0",
+        "kind": kind,
+        "port": str(link),
+        "origin": "modelled",
+        "settings": dict(simulator.settings),
+        "channels": {own: f"ch_{n}" for n, own in enumerate(simulator.channels)},
+    }
+    unplugged = threading.Event()
+    playing = threading.Thread(target=player.run, args=(unplugged.is_set,))
+    playing.start()
+    status = out / "status.json"
+
+    def enough() -> bool:
+        return status.exists() and json.loads(status.read_text())["records"] >= RECORDS
+
+    try:
+        Recorder(MeterConfig.from_json(json.dumps(entry)), out, status).run(enough)
+    finally:
+        unplugged.set()
+        playing.join()
+        player.close()
+    return decode(out)
+
+
+@pytest.mark.parametrize("kind", simulators.kinds())
+def test_every_meter_is_recorded_in_real_time(kind: str, tmp_path: Path) -> None:
+    found = recorded(kind, tmp_path / "meter", tmp_path / "out")
+    assert found.samples.height >= RECORDS
+    assert not [fault for fault in found.faults if fault.kind != "gap"]
+    last = found.samples.row(-1, named=True)
+    resolution_w = simulators.load(kind)().resolution_w
+    for number, name in enumerate(simulators.load(kind)().channels):
+        told_w = last[f"power_w_ch_{number}"]
+        assert told_w == pytest.approx(WATTS[number], abs=2 * resolution_w), name
+    sent = [frame for frame in read_frames(tmp_path / "out/stream.raw") if frame.sent]
+    described = json.loads((tmp_path / "out/meter.json").read_text())
+    driver = registry.load(kind)(described["channels"], described["settings"])
+    driver.opened()
+    assert bool(sent) == (driver.due_ns is not None)
+
+
+@pytest.mark.parametrize("fault", WIRE_FAULTS)
+def test_every_fault_of_a_wire_strikes_and_is_the_same_for_the_same_seed(fault: str) -> None:
+    pieces = [bytes(range(n % 7, n % 7 + 60)) for n in range(400)]
+    asked = faults.Faults.parse([f"{fault}=0.05"])
+    wires = [asked.wire(seed) for seed in (3, 3, 4)]
+    first, again, carried = ([wire.carry(piece) for piece in pieces] for wire in wires)
+    assert first == again != carried
+    other = wires[-1]
+    assert 5 < other.hit < 200
+    sizes = sum(map(len, carried)) - sum(map(len, pieces))
+    grown = {"double": 1, "banner": 1, "drop": -1, "lose": -1, "overrun": -1}.get(fault, 0)
+    assert (sizes > 0) - (sizes < 0) == grown or fault == "stall"
+    clean = FaultyWire(4)
+    assert [clean.carry(piece) for piece in pieces] == pieces
+    assert clean.hit == 0
+
+
+def test_a_stall_loses_nothing() -> None:
+    wire = FaultyWire(1, stall=0.2)
+    pieces = [bytes([n]) * 9 for n in range(100)]
+    arrived = b"".join(wire.carry(piece) for piece in pieces)
+    assert b"".join(pieces).startswith(arrived)
+    assert len(arrived) > 700
+
+
+def test_an_overrun_swallows_one_stretch() -> None:
+    wire = FaultyWire(2, overrun=0.1)
+    pieces = [bytes([n]) * 100 for n in range(50)]
+    arrived = [wire.carry(piece) for piece in pieces]
+    lost = [len(piece) - len(got) for piece, got in zip(pieces, arrived, strict=True)]
+    assert 8 <= sum(lost) < sum(map(len, pieces))
+    assert 0 in lost
+
+
+@pytest.mark.parametrize(("fault", "kind"), [("step", "gap"), ("restart", "restart")])
+def test_faults_of_the_meters_own_clock_show(fault: str, kind: str) -> None:
+    meter = FaultyMeter(simulators.load("smartpower3"), 5, **{fault: 0.01})
+    energy_j = np.outer(np.arange(1, 1001) * 0.01, (2.0, 3.0))
+    driver = registry.load("smartpower3")({"0": "a", "1": "b"})
+    fresh = registry.load("smartpower3")({"0": "a", "1": "b"})
+    found = decode_frames(fresh, list(conversation(driver, meter, energy_j)))
+    assert len(meter.struck) > 4
+    assert sum(f.kind == kind for f in found.faults) == len(meter.struck)
+    told_w = found.samples.filter(~found.samples["flags"].str.contains("gap"))["power_w_a"]
+    assert told_w.to_numpy() == pytest.approx(2.0, abs=0.002)
+
+
+def test_a_fast_clock_is_fast(tmp_path: Path) -> None:
+    player = Player(
+        simulators.load("smartpower3"), tmp_path / "m", (1.0, 1.0), faults.Faults(skew=1e6)
+    )
+    end = time.monotonic() + 0.5
+    player.run(lambda: time.monotonic() > end)
+    player.close()
+    assert player._done > 70
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["drip=1"], "no fault drip: there are drop, "),
+        (["drop"], "drop has no number"),
+        (["drop=2"], "is no chance"),
+    ],
+)
+def test_wrong_faults_are_refused(words: list[str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        faults.Faults.parse(words)
+
+
+def test_every_fault_can_be_asked_for() -> None:
+    names = [entry.name for entry in fields(faults.Faults)]
+    assert set(WIRE_FAULTS) | set(faults.METER_FAULTS) | {"skew", "unplug"} == set(names)
+    parsed = faults.Faults.parse([f"{name}=0.5" for name in names])
+    assert all(getattr(parsed, name) == 0.5 for name in names)
+
+
+def test_command_line_plays_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    link = tmp_path / "meter"
+    command = [sys.executable, "-m", "instrumentation.simulators", "--kind", "smartpower3"]
+    process = subprocess.Popen(
+        [*command, "--link", str(link), "--watts", "20,0.06", "--fault", "unplug=0.05"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    devices: set[str] = set()
+    while len(devices) < 2:  # unplugged after some lines, and back under another number
+        assert process.poll() is None
+        with contextlib.suppress(FileNotFoundError):
+            devices |= {str(link.readlink())}
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    said, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert said.startswith(f"A smartpower3 at {link}")
+    assert not link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--kind", "smartpower4"), "Did you mean smartpower3"),
+        (("--kind", "smartpower3", "--watts", "1"), "has 2 channels (0, 1): give as many watts"),
+        (("--kind", "smartpower3", "--watts", "a,b"), "are no watts"),
+        (("--kind", "smartpower3", "--fault", "x=1"), "There is no fault x"),
+        (("--kind", "smartpower3", "--link", "/nowhere/at/all"), "cannot become a link"),
+    ],
+)
+def test_command_line_refuses_in_one_sentence(
+    tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    words = [*options] if "--link" in options else [*options, "--link", str(tmp_path / "m")]
+    done = subprocess.run(
+        [sys.executable, "-m", "instrumentation.simulators", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fde: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not os.path.lexists(tmp_path / "m")
