@@ -6,10 +6,11 @@ An offset is positive where the meter's windows seem to lie later than the clock
 that of their middles, where windows of the length that the meter tells end at the times given.
 
 The 95 % bound of an offset is Student's t times the larger one of two standard errors (equal noise
-in all readings; noise as found in each: HC3, MacKinnon and White 1985), plus what a rectangular
-window cannot tell: half of what the fitted window differs from the told one beyond its own bound,
-and half of what rising and falling edges lie apart beyond theirs. A delay that is the same for
-every reading is a part of the offset: no fit can tell it from one.
+in all readings; noise as found in each: HC3, MacKinnon and White 1985). Where the residuals show
+more than noise that a rectangular window and sharp edges do not explain, it is added in full: half
+of what the fitted window differs from the told one, half of the time by which rising and falling
+edges are parted, and the share of a reading that comes from the window before, times the window. A
+delay that is the same for every reading is a part of the offset: no fit can tell it from one.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class _Solved(NamedTuple):
     swings_w: Floats
     every: Floats
     parting: Floats
+    before: Floats
     left_w: Floats
 
 
@@ -150,8 +152,16 @@ def _solve(model: Model, rough_s: Sequence[float]) -> _Solved:
     x = min(tries, key=lambda one: float(one.cost)).x
     columns, factors, left_w = at(x)
     every = np.column_stack([columns.linear, _bent(model, columns, factors)])
-    parting = columns.parting * _each(model, factors[2::3])
-    return _Solved(x[:count], float(x[count]), factors[2::3], every, parting, left_w)
+    swing_w = _each(model, factors[2::3])
+    return _Solved(
+        offsets_s=x[:count],
+        window_s=float(x[count]),
+        swings_w=factors[2::3],
+        every=every,
+        parting=columns.parting * swing_w,
+        before=columns.before * swing_w,
+        left_w=left_w,
+    )
 
 
 def _bent(model: Model, columns: Columns, factors: Floats) -> Floats:
@@ -180,8 +190,10 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
         )
     times = float(student.ppf(0.975, free))
     window_bound_s = times * float(sigma[-1])
-    wrong_s = max(0.0, abs(solved.window_s - model.told_s) - window_bound_s)
-    blind_s = 0.5 * (wrong_s + _parted_s(solved, times))
+    wrong_s = abs(solved.window_s - model.told_s)
+    blind_s = 0.5 * wrong_s if wrong_s > window_bound_s else 0.0
+    blind_s += 0.5 * _beyond_noise(solved, solved.parting, times)
+    blind_s += solved.window_s * _beyond_noise(solved, solved.before, times)
     bounds_s = [
         times * float(sigma[first + k]) + blind_s + mark.edge_bound_s
         for k, mark in enumerate(marks)
@@ -230,11 +242,11 @@ def covariance(every: Floats, left_w: Floats) -> Floats | None:
     return both
 
 
-def _parted_s(solved: _Solved, times: float) -> float:
-    """How far rising and falling edges lie apart, beyond what noise explains."""
-    every = np.column_stack([solved.every, solved.parting])
+def _beyond_noise(solved: _Solved, column: Floats, times: float) -> float:
+    """How much of one more column is in what is left over; 0 where noise explains it."""
+    every = np.column_stack([solved.every, column])
     variance = covariance(every, solved.left_w)
     if variance is None:
         return 0.0
-    change_s = float(np.linalg.lstsq(every, solved.left_w, rcond=None)[0][-1])
-    return 2 * max(0.0, abs(change_s) - times * float(np.sqrt(variance[-1, -1])))
+    part = abs(float(np.linalg.lstsq(every, solved.left_w, rcond=None)[0][-1]))
+    return part if part > times * float(np.sqrt(variance[-1, -1])) else 0.0

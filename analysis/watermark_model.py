@@ -79,7 +79,8 @@ class Columns(NamedTuple):
     linear: Floats  # base in W, drift in W/s and swing in W of each part
     shift: Floats  # per s of each part's offset
     widen: Floats  # per s of the window
-    parting: Floats  # per s by which rising edges come later and falling ones sooner
+    parting: Floats  # per s between rising edges that come late and falling ones that come soon
+    before: Floats  # per share of a reading that comes from the window before
 
 
 def load_of(edges_s: Floats, levels: Floats, t_s: Floats) -> tuple[Floats, Floats]:
@@ -179,7 +180,7 @@ def columns_of(model: Model, offsets_s: Floats, window_s: float) -> Columns:
     total = len(model.power_w)
     linear = np.zeros((total, 3 * len(model.parts)))
     shift = np.zeros((total, len(model.parts)))
-    widen, parting = np.zeros(total), np.zeros(total)
+    widen, parting, before = np.zeros(total), np.zeros(total), np.zeros(total)
     row = 0
     for k, (part, share) in enumerate(zip(model.parts, model.shares, strict=True)):
         rows = slice(row, row + len(part.end_s))
@@ -192,5 +193,6 @@ def columns_of(model: Model, offsets_s: Floats, window_s: float) -> Columns:
         widen[rows] = ((at_start + at_end) / 2 - mean) / window_s
         ends = np.searchsorted(part.edges_s, part.end_s - offset_s)
         starts = np.searchsorted(part.edges_s, part.end_s - offset_s - window_s)
-        parting[rows] = -(ends - starts) / window_s
-    return Columns(linear, shift, widen, parting)
+        parting[rows] = -(ends - starts) / (2 * window_s)
+        before[rows] = means(part, offset_s + window_s, window_s)[0] - mean
+    return Columns(linear, shift, widen, parting, before)

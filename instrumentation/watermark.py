@@ -212,5 +212,7 @@ def _be_child(parent: int, cpu: int) -> None:
 if __name__ == "__main__":
     try:
         _be_child(int(sys.argv[1]), int(sys.argv[2]))
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
         sys.exit(1)
+    except OSError as problem:
+        sys.exit(f"load pattern on CPU {sys.argv[2]}: {problem}")

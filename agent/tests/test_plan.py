@@ -74,6 +74,19 @@ def test_a_frozen_plan_loads(tmp_path: Path) -> None:
     assert loaded.assets == {"clip": Path("/srv/clip.mp4")}
 
 
+def test_an_older_plan_has_no_watermark() -> None:
+    assert "watermark" not in DOCUMENT
+    assert plan.parse(plan.freeze(DOCUMENT)).watermark is None
+    frozen = plan.freeze({**DOCUMENT, "watermark": {"chip_s": 0.25, "pad_s": 0.5}})
+    assert plan.parse(frozen).watermark == plan.Watermark(0.25, 0.5)
+
+
+@pytest.mark.parametrize("entry", [{}, {"chip_s": 0, "pad_s": 1}, {"chip_s": 1, "pad_s": -1}, 3])
+def test_a_watermark_that_lasts_no_time_is_refused(entry: object) -> None:
+    with pytest.raises(plan.PlanError, match="not complete"):
+        plan.freeze({**DOCUMENT, "watermark": entry})
+
+
 def test_freezing_does_not_touch_its_argument() -> None:
     before = copy.deepcopy(DOCUMENT)
     plan.freeze(DOCUMENT)

@@ -112,6 +112,44 @@ def test_unknown_suites_and_keys_are_answered_with_the_nearest(tmp_path: Path) -
         load_suite("mine", tmp_path)
 
 
+def test_the_watermark_suits_the_slowest_meter() -> None:
+    meter = {"name": "meter0", "kind": "smartpower3", "channels": {"0": "system"}}
+    document = {**target(), "meters": [meter]}
+    made = compile_plan("smoke", suite(), document, seed=7, now=NOW)
+    assert made["watermark"] == {"chip_s": 0.205, "pad_s": 0.5}
+    parsed = plans.parse(made).watermark
+    assert parsed == plans.Watermark(chip_s=0.205, pad_s=0.5)
+    slower = {**meter, "name": "meter1", "settings": {"interval_ms": 1000}}
+    document["meters"] = [meter, slower]
+    made = compile_plan("smoke", suite(), document, seed=7, now=NOW)
+    assert made["watermark"] == {"chip_s": 1.3, "pad_s": 3.0}
+
+
+def test_a_watermark_that_nobody_sees_or_wants_is_not_planned() -> None:
+    assert plan()["watermark"] is None
+    meter = {"name": "meter0", "kind": "smartpower3", "channels": {"0": "system"}}
+    document = {**target(), "meters": [meter]}
+    made = compile_plan("smoke", suite(watermark=False), document, seed=7, now=NOW)
+    assert made["watermark"] is None
+    assert plans.parse(made).watermark is None
+
+
+@pytest.mark.parametrize(
+    ("meter", "change", "message"),
+    [
+        ({"kind": "smartpowr3"}, {}, "smartpower3"),
+        ({"channels": {"9": "system"}}, {}, "has no channel 9"),
+        ({}, {"watermark": "no"}, "true or false"),
+    ],
+)
+def test_meters_and_wishes_that_make_no_watermark_are_told(
+    meter: dict[str, object], change: dict[str, object], message: str
+) -> None:
+    one = {"name": "meter0", "kind": "smartpower3", "channels": {"0": "system"}, **meter}
+    with pytest.raises(ControllerError, match=message):
+        compile_plan("smoke", suite(**change), {**target(), "meters": [one]}, seed=7, now=NOW)
+
+
 @pytest.mark.parametrize("blocks", [0, -1])
 def test_a_plan_without_blocks_is_refused(blocks: int) -> None:
     with pytest.raises(ControllerError, match="at least 1 block"):

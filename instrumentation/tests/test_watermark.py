@@ -1,0 +1,245 @@
+"""The load pattern: its sequence, and that real processes follow it and never outlive anyone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrumentation.watermark import (
+    CHIPS,
+    SHORTEST_CHIP_S,
+    WatermarkError,
+    chip_s,
+    m_sequence,
+    pad_s,
+    play,
+)
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60.0
+
+
+@pytest.mark.parametrize("start", range(1, 32))
+def test_the_sequence_is_balanced_and_correlates_with_nothing_but_itself(start: int) -> None:
+    chips = m_sequence(start)
+    signs = [2 * chip - 1 for chip in chips]
+    assert (chips.count(1), chips.count(0)) == (16, 15)
+    products = [
+        sum(a * b for a, b in zip(signs, signs[k:] + signs[:k], strict=True)) for k in range(31)
+    ]
+    assert products == [31] + [-1] * 30
+
+
+@pytest.mark.parametrize("start", [0, 32, -1])
+def test_a_state_that_never_moves_on_is_refused(start: int) -> None:
+    with pytest.raises(ValueError, match="state"):
+        m_sequence(start)
+
+
+def test_the_chips_begin_and_end_at_rest() -> None:
+    assert CHIPS[:2] == CHIPS[-2:] == (0, 0)
+    assert CHIPS in {m_sequence(start) for start in range(1, 32)}
+
+
+@pytest.mark.parametrize(("period_s", "chip"), [(1, 1.3), (0.1, 0.25), (0.01, 0.205), (5, 6.5)])
+def test_chips_of_usual_meters(period_s: float, chip: float) -> None:
+    assert chip_s(period_s) == pytest.approx(chip)
+
+
+@given(st.floats(1e-5, 100))
+def test_a_chip_is_long_enough_and_never_near_a_multiple_of_the_period(period_s: float) -> None:
+    chip = chip_s(period_s)
+    assert chip >= SHORTEST_CHIP_S
+    assert chip <= max(1.3 * period_s, SHORTEST_CHIP_S + period_s, 2.5 * period_s) * (1 + 1e-9)
+    beyond = chip / period_s % 1
+    assert 0.29 < beyond < 0.71
+    assert pad_s(period_s) >= 2 * period_s
+
+
+@pytest.mark.parametrize("period_s", [0, -1, float("nan"), float("inf")])
+def test_no_period_has_no_chip(period_s: float) -> None:
+    with pytest.raises(ValueError, match="period"):
+        chip_s(period_s)
+
+
+@pytest.mark.parametrize(("chips", "seconds"), [((0, 0), 0.1), ((1,), 0.0), ((), 0.1)])
+def test_what_loads_nothing_is_no_watermark(chips: tuple[int, ...], seconds: float) -> None:
+    with pytest.raises(ValueError, match="chip"):
+        play(chips, seconds)
+
+
+def children() -> list[int]:
+    """This process's children."""
+    found: list[int] = []
+    for path in Path("/proc/self/task").glob("*/children"):
+        found += [int(pid) for pid in path.read_text().split()]
+    return found
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time that a process has used; 0 if there is none."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+    except (OSError, IndexError):
+        return 0
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that waits for its parent to look at it does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < limit, "it never came to pass"
+        time.sleep(0.01)
+
+
+class Watcher(threading.Thread):
+    """Samples the CPU time of this process's new children."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.before = set(children())
+        self.samples: list[tuple[int, int]] = []
+        self.pids: set[int] = set()
+        self.done = threading.Event()
+        self._seen: dict[int, int] = {}
+
+    def run(self) -> None:
+        while not self.done.wait(0.005):
+            self.pids |= set(children()) - self.before
+            for pid in self.pids:
+                self._seen[pid] = max(self._seen.get(pid, 0), cpu_ns(pid))
+            self.samples.append((time.monotonic_ns(), sum(self._seen.values())))
+
+
+def test_children_load_the_cpus_in_high_chips_and_rest_in_low_ones() -> None:
+    watcher = Watcher()
+    watcher.start()
+    played = play((0, 1, 0, 1, 1, 0, 0), 0.25)
+    watcher.done.set()
+    watcher.join()
+    assert played.cpus == len(os.sched_getaffinity(0)) == len(watcher.pids)
+    assert [level for _, level in played.edges] == [1, 0, 1, 0]
+    times = [t for t, _ in played.edges]
+    assert times == sorted(times)
+    busy = {1: 0.0, 0: 0.0}
+    for (t, before), (_, after) in pairwise(watcher.samples):
+        if times[0] <= t < times[-1]:
+            level = [level for edge, level in played.edges if edge <= t][-1]
+            busy[level] += after - before
+    # One sample's time may fall to the wrong side of each edge.
+    assert busy[1] > 5 * busy[0]
+    assert not any(alive(pid) for pid in watcher.pids)
+
+
+def test_stretches_that_touch_are_one() -> None:
+    played = play((1, 1, 0, 1), 0.05, cpus={min(os.sched_getaffinity(0))})
+    assert played.cpus == 1 and played.spread_ns == 0
+    assert [level for _, level in played.edges] == [1, 0, 1, 0]
+
+
+def test_a_cpu_that_is_not_there_is_an_error_in_one_sentence() -> None:
+    with pytest.raises(WatermarkError, match="ended early"):
+        play((1, 0), 0.1, cpus={4095})
+    assert not any(alive(pid) for pid in children())
+
+
+class StopPlayError(BaseException):
+    """Raised by a signal's handler, like the agent's own."""
+
+
+def test_a_signal_that_raises_leaves_no_child_behind() -> None:
+    watcher = Watcher()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise StopPlayError
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    watcher.start()
+
+    def interrupt() -> None:
+        wait_for(lambda: sum(map(cpu_ns, watcher.pids)) > 3e8)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    try:
+        with pytest.raises(StopPlayError):
+            play((1,), PATIENCE_S)
+    finally:
+        interrupter.join()
+        watcher.done.set()
+        watcher.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert watcher.pids
+    assert not any(alive(pid) for pid in watcher.pids)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_parent_takes_its_children_with_it(number: signal.Signals) -> None:
+    code = f"from instrumentation.watermark import play; play((1,), {PATIENCE_S})"
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+
+    def grandchildren() -> list[int]:
+        path = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
+
+    try:
+        wait_for(lambda: sum(map(cpu_ns, grandchildren())) > 3e8)
+        spinning = grandchildren()
+    finally:
+        parent.send_signal(number)
+        parent.wait()
+    assert spinning
+    wait_for(lambda: not any(alive(pid) for pid in spinning))
+
+
+def test_a_killed_child_is_an_error_and_takes_the_others_with_it() -> None:
+    watcher = Watcher()
+    watcher.start()
+
+    def kill() -> None:
+        wait_for(lambda: sum(map(cpu_ns, watcher.pids)) > 3e8)
+        os.kill(min(watcher.pids), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(WatermarkError, match="ended early"):
+            play((1,), 3.0)
+    finally:
+        killer.join()
+        watcher.done.set()
+        watcher.join()
+    assert not any(alive(pid) for pid in watcher.pids)
+
+
+def test_the_child_needs_nothing_but_this_file(tmp_path: Path) -> None:
+    copy = tmp_path / "watermark.py"
+    copy.write_text((ROOT / "instrumentation" / "watermark.py").read_text())
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", copy, str(os.getpid()), str(min(os.sched_getaffinity(0)))],
+        input="[]\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "ready\n[]\n"
