@@ -42,7 +42,7 @@ def words(found: Fed) -> list[str]:
 
 
 def times_ms(found: Fed) -> list[int]:
-    return (found.rows.t_device_us // 1000).tolist()
+    return [t_us // 1000 for t_us in found.rows.t_device_us.tolist()]
 
 
 def closed(checked: bytes) -> bytes:

@@ -1,0 +1,453 @@
+"""The PowerSensor3: its frames, its configuration, its time, and damage on the way."""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from instrumentation.meters import powersensor3_frames as frames
+from instrumentation.meters.base import MeterError
+from instrumentation.meters.powersensor3 import PowerSensor3
+from instrumentation.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
+from instrumentation.meters.rows import Fed, joined
+from instrumentation.simulators.powersensor3 import PowerSensor3Simulator, eeprom
+from instrumentation.trace import Frame
+
+RAILS = {"0": "system", "2": "drive"}
+US = 1000
+
+
+def frame(t_us: int, levels: tuple[int, ...] = (600,) * 8, marker: bool = False) -> bytes:
+    """18 bytes as the firmware's text describes them."""
+    words = [0xF0 | (t_us % 1024) >> 6, 0x40 | t_us & 0x3F]
+    for sensor, level in enumerate(levels):
+        words += [0x80 | sensor << 4 | level >> 6, level & 0x3F | 0x40 * (marker and sensor == 0)]
+    return bytes(words)
+
+
+def talked(meter: PowerSensor3, simulator: PowerSensor3Simulator, t_ns: int = 0) -> Fed:
+    """All that is said from now on, without any wait; what the driver made of it."""
+    found = [meter.feed(b"", t_ns)]
+    while request := meter.request(t_ns):
+        meter.asked(request, t_ns)
+        if answer := simulator.receive(request):
+            found.append(meter.feed(answer, t_ns))
+    return joined(found)
+
+
+def started(**given: int) -> tuple[PowerSensor3, PowerSensor3Simulator]:
+    simulator = PowerSensor3Simulator(given.get("frames_hz", 20_000))
+    meter = PowerSensor3(RAILS, given)
+    meter.opened()
+    assert not talked(meter, simulator).faults
+    return meter, simulator
+
+
+def words(found: Fed) -> list[str]:
+    names = PowerSensor3.flag_words
+    return [
+        " ".join(word for bit, word in enumerate(names) if flags >> bit & 1)
+        for flags in found.rows.flags.tolist()
+    ]
+
+
+def kinds(found: Fed) -> list[str]:
+    return [fault.kind for fault in found.faults]
+
+
+def a_stream(simulator: PowerSensor3Simulator, count: int, seed: int = 1) -> list[bytes]:
+    """Frames of a load that jumps."""
+    chance = np.random.default_rng(seed)
+    watts = chance.choice([0.1, 3.0, 20.0], (count, 4))
+    data = simulator.advance(np.cumsum(watts * simulator.period_s, axis=0))
+    return [data[at : at + 18] for at in range(0, len(data), 18)]
+
+
+def same(one: Fed, other: Fed) -> None:
+    assert sorted(one.faults, key=repr) == sorted(other.faults, key=repr)
+    for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags"):
+        assert getattr(one.rows, name).tolist() == getattr(other.rows, name).tolist(), name
+
+
+def test_a_frame_by_hand() -> None:
+    # 1111tttt 01tttttt of 0b1010110011, then sensor 0 with 0b1000000001 and the marker.
+    data = frame(0b1010110011, (0b1000000001, *range(1, 8)), marker=True)
+    assert data[:4] == bytes([0b11111010, 0b01110011, 0b10001000, 0b01000001])
+    found = frames.find(data)
+    assert frames.levels(found.words).tolist() == [[0b1010110011, 0b1000000001, *range(1, 8)]]
+    assert frames.marked(found.words).tolist() == [True]
+
+
+def test_power_is_current_times_voltage() -> None:
+    meter, _ = started(window_ms=0)
+    data = frame(100, (700, 400) * 4) + frame(150, (700, 400) * 4) + frame(200)
+    found = meter.feed(data, 5)
+    vref, per_a, gain, gain_5v = (float(np.float32(v)) for v in (1.636, 0.12, 0.091, 0.25))
+    ampere = (3.3 * 700 / 1023 - vref) / per_a
+    volt, volt_5v = 3.3 * 400 / 1023 / gain, 3.3 * 400 / 1023 / gain_5v
+    assert found.rows.power_w[0] == pytest.approx([ampere * volt, ampere * volt_5v], rel=1e-12)
+    assert found.rows.t_device_us.tolist() == [100, 150]
+    assert found.rows.window_s.tolist() == [50e-6, 50e-6]
+
+
+def test_a_record_is_the_mean_of_its_frames_up_to_the_last_ones_time() -> None:
+    meter, _ = started(window_ms=1)
+    steps = [50, 51, 49, 50] * 11  # the meter's own clock is read in whole µs
+    times = np.cumsum([1000, *steps])
+    levels = [(500 + n, 400) * 4 for n in range(45)]
+    pieces = [frame(int(t), level) for t, level in zip(times, levels, strict=True)]
+    found = joined([meter.feed(piece, n) for n, piece in enumerate(pieces)])
+    single, _ = started(window_ms=0)
+    each = single.feed(b"".join(pieces), 0).rows
+    assert found.rows.t_device_us.tolist() == [times[19], times[39]]
+    assert found.rows.window_s.tolist() == [each.window_s[:20].sum(), each.window_s[20:40].sum()]
+    assert found.rows.t_mono_ns.tolist() == [19, 39]  # of the last frame in each
+    assert found.rows.power_w == pytest.approx(
+        np.stack([each.power_w[:20].mean(axis=0), each.power_w[20:40].mean(axis=0)])
+    )
+
+
+def test_the_stream_is_not_taken_for_the_configuration_nor_the_other_way_round() -> None:
+    simulator = PowerSensor3Simulator()
+    first = PowerSensor3(RAILS)
+    first.opened()
+    talked(first, simulator)
+    left_over = b"".join(a_stream(simulator, 40))[7:]  # it streams on, and somebody else opens
+    second = PowerSensor3(RAILS)
+    second.opened()
+    assert second.request(0) == STOP
+    second.asked(STOP, 0)
+    assert not second.feed(left_over, 1).faults
+    # The firmware sends the frame that it was about to send behind its answer.
+    answer = simulator.receive(STOP)
+    assert answer.startswith(STOPPED) and len(answer) == 4 + 18
+    for cut in range(len(answer) + 1):
+        third = PowerSensor3(RAILS)
+        third.opened()
+        third.asked(STOP, 0)
+        third.feed(answer[:cut], 1)
+        third.feed(answer[cut:], 1)
+        fresh = PowerSensor3Simulator()
+        third.asked(b"R", 1)
+        third.feed(answer[4:] + fresh.receive(b"R"), 2)  # late, and still no configuration
+        assert not talked(third, fresh, 3).faults
+        assert len(third.feed(b"".join(a_stream(fresh, 60)), 4).rows) == 2
+
+
+@pytest.mark.parametrize("records", range(9))
+def test_a_half_read_configuration_is_left(records: int) -> None:
+    simulator = PowerSensor3Simulator()
+    simulator.receive(b"R" + b"s" * records)  # somebody stopped reading here
+    meter = PowerSensor3(RAILS)
+    meter.opened()
+    assert not talked(meter, simulator).faults
+    assert len(meter.feed(b"".join(a_stream(simulator, 60)), 1).rows) == 2
+
+
+def test_a_configuration_that_changed_on_the_way_is_not_used() -> None:
+    for at in range(41):
+        simulator = PowerSensor3Simulator()
+        meter = PowerSensor3(RAILS)
+        meter.opened()
+        hurt = bytearray(eeprom()[0])
+        hurt[at] ^= 0x55
+        true, simulator.eeprom[0] = simulator.eeprom[0], bytes(hurt)
+        t_ns, found = 0, []
+        while t_ns < 10_000_000_000:
+            request = meter.request(t_ns)
+            if not request:
+                t_ns += 10_000_000
+                continue
+            meter.asked(request, t_ns)
+            found.append(meter.feed(simulator.receive(request), t_ns))
+            if request == b"R":
+                simulator.eeprom[0] = true  # the damage was on the wire, and once
+            if request == b"S":
+                break
+        assert request == b"S"
+        assert meter._talk.sensors == tuple(map(Sensor.from_bytes, eeprom()))
+
+
+def test_a_rail_that_is_off_at_the_meter_gives_no_records_and_says_why() -> None:
+    simulator = PowerSensor3Simulator()
+    simulator.eeprom = eeprom((True, True, False, True))
+    meter = PowerSensor3(RAILS)
+    meter.opened()
+    (fault,) = talked(meter, simulator).faults
+    assert fault.kind == "configuration"
+    assert "rail 2" in fault.detail and "psconfig" in fault.detail
+    assert not meter.request(1_000_000_000)
+    assert meter.request(3_000_000_000) == STOP  # perhaps somebody has switched it on
+    simulator.eeprom = eeprom()
+    assert not talked(meter, simulator, 3_000_000_000).faults
+    assert simulator.advance(np.ones((1, 4)))
+
+
+def test_a_meter_that_does_not_answer_is_asked_again() -> None:
+    talk = Talk((0,))
+    assert talk.request(0) == STOP
+    talk.asked(STOP, 0)
+    assert talk.request(400_000_000) == b""
+    assert talk.due_ns == 500_000_000 and talk.request(500_000_000) == STOP
+    talk.asked(STOP, 500_000_000)
+    talk.hear(b"some banner" + STOPPED, 600_000_000)
+    assert talk.request(600_000_000) == b"R"
+    talk.asked(b"R", 600_000_000)
+    assert talk.request(799_999_999) == b"" and talk.request(800_000_000) == STOP
+
+
+def test_a_stream_that_falls_silent_is_started_again() -> None:
+    meter, simulator = started()
+    meter.feed(b"".join(a_stream(simulator, 40)), 5_000_000_000)
+    assert meter.request(5_900_000_000) == b""
+    assert meter.request(6_000_000_000) == STOP
+    assert meter.farewell() == b"X"
+
+
+def test_request_changes_nothing() -> None:
+    meter = PowerSensor3(RAILS)
+    meter.opened()
+    assert meter.request(0) == meter.request(0) == STOP
+
+
+def test_missing_frames_end_a_record_and_are_flagged() -> None:
+    meter, _ = started()
+    times = [50 * n for n in range(1, 101) if not 30 <= n < 33]
+    found = meter.feed(b"".join(frame(t) for t in times), 0)
+    assert kinds(found) == ["gap"]
+    assert found.faults[0].detail == "frames of 150 µs are missing"
+    assert found.rows.t_device_us.tolist() == [1000, 1450, 2600, 3600, 4600]
+    assert found.rows.window_s.tolist() == pytest.approx([1e-3, 0.45e-3, 1e-3, 1e-3, 1e-3])
+    assert words(found) == ["", "", "gap", "", ""]
+
+
+@pytest.mark.parametrize("lost", [1, 19, 20, 21, 40, 100, 2000])
+def test_arrival_tells_how_often_the_time_wrapped_meanwhile(lost: int) -> None:
+    meter, _ = started()
+    first = [meter.feed(frame(50 * n), 50 * n * US) for n in range(1, 200)]
+    assert not joined(first).faults
+    later = [meter.feed(frame(50 * n), 50 * n * US) for n in range(200 + lost, 400 + lost)]
+    found = joined(later)
+    assert kinds(found) == ["gap"]
+    assert found.faults[0].detail == f"frames of {50 * lost} µs are missing"
+    assert set(np.diff(found.rows.t_device_us[2:]).tolist()) == {1000}
+    assert found.rows.t_device_us[-1] <= 50 * (399 + lost) < found.rows.t_device_us[-1] + 1100
+
+
+def test_a_loss_that_looks_like_none_is_found_out_within_seconds() -> None:
+    # 512 frames are exactly 25 wraps.
+    meter, _ = started()
+    chance = random.Random(3)
+    seen = []
+    for start in range(0, 240_000, 200):
+        skip = 512 if start >= 100_000 else 0
+        numbers = range(start + skip, start + skip + 200)
+        late_us = chance.choice([0, 0, 3000])
+        t_ns = (50 * numbers[-1] + late_us) * US
+        seen.append(meter.feed(b"".join(frame(50 * n) for n in numbers), t_ns))
+    found = joined(seen)
+    (fault,) = found.faults
+    assert (fault.kind, fault.detail) == ("gap", "frames of 25600 µs are missing")
+    assert 5e9 < fault.t_mono_ns < 9.5e9
+    assert abs(50 * (239_999 + 512) - int(found.rows.t_device_us[-1])) <= 1000
+
+
+def test_wraps_that_were_counted_too_often_are_put_right() -> None:
+    meter, _ = started()
+    seen = []
+    for start in range(0, 240_000, 200):
+        numbers = range(start, start + 200)
+        if start == 100_000:  # frames are lost just when the bytes are read late
+            numbers = range(start + 3, start + 200)
+        late_us = 9000 if start == 100_000 else 0
+        t_ns = (50 * numbers[-1] + late_us) * US
+        seen.append(meter.feed(b"".join(frame(50 * n) for n in numbers), t_ns))
+    found = joined(seen)
+    assert kinds(found) == ["gap", "restart"]
+    assert words(found).count("restart") == 1
+    assert abs(50 * 239_999 - int(found.rows.t_device_us[-1])) <= 1000
+
+
+def test_a_frame_whose_own_time_cannot_be_is_left_out() -> None:
+    meter, _ = started()
+    times = [50 * n for n in range(1, 101)]
+    times[50] += 300
+    found = meter.feed(b"".join(map(frame, times)), 0)
+    assert kinds(found) == ["corrupt", "gap"]
+    assert found.faults[1].detail == "frames of 50 µs are missing"
+    assert np.diff(found.rows.t_device_us).tolist() == [1000, 500, 1050, 1000]
+
+
+def test_marker_and_end_of_range_are_flagged() -> None:
+    meter, _ = started()
+    low, high = (0, 400) * 4, (600, 1023) * 4
+    foreign = (600, 400, 1023, 1023, 600, 400, 0, 1023)  # of rails that are not named
+    special = {5: frame(250, low), 25: frame(1250, high), 45: frame(2250, foreign)}
+    special[65] = frame(3250, (600, 400) * 4, marker=True)
+    found = meter.feed(b"".join(special.get(n, frame(50 * n)) for n in range(1, 102)), 0)
+    assert words(found) == ["over-range", "over-range", "", "marker", ""]
+
+
+def test_the_simulated_marker_comes_once() -> None:
+    meter, simulator = started()
+    simulator.receive(b"M")
+    assert words(meter.feed(b"".join(a_stream(simulator, 81)), 0)) == ["marker", "", "", ""]
+
+
+def test_an_f401_sends_less_often_and_is_read_all_the_same() -> None:
+    meter, simulator = started(frames_hz=17_500)
+    found = meter.feed(b"".join(a_stream(simulator, 1000)), 0)
+    assert not found.faults
+    assert found.rows.window_s.sum() == pytest.approx(len(found.rows) * 18 / 17_500, rel=1e-4)
+
+
+def test_at_1_khz_a_single_lost_frame_shows() -> None:
+    meter, simulator = started(frames_hz=1000)
+    sent = a_stream(simulator, 100)
+    del sent[50]
+    found = joined([meter.feed(data, n * 1_000_000) for n, data in enumerate(sent)])
+    assert kinds(found) == ["gap"]
+    assert len(found.rows) == 98
+
+
+@pytest.mark.parametrize("wrong", [{"window_ms": -1}, {"frames_hz": 900}, {"relative_limit": -0.1}])
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(MeterError, match="settings of the powersensor3"):
+        PowerSensor3(RAILS, wrong)
+
+
+def test_limits_of_error_can_be_given() -> None:
+    meter = PowerSensor3(RAILS, {"relative_limit": 0.01, "absolute_limit_w": 0.1})
+    assert meter.accuracy.relative_limit == 0.01
+    assert meter.accuracy.source.startswith("the settings")
+
+
+def test_the_configuration_is_laid_out_as_the_firmware_has_it() -> None:
+    record = struct.pack("<16s16sff?", b"MLX10", b"Jetson", 1.625, 0.125, True)
+    assert len(record) == 41
+    sensor = Sensor.from_bytes(record)
+    assert (sensor.vref_v, sensor.sensitivity, sensor.used) == (1.625, 0.125, True)
+    assert sensor.to_bytes() == record
+    for bad in (record[:-1] + b"\x02", record[:32] + b"\xff" * 8 + b"\x01"):
+        with pytest.raises(ValueError, match=r"neither used|no finite"):
+            Sensor.from_bytes(bad)
+
+
+def _hurt(data: bytearray, damages: list[tuple[float, int]], chance: random.Random) -> None:
+    for place, kind in damages:
+        at = int(place * (len(data) - 1))
+        if kind == 0:
+            del data[at]
+        elif kind == 1:
+            data.insert(at, data[at])
+        elif kind == 2:
+            data[at] ^= chance.randrange(1, 256)
+        elif kind == 3:
+            data[at:at] = chance.randbytes(chance.randrange(60))
+        else:
+            del data[at : at + chance.randrange(300)]
+
+
+DAMAGES = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), max_size=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 999), damages=DAMAGES, start=st.integers(0, 40))
+def test_frames_found_by_the_stretch_are_those_of_the_pattern(
+    seed: int, damages: list[tuple[float, int]], start: int
+) -> None:
+    chance = random.Random(seed)
+    data = bytearray().join(frame(50 * n, (chance.randrange(1024),) * 8) for n in range(400))
+    _hurt(data, damages, chance)
+    pattern: re.Pattern[bytes] = frames._FRAME
+    found = frames.find(bytes(data[start:]))
+    assert found.at.tolist() == [match.start() for match in pattern.finditer(data[start:])]
+    taken = 18 * len(found.at) + int(found.junk.sum()) + found.junk_after
+    assert taken == found.rest
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 999),
+    damages=DAMAGES,
+    cuts=st.lists(st.floats(0, 1), max_size=40),
+    window_ms=st.sampled_from([0, 1, 7]),
+)
+def test_pieces_taken_together_give_the_same_as_one_by_one(
+    seed: int, damages: list[tuple[float, int]], cuts: list[float], window_ms: int
+) -> None:
+    chance = random.Random(seed)
+    one, simulator = started(window_ms=window_ms)
+    other, _ = started(window_ms=window_ms)
+    data = bytearray().join(a_stream(simulator, 900, seed))
+    _hurt(data, damages, chance)
+    bounds = sorted({0, len(data), *(int(cut * len(data)) for cut in cuts)})
+    stretched = chance.choice([1, 100])  # so that there are blocks of 2 s
+    pieces = [
+        Frame((b * 50 // 18 + chance.choice([0, 0, 2000])) * US * stretched, bytes(data[a:b]))
+        for a, b in pairwise(bounds)
+    ]
+    pieces.sort(key=lambda piece: piece.t_mono_ns)
+    same(
+        joined([one.feed(piece.data, piece.t_mono_ns) for piece in pieces]), other.feed_all(pieces)
+    )
+
+
+def _energies_j(simulator: PowerSensor3Simulator, count: int) -> NDArray[np.float64]:
+    chance = np.random.default_rng(9)
+    watts = chance.random((count, 4)) * 30
+    return np.asarray(np.cumsum(watts * simulator.period_s, axis=0))
+
+
+def test_energy_over_a_minute_is_the_simulators_own() -> None:
+    meter, simulator = started()
+    energy_j = _energies_j(simulator, 200_001)
+    data = simulator.advance(energy_j)
+    found = meter.feed(data, 0)
+    measured_j = (found.rows.power_w * found.rows.window_s[:, None]).sum(axis=0)
+    true_j = energy_j[len(found.rows) * 20 - 1, [0, 2]]
+    assert measured_j == pytest.approx(true_j, abs=1e-4)
+
+
+def test_each_damaged_frame_costs_itself_alone() -> None:
+    meter, simulator = started(window_ms=0)
+    sent = a_stream(simulator, 100_000)
+    chance = random.Random(8)
+    hurt = set(range(100, 100_000, 7))
+    for n in hurt:
+        broken = bytearray(sent[n])
+        broken[chance.randrange(18)] ^= chance.choice((0x80, 0xC0))
+        if chance.random() < 0.3:
+            del broken[chance.randrange(18)]
+        sent[n] = bytes(broken)
+    parts = [
+        meter.feed(b"".join(sent[n : n + 200]), (n + 200) * 50 * US) for n in range(0, 100_000, 200)
+    ]
+    read = set((joined(parts).rows.t_device_us // 50).tolist())
+    lost = set(range(1, 100_000)) - read
+    assert {n - 1 for n in lost} <= hurt
+
+
+def test_no_bytes_make_it_fail() -> None:
+    chance = random.Random(4)
+    for _ in range(200):
+        meter = PowerSensor3(RAILS)
+        meter.opened()
+        simulator = PowerSensor3Simulator()
+        for n in range(40):
+            t_ns = n * 100_000_000
+            if request := meter.request(t_ns):
+                meter.asked(request, t_ns)
+                answer = bytearray(simulator.receive(request))
+                if answer and chance.random() < 0.2:
+                    answer[chance.randrange(len(answer))] = chance.randrange(256)
+                meter.feed(bytes(answer), t_ns)
+            meter.feed(chance.randbytes(chance.randrange(60)), t_ns)
