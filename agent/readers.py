@@ -41,6 +41,7 @@ class OtherReaders:
         result = self._pyrapl.end()
         perf_from_ns = monotonic_ns()
         perf_end = self._perf.read() if self._perf else {}
+        perf_ended_ns = monotonic_ns()
         edges = own_start, self._counters.read()
         if "error" in result:
             # pyRAPL keeps its first error for good: the next run gets a fresh start.
@@ -52,7 +53,7 @@ class OtherReaders:
             pyrapl["duration_us"] = result["duration_us"]
         if self._perf is None:
             return pyrapl, {"error": self._perf_error} if self._perf_error else None
-        stretch = (_first_ns(perf_start), perf_done_ns, perf_from_ns, monotonic_ns())
+        stretch = (_first_ns(perf_start), perf_done_ns, perf_from_ns, perf_ended_ns)
         return pyrapl, _document("perf_uj", _used_uj(perf_start, perf_end), edges, stretch)
 
 
@@ -61,7 +62,7 @@ def _perf() -> tuple[PerfSource | None, str]:
     if not (SYS / "bus/event_source/devices/power").exists():
         return None, ""
     try:
-        return PerfSource.open(), ""
+        return PerfSource.open(SYS), ""
     except SourceError as error:
         return None, str(error)
 

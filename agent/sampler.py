@@ -59,8 +59,7 @@ class Sampler:
         while not self._stop.is_set():
             late_ns.append(now() - due_ns)
             take()
-            ahead_ns = due_ns + period_ns - now()
-            due_ns += period_ns * (1 if ahead_ns > 0 else 1 - ahead_ns // period_ns)
+            due_ns = next_due_ns(due_ns, period_ns, now())
             wait(max(0, due_ns - now()) / 1e9)
 
     def readings(self) -> dict[str, list[Reading | ReadFailure]]:
@@ -96,6 +95,11 @@ class Sampler:
         ]
         with path.open("w", encoding="ascii") as file:
             file.writelines(line + "\n" for _, line in sorted(lines, key=lambda line: line[0]))
+
+
+def next_due_ns(due_ns: int, period_ns: int, now_ns: int) -> int:
+    """The first whole period after the last sample's that is still to come."""
+    return due_ns + period_ns * max(1, (now_ns - due_ns) // period_ns + 1)
 
 
 def _end_ns(reading: Reading | ReadFailure) -> int:

@@ -1,0 +1,100 @@
+"""The other readers beside our own, over a run: real files and the running kernel's events."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent import readers
+from instrumentation.sources.powercap import PowercapSource
+from instrumentation.tests.test_perf import ALL
+from instrumentation.tests.test_perf import lay_out as lay_out_perf
+from instrumentation.tests.test_pyrapl import lay_out as lay_out_pyrapl
+from instrumentation.tests.test_pyrapl import lead, set_uj
+
+ENTRY = {"zone", "own_start", "own_end", "apart_ns"}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without perf_event; its powercap tree is read by pyRAPL and by ourselves."""
+    lay_out_pyrapl(tmp_path, packages=1, drams=1)
+    lead(tmp_path, monkeypatch)
+    monkeypatch.setattr(readers, "SYS", tmp_path / "sys")
+    return tmp_path
+
+
+def own(root: Path) -> PowercapSource:
+    return PowercapSource.open(root / "sys/class/powercap")
+
+
+def test_pyrapl_and_our_own_side_by_side(root: Path) -> None:
+    with own(root) as source:
+        others = readers.OtherReaders(source)
+        others.begin()
+        set_uj(root, "intel-rapl:0", 1250)
+        pyrapl, perf = others.end()
+    assert perf is None
+    package, dram = pyrapl["zones"]
+    assert set(package) == {*ENTRY, "pyrapl_uj"}
+    assert (package["zone"], package["pyrapl_uj"], dram["pyrapl_uj"]) == ("package-0", 250, 0)
+    assert package["own_end"]["energy_uj"] - package["own_start"]["energy_uj"] == 250
+    assert set(package["own_end"]) == {"t_before_ns", "t_after_ns", "energy_uj"}
+    # Both edges together, each from one reader's first stamp to the other's last.
+    assert pyrapl["t_start_ns"] < pyrapl["t_end_ns"]
+    least_ns = pyrapl["t_start_ns"] - package["own_start"]["t_before_ns"]
+    least_ns += package["own_end"]["t_after_ns"] - pyrapl["t_end_ns"]
+    whole_ns = package["own_end"]["t_after_ns"] - package["own_start"]["t_before_ns"]
+    assert least_ns <= package["apart_ns"] <= whole_ns
+
+
+def test_a_failure_of_pyrapl_is_told_and_the_next_run_begins_afresh(root: Path) -> None:
+    with own(root) as source:
+        others = readers.OtherReaders(source)
+        others.begin()
+        set_uj(root, "intel-rapl:0", 3)
+        set_uj(root, "intel-rapl:0/intel-rapl:0:0", 2)
+        assert set(others.end()[0]) == {"error"}
+        others.begin()
+        assert others.end()[0]["zones"][0]["pyrapl_uj"] == 0
+
+
+def test_perf_where_the_kernel_has_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    perf_root = lay_out_perf(root / "perf", {name: ALL[name] for name in ("energy-pkg",)})
+    monkeypatch.setattr(readers, "SYS", perf_root)
+    with own(root) as source:
+        others = readers.OtherReaders(source)
+        others.begin()
+        perf = others.end()[1]
+    assert perf is not None
+    if "error" in perf:
+        pytest.skip(f"perf_event_open is not permitted here: {perf['error']}")
+    (zone,) = perf["zones"]
+    assert set(zone) == {*ENTRY, "perf_uj"}
+    assert zone["zone"] == "package-0"
+    assert isinstance(zone["perf_uj"], int)
+    assert perf["t_start_ns"] >= zone["own_start"]["t_after_ns"]
+    assert perf["t_end_ns"] <= zone["own_end"]["t_before_ns"]
+
+
+def test_perf_that_cannot_be_opened_is_a_sentence(root: Path) -> None:
+    (root / "sys/bus/event_source/devices/power").mkdir(parents=True)
+    with own(root) as source:
+        others = readers.OtherReaders(source)
+        others.begin()
+        perf = others.end()[1]
+    assert perf is not None
+    assert "`sudo modprobe rapl`" in perf["error"]
+
+
+def test_a_counter_that_was_gone_is_not_compared(root: Path) -> None:
+    with own(root) as source:
+        others = readers.OtherReaders(source)
+        others.begin()
+        (root / "sys/class/powercap/intel-rapl/intel-rapl:0/energy_uj").write_text("")
+        source.read()
+        set_uj(root, "intel-rapl:0", 1250)
+        package, dram = others.end()[0]["zones"]
+    assert package["own_end"] is None
+    assert dram["own_end"] is not None
