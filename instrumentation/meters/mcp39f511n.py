@@ -152,9 +152,8 @@ class Mcp39f511n(Meter):
             return b""
         if len(self._setup) < 2 * len(_SETUP):
             return read_request(*_SETUP[len(self._setup) % len(_SETUP)])
-        if self._wants_writing():
-            exponent = self.settings.window_cycles.bit_length() - 1
-            return write_request(WINDOW_EXPONENT, exponent.to_bytes(2, "little"))
+        if not self._written and self._setup[0] != self._wanted_exponent:
+            return write_request(WINDOW_EXPONENT, self._wanted_exponent.to_bytes(2, "little"))
         return read_request(OUTPUTS, _READ_BYTES[self._asked_count % len(_READ_BYTES)])
 
     def asked(self, data: bytes, t_ns: int) -> None:
@@ -175,8 +174,9 @@ class Mcp39f511n(Meter):
             return b""
         return write_request(WINDOW_EXPONENT, self._found_exponent.to_bytes(2, "little"))
 
-    def _wants_writing(self) -> bool:
-        return not self._written and 1 << self._setup[0] != self.settings.window_cycles
+    @property
+    def _wanted_exponent(self) -> int:
+        return int(self.settings.window_cycles).bit_length() - 1
 
     # Listening
 
@@ -219,7 +219,8 @@ class Mcp39f511n(Meter):
         if request.address == OUTPUTS and len(self._setup) == 2 * len(_SETUP):
             self._look(_Look(Outputs.of(data), *seen), out)
         elif not request.size:
-            self._written, self._setup = True, []
+            self._written, self._setup, self._due_ns = True, [], 0
+            self._exponent_now = self._wanted_exponent
         elif len(self._setup) < 2 * len(_SETUP):
             expected = _SETUP[len(self._setup) % len(_SETUP)]
             if request == expected:
@@ -238,7 +239,7 @@ class Mcp39f511n(Meter):
         self._exponent_now = exponent
         if self._found_exponent is None:
             self._found_exponent = exponent
-        if self._written and 1 << exponent != self.settings.window_cycles:
+        if self._written and exponent != self._wanted_exponent:
             out.fault(t_ns, "setup", f"the meter stays at windows of {1 << exponent} cycles")
 
     def _look(self, look: _Look, out: RowBuilder) -> None:
@@ -283,7 +284,7 @@ class Mcp39f511n(Meter):
         if self._last_ns is None or self._stale_told:
             return
         passed_s = (t_ns - self._last_ns) / 1e9
-        if passed_s > _STALE_WINDOWS * self.period_s:
+        if passed_s > _STALE_WINDOWS * (1 << self._setup[0]) / self.settings.line_hz:
             self._stale_told = True
             out.fault(t_ns, "stale", f"the meter has shown the same values for {passed_s:.1f} s")
 

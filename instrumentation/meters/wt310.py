@@ -86,11 +86,9 @@ class WT310(Yokogawa):
             + ";".join(f"ITEM{n} {item}" for n, item in enumerate(_ITEMS, 1)),
         ]
 
-    def _wrong_identity(self, identity: str) -> str:
-        said = identity.upper().split(",")[1].split("-")[0]
-        if super()._wrong_identity(identity) or said != self.settings.model:
-            return f"it calls itself {identity[:60]}, not {self.settings.model}"
-        return ""
+    def _is_identity(self, identity: str) -> bool:
+        model = identity.upper().split(",")[1].partition("-")[0]
+        return super()._is_identity(identity) and model == self.settings.model
 
     def _reading(self, line: str) -> Reading | None:
         match = _LINE.fullmatch(line)

@@ -38,6 +38,7 @@ _TIMEOUT_NS = 300_000_000  # longer than any answer takes at 9600 baud
 _SETTLE_NS = 100_000_000  # after a line that makes no sense: the answer may still come
 _LOST_ANSWERS = 3  # in a row: the meter may have started anew
 _GAP_WINDOWS = 1.5
+_SHOWN_BYTES = 40
 # Bits 6 to 8 of the condition: over range, voltage peak, current peak.
 _OVER_BITS = 0b111 << 6
 
@@ -89,10 +90,9 @@ class Yokogawa(Meter):
     def _reading(self, line: str) -> Reading | None:
         """What a line of measured data says; None where it is not sound."""
 
-    def _wrong_identity(self, identity: str) -> str:
-        """What is wrong with the answer to *IDN?; empty where nothing is."""
-        fits = identity.upper().startswith("YOKOGAWA,")
-        return "" if fits else f"it calls itself {identity[:60]}"
+    def _is_identity(self, identity: str) -> bool:
+        """Whether this is what such a meter answers to *IDN?."""
+        return identity.upper().startswith("YOKOGAWA,")
 
     # What the settings say
 
@@ -130,6 +130,7 @@ class Yokogawa(Meter):
 
     def _forget(self) -> None:
         self._inbox = Inbox()
+        self._heard_ns = 0
         self._line_end = b""
         self._step = 0
         self._asked_ns: int | None = None  # when the pending query was sent
@@ -154,7 +155,8 @@ class Yokogawa(Meter):
         if self._nonsense_ns is not None:
             return self._nonsense_ns + _SETTLE_NS
         waits = self._step == len(self._messages) - 1
-        return self._asked_ns + _TIMEOUT_NS + waits * round(1.5 * self.period_s * _SECOND_NS)
+        last_ns = self._asked_ns + _TIMEOUT_NS + waits * round(1.5 * self.period_s * _SECOND_NS)
+        return min(last_ns, self._heard_ns + _SETTLE_NS) if self._inbox else last_ns
 
     def request(self, t_ns: int) -> bytes:
         """See `Meter.request`."""
@@ -174,9 +176,13 @@ class Yokogawa(Meter):
         """See `Meter.asked`. An answer that has not come by now is given up."""
         if self._asked_ns is not None:
             self._timeouts += 1
-            if self._nonsense_ns is None:
+            if self._inbox:
+                part = self._inbox.data[:_SHOWN_BYTES]
+                self._told.append((t_ns, "framing", f"{part!r} is no whole line"))
+            elif self._nonsense_ns is None:
                 ms = (t_ns - self._asked_ns) / 1e6
                 self._told.append((t_ns, "timeout", f"no answer in {ms:.0f} ms"))
+        self._inbox.clear()
         message = data[:-2].decode("ascii", "replace")
         if message == self._messages[0]:
             self._start_over()
@@ -204,6 +210,7 @@ class Yokogawa(Meter):
             out.fault(*told)
         self._told.clear()
         self._inbox.add(data, t_ns)
+        self._heard_ns = t_ns
         while (end := self._inbox.data.find(b"\n")) >= 0:
             line, line_ns = self._inbox.data[: end + 1], self._inbox.arrival_ns(0)
             self._inbox.drop(end + 1)
@@ -220,7 +227,7 @@ class Yokogawa(Meter):
             and self._answered(text, t_ns, out)
         ):
             return
-        out.fault(t_ns, "framing", f"{line[:40]!r} is no answer to what was asked")
+        out.fault(t_ns, "framing", f"{line[:_SHOWN_BYTES]!r} is no answer to what was asked")
         self._nonsense_ns = t_ns
 
     def _answered(self, text: str, t_ns: int, out: RowBuilder) -> bool:
@@ -244,8 +251,8 @@ class Yokogawa(Meter):
         elif message == _IDENTITY:
             if text.count(",") < 2:
                 return False
-            if wrong := self._wrong_identity(text):
-                out.fault(t_ns, "identity", f"this is no {self.name} as set: {wrong}")
+            if not self._is_identity(text):
+                out.fault(t_ns, "identity", f"{text[:_SHOWN_BYTES]} is not the meter as set")
         elif text not in ("0", "1"):  # only bit 0 is let into the events
             return False
         self._done()

@@ -29,9 +29,14 @@ class Simulator(Protocol):
     tell of one channel, `resolution_w` how far a reading may be off by rounding on the wire.
     """
 
-    channels: Sequence[str]
-    full_scale_w: float
-    resolution_w: float
+    @property
+    def channels(self) -> Sequence[str]: ...
+
+    @property
+    def full_scale_w(self) -> float: ...
+
+    @property
+    def resolution_w(self) -> float: ...
 
     @property
     def settings(self) -> Mapping[str, Any]: ...

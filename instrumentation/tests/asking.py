@@ -1,0 +1,44 @@
+"""A driver that asks and its simulator in counted time, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from instrumentation.decode import Decoded, decode_frames
+from instrumentation.meters.base import Meter
+from instrumentation.simulators.conversation import Wire, conversation, whole
+from instrumentation.simulators.registry import Simulator
+from instrumentation.trace import Frame
+
+
+def energies(watts: list[float], simulator: Simulator) -> np.ndarray:
+    """Energies at the ends of periods of these powers, the same in every channel."""
+    joules = np.cumsum(np.asarray(watts) * simulator.period_s)
+    return np.repeat(joules[:, None], len(simulator.channels), axis=1)
+
+
+def talk(
+    make: Callable[[], Meter], simulator: Simulator, watts: list[float], wire: Wire = whole
+) -> tuple[Decoded, list[Frame]]:
+    """What a recording of these powers, one each period, is decoded to; and its frames."""
+    frames = list(conversation(make(), simulator, energies(watts, simulator), wire=wire))
+    return decode_frames(make(), frames), frames
+
+
+def on_the_nth(nth: int, change: Callable[[bytes], bytes]) -> Wire:
+    """A wire on which one piece arrives changed; pieces count from 0."""
+    count = -1
+
+    def wire(piece: bytes) -> bytes:
+        nonlocal count
+        count += bool(piece)
+        return change(piece) if piece and count == nth else piece
+
+    return wire
+
+
+def kinds_of(decoded: Decoded) -> list[str]:
+    """The kinds of the faults that were told."""
+    return [fault.kind for fault in decoded.faults]

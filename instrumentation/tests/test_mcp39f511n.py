@@ -1,0 +1,216 @@
+"""The MCP39F511N's frames, from vectors; and that only what changed and came twice is taken."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from instrumentation.decode import decode_frames
+from instrumentation.meters.base import MeterError
+from instrumentation.meters.mcp39f511n import Mcp39f511n
+from instrumentation.meters.mcp39f511n_frames import (
+    Request,
+    find_answer,
+    power_w,
+    read_request,
+    write_request,
+)
+from instrumentation.simulators.conversation import Wire, conversation
+from instrumentation.simulators.mcp39f511n import Mcp39f511nSimulator
+from instrumentation.tests.asking import energies, kinds_of, on_the_nth, talk
+from instrumentation.trace import Frame
+
+# Of green-coding-solutions/green-metrics-tool and the data sheet's frame.
+ASK_POWER = bytes.fromhex("A5 08 41 00 16 4E 08 5A")
+POWER = bytes.fromhex("06 0B 39 30 00 00 00 00 00 00 7A")
+WATTS = [40.0, 41.5, 43.25, 120.0, 119.5, 60.0, 61.0, 62.0, 63.0, 64.0]
+
+
+def driver(**settings: object) -> Mcp39f511n:
+    return Mcp39f511n({"1": "system", "2": "drive"}, settings)
+
+
+def test_request_is_that_of_the_vector() -> None:
+    assert read_request(0x0016, 8) == ASK_POWER
+    assert Request.of(ASK_POWER) == Request(0x0016, 8)
+    assert Request.of(write_request(0x00A8, b"\x04\x00")) == Request(0x00A8, 0)
+
+
+def test_answer_of_the_vector_is_read() -> None:
+    answer = find_answer(POWER, Request(0x0016, 8))
+    assert answer is not None
+    assert (answer.start, answer.end) == (0, 11)
+    assert power_w(int.from_bytes(answer.data[:4], "little"), 19 << 16) == pytest.approx(123.45)
+    assert power_w(12345, 16 << 16 | 12 << 8 | 18) == pytest.approx(123.45 / 8)
+
+
+def test_simulator_answers_the_vector() -> None:
+    meter = Mcp39f511nSimulator(power_range=19)
+    meter.advance(np.array([[123.45 * meter.period_s, 0.0]]))
+    assert meter.receive(ASK_POWER) == POWER
+
+
+@pytest.mark.parametrize("at", range(len(POWER)))
+def test_no_changed_byte_passes(at: int) -> None:
+    for changed in range(256):
+        answer = POWER[:at] + bytes([changed]) + POWER[at + 1 :]
+        assert answer == POWER or find_answer(answer, Request(0x0016, 8)) is None
+
+
+def test_simulator_refuses_what_the_meter_refuses() -> None:
+    meter = Mcp39f511nSimulator()
+    assert meter.receive(ASK_POWER[:-1] + b"\x00") == b"\x51"
+    assert meter.receive(bytes.fromhex("A5 04 99 42")) == b"\x15"
+    assert meter.receive(ASK_POWER[:4]) == b""
+    assert len(meter.receive(ASK_POWER[4:])) == 11
+    assert meter.receive(write_request(0x00A8, b"\x02\x00")) == b"\x06"
+    assert meter.exponent == 2
+
+
+@pytest.mark.parametrize("power_range", [12, 16, 19])
+def test_power_is_read_in_every_range(power_range: int) -> None:
+    meter = Mcp39f511nSimulator(power_range=power_range)
+    found, _ = talk(driver, meter, WATTS)
+    assert not found.faults
+    assert found.samples["power_w_system"].to_list() == pytest.approx(
+        WATTS[:-1], abs=meter.resolution_w
+    )
+
+
+def test_windows_are_as_long_as_the_measured_line_frequency_says() -> None:
+    found, _ = talk(driver, Mcp39f511nSimulator(line_hz=49.9), WATTS)
+    assert found.samples["window_s"].to_list() == pytest.approx([16 / 49.9] * 9)
+
+
+def test_window_is_set_where_it_differs_and_put_back_at_the_end() -> None:
+    meter, simulator = driver(window_cycles=4), Mcp39f511nSimulator(exponent=4)
+    meter.opened()
+    for t_ns in range(0, 10**9, 10**7):
+        request = meter.request(t_ns)
+        meter.asked(request, t_ns)
+        meter.feed(simulator.receive(request), t_ns)
+    assert simulator.exponent == 2
+    assert simulator.receive(meter.farewell()) == b"\x06"
+    assert simulator.exponent == 4
+
+
+def test_window_that_cannot_be_set_is_said_and_the_true_one_used() -> None:
+    class Stubborn(Mcp39f511nSimulator):
+        def _write(self, data: bytes) -> bytes:
+            return super()._write(data[:0])
+
+    found, _ = talk(lambda: driver(window_cycles=4), Stubborn(), WATTS)
+    assert kinds_of(found) == ["setup"]
+    assert set(found.samples["window_s"]) == {0.32}
+
+
+def test_same_value_is_never_taken_twice() -> None:
+    """Polled many times in a window, each window gives one record."""
+    found, frames = talk(driver, Mcp39f511nSimulator(), WATTS)
+    assert found.samples.height == len(WATTS) - 1
+    assert sum(frame.sent for frame in frames) > 4 * len(WATTS)
+    assert not any("late" in flags for flags in found.samples["flags"])
+
+
+def test_meter_that_stands_still_gives_nothing_and_then_a_gap() -> None:
+    meter = Mcp39f511nSimulator()
+    frames: list[Frame] = []
+    start_ns = 0
+    watching = driver()
+    joules = energies(WATTS * 3, meter)
+    for first, still in ((0, False), (10, True), (20, False)):
+        meter.still = still
+        piece = list(conversation(watching, meter, joules[first : first + 10], start_ns=start_ns))
+        frames += piece if not frames else piece[1:]
+        start_ns += round(10 * meter.period_s * 1e9)
+    # `conversation` opens the port each time; here it was open all along.
+    found = decode_frames(driver(), frames)
+    assert "stale" in kinds_of(found)
+    assert "gap" in kinds_of(found)
+    gaps = found.samples.filter(found.samples["flags"].str.contains("gap"))
+    assert gaps.height == 1
+    assert found.samples["window_s"].max() == pytest.approx(0.32)
+
+
+def test_value_that_did_not_come_twice_is_dropped() -> None:
+    """Damage that the sum does not see: two bytes changed against each other."""
+
+    def swap(piece: bytes) -> bytes:
+        return piece[:22] + bytes([piece[22] + 1, piece[23] - 1 & 0xFF]) + piece[24:]
+
+    clean, _ = talk(driver, Mcp39f511nSimulator(), WATTS)
+    for nth in range(12, 30):
+        wire = on_the_nth(nth, lambda piece: swap(piece) if len(piece) > 24 else piece)
+        found, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
+        assert set(found.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("checksum", lambda piece: piece[:-1] + bytes([piece[-1] ^ 1])),
+        ("timeout", lambda piece: piece[:0]),
+        ("timeout", lambda piece: piece[:-1]),
+        ("refused", lambda piece: b"\x51" + piece[:0]),
+        ("framing", lambda piece: b"??" + piece),
+    ],
+)
+def test_damaged_answer_is_said_and_asked_for_again(kind: str, change: Wire) -> None:
+    for nth in (0, 4, 12, 25):
+        wire = on_the_nth(nth, change)
+        found, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
+        assert kind in kinds_of(found)
+        assert found.samples.height == len(WATTS) - 1
+
+
+def test_late_answer_is_not_taken_for_the_next() -> None:
+    """An answer that comes after the time-out answers another length than is asked then."""
+    meter, simulator = driver(), Mcp39f511nSimulator()
+    meter.opened()
+    t_ns = 0
+    for _ in range(6):
+        request = meter.request(t_ns)
+        meter.asked(request, t_ns)
+        meter.feed(simulator.receive(request), t_ns)
+    request = meter.request(t_ns)
+    meter.asked(request, t_ns)
+    late = simulator.receive(request)
+    t_ns += 200_000_000
+    again = meter.request(t_ns)
+    meter.asked(again, t_ns)
+    assert Request.of(again).size != Request.of(request).size
+    assert meter.feed(late, t_ns).faults[0].kind == "timeout"
+    assert meter.request(t_ns) == b""  # it still waits for its own answer
+
+
+def test_meter_that_was_silent_is_set_up_anew() -> None:
+    meter = driver()
+    meter.opened()
+    simulator = Mcp39f511nSimulator()
+    for _ in range(8):
+        request = meter.request(meter.due_ns or 0)
+        meter.asked(request, meter.due_ns or 0)
+        meter.feed(simulator.receive(request), 0)
+    assert Request.of(meter.request(10**9)).address == 0x0002
+    for second in range(1, 5):
+        meter.asked(meter.request(second * 10**9), second * 10**9)
+    assert Request.of(meter.request(10 * 10**9)).address == 0x00A8
+
+
+@pytest.mark.parametrize("wrong", [{"window_cycles": 5}, {"line_hz": 16.7}, {"line_hz": "50"}])
+def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(MeterError):
+        driver(**wrong)
+
+
+def test_random_bytes_do_no_harm() -> None:
+    chance = random.Random(3)
+    meter = driver()
+    for second in range(2000):
+        if second % 50 == 0:
+            meter.opened()
+        request = meter.request(second * 10**9)
+        meter.asked(request, second * 10**9)
+        assert not len(meter.feed(chance.randbytes(chance.randrange(90)), second * 10**9).rows)
