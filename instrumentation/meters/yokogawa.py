@@ -25,7 +25,7 @@ from instrumentation.meters.base import Accuracy, Meter
 from instrumentation.meters.inbox import Inbox
 from instrumentation.meters.ranges import Extremes
 from instrumentation.meters.rows import COMMON_WORDS, GAP, OVER_RANGE, Fed, RowBuilder
-from instrumentation.meters.yokogawa_data import VOLTAGE_RANGES_V, Reading
+from instrumentation.meters.yokogawa_data import VOLTAGE_RANGES_V, Reading, accuracy_of
 
 _AUTO_RANGE = 8
 _RANGE_CHANGED = 16
@@ -101,16 +101,7 @@ class Yokogawa(Meter):
         """See `Meter.accuracy`: the power range is voltage range times current range. A range that
         the meter chooses may be its largest.
         """
-        set_v, set_a = self.settings.voltage_range_v, self.settings.current_range_a
-        range_w = (set_v or self.voltage_ranges_v[-1]) * (set_a or self.current_ranges_a[-1])
-        part, source = self._range_limit
-        how = "fixed" if set_v and set_a else "a range is left to the meter: its largest"
-        return Accuracy(
-            relative_limit=0.001,
-            absolute_limit_w=part * range_w,
-            source=f"{source}; ±(0.1 % of reading + {part * 100:g} % of range), range "
-            f"{range_w:g} W ({how}); at power factor 1 and crest factor 3",
-        )
+        return accuracy_of(self.settings, *self._range_limit)
 
     @property
     def period_s(self) -> float:
@@ -154,7 +145,8 @@ class Yokogawa(Meter):
             return 0
         if self._nonsense_ns is not None:
             return self._nonsense_ns + _SETTLE_NS
-        waits = self._step == len(self._messages) - 1
+        # At the start the meter may still wait for an update, as it was told before.
+        waits = self._step in (1, len(self._messages) - 1)
         last_ns = self._asked_ns + _TIMEOUT_NS + waits * round(1.5 * self.period_s * _SECOND_NS)
         return min(last_ns, self._heard_ns + _SETTLE_NS) if self._inbox else last_ns
 
@@ -174,14 +166,13 @@ class Yokogawa(Meter):
 
     def asked(self, data: bytes, t_ns: int) -> None:
         """See `Meter.asked`. An answer that has not come by now is given up."""
-        if self._asked_ns is not None:
-            self._timeouts += 1
-            if self._inbox:
-                part = self._inbox.data[:_SHOWN_BYTES]
-                self._told.append((t_ns, "framing", f"{part!r} is no whole line"))
-            elif self._nonsense_ns is None:
-                ms = (t_ns - self._asked_ns) / 1e6
-                self._told.append((t_ns, "timeout", f"no answer in {ms:.0f} ms"))
+        if self._inbox:
+            part = self._inbox.data[:_SHOWN_BYTES]
+            self._told.append((t_ns, "framing", f"{part!r} is no whole line"))
+        elif self._asked_ns is not None and self._nonsense_ns is None:
+            ms = (t_ns - self._asked_ns) / 1e6
+            self._told.append((t_ns, "timeout", f"no answer in {ms:.0f} ms"))
+        self._timeouts += self._asked_ns is not None
         self._inbox.clear()
         message = data[:-2].decode("ascii", "replace")
         if message == self._messages[0]:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from instrumentation.meters.base import Accuracy
+
 RATES_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 VOLTAGE_RANGES_V = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
 # One number of a line; NAN where there is none, INF or 9.9E37 beyond the range.
@@ -40,6 +42,19 @@ class RangeSettings:
 def _one_of(name: str, value: float, possible: tuple[float, ...]) -> None:
     if value not in possible:
         raise ValueError(f"{name} is one of {', '.join(f'{each:g}' for each in possible)}.")
+
+
+def accuracy_of(settings: RangeSettings, range_part: float, source: str) -> Accuracy:
+    """±(0.1 % of reading + `range_part` of the power range): voltage range times current range."""
+    set_v, set_a = settings.voltage_range_v, settings.current_range_a
+    range_w = (set_v or VOLTAGE_RANGES_V[-1]) * (set_a or settings.current_ranges_a[-1])
+    how = "fixed" if set_v and set_a else "a range is left to the meter: its largest"
+    return Accuracy(
+        relative_limit=0.001,
+        absolute_limit_w=range_part * range_w,
+        source=f"{source}; ±(0.1 % of reading + {range_part * 100:g} % of range), range "
+        f"{range_w:g} W ({how}); at power factor 1 and crest factor 3",
+    )
 
 
 class Reading(NamedTuple):

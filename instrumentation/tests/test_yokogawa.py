@@ -1,0 +1,279 @@
+"""Yokogawa's WT310 and WT210: set up, asked for each update, in ranges that are known."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from instrumentation.meters import registry
+from instrumentation.meters.base import MeterError
+from instrumentation.meters.yokogawa import Yokogawa
+from instrumentation.simulators.conversation import Wire
+from instrumentation.simulators.wt210 import WT210Simulator
+from instrumentation.simulators.wt310 import WT310Simulator
+from instrumentation.simulators.yokogawa import YokogawaSimulator, nr3
+from instrumentation.tests.asking import kinds_of, on_the_nth, talk
+
+WATTS = [40.0, 41.5, 43.2, 320.0, 119.5, 60.0, 61.0, 62.0, 63.0, 64.0]
+FIXED: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 5.0}
+SIMULATORS: dict[str, type[YokogawaSimulator]] = {"wt310": WT310Simulator, "wt210": WT210Simulator}
+both = pytest.mark.parametrize("kind", SIMULATORS)
+
+
+def driver(kind: str, **settings: Any) -> Yokogawa:
+    if kind == "wt310":
+        settings.setdefault("model", "WT310E")
+    meter = registry.load(kind)({"1": "system"}, settings)
+    assert isinstance(meter, Yokogawa)
+    return meter
+
+
+def set_up(meter: Yokogawa, simulator: YokogawaSimulator) -> list[str]:
+    """Ask until the meter waits for its data; what was said."""
+    meter.opened()
+    said: list[str] = []
+    while not said or ":COMM:WAIT" not in said[-1]:
+        request = meter.request(0)
+        said.append(request.decode().strip())
+        meter.asked(request, 0)
+        if answer := simulator.receive(request):
+            assert not meter.feed(answer, 0).faults
+    return said
+
+
+@both
+def test_each_command_is_followed_by_a_look_at_its_error(kind: str) -> None:
+    said = set_up(driver(kind, **FIXED), SIMULATORS[kind]())
+    setting = said[: said.index("*IDN?")]
+    assert setting[0] == "*CLS"
+    assert set(setting[1::2]) == {":STAT:ERR?"}
+    assert not any(command.endswith("?") for command in setting[::2])
+    assert said[-3:] == ["*IDN?", ":STAT:EESR?", ":COMM:WAIT 1"]
+
+
+@both
+def test_ranges_and_rate_are_set_at_the_meter(kind: str) -> None:
+    simulator = SIMULATORS[kind](voltage_range_v=None, current_range_a=None, rate_s=1.0)
+    set_up(driver(kind, rate_s=0.5, voltage_range_v=300, current_range_a=0.5), simulator)
+    assert simulator.rate_s == 0.5
+    assert (simulator.volts.now, simulator.volts.auto) == (300.0, False)
+    assert (simulator.amperes.now, simulator.amperes.auto) == (0.5, False)
+    simulator.advance(np.array([[1.0]]))  # it was still waiting
+    set_up(driver(kind), simulator)
+    assert simulator.volts.auto
+    assert simulator.amperes.auto
+
+
+@both
+def test_each_update_is_one_record(kind: str) -> None:
+    found, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS)
+    assert not found.faults
+    # The first one began before the meter was set up.
+    assert found.samples["power_w_system"].to_list() == pytest.approx(WATTS[1:], abs=0.1)
+    assert set(found.samples["window_s"]) == {0.25}
+    assert set(found.samples["flags"]) == {""}
+
+
+@both
+def test_lines_may_end_as_over_usb(kind: str) -> None:
+    plain, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS)
+    usb, frames = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](line_end=b"\n"), WATTS)
+    assert not usb.faults
+    assert usb.samples.equals(plain.samples)
+    assert not any(b"\r" in frame.data for frame in frames if not frame.sent)
+
+
+@both
+def test_range_that_the_meter_chooses_is_flagged(kind: str) -> None:
+    simulator = SIMULATORS[kind](voltage_range_v=None, current_range_a=None)
+    found, _ = talk(lambda: driver(kind), simulator, WATTS)
+    flags = found.samples["flags"].to_list()
+    assert all("auto-range" in each for each in flags)
+    assert any("range-changed" in each for each in flags)
+    assert "range-changed" not in flags[-1]
+
+
+@both
+def test_meter_that_leaves_its_fixed_range_is_noticed(kind: str) -> None:
+    simulator = SIMULATORS[kind](**FIXED)
+    before = simulator._update
+
+    def protective(mean_w: float) -> None:  # it leaves small ranges to save its input
+        before(mean_w)
+        if simulator.power_w > 300:
+            simulator.amperes.now = 10.0
+
+    simulator._update = protective  # type: ignore[method-assign]
+    found, _ = talk(lambda: driver(kind, **FIXED), simulator, WATTS)
+    assert set(kinds_of(found)) == {"range"}
+    assert ["range-changed" in flags for flags in found.samples["flags"]] == [False] * 3 + [
+        True
+    ] * 6
+
+
+@both
+def test_input_beyond_the_range_gives_no_reading_and_a_gap(kind: str) -> None:
+    ranges: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 0.5}
+    found, _ = talk(lambda: driver(kind, **ranges), SIMULATORS[kind](**ranges), WATTS)
+    assert kinds_of(found) == ["over-range", "gap"]
+    assert found.samples.height == len(WATTS) - 2
+    assert found.samples.filter(found.samples["flags"] == "gap").height == 1
+
+
+@both
+def test_peak_beyond_the_range_is_flagged(kind: str) -> None:
+    """A supply that draws short peaks: they are cut off though the rms value fits."""
+    ranges: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 0.5}
+    watts = [40.0, 41.0, 90.0, 91.0, 42.0, 43.0]
+    simulator = SIMULATORS[kind](**ranges, crest=4.0)
+    found, _ = talk(lambda: driver(kind, **ranges), simulator, watts)
+    assert found.samples["flags"].to_list() == ["", "over-range", "over-range", "", ""]
+    assert kinds_of(found) == ["over-range"]
+
+
+@both
+def test_meter_without_data_gives_no_record(kind: str) -> None:
+    def nothing(piece: bytes) -> bytes:
+        numbers = piece.split(b";")
+        names = {b"wt310": (0, 5), b"wt210": (2,)}[kind.encode()]
+        for part in range(2 if kind == "wt210" else 1):
+            values = numbers[part].split(b",")
+            for name in names:
+                values[name] = b"NAN"
+            numbers[part] = b",".join(values)
+        return b";".join(numbers)
+
+    clean, frames = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS)
+    answers = [frame.data for frame in frames if frame.data and not frame.sent]
+    nth = next(n for n, data in enumerate(answers[-4:], len(answers) - 4) if b";" in data)
+    wire = on_the_nth(nth, nothing)
+    found, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS, wire)
+    assert "no-data" in kinds_of(found)
+    assert found.samples.height == clean.samples.height - 1
+
+
+@both
+def test_refused_command_is_named(kind: str) -> None:
+    older = SIMULATORS[kind]()
+    known = older._unit
+    older._unit = lambda header, value: (  # type: ignore[method-assign]
+        None if header.endswith("CFAC") else known(header, value)
+    )
+    found, _ = talk(lambda: driver(kind, **FIXED), older, WATTS)
+    (fault,) = found.faults
+    assert fault.kind == "refused"
+    assert "CFAC 3: the meter says Undefined Header (113)" in fault.detail
+    assert found.samples.height == len(WATTS) - 1
+
+
+def test_other_model_than_set_is_said() -> None:
+    found, _ = talk(lambda: driver("wt310", **FIXED), WT310Simulator(model="WT310"), WATTS)
+    assert kinds_of(found) == ["identity"]
+
+
+@both
+def test_accuracy_is_that_of_the_ranges(kind: str) -> None:
+    fixed = driver(kind, **FIXED).accuracy
+    part = 0.0005 if kind == "wt310" else 0.001
+    assert fixed.relative_limit == 0.001
+    assert fixed.absolute_limit_w == pytest.approx(part * 300 * 5)
+    left = driver(kind, voltage_range_v=300).accuracy
+    assert left.absolute_limit_w == pytest.approx(part * 300 * 20)
+    assert "its largest" in left.source
+
+
+def test_older_model_errs_twice_as_much_of_the_range() -> None:
+    old, new = driver("wt310", model="WT310", **FIXED), driver("wt310", **FIXED)
+    assert old.accuracy.absolute_limit_w == 2 * new.accuracy.absolute_limit_w
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rate_s": 0.3},
+        {"voltage_range_v": 100},
+        {"current_range_a": 40},
+        {"model": "WT500"},
+        {"model": "WT310EH", "current_range_a": 0.5},
+        {"rate_s": "fast"},
+    ],
+)
+def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(MeterError):
+        driver("wt310", **wrong)
+
+
+def test_keys_of_the_wt210_work_again_at_the_end() -> None:
+    meter, simulator = driver("wt210", **FIXED), WT210Simulator()
+    set_up(meter, simulator)
+    assert simulator.remote
+    simulator.advance(np.array([[10.0]]))
+    simulator.receive(meter.farewell())
+    assert not simulator.remote
+
+
+@both
+@pytest.mark.parametrize(
+    ("kind_of_fault", "change"),
+    [
+        ("framing", lambda piece: piece[1:]),
+        ("framing", lambda piece: piece[:-1]),
+        ("framing", lambda piece: piece.replace(b"E+", b"E-", 1) + b"x"),
+        ("framing", lambda piece: piece.replace(b"\r", b"")),
+        ("framing", lambda piece: piece.replace(b"1", b"7", 1).replace(b"0", b"8", 1)),
+        ("framing", lambda piece: b"\x00\xff\n" + piece),
+        ("timeout", lambda piece: piece[:0]),
+    ],
+)
+def test_damaged_line_is_said_and_the_next_one_read(
+    kind: str, kind_of_fault: str, change: Wire
+) -> None:
+    clean, frames = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS * 2)
+    answers = sum(bool(frame.data) and not frame.sent for frame in frames)
+    for nth in range(answers - 14, answers - 8):
+        wire = on_the_nth(nth, change)
+        found, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS * 2, wire)
+        assert kind_of_fault in kinds_of(found)
+        assert set(found.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
+        assert found.samples.height >= clean.samples.height - (
+            1 if kind_of_fault == "framing" else 2
+        )
+
+
+@both
+def test_held_meter_is_set_up_anew_and_let_go(kind: str) -> None:
+    """HOLD pressed in mid-run: nothing is updated until somebody says so."""
+    meter, simulator = driver(kind, **FIXED), SIMULATORS[kind]()
+    set_up(meter, simulator)
+    simulator.hold = True
+    messages = []
+    for second in range(1, 8):
+        request = meter.request(second * 10**9)
+        messages.append(request)
+        meter.asked(request, second * 10**9)
+    assert b"\n*CLS\r\n" in messages
+
+
+@both
+def test_random_bytes_do_no_harm(kind: str) -> None:
+    chance = random.Random(3)
+    meter = driver(kind, **FIXED)
+    for second in range(2000):
+        if second % 100 == 0:
+            meter.opened()
+        request = meter.request(second * 10**9)
+        meter.asked(request, second * 10**9)
+        junk = chance.randbytes(chance.randrange(90)) + b"\r\n" * chance.randrange(2)
+        assert not len(meter.feed(junk, second * 10**9).rows)
+
+
+def test_numbers_have_five_digits() -> None:
+    assert nr3(231.96, 300.0) == "231.96E+00"
+    assert nr3(0.8125, 5.0) == "0.8125E+00"
+    assert nr3(1150.0, 1500.0) == "1.1500E+03"
+    assert nr3(0.0123, 0.02) == "12.300E-03"
+    assert nr3(float("inf"), 1.0) == "INF"
+    assert nr3(float("nan"), 1.0) == "NAN"
