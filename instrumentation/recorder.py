@@ -153,7 +153,10 @@ class Recorder:
         try:
             self._device = self._lookup.device()
             self._check_origin()
-            self._transport = open_transport(self._device, self._config.baud, self._meter.period_s)
+            meter = self._meter
+            self._transport = open_transport(
+                self._device, self._config.baud, meter.period_s, meter.gather_s
+            )
         except OSError as error:
             if not self._status.records:
                 raise RecorderError(words.cannot_open(self._config, error, self._device)) from None

@@ -17,8 +17,6 @@ from instrumentation.clock import monotonic_ns
 
 _READ_BYTES = 1 << 16
 _WRITE_LIMIT_S = 0.5
-# Bytes of a meter that streams without pause are gathered this long: fewer and larger frames.
-GATHER_S = 0.004
 
 
 class Transport(Protocol):
@@ -42,7 +40,8 @@ class Transport(Protocol):
 class SerialTransport:
     """A serial port, 8N1, for us alone; what lay in its buffer is thrown away.
 
-    `gather_s` is how long to wait for more once something is there.
+    `gather_s` is how long to wait for more once something is there. The time of a read is then that
+    of its end: late for its first bytes, right for its last, and never before a byte was there.
     """
 
     def __init__(self, device: str, baud: int, gather_s: float = 0.0) -> None:
@@ -68,6 +67,7 @@ class SerialTransport:
             return t_ns, b""
         if self._gather_s:
             time.sleep(self._gather_s)
+            t_ns = monotonic_ns()
         try:
             data = os.read(self._fd, _READ_BYTES)
         except BlockingIOError:
@@ -148,8 +148,10 @@ class UsbtmcTransport:
             os.close(self._fd)
 
 
-def open_transport(device: str, baud: int, period_s: float) -> Transport:
-    """The port of a meter that gives a record each `period_s`, open. Raises OSError."""
+def open_transport(device: str, baud: int, period_s: float, gather_s: float = 0.0) -> Transport:
+    """The port of a meter that gives a record each `period_s`, open, its bytes gathered for
+    `gather_s` (see `Meter`). Raises OSError.
+    """
     if os.path.realpath(device).startswith("/dev/usbtmc"):
         return UsbtmcTransport(device, limit_s=2 * period_s + 1)
-    return SerialTransport(device, baud, GATHER_S if period_s < GATHER_S else 0.0)
+    return SerialTransport(device, baud, gather_s)

@@ -55,7 +55,8 @@ class Meter(ABC):
     without telling it) or `poll` (it is asked); `arrival_delay_limit_s` is how late a record's
     first byte may come after the end of its window; `has_energy` says that records carry the
     meter's own energy counter; `gather_s` is how long bytes may lie in the port before they are
-    read, for meters that send so much that every single read would cost too much.
+    read, for meters that send so much that every single read would cost too much: their times are
+    then late by as much, those of the last bytes of a read excepted.
     """
 
     kind: ClassVar[str]

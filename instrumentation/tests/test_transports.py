@@ -50,7 +50,7 @@ def test_bytes_go_both_ways_with_the_time_of_the_first(port: SimulatedPort) -> N
 
 
 def test_a_fast_meters_bytes_come_whole(port: SimulatedPort) -> None:
-    transport = open_transport(str(port.link), 115200, 50e-6)
+    transport = open_transport(str(port.link), 115200, 0.001, 0.004)
     port.send(b"a" * 18)
     threading.Timer(0.001, port.send, (b"b" * 18,)).start()
     got = b"".join(transport.read(0.5)[1] for _ in range(2))
