@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +12,7 @@ from analysis.energy import energy_table
 from analysis.load import load
 from analysis.records import Suite
 from analysis.summary import summarise
+from analysis.watermarks import WatermarkTrust, disagreements, watermarks
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Results:
     clock: TargetClock
     energy: pl.DataFrame
     summary: pl.DataFrame
+    watermarks: tuple[WatermarkTrust, ...]
 
     @property
     def origin(self) -> str:
@@ -34,8 +36,10 @@ def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
     suite = load(folder, raw)
     clock = TargetClock.fit(suite.clock)
+    marks = tuple(watermarks(suite, clock))
+    suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
     energy = energy_table(suite, clock)
-    return Results(suite, clock, energy, summarise(suite, energy))
+    return Results(suite, clock, energy, summarise(suite, energy), marks)
 
 
 def write(found: Results) -> None:

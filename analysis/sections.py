@@ -7,7 +7,17 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis import answer, costs, figures, markup, provenance, timeline, tradeoffs, words
+from analysis import (
+    answer,
+    costs,
+    figures,
+    markup,
+    provenance,
+    timeline,
+    tradeoffs,
+    trust_section,
+    words,
+)
 from analysis.energy import ALL, BETWEEN
 from analysis.markup import Html
 from analysis.records import BASELINE, TAIL
@@ -230,7 +240,7 @@ class Report:
 
     def trust(self) -> Html:
         """How far to trust this."""
-        return provenance.trust_section(self.found)
+        return trust_section.trust_section(self.found)
 
     def money(self) -> Html:
         """Payback and batteries."""

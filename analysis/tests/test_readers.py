@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from analysis import provenance, readers
+from analysis import readers
 from analysis.records import Counter, Phase, Run, Suite
+from analysis.trust_section import readers_row
 from instrumentation.sources.counter import Reading
 
 RANGE_UJ = 262_143_328_850
@@ -79,8 +80,8 @@ def perf(other_uj: float | None, **more: Any) -> Any:
     return {"zones": [zone("perf_uj", other_uj, **more)]}
 
 
-def said(*records: tuple[Any, Any]) -> list[str]:
-    return [provenance._readers(found) for found in readers.agreements(suite(*records))]
+def said(*records: tuple[Any, Any]) -> list[tuple[str, str]]:
+    return [readers_row(found) for found in readers.agreements(suite(*records))]
 
 
 def test_the_time_between_the_reads_explains_a_small_difference() -> None:
@@ -89,14 +90,19 @@ def test_the_time_between_the_reads_explains_a_small_difference() -> None:
     assert (found.compared, found.worst_uj, found.unexplained) == (1, 49_000, 0)
     assert found.worst_share == pytest.approx(24.5e-6)
     assert said((pyrapl(OWN_UJ - 49_000), None)) == [
-        "pyRAPL and our own RAPL reader differ by at most 0.0490 J, 0.00245 % at worst, over 1 "
-        "figures of whole runs. They read at most 0.500 ms apart, which explains it."
+        (
+            "at most 0.0490 J (0.00245 %) apart over 1 runs; read at most 0.500 ms apart, which "
+            "explains it",
+            "agrees",
+        )
     ]
 
 
 def test_more_than_that_is_said() -> None:
     found = said((pyrapl(OWN_UJ - 51_000), None), (pyrapl(OWN_UJ), None))
-    assert found[0].endswith("explains all but 1: look for a second cause.")
+    text, verdict = found[0]
+    assert text.endswith("explains all but 1: look for a second cause")
+    assert verdict == "disagrees"
 
 
 def test_perf_may_be_larger_by_the_kernels_rounding() -> None:
@@ -134,11 +140,13 @@ def test_failures_and_their_reasons() -> None:
     )
     assert (found.compared, found.failed, found.wrapped) == (0, 3, 1)
     assert found.reasons == ("pyRAPL failed (KeyError): 3.",)
-    assert provenance._readers(found) == (
-        "pyRAPL and our own RAPL reader could not be compared. 1 more could not be compared "
-        "(wrapped or unread). pyRAPL gave no figure 3 times: pyRAPL failed (KeyError): 3."
+    assert readers_row(found) == (
+        "nothing to compare; 1 more wrapped or unread; 3 times no figure: "
+        "pyRAPL failed (KeyError): 3.",
+        "cannot tell",
     )
 
 
 def test_runs_of_old_tell_no_time_between() -> None:
-    assert said((pyrapl(OWN_UJ - 51_000, apart_ns=None), None))[0].endswith("of whole runs.")
+    text, _ = said((pyrapl(OWN_UJ - 51_000, apart_ns=None), None))[0]
+    assert text.endswith("over 1 runs")
