@@ -33,8 +33,9 @@ class Curve:
     uncertainty, in J; equal `window` numbers: by the same course of the power), `slope_w` the power
     by which a displaced edge changes the energy. Between: `energy_j` with what was filled in,
     `covered_s`, `filled_j` (standard uncertainty of what was filled in), `count` of whole windows
-    with the sums `sum_w` and `squares_w2` of their power less `reference_w`, `by_plateau` and
-    `by_counter` where gaps were filled, `void` where nothing is known.
+    with the sums `sum_w` and `squares_w2` of their power less one that is the same for all, and
+    `steps_w2` of the squares of its steps; `by_plateau` and `by_counter` where gaps were filled,
+    `void` where nothing is known.
     """
 
     t_ns: Ints
@@ -47,6 +48,7 @@ class Curve:
     count: Ints
     sum_w: Floats
     squares_w2: Floats
+    steps_w2: Floats
     by_plateau: npt.NDArray[np.bool_]
     by_counter: npt.NDArray[np.bool_]
     void: npt.NDArray[np.bool_]

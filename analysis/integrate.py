@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from scipy.stats import t as student
 
 from analysis.align import Floats, Ints
 from analysis.curve import Curve, Edge, Edges
-from analysis.neighbours import by_counter, plateau, stepped
+from analysis.neighbours import FILL, by_counter, plateau, stepped
 from analysis.uncertainty import Resolution
 from analysis.windows import Windows
 
 NEAR = 64  # windows looked at on each side of an edge
+MANY = 20  # whole windows that tell how the power steps from one to the next
 
 
 def integrate(
@@ -63,6 +65,7 @@ class _Channel:
         self._c_s, self._split_j, self._slope_w = np.zeros((3, count))
         self._window = -1 - np.arange(count)
         self._filled_j, self._filled_j2, self._sum_w, self._squares_w2 = np.zeros((4, count - 1))
+        self._filled_s2, self._counted_j2, self._steps_w2 = np.zeros((3, count - 1))
         self._count = np.zeros(count - 1, np.int64)
         self._plateau, self._counter, self._void = np.zeros((3, count - 1), bool)
         self._reference_w: float | None = None
@@ -117,14 +120,27 @@ class _Channel:
             slope_w=self._slope_w,
             energy_j=measured_j + self._filled_j,
             covered_s=np.diff(self._c_s),
-            filled_j=np.sqrt(self._filled_j2),
+            filled_j=np.sqrt(self._gap_doubt_j2()),
             count=self._count,
             sum_w=self._sum_w,
             squares_w2=self._squares_w2,
+            steps_w2=self._steps_w2,
             by_plateau=self._plateau,
             by_counter=self._counter,
             void=self._void,
         )
+
+    def _gap_doubt_j2(self) -> Floats:
+        """Doubt of what was filled in: by what is near, and if the power stepped as it did all the
+        time.
+
+        Few windows in all tell their scatter badly: Student's t instead of the normal quantile.
+        """
+        near = self._filled_j2 * _few(np.minimum(self._count, 2 * FILL))
+        # Half the mean square of a step is the variance of a window, given those beside it.
+        variance = self._steps_w2 / np.maximum(self._count - 1, 1) / 2 * (1 + 1 / (2 * FILL))
+        usual = np.maximum(self._filled_j2, variance * self._filled_s2)
+        return np.where(self._count < MANY, near, usual) + self._counted_j2
 
     def _before(self, held: Windows) -> tuple[Ints, Ints]:
         first = int(held.start_ns[0])
@@ -187,21 +203,26 @@ class _Channel:
     def _describe(self, held: Windows, power: Floats, begin: int, end: int) -> None:
         """Count, sum and squares of the whole windows of each stretch."""
         t = self._edges.t_ns
-        first = max(int(np.searchsorted(t, held.end_ns[begin], side="right")) - 1, 0)
-        last = min(int(np.searchsorted(t, held.start_ns[end - 1], side="left")), len(t) - 1)
+        first = max(int(np.searchsorted(t, held.start_ns[begin], side="right")) - 1, 0)
+        last = min(int(np.searchsorted(t, held.end_ns[end - 1], side="left")), len(t) - 1)
         if last <= first:
             return
-        from_ = np.searchsorted(held.start_ns, t[first:last], side="left").clip(begin, end)
+        whole = np.searchsorted(held.start_ns, t[first:last], side="left")
+        from_ = whole.clip(begin, end)
         to = np.searchsorted(held.end_ns, t[first + 1 : last + 1], side="right").clip(begin, end)
         to = np.maximum(from_, to)
+        second = np.where(whole < begin, from_, np.minimum(from_ + 1, to))  # steps have two windows
         assert self._reference_w is not None
         above = power[begin:end] - self._reference_w
-        sums, squares = (
-            np.concatenate([[0.0], np.cumsum(values)]) for values in (above, above * above)
+        steps = np.diff(above, prepend=power[max(begin - 1, 0)] - self._reference_w)
+        sums, squares, stepped2 = (
+            np.concatenate([[0.0], np.cumsum(values)])
+            for values in (above, above * above, steps * steps)
         )
         self._count[first:last] += to - from_
         self._sum_w[first:last] += sums[to - begin] - sums[from_ - begin]
         self._squares_w2[first:last] += squares[to - begin] - squares[from_ - begin]
+        self._steps_w2[first:last] += stepped2[to - begin] - stepped2[second - begin]
 
     def _fill(self, held: Windows, name: str, after: Ints, bounds: tuple[Ints, Ints]) -> None:
         """Fill gaps, each behind window `after` (−1: before the first), stretch by stretch."""
@@ -224,13 +245,22 @@ class _Channel:
         counted = np.zeros(len(gap), bool)
         if name in held.energy_j:
             counted_j = by_counter(held, name, after[gap], pieces[gap] == 1)
-            counted = np.isfinite(counted_j) & (self._resolution.counter_u_j < doubt_j)
+            counted = known & np.isfinite(counted_j) & (self._resolution.counter_u_j < doubt_j)
             fill_j = np.where(counted, counted_j, fill_j)
             doubt_j = np.where(counted, self._resolution.counter_u_j, doubt_j)
         np.add.at(self._filled_j, between[known], fill_j[known])
-        np.add.at(self._filled_j2, between[known], doubt_j[known] ** 2)
-        self._counter[between[known & counted]] = True
-        self._plateau[between[known & ~counted]] = True
+        plain = known & ~counted
+        np.add.at(self._filled_j2, between[plain], doubt_j[plain] ** 2)
+        np.add.at(self._counted_j2, between[counted], doubt_j[counted] ** 2)
+        np.add.at(self._filled_s2, between[plain], seconds[plain] ** 2)
+        self._counter[between[counted]] = True
+        self._plateau[between[plain]] = True
+
+
+def _few(count: Ints) -> Floats:
+    """Square of what a 95 % interval from so few values is wider by than with many."""
+    known = np.maximum(count - 1, 2)  # of two, their range stands for the scatter
+    return np.asarray((student.ppf(0.975, known) / 1.959964) ** 2)
 
 
 class _Sums:

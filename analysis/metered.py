@@ -125,5 +125,5 @@ class Metered:
         if self.timing.kind == "poll":
             # Each end is late by itself, which matters where the power steps from one to the next.
             late_s = self.timing.bound_ns * 1e-9 / math.sqrt(12)
-            readings += late_s**2 * 2 * whole * variance
+            readings += late_s**2 * float(curve.steps_w2[inside].sum())
         return filled + readings

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from analysis.align import Floats, Ints
 from analysis.windows import Windows
 
-FILL = 5  # whole windows on each side of a gap that tell what the power in it was
+FILL = 3  # whole windows on each side of a gap that tell what the power in it was
 
 
 def stepped(

@@ -1,0 +1,75 @@
+"""How often the stated 95 % interval of a phase's energy holds the truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure as Picture
+
+from analysis.uncertainty import TypeB
+from lab.metrology.figure import Figure
+from lab.metrology.loads import INSTRUMENTS, TRUE, Calibration, Floats, trial
+from lab.metrology.phases import KINDS
+
+RELATIVE_LIMIT, ABSOLUTE_LIMIT_W = 0.005, 0.05
+LEAST, MOST = 93.0, 97.0
+SEED = 20_260_201
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Over all meters and lengths of phases: with errors of calibration, and without any."""
+    count = 45 if quick else 1_000
+    figures = []
+    for title, relative, absolute_w in (
+        ("truth within the 95 % interval, calibration off within its limits", *_LIMITS),
+        ("truth within the 95 % interval, statistical part alone", 0.0, 0.0),
+    ):
+        held = 100 * float(np.mean(_distances(count, relative, absolute_w) <= 1))
+        figures.append(Figure(title, held, "%", 95.0, LEAST <= held <= MOST))
+    return figures
+
+
+_LIMITS = (RELATIVE_LIMIT, ABSOLUTE_LIMIT_W)
+
+
+def _distances(count: int, relative: float, absolute_w: float) -> Floats:
+    """Error of each run in units of its half width; the kinds of runs take turns."""
+    generator = np.random.default_rng(SEED)
+    kinds = [(meter, kind) for meter in INSTRUMENTS for kind in KINDS]
+    accuracy = {"relative_limit": relative, "absolute_limit_w": absolute_w}
+    found = []
+    for number in range(count):
+        meter, (_, seconds, periods, _) = kinds[number % len(kinds)]
+        low, high = (max(s, p * meter.period_s) for s, p in zip(seconds, periods, strict=True))
+        calibration = TRUE
+        if relative or absolute_w:
+            gain = 1 + generator.uniform(-relative, relative)
+            calibration = Calibration(gain, generator.uniform(-absolute_w, absolute_w))
+        length_s = float(generator.uniform(low, high))
+        one = trial(generator, meter, length_s, calibration=calibration)
+        energy = one.found
+        limits = None if energy.energy_j is None else TypeB.of(accuracy, energy.energy_j, length_s)
+        if limits is None or energy.energy_j is None or energy.statistical_j is None:
+            continue  # no figure is stated, so no interval either
+        half_j = limits.half_width_95_j(energy.statistical_j)
+        found.append(abs(energy.energy_j - one.truth_j) / half_j)
+    return np.array(found)
+
+
+def plot(path: Path) -> None:
+    """How often the truth lies within so many half widths: stated and found."""
+    picture = Picture(figsize=(6, 4), layout="constrained")
+    axis = picture.subplots()
+    for label, limits in (
+        ("with errors of calibration", _LIMITS),
+        ("statistical part", (0.0, 0.0)),
+    ):
+        distance = np.sort(_distances(500, *limits))
+        axis.plot(distance, np.arange(1, len(distance) + 1) / len(distance) * 100, label=label)
+    axis.axvline(1, color="#999999", lw=0.8)
+    axis.axhspan(LEAST, MOST, color="#dddddd", zorder=0)
+    axis.set(xlim=(0, 2), ylim=(0, 101), xlabel="Error / stated half width")
+    axis.set_ylabel("Runs within (%)")
+    axis.legend(loc="lower right")
+    picture.savefig(path)

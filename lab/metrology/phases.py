@@ -1,0 +1,113 @@
+"""The energy of a phase, as found from a meter's records, against the integral of the load."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from matplotlib.figure import Figure as Picture
+
+from analysis.curve import Edge
+from analysis.metered import Metered
+from analysis.samples import of_table
+from lab.metrology.figure import Figure, at_most
+from lab.metrology.loads import (
+    AROUND,
+    DELAY_S,
+    INSTRUMENTS,
+    Floats,
+    Instrument,
+    realistic,
+    records,
+    trial,
+)
+
+# What a phase lasts, in s and in periods (the longer counts), and the target for p95 in %.
+KINDS = (
+    ("≥ 30 s", (30.0, 120.0), (10, 10), 0.2),
+    ("10 to 30 samples", (0.0, 0.0), (10, 30), 0.5),
+    ("3 samples", (0.0, 0.0), (3, 4), 2.0),
+)
+SIDES: tuple[Literal["before", "after"] | None, ...] = (None, "before", "after")
+SEED = 20_260_101
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """95th percentile of the error for each meter and length; phases and pauses against the run."""
+    count = 6 if quick else 400
+    figures = []
+    for name, seconds, periods, target in KINDS:
+        for meter in INSTRUMENTS:
+            error = _errors(meter, seconds, periods, count)
+            title = f"phase energy error p95, {name}, {meter.name}"
+            figures.append(at_most(title, float(np.quantile(error, 0.95)), "%", target))
+    for meter in INSTRUMENTS:
+        error = _errors(meter, (0.0, 0.0), (10, 30), count, rests=False)
+        title = f"the same without rest at the edges, 10 to 30 samples, {meter.name}"
+        figures.append(Figure(title, float(np.quantile(error, 0.95)), "%"))
+    worst_uj = max(_unaccounted_uj(seed) for seed in range(3 if quick else 100))
+    figures.append(at_most("phases and pauses against the whole run, worst", worst_uj, "µJ", 1.0))
+    return figures
+
+
+def _errors(
+    meter: Instrument,
+    seconds: tuple[float, float],
+    periods: tuple[float, float],
+    count: int,
+    *,
+    rests: bool = True,
+) -> Floats:
+    """Size of the error of `count` phases in %; a phase without a figure is wrong by all."""
+    generator = np.random.default_rng(SEED)
+    low, high = (max(s, p * meter.period_s) for s, p in zip(seconds, periods, strict=True))
+    found = []
+    for _ in range(count):
+        one = trial(generator, meter, float(generator.uniform(low, high)), rests=rests)
+        error = 1.0 if one.found.energy_j is None else one.found.energy_j / one.truth_j - 1
+        found.append(abs(error) * 100)
+    return np.array(found)
+
+
+def _unaccounted_uj(seed: int) -> float:
+    """A run cut into phases and pauses at random, against the same run not cut at all."""
+    generator = np.random.default_rng(seed)
+    meter = INSTRUMENTS[seed % len(INSTRUMENTS)]
+    load = realistic(generator, 400 * meter.period_s, AROUND * meter.period_s)
+    table = of_table(records(load, meter, generator, dropped=0))
+    # Not so near the ends that a cut would change what the windows beside the ends tell of them.
+    near_s = 5 * meter.period_s
+    cuts = np.sort(generator.uniform(load.start_s + near_s, load.end_s - near_s, 12))
+    times = [round(t * 1e9) for t in (load.start_s, *cuts, load.end_s)]
+    rest_ns = round(meter.rest_s * 1e9)
+    ends = {Edge(times[0]), Edge(times[-1])}
+    inner = {Edge(t, SIDES[int(generator.integers(3))], rest_ns, 300_000) for t in times[1:-1]}
+    cut, whole = (
+        Metered.of(table, meter.timing, 0.016, ["system"], chosen)
+        for chosen in (inner | ends, ends)
+    )
+    parts = [cut.energy("system", [(a, b)]).energy_j or 0.0 for a, b in pairwise(times)]
+    one = whole.energy("system", [(times[0], times[-1])]).energy_j or 0.0
+    return abs(sum(parts) - one) * 1e6
+
+
+def plot(path: Path) -> None:
+    """Error of the phase's energy against the number of samples in it."""
+    picture = Picture(figsize=(7, 4.2), layout="constrained")
+    axis = picture.subplots()
+    for meter, colour in zip(INSTRUMENTS, ("#0072B2", "#D55E00", "#009E73"), strict=True):
+        samples = np.array([1, 2, 3, 5, 10, 20, 50, 100, 300])
+        errors = [_errors(meter, (0, 0), (n, 1.2 * n), 120) for n in samples]
+        for share, style in ((0.5, ":"), (0.95, "-")):
+            values = [max(float(np.quantile(error, share)), 1e-4) for error in errors]
+            label = f"{meter.name}, {'median' if share == 0.5 else '95 %'}"
+            axis.plot(samples, values, style, color=colour, label=label)
+    for _, _, periods, target in KINDS[1:]:
+        axis.plot([periods[0], 300], [target, target], color="#999999", lw=0.8, zorder=0)
+    axis.set(
+        xscale="log", yscale="log", xlabel="Samples in the phase", ylabel="Error of energy (%)"
+    )
+    axis.legend(fontsize=8)
+    picture.savefig(path)
