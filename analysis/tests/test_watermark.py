@@ -1,0 +1,301 @@
+"""The fit finds what was put in, and gives no figure, or a wide bound, where it must not trust it.
+
+The readings are made from the load by summing over a fine grid of time, not by the fit's own model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.align import Floats
+from analysis.watermark import Fit, fit
+from analysis.watermark_model import Readings, Watermark, load_of
+from instrumentation.watermark import CHIPS, chip_s, pad_s
+
+STEP_S = 0.0005
+APART_S = 600.0
+
+
+@dataclass
+class Scene:
+    """A meter whose windows end `offset_ms` (and `skew_ppm` since the first watermark) late."""
+
+    period_s: float = 0.1
+    window_s: float = 0.1
+    offset_ms: float = 0.0
+    skew_ppm: float = 0.0
+    swing_w: float = 20.0
+    noise_w: float = 0.05
+    fall_s: float = 0.0
+    filter_s: float = 0.0
+    both: bool = True
+    seed: int = 1
+
+    def marks(self) -> list[Watermark]:
+        chip = chip_s(self.period_s)
+        edges = np.flatnonzero(np.diff([0, *CHIPS, 0])) * chip
+        starts = (20.0, 20.0 + APART_S) if self.both else (20.0,)
+        return [
+            Watermark(
+                tuple(round((start + t) * 1e9) for t in edges),
+                tuple(1 - n % 2 for n in range(len(edges))),
+                chip,
+                pad_s(self.period_s),
+            )
+            for start in starts
+        ]
+
+    def readings(self) -> Readings:
+        generator = np.random.default_rng(self.seed)
+        ends, powers = [], []
+        middle_ns = self.marks()[0].middle_ns
+        for mark in self.marks():
+            begin_s = mark.t_ns[0] / 1e9 - 8 - self.window_s
+            fine_s = np.arange(begin_s, mark.t_ns[-1] / 1e9 + 8, STEP_S)
+            load = self._load(fine_s, np.array(mark.t_ns) / 1e9)
+            energy = np.concatenate([[0.0], np.cumsum(load) * STEP_S])
+            first_s = begin_s + self.window_s + generator.uniform(0, self.period_s)
+            end_s = np.arange(first_s, fine_s[-1], self.period_s)
+            edges_s = np.append(fine_s, fine_s[-1] + STEP_S)
+            until = np.interp(end_s, edges_s, energy)
+            since = np.interp(end_s - self.window_s, edges_s, energy)
+            powers.append(40 + self.swing_w * (until - since) / self.window_s)
+            since_ns = end_s * 1e9 - middle_ns
+            ends.append(end_s * 1e9 + self.offset_ms * 1e6 + self.skew_ppm * 1e-6 * since_ns)
+        power_w = np.concatenate(powers)
+        power_w += generator.normal(0, self.noise_w, len(power_w))
+        end_ns = np.rint(np.concatenate(ends)).astype(np.int64)
+        return Readings(end_ns, np.full(len(end_ns), self.period_s), power_w)
+
+    def _load(self, fine_s: Floats, edges_s: Floats) -> Floats:
+        load = np.zeros(len(fine_s))
+        for rise, fall in edges_s.reshape(-1, 2):
+            load[(fine_s >= rise) & (fine_s < fall + self.fall_s)] = 1
+        if self.filter_s:
+            kernel = np.exp(-np.arange(0, 8 * self.filter_s, STEP_S) / self.filter_s)
+            load = np.convolve(load, kernel / kernel.sum())[: len(load)]
+        return load
+
+    def fit(self) -> Fit:
+        return fit(self.readings(), self.marks())
+
+
+def only(readings: Readings, kept: np.ndarray) -> Readings:
+    """Some of the readings."""
+    return Readings(readings.end_ns[kept], readings.width_s[kept], readings.power_w[kept])
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.floats(-300, 300),
+    st.floats(-100, 100),
+    st.floats(2, 50),
+    st.sampled_from([0.05, 0.1, 0.5, 1.0]),
+    st.integers(0, 1000),
+)
+def test_offset_skew_and_window_come_out_as_put_in(
+    offset_ms: float, skew_ppm: float, swing_w: float, period_s: float, seed: int
+) -> None:
+    scene = Scene(
+        period_s=period_s,
+        window_s=period_s,
+        offset_ms=offset_ms,
+        skew_ppm=skew_ppm,
+        swing_w=swing_w,
+        noise_w=swing_w / 100,
+        seed=seed,
+    )
+    found = scene.fit()
+    assert not found.problem
+    end_ms = offset_ms + skew_ppm * 1e-3 * (found.middle_ns[1] - found.middle_ns[0]) / 1e9
+    # Twice a bound of 95 %, and the grid of time that the readings were made on.
+    room_ms = [2 * bound + 1e3 * STEP_S for bound in found.bound_ms]
+    assert found.offset_ms[0] == pytest.approx(offset_ms, abs=room_ms[0])
+    assert found.offset_ms[1] == pytest.approx(end_ms, abs=room_ms[1])
+    assert found.at_ms(found.middle_ns[1]) == pytest.approx(found.offset_ms[1])
+    assert found.skew_ppm is not None and found.skew_bound_ppm is not None
+    assert found.skew_ppm == pytest.approx(skew_ppm, abs=2 * found.skew_bound_ppm + 1)
+    assert found.window_s == pytest.approx(period_s, rel=0.1)
+    assert found.swing_w == pytest.approx(swing_w, rel=0.05)
+    assert found.quality is not None and found.quality >= 3
+    assert max(found.bound_ms) < 100 * period_s
+
+
+def test_one_watermark_gives_an_offset_but_no_skew() -> None:
+    found = Scene(offset_ms=30, both=False).fit()
+    assert found.offset_ms == pytest.approx((30,), abs=1)
+    assert found.skew_ppm is None
+    assert found.at_ms(0) == found.offset_ms[0]
+
+
+def test_more_noise_is_a_wider_bound() -> None:
+    bounds = [Scene(noise_w=noise_w).fit().bound_ms[0] for noise_w in (0.05, 0.5, 2)]
+    assert bounds[0] < bounds[1] / 4 < bounds[2] / 8
+
+
+def test_doubt_about_the_edges_is_part_of_the_bound() -> None:
+    scene = Scene()
+    marks = [Watermark(**{**vars(mark), "edge_bound_s": 0.005}) for mark in scene.marks()]
+    doubtful, sure = fit(scene.readings(), marks), scene.fit()
+    assert doubtful.bound_ms[0] == pytest.approx(sure.bound_ms[0] + 5)
+    assert (doubtful.skew_bound_ppm or 0) > (sure.skew_bound_ppm or 0) + 10
+
+
+def test_marks_may_come_in_any_order() -> None:
+    scene = Scene(offset_ms=12, skew_ppm=30)
+    assert fit(scene.readings(), scene.marks()[::-1]) == scene.fit()
+    with pytest.raises(ValueError, match="one or two"):
+        fit(scene.readings(), [])
+
+
+def test_the_readings_of_a_fast_meter_are_put_together_and_gaps_are_not_bridged() -> None:
+    scene = Scene(period_s=0.001, window_s=0.001, offset_ms=7, noise_w=1)
+    readings = scene.readings()
+    found = fit(readings, scene.marks())
+    assert found.offset_ms == pytest.approx((7, 7), abs=0.5)
+    assert found.readings < 9000 < len(readings.end_ns)
+    lost = np.random.default_rng(5).random(len(readings.end_ns) // 40) < 0.05
+    kept = ~np.append(np.repeat(lost, 40), np.zeros(len(readings.end_ns) % 40, bool))
+    assert fit(only(readings, kept), scene.marks()).offset_ms == pytest.approx((7, 7), abs=0.5)
+
+
+# What must give no figure.
+
+
+@pytest.mark.parametrize("period_s", [0.1, 1.0])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_load_that_does_not_swing_is_no_watermark(period_s: float, seed: int) -> None:
+    found = Scene(period_s=period_s, window_s=period_s, swing_w=0, seed=seed).fit()
+    assert found.problem.startswith("no watermark seen")
+    assert found.offset_ms == () and found.skew_ppm is None and found.swing_w is None
+    with pytest.raises(ValueError, match="no watermark seen"):
+        found.at_ms(0)
+
+
+def test_readings_that_never_change_are_no_watermark() -> None:
+    found = Scene(swing_w=0, noise_w=0).fit()
+    assert "never change" in found.problem
+
+
+def test_power_that_falls_under_load_is_no_watermark() -> None:
+    assert "falls where the load rises" in Scene(swing_w=-20).fit().problem
+
+
+def test_a_watermark_at_one_end_alone_is_told() -> None:
+    scene = Scene()
+    readings = scene.readings()
+    calm = np.where(readings.end_ns > 300e9, 40.0, readings.power_w)
+    found = fit(Readings(readings.end_ns, readings.width_s, calm), scene.marks())
+    assert found.problem.startswith("no watermark seen")
+    gone = only(readings, readings.end_ns < 300e9)
+    assert "0 readings" in fit(gone, scene.marks()).problem
+
+
+def test_another_pattern_of_load_is_no_watermark() -> None:
+    scene = Scene(both=False)
+    readings = scene.readings()
+    for seed in range(10):
+        generator = np.random.default_rng(seed)
+        count = len(readings.end_ns)
+        levels = np.repeat(generator.integers(0, 2, count), 3)[:count]
+        other = 40 + 20 * levels + generator.normal(0, 0.1, count)
+        found = fit(Readings(readings.end_ns, readings.width_s, other), scene.marks())
+        assert found.problem.startswith("no watermark seen")
+
+
+def test_an_offset_out_of_reach_is_no_watermark() -> None:
+    assert Scene(offset_ms=6000).fit().problem.startswith("no watermark seen")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
+def test_readings_that_are_missing_widen_the_bound_or_end_the_fit(share: float) -> None:
+    scene = Scene(offset_ms=20, noise_w=0.3)
+    readings = scene.readings()
+    for seed in range(10):
+        kept = np.random.default_rng(seed).random(len(readings.end_ns)) > share
+        found = fit(only(readings, kept), scene.marks())
+        if share > 0.5:
+            assert "readings cover" in found.problem
+        elif not found.problem:
+            for offset_ms, bound_ms in zip(found.offset_ms, found.bound_ms, strict=True):
+                assert abs(offset_ms - 20) <= 2 * bound_ms < 10
+
+
+def test_a_gap_in_the_middle_is_survived_or_told() -> None:
+    scene = Scene(offset_ms=20)
+    readings = scene.readings()
+    for begin_s in np.arange(20, 27, 0.5):
+        gap = (readings.end_ns > begin_s * 1e9) & (readings.end_ns < (begin_s + 1.5) * 1e9)
+        found = fit(only(readings, ~gap), scene.marks())
+        if not found.problem:
+            assert abs(found.offset_ms[0] - 20) <= 2 * found.bound_ms[0]
+
+
+def test_readings_that_are_no_numbers_are_left_out() -> None:
+    scene = Scene(offset_ms=20)
+    readings = scene.readings()
+    broken = readings.power_w.copy()
+    broken[::9] = np.nan
+    found = fit(Readings(readings.end_ns, readings.width_s, broken), scene.marks())
+    assert found.offset_ms == pytest.approx((20, 20), abs=1)
+
+
+# What a rectangular window and sharp edges cannot explain must be in the bound.
+
+
+def covers(found: Fit, low_ms: float, high_ms: float) -> bool:
+    """Whether the interval holds all that the offset might be called."""
+    return all(
+        offset - bound <= low_ms and high_ms <= offset + bound
+        for offset, bound in zip(found.offset_ms, found.bound_ms, strict=True)
+    )
+
+
+def test_a_window_of_another_length_than_told_widens_the_bound() -> None:
+    # The ends are where they are told to be; middles are half a period earlier than told.
+    found = Scene(window_s=0.2).fit()
+    assert found.window_s == pytest.approx(0.2, rel=0.02) and found.window_told_s == 0.1
+    assert found.offset_ms == pytest.approx((50, 50), abs=2)
+    assert found.bound_ms[0] > 49
+
+
+@pytest.mark.parametrize("filter_s", [0.03, 0.1])
+def test_a_filter_in_the_meter_widens_the_bound(filter_s: float) -> None:
+    """The middle of what a reading weighs lies later by the filter's time constant."""
+    plain, filtered = (Scene(filter_s=s, noise_w=0.1).fit() for s in (0.0, filter_s))
+    assert covers(filtered, 1e3 * filter_s, 1e3 * filter_s)
+    assert filtered.bound_ms[0] > 3 * plain.bound_ms[0]
+
+
+@pytest.mark.parametrize("fall_s", [0.01, 0.03])
+def test_power_that_falls_late_widens_the_bound(fall_s: float) -> None:
+    assert covers(Scene(fall_s=fall_s, noise_w=0.1).fit(), 0, 1e3 * fall_s)
+
+
+def test_a_clipped_meter_has_a_wide_bound() -> None:
+    scene = Scene(noise_w=0.1)
+    readings = scene.readings()
+    clipped = Readings(readings.end_ns, readings.width_s, np.minimum(readings.power_w, 52.0))
+    found = fit(clipped, scene.marks())
+    assert found.problem or covers(found, 0, 0)
+    assert found.problem or found.bound_ms[0] > 5 * scene.fit().bound_ms[0]
+
+
+def test_a_slow_drift_of_the_base_is_no_offset() -> None:
+    scene = Scene(offset_ms=15)
+    readings = scene.readings()
+    drifting = readings.power_w + 0.02 * (readings.end_ns / 1e9)
+    found = fit(Readings(readings.end_ns, readings.width_s, drifting), scene.marks())
+    assert found.offset_ms == pytest.approx((15, 15), abs=1)
+
+
+def test_the_load_and_its_integral() -> None:
+    edges, levels = np.array([1.0, 3.0, 4.0]), np.array([1.0, 0.0, 1.0])
+    level, until = load_of(edges, levels, np.array([0.0, 1.0, 2.0, 3.5, 4.0, 6.0]))
+    assert level.tolist() == [0, 1, 1, 0, 1, 1]
+    assert until.tolist() == [0, 0, 1, 2, 2, 4]
