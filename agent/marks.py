@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from agent.errors import AgentError
 from agent.sampler import Sampler
-from instrumentation.sources.counter import READ_FAILED, ReadFailure, Reading, total
+from instrumentation.sources.counter import READ_FAILED, REOPENED, ReadFailure, Reading, total
 from instrumentation.sources.series import Series
 from instrumentation.sources.zones import Zone
 from workloads.base import Work
@@ -96,7 +96,10 @@ class Marks:
         first, last = start[zone.name], end[zone.name]
         between = self._sampler.between(zone.name, _end_ns(first), last.t_before_ns)
         # Samples in between bound the wraps: what cannot wrap twice between two of them is exact.
-        flags = set(total([first, *between, last], zone.max_range_uj, zone.max_power_w).flags)
+        found = total([first, *between, last], zone.max_range_uj, zone.max_power_w)
+        flags = set(found.flags)
+        # Only here is it known that a fall was no wrap: the counter was opened anew in between.
+        begun_anew = found.energy_uj is None and REOPENED in flags
         if isinstance(first, ReadFailure) or isinstance(last, ReadFailure):
             flags.add(READ_FAILED)
         if zone.mirror_of is not None:
@@ -105,7 +108,7 @@ class Marks:
             "source": "rapl",
             "zone": zone.name,
             "start": reading_document(first),
-            "end": reading_document(last),
+            "end": None if begun_anew else reading_document(last),
             "max_range_uj": zone.max_range_uj,
             "flags": sorted(flags),
         }

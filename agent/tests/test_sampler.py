@@ -107,8 +107,15 @@ def test_a_zone_that_was_gone_during_a_phase_is_flagged(root: Path) -> None:
             counter(root).write_text("1300\n")
         with marks.phase("after"):
             pass
-        flags = [[c["flags"] for c in phase["counters"]] for phase in marks.document()]
-    assert flags == [[["counter-reopened"], []], [[], []]]
+        with marks.phase("fallen"):
+            counter(root).write_text("")
+            source.read()
+            counter(root).write_text("7\n")
+        packages = [phase["counters"][0] for phase in marks.document()]
+    assert [c["flags"] for c in packages] == [["counter-reopened"], [], ["counter-reopened"]]
+    # A fall across the gap would pass for a wrap if its end were told.
+    ends = [c["end"] and c["end"]["energy_uj"] for c in packages]
+    assert ends == [1300, 1300, None]
 
 
 def test_a_mirrored_die_is_flagged(root: Path) -> None:

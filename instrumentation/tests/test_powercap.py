@@ -174,6 +174,19 @@ def test_failing_zone_leaves_the_others(tmp_path: Path, content: str) -> None:
             assert isinstance(readings["dram"], Reading)
 
 
+def test_a_series_opens_anew_what_has_failed(tmp_path: Path) -> None:
+    root = ALONE.lay_out(tmp_path)
+    file = root / PACKAGE / "energy_uj"
+    with PowercapSource.open(root) as source:
+        series = source.series()
+        for text in ("5\n", "", "8\n", "9\n"):
+            file.write_text(text)
+            series.take()
+    samples = series.readings()["package-0"]
+    epochs = [sample.epoch for sample in samples if isinstance(sample, Reading)]
+    assert (len(samples), epochs) == (4, [0, 1, 1])
+
+
 @contextmanager
 def vanishing(file: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Put a file of /proc in a counter's place: it holds a number, and when its process ends, the
