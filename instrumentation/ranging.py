@@ -23,7 +23,7 @@ from instrumentation.meters.base import Meter
 from instrumentation.meters.ranges import Extremes, Ranged
 from instrumentation.ports import Lookup
 from instrumentation.recorder_port import MeterConfig, RecorderError
-from instrumentation.recorder_words import cannot_open
+from instrumentation.recorder_words import cannot_open, foreign, silent
 from instrumentation.transports import Transport, open_transport
 
 SPARE = 1.1  # a range holds so much more than was seen
@@ -103,8 +103,11 @@ def told(config: MeterConfig, meter: Ranged, needs: Needs) -> str:
     return "\n".join(lines)
 
 
-def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> None:
-    """Ask the meter and hear it until `stopped()` says so. Raises OSError when the port is lost."""
+def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> bytes:
+    """Ask the meter and hear it until `stopped()` says so; the first bytes that came. Raises
+    OSError when the port is lost.
+    """
+    heard = b""
     meter.opened()
     while not stopped():
         t_ns = monotonic_ns()
@@ -116,6 +119,8 @@ def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> N
         came_ns, data = transport.read(min(_WAIT_S, max(0.0, wait_s)))
         if data:
             meter.feed(data, came_ns)
+            heard = heard or data
+    return heard
 
 
 def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> str:
@@ -125,14 +130,14 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
     auto: dict[str, Any] = config.settings | _AUTO
     meter = replace(config, settings=auto).driver()
     assert isinstance(meter, Ranged)
-    device = ""
+    start_ns, device = monotonic_ns(), ""
     try:
         device = Lookup(config.port, meter.usb_ids).device()
         transport = open_transport(device, config.baud, meter.period_s)
     except OSError as error:
         raise RecorderError(cannot_open(config, error, device)) from None
     try:
-        listen(meter, transport, stopped)
+        heard = listen(meter, transport, stopped)
         if farewell := meter.farewell():
             transport.write(farewell)
     except OSError as error:
@@ -141,6 +146,10 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
         ) from None
     finally:
         transport.close()
+    if not heard:
+        raise RecorderError(silent(config, (monotonic_ns() - start_ns) / 1e9, device))
+    if not meter.extremes.readings:
+        raise RecorderError(foreign(config, heard, device))
     return told(config, meter, needs)
 
 

@@ -58,6 +58,7 @@ class Yokogawa(Meter):
     arrival_delay_limit_s: ClassVar[float] = 0.1
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "auto-range", "range-changed")
     peak_factor: float = 3.0
+    voltage_ranges_v: tuple[float, ...] = VOLTAGE_RANGES_V
 
     def __init__(
         self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
@@ -98,20 +99,13 @@ class Yokogawa(Meter):
 
     @property
     def accuracy(self) -> Accuracy:
-        """See `Meter.accuracy`: the power range is voltage range times current range. A range that
-        the meter chooses may be its largest.
-        """
+        """See `Meter.accuracy`. A range that is left to the meter may be its largest."""
         return accuracy_of(self.settings, *self._range_limit)
 
     @property
     def period_s(self) -> float:
         """The update interval."""
         return float(self.settings.rate_s)
-
-    @property
-    def voltage_ranges_v(self) -> tuple[float, ...]:
-        """See `Ranged`."""
-        return VOLTAGE_RANGES_V
 
     @property
     def current_ranges_a(self) -> tuple[float, ...]:
@@ -133,7 +127,7 @@ class Yokogawa(Meter):
 
     def _start_over(self) -> None:
         self._settled = False  # one update went by since the meter was set up
-        self._ranges = (self.settings.voltage_range_v, self.settings.current_range_a)
+        self._ranges: tuple[float, float] | None = None
         self._was_over = False
 
     # Asking
@@ -278,18 +272,9 @@ class Yokogawa(Meter):
         out.fault(t_ns, "over-range", "the input is beyond the meter's range: there is no reading")
 
     def _flags(self, reading: Reading, t_ns: int, out: RowBuilder) -> int:
-        flags = 0
-        set_ranges = (self.settings.voltage_range_v, self.settings.current_range_a)
-        if None in set_ranges:
-            flags |= _AUTO_RANGE
-        pairs = list(zip(reading.ranges, self._ranges, set_ranges, strict=True))
-        if any(now != (fixed or before or now) for now, before, fixed in pairs):
-            flags |= _RANGE_CHANGED
-            volts, amperes = reading.ranges
-            if any(fixed not in (None, now) for now, _, fixed in pairs):
-                out.fault(t_ns, "range", f"the meter is at {volts:g} V, {amperes:g} A, not as set")
-        self._ranges = reading.ranges
-        if over := bool(reading.condition & _OVER_BITS):
+        flags = self._range_flags(reading.ranges, t_ns, out)
+        over = bool(reading.condition & _OVER_BITS)
+        if over:
             flags |= OVER_RANGE
             self.extremes = replace(self.extremes, over_range=self.extremes.over_range + 1)
             if not self._was_over:
@@ -301,3 +286,13 @@ class Yokogawa(Meter):
                 flags |= GAP
                 out.fault(t_ns, "gap", f"{round(passed) - 1} updates are missing")
         return flags
+
+    def _range_flags(self, ranges: tuple[float, float], t_ns: int, out: RowBuilder) -> int:
+        fixed = (self.settings.voltage_range_v, self.settings.current_range_a)
+        before, self._ranges = self._ranges or ranges, ranges
+        wrong = any(should not in (None, now) for should, now in zip(fixed, ranges, strict=True))
+        if wrong and (ranges != before or self._last_ns is None):
+            told = f"{ranges[0]:g} V, {ranges[1]:g} A"
+            out.fault(t_ns, "range", f"the meter is at {told}, not as set")
+        auto = _AUTO_RANGE * (None in fixed)
+        return auto | _RANGE_CHANGED * (wrong or ranges != before)
