@@ -48,6 +48,7 @@ class Player:
         self._link = link
         self._port = SimulatedPort(link)
         self._done = 0
+        self._back_s: float | None = None  # when it will be plugged in again
         self.unplugged = 0
 
     @property
@@ -74,22 +75,27 @@ class Player:
         # By its own clock: a meter averages what it samples, so its clock's error changes no watts.
         own_s = periods * self._meter.period_s
         self._send(self._meter.advance(np.outer(own_s, self._watts)))
-        if self._unplug and self._random.random() < self._unplug:
-            self._replug()
+        if self._back_s is not None:
+            self._plug_in(self._back_s)
+        elif self._unplug and self._random.random() < self._unplug:
+            self._pull()
 
     def _send(self, data: bytes) -> None:
         if arrived := self._wire.carry(data):
             self._port.send(arrived)
 
-    def _replug(self) -> None:
-        """Away for a while, and back under another number."""
+    def _pull(self) -> None:
+        """Away for a while. Where it will be back is made now, while the old number is taken."""
         self.unplugged += 1
-        # Made while the old one still has its number.
         back = SimulatedPort(self._link.with_name(f".{self._link.name}.unplugged"))
         self._port.close()
-        time.sleep(UNPLUGGED_S)
-        back.rename(self._link)
         self._port = back
+        self._back_s = time.monotonic() + UNPLUGGED_S
+
+    def _plug_in(self, back_s: float) -> None:
+        if time.monotonic() >= back_s:
+            self._port.rename(self._link)
+            self._back_s = None
 
     def close(self) -> None:
         """Unplug it for good."""

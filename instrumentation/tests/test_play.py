@@ -158,7 +158,7 @@ def test_command_line_plays_until_it_is_told_to_stop(tmp_path: Path) -> None:
     link = tmp_path / "meter"
     command = [sys.executable, "-m", "instrumentation.simulators", "--kind", "smartpower3"]
     process = subprocess.Popen(
-        [*command, "--link", str(link), "--watts", "20,0.06", "--fault", "unplug=0.05"],
+        [*command, "--link", str(link), "--watts", "20,0.06", "--fault", "unplug=0.2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from instrumentation.trace import Frame, StreamError, StreamWriter, read_frames
 
-FRAMES = st.lists(st.builds(Frame, st.integers(0, 2**64 - 1), st.binary(max_size=40)), max_size=8)
+TIMES = st.integers(0, 2**64 - 1)
+FRAMES = st.lists(st.builds(Frame, TIMES, st.binary(max_size=40), st.booleans()), max_size=8)
 
 
 def write(path: Path, frames: list[Frame]) -> StreamWriter:
     writer = StreamWriter(path)
     for frame in frames:
-        writer.append(frame.t_mono_ns, frame.data)
+        writer.append(frame.t_mono_ns, frame.data, sent=frame.sent)
     writer.close()
     return writer
 
@@ -42,8 +43,9 @@ def test_any_cut_keeps_the_whole_frames(
 
 def test_layout_is_that_of_the_contract(tmp_path: Path) -> None:
     path = tmp_path / "stream.raw"
-    write(path, [Frame(0x0102030405060708, b"ab")])
-    assert path.read_bytes() == bytes.fromhex("0807060504030201 02000000") + b"ab"
+    write(path, [Frame(0x0102030405060708, b"ab"), Frame(1, b"?", sent=True)])
+    came = bytes.fromhex("0807060504030201 02000000") + b"ab"
+    assert path.read_bytes() == came + bytes.fromhex("0100000000000000 01000080") + b"?"
 
 
 def test_foreign_file_is_refused(tmp_path: Path) -> None:
