@@ -16,6 +16,8 @@ import serial
 from instrumentation.clock import monotonic_ns
 
 _READ_BYTES = 1 << 16
+_FULL_BYTES = 2048
+_MOST_PARTS = 16
 _WRITE_LIMIT_S = 0.5
 
 
@@ -67,14 +69,27 @@ class SerialTransport:
             return t_ns, b""
         if self._gather_s:
             time.sleep(self._gather_s)
-            t_ns = monotonic_ns()
         try:
             data = os.read(self._fd, _READ_BYTES)
         except BlockingIOError:
             return t_ns, b""
         if not data:
             raise OSError(errno.ENODEV, "the device is gone")
-        return t_ns, data
+        if not self._gather_s:
+            return t_ns, data
+        data += self._more(len(data))
+        return monotonic_ns(), data
+
+    def _more(self, got: int) -> bytes:
+        """What else lies there: a terminal gives no more than 4 KB at a time."""
+        more: list[bytes] = []
+        while got >= _FULL_BYTES and len(more) < _MOST_PARTS:
+            try:
+                more.append(os.read(self._fd, _READ_BYTES))
+            except OSError:
+                break  # nothing more, or gone: then the next read says so
+            got = len(more[-1])
+        return b"".join(more)
 
     def write(self, data: bytes) -> None:
         """See `Transport`."""

@@ -93,9 +93,9 @@ class PowerSensor3(Meter):
     usb_ids: ClassVar[tuple[str, ...]] = ("0483:5740",)
     own_channels: ClassVar[tuple[str, ...]] = _RAILS
     timing: ClassVar[str] = "device"
-    # USB asks each millisecond; what gathers in the port is read each `gather_s`.
+    # USB asks each millisecond; `gather_s` and the host's delays come on top.
     arrival_delay_limit_s: ClassVar[float] = 0.02
-    gather_s: ClassVar[float] = 0.008
+    gather_s: ClassVar[float] = 0.005
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "marker")
     Settings: ClassVar[type[Any]] = Settings
 
@@ -186,7 +186,7 @@ class PowerSensor3(Meter):
         return joined(parts)
 
     def _fed(self, pieces: Sequence[Frame]) -> Fed:
-        """Pieces of one block of time; one alone may be damaged."""
+        """Pieces of one block of time; where frames are missing, each of them by itself."""
         self._time.begin(pieces[0].t_mono_ns)
         offsets, times, size = [at for at, _ in self._rest_ns], [t for _, t in self._rest_ns], 0
         for piece in pieces:
@@ -201,10 +201,8 @@ class PowerSensor3(Meter):
         level = levels(words)
         stamps = level[:, 0].astype(np.int64)
         off_us = self._time.steps(stamps[:-1]) if len(stamps) > 1 else stamps[:0]
-        if len(pieces) > 1:
-            clean = not (found.junk_after or self._junk or found.junk.any())
-            if not (clean and self._time.regular(off_us)):
-                return joined([self._fed([piece]) for piece in pieces])
+        if len(pieces) > 1 and not self._time.regular(off_us):
+            return joined([self._fed([piece]) for piece in pieces])
         faults = self._junk_faults(found, arrived)
         self._keep_rest(data, found.rest, offsets, times)
         self._held = words[-1:], t_ns[-1:]

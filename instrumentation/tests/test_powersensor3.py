@@ -176,6 +176,40 @@ def test_a_configuration_that_changed_on_the_way_is_not_used() -> None:
         assert meter._talk.sensors == tuple(map(Sensor.from_bytes, eeprom()))
 
 
+def test_a_configuration_without_its_end_is_not_used() -> None:
+    talk = Talk((0,))
+    talk.asked(STOP, 0)
+    talk.hear(STOPPED, 1)
+    talk.asked(b"R", 2)
+    for record in eeprom():
+        assert talk.hear(record, 3) == ""
+        talk.asked(talk.request(3), 3)
+    assert talk.hear(b"E", 4) == "the configuration ended with b'E' and not with b'D'; asking again"
+    assert talk.request(4) == b"" and talk.request(20_000_004) == STOP
+
+
+def test_a_port_opened_in_mid_frame_is_no_fault() -> None:
+    meter, _ = started()
+    assert not meter.feed(frame(0)[7:] + frame(50) + frame(100), 0).faults
+
+
+def test_junk_between_frames_is_told_however_it_comes() -> None:
+    meter, _ = started()
+    pieces = [frame(50), b"not a frame, ", b"nor this, what", b"ever it is", frame(100), frame(150)]
+    (fault,) = joined([meter.feed(piece, n) for n, piece in enumerate(pieces)]).faults
+    assert (fault.kind, fault.t_mono_ns) == ("framing", 4)
+    assert fault.detail == "37 bytes before this are no PowerSensor3 frame"
+
+
+def test_damage_costs_the_same_byte_by_byte() -> None:
+    at_once, _ = started(window_ms=0)
+    byte_by_byte, _ = started(window_ms=0)
+    data = b"".join(frame(50 * n)[n % 5 == 0 :] for n in range(1, 60))
+    found = joined([byte_by_byte.feed(data[n : n + 1], 7) for n in range(len(data))])
+    same(at_once.feed(data, 7), found)
+    assert len(found.rows) == 47
+
+
 def test_a_rail_that_is_off_at_the_meter_gives_no_records_and_says_why() -> None:
     simulator = PowerSensor3Simulator()
     simulator.eeprom = eeprom((True, True, False, True))
