@@ -16,8 +16,8 @@ from analysis.align import Floats, Ints
 MIN_READINGS = 12  # in a watermark: fewer leave nothing to judge the fit by
 MIN_SHARE = 0.6  # of the time of a watermark that readings must cover
 MAX_READINGS = 4000  # of a watermark; neighbours of a faster meter are put together
-GRID_PARTS = 8  # steps of the search in the shorter one of window and chip
-LEAST_GRID_S = 0.02  # taken for the window of a meter that is faster
+GRID_PARTS = 8  # steps of the search in a chip, then in a window
+FINEST_STEPS = 200  # of the search around the peak
 
 
 class NotSeenError(Exception):
@@ -135,23 +135,28 @@ def search(part: Part, search_s: float) -> tuple[float, float]:
     seen_size = float(np.linalg.norm(seen))
     if seen_size <= 1e-9 * float(np.linalg.norm(part.power_w)):
         raise NotSeenError("the readings never change")
-    step_s = max(min(part.told_s, part.chip_s), LEAST_GRID_S) / GRID_PARTS
-    grid = np.arange(-search_s, search_s + step_s, step_s)
-    match = np.zeros(len(grid))
-    for i, offset_s in enumerate(grid):
-        mean = means(part, float(offset_s), part.told_s)[0]
+
+    def match(offset_s: float) -> float:
+        mean = means(part, offset_s, part.told_s)[0]
         mean = mean - basis @ (basis.T @ mean)
         size = float(np.linalg.norm(mean))
-        if size > 1e-9 * len(mean):
-            match[i] = mean @ seen / (size * seen_size)
-    peak = int(np.argmax(np.abs(match)))
-    aside = np.abs(match[np.abs(grid - grid[peak]) >= part.chip_s + part.told_s / 2])
-    quality = float(abs(match[peak]) / aside.max()) if len(aside) and aside.any() else 0.0
-    if match[peak] < 0 and quality >= 2:
-        raise NotSeenError("the power falls where the load rises")
+        return float(mean @ seen) / (size * seen_size) if size > 1e-9 * len(mean) else 0.0
+
+    step_s = part.chip_s / GRID_PARTS
+    grid = np.arange(-search_s, search_s + step_s, step_s)
+    coarse = np.array([match(offset_s) for offset_s in grid.tolist()])
+    peak = int(np.argmax(np.abs(coarse)))
     if peak in (0, len(grid) - 1):
         raise NotSeenError(f"nothing like it lies within {search_s:g} s of where the clocks put it")
-    return float(grid[peak]), quality
+    count = min(int(2 * step_s / part.told_s * GRID_PARTS) + 3, FINEST_STEPS)
+    near = np.linspace(grid[peak - 1], grid[peak + 1], count)
+    fine = np.array([match(offset_s) for offset_s in near.tolist()])
+    best = int(np.argmax(np.abs(fine)))
+    aside = np.abs(coarse[np.abs(grid - near[best]) >= part.chip_s + part.told_s / 2])
+    quality = float(abs(fine[best]) / aside.max()) if len(aside) and aside.any() else 0.0
+    if fine[best] < 0 and quality >= 2:
+        raise NotSeenError("the power falls where the load rises")
+    return float(near[best]), quality
 
 
 def means(part: Part, offset_s: Floats | float, window_s: float) -> tuple[Floats, Floats, Floats]:

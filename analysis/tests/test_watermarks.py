@@ -1,0 +1,241 @@
+"""Watermarks of a whole suite against its clock link: agreement, disagreement, and neither."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analysis.align import TargetClock
+from analysis.load import load
+from analysis.manifest import canonical_sha256
+from analysis.records import Meter, Suite
+from analysis.samples import NOTHING, of_table
+from analysis.watermark import Fit
+from analysis.watermarks import (
+    AGREES,
+    CANNOT_TELL,
+    DISAGREES,
+    agreement,
+    disagreements,
+    watermarks,
+)
+from instrumentation.watermark import CHIPS
+
+BOOT = "boot-1"
+CHIP_S, PAD_S = 0.205, 0.5
+PERIOD_S = 0.01
+TARGET_OFFSET_S = 5000.0
+STARTS_S = {"start": 20.0, "end": 620.0}
+PLAN = {"suite_id": "s", "watermark": {"chip_s": CHIP_S, "pad_s": PAD_S}}
+
+
+def line(when: str, start_s: float = 0.0, boot: str = BOOT, **more: Any) -> dict[str, Any]:
+    """What the target wrote down; `start_s` on the controller's clock."""
+    edges = (start_s or STARTS_S[when]) + np.flatnonzero(np.diff([0, *CHIPS, 0])) * CHIP_S
+    return {
+        "boot_id": boot,
+        "when": when,
+        "chip_s": CHIP_S,
+        "pad_s": PAD_S,
+        "cpus": 4,
+        "spread_ns": 400_000,
+        "edges": [
+            [round((t + TARGET_OFFSET_S) * 1e9), 1 - n % 2] for n, t in enumerate(edges.tolist())
+        ],
+        **more,
+    }
+
+
+def meter(lines: Sequence[Mapping[str, Any]], swing_w: float = 20.0, delay_s: float = 0.0) -> Meter:
+    """Readings around the lines' edges: `system` swings with the load, `drive` does not."""
+    generator = np.random.default_rng(3)
+    parts = []
+    for one in lines:
+        edges = np.array([t for t, _ in one["edges"]]) / 1e9 - TARGET_OFFSET_S
+        end = np.arange(edges[0] - 6, edges[-1] + 6, PERIOD_S) + 0.0031
+        loads = edges.reshape(-1, 2)
+        overlap = np.minimum(end, loads[:, 1:]) - np.maximum(end - PERIOD_S, loads[:, :1])
+        parts.append((end, np.clip(overlap, 0, None).sum(axis=0) / PERIOD_S))
+    end, share = (np.concatenate(column) for column in zip(*parts, strict=True))
+    late = delay_s + generator.uniform(0.001, 0.002, len(end))
+    table = pl.DataFrame(
+        {
+            "epoch": np.ones(len(end), np.int32),
+            "t_mono_ns": np.rint((end + late) * 1e9).astype(np.int64),
+            "t_device_us": np.rint(end * 1e6).astype(np.int64),
+            "window_s": np.full(len(end), PERIOD_S),
+            "power_w_drive": 3 + generator.normal(0, 0.1, len(end)),
+            "power_w_system": 40 + swing_w * share + generator.normal(0, 0.1, len(end)),
+        }
+    )
+    return Meter(
+        name="meter0",
+        kind="smartpower3",
+        origin="modelled",
+        channels=("drive", "system"),
+        accuracy={},
+        timing="device",
+        arrival_delay_limit_s=0.005,
+        samples=of_table(table),
+    )
+
+
+def suite(lines: Sequence[Mapping[str, Any]], *meters: Meter, **plan: Any) -> Suite:
+    return Suite(
+        folder=Path("s"),
+        plan={**PLAN, **plan},
+        runs=(),
+        void=(),
+        meters=meters,
+        clock=(),
+        before={},
+        after={},
+        timing={},
+        sealed=True,
+        watermarks=tuple(lines),
+    )
+
+
+def clock(wrong_s: float = 0.0, boots: Sequence[str] = (BOOT,)) -> TargetClock:
+    """Round trips of 1 ms every 30 s."""
+    return TargetClock.fit(
+        {
+            "t_send_ns": round(t * 1e9),
+            "t_target_ns": round((t + 0.0005 + TARGET_OFFSET_S + wrong_s) * 1e9),
+            "t_receive_ns": round((t + 0.001) * 1e9),
+            "boot_id": boot,
+        }
+        for boot in boots
+        for t in range(0, 900, 30)
+    )
+
+
+LINES = (line("start"), line("end"))
+
+
+def test_both_ways_agree() -> None:
+    (found,) = watermarks(suite(LINES, meter(LINES)), clock())
+    assert found.verdict == AGREES
+    assert (found.session, found.source, found.component) == (1, "meter0", "system")
+    assert found.fit.offset_ms == pytest.approx((1, 1), abs=0.5)
+    low_ms, high_ms = found.allowed_ms[0]
+    # Half a round trip of 1 ms, and what the rate of a clock may wander between two of them.
+    assert -0.7 < low_ms < -0.5
+    assert 0.5 < high_ms <= 5.7
+    assert found.fit.skew_ppm == pytest.approx(0, abs=1)
+    assert "the clocks allow" in found.sentence
+    assert disagreements([found]) == ()
+
+
+@pytest.mark.parametrize("wrong_s", [-0.02, 0.02])
+def test_a_wrong_clock_link_is_flagged(wrong_s: float) -> None:
+    found = watermarks(suite(LINES, meter(LINES)), clock(wrong_s))
+    assert [trust.verdict for trust in found] == [DISAGREES]
+    (flag,) = disagreements(found)
+    assert "meter0" in flag and "disagree" in flag
+
+
+def test_a_meter_later_than_its_limit_is_flagged() -> None:
+    (found,) = watermarks(suite(LINES, meter(LINES, delay_s=0.02)), clock())
+    assert found.verdict == DISAGREES
+
+
+def test_a_clock_link_that_drifts_away_is_flagged_by_the_second_watermark() -> None:
+    late = line("end", STARTS_S["end"] + 0.03)
+    (found,) = watermarks(suite((LINES[0], late), meter(LINES)), clock())
+    assert found.verdict == DISAGREES
+    assert found.fit.skew_ppm == pytest.approx(-50, abs=2)
+
+
+def test_the_children_s_spread_is_part_of_the_bound() -> None:
+    apart = tuple({**one, "spread_ns": 40_000_000} for one in LINES)
+    (sure,) = watermarks(suite(LINES, meter(LINES)), clock())
+    (doubtful,) = watermarks(suite(apart, meter(LINES)), clock())
+    assert doubtful.fit.bound_ms[0] == pytest.approx(sure.fit.bound_ms[0] + 19.8, abs=0.01)
+
+
+def test_no_swing_gives_no_verdict() -> None:
+    (found,) = watermarks(suite(LINES, meter(LINES, swing_w=0)), clock())
+    assert found.verdict == CANNOT_TELL
+    assert "no watermark seen" in found.sentence and found.fit.offset_ms == ()
+    assert disagreements([found]) == ()
+
+
+def test_each_session_is_fitted_by_itself_also_of_another_boot() -> None:
+    broken_off = line("start", 20.0)
+    again = (line("start", 120.0), line("end", 220.0))
+    rebooted = line("start", 420.0, boot="boot-2")
+    lines = (broken_off, *again, rebooted)
+    found = watermarks(suite(lines, meter(lines)), clock(boots=(BOOT, "boot-2")))
+    assert [trust.session for trust in found] == [1, 2, 3]
+    assert [len(trust.fit.offset_ms) for trust in found] == [1, 2, 1]
+    assert [trust.verdict for trust in found] == [AGREES] * 3
+    assert "once" in found[0].sentence and "at the end" in found[1].sentence
+    # An end without its start is a session that was broken off at the other side.
+    (alone,) = watermarks(suite((again[1],), meter(again)), clock())
+    assert len(alone.fit.offset_ms) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((), "left no watermark"),
+        (({**line("start"), "error": "no process"},), "not played: no process"),
+        (({"when": "start", "boot_id": BOOT},), "not whole"),
+        ((line("start") | {"edges": []},), "not whole"),
+        ((line("start") | {"edges": "no"},), "not whole"),
+        ((line("start", boot="another"),), "nothing of that boot"),
+        ((line("start", 5000.0),), "no readings of that time"),
+    ],
+)
+def test_what_cannot_be_told_is_said(lines: tuple[dict[str, Any], ...], message: str) -> None:
+    (found,) = watermarks(suite(lines, meter(LINES)), clock())
+    assert found.verdict == CANNOT_TELL
+    assert message in found.sentence
+
+
+def test_a_meter_without_readings_is_said() -> None:
+    empty = replace(meter(LINES), samples=NOTHING)
+    (found,) = watermarks(suite(LINES, empty), clock())
+    assert found.verdict == CANNOT_TELL and "has no readings" in found.sentence
+
+
+def test_a_plan_without_watermarks_asks_for_none() -> None:
+    assert watermarks(suite((), meter(LINES), watermark=None), clock()) == []
+    old = suite((), meter(LINES))
+    assert watermarks(replace(old, plan={"suite_id": "s"}), clock()) == []
+    assert watermarks(suite(LINES), clock()) == []
+
+
+@pytest.mark.parametrize(
+    ("offset_ms", "bound_ms", "verdict"),
+    [
+        (3.0, 1.0, AGREES),
+        (-1.9, 1.0, AGREES),
+        (-2.1, 1.0, DISAGREES),
+        (22.9, 1.0, AGREES),
+        (23.1, 1.0, DISAGREES),
+        (10.0, 200.0, CANNOT_TELL),
+        (900.0, 200.0, DISAGREES),
+    ],
+)
+def test_intervals_that_meet_agree(offset_ms: float, bound_ms: float, verdict: str) -> None:
+    found = Fit(problem="", middle_ns=(0,), offset_ms=(offset_ms,), bound_ms=(bound_ms,))
+    assert agreement(found, [(-1.0, 22.0)])[0] == verdict
+
+
+def test_lines_of_a_folder_are_read_and_damage_is_told(tmp_path: Path) -> None:
+    plan: dict[str, Any] = {"format": "fde-plan/1", **PLAN, "runs": []}
+    plan["sha256"] = canonical_sha256(plan)
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    (tmp_path / "watermark.jsonl").write_text(json.dumps(LINES[0]) + '\n{"when": "e')
+    found = load(tmp_path)
+    assert found.watermarks == (LINES[0],)
+    assert any("watermark.jsonl" in problem for problem in found.problems)
