@@ -7,6 +7,7 @@ energies of adjoining stretches add up to that of the whole whatever was assumed
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from scipy.stats import t as student
@@ -14,6 +15,7 @@ from scipy.stats import t as student
 from analysis.align import Floats, Ints
 from analysis.curve import Curve, Edge, Edges
 from analysis.neighbours import FILL, by_counter, plateau, stepped
+from analysis.piece import Piece, appended, from_window
 from analysis.uncertainty import Resolution
 from analysis.windows import Windows
 
@@ -36,15 +38,16 @@ def integrate(
     held: Windows | None = None
     done = 0
     for chunk in windows:
-        held = chunk if held is None else _appended(held, chunk)
+        held = chunk if held is None else appended(held, chunk)
         end = max(done, len(held.end_ns) - NEAR)
+        piece = Piece.of(held, done, end)
         for name, channel in channels.items():
-            channel.take(held, name, done, end)
+            channel.take(piece, name)
         keep = max(0, end - NEAR)
-        held, done = _from(held, keep), end - keep
+        held, done = from_window(held, keep), end - keep
     for name, channel in channels.items():
         if held is not None:
-            channel.take(held, name, done, len(held.end_ns))
+            channel.take(Piece.of(held, done, len(held.end_ns)), name)
         channel.finish(held, name)
     return {name: channel.curve() for name, channel in channels.items()}
 
@@ -68,32 +71,31 @@ class _Channel:
         self._filled_s2, self._counted_j2, self._steps_w2 = np.zeros((3, count - 1))
         self._count = np.zeros(count - 1, np.int64)
         self._plateau, self._counter, self._void = np.zeros((3, count - 1), bool)
-        self._reference_w: float | None = None
+        self._reference_w = 0.0
         self._passed = 0  # windows dropped from the front so far
         self._last_end: int | None = None
 
-    def take(self, held: Windows, name: str, begin: int, end: int) -> None:
-        """Integrate windows begin…end − 1 of `held`; those around them are only looked at."""
+    def take(self, piece: Piece, name: str) -> None:
+        """Integrate the piece's windows of this channel."""
+        held, begin, end = piece.held, piece.begin, piece.end
         if end <= begin:
             return
         power = held.power_w[name]
-        width_s = np.asarray((held.end_ns - held.start_ns) * 1e-9, np.float64)
-        sums = _Sums(power, width_s, begin)
-        if self._reference_w is None:
+        if self._last_end is None:
             self._reference_w = float(power[begin])
             self._fill(held, name, np.array([-1]), self._before(held))
         last = int(np.searchsorted(self._edges.t_ns, held.end_ns[end - 1], side="left"))
         chosen = np.arange(self._next, last)
         if len(chosen):
-            self._reach(held, power, sums, chosen)
-        self._describe(held, power, begin, end)
-        gaps = np.arange(max(begin - 1, 0), end - 1)
-        gaps = gaps[held.start_ns[gaps + 1] > held.end_ns[gaps]]
-        if len(gaps):
-            self._fill(held, name, gaps, (held.end_ns[gaps], held.start_ns[gaps + 1]))
+            self._reach(piece, power, chosen)
+        self._describe(piece, power)
+        if len(piece.gaps):
+            bounds = held.end_ns[piece.gaps], held.start_ns[piece.gaps + 1]
+            self._fill(held, name, piece.gaps, bounds)
         self._next = last
-        self._add(float(sums.energy_j[end]))
-        self._covered_s += float(sums.covered_s[end])
+        energy_j, covered_s = piece.between(power, begin, end)
+        self._add(energy_j)
+        self._covered_s += covered_s
         self._passed += end - begin
         self._last_end = int(held.end_ns[end - 1])
 
@@ -153,33 +155,39 @@ class _Channel:
         self._low += (self._high - (high - part)) + (energy_j - part)
         self._high = high
 
-    def _reach(self, held: Windows, power: Floats, sums: _Sums, chosen: Ints) -> None:
+    def _reach(self, piece: Piece, power: Floats, chosen: Ints) -> None:
         """E, C and their doubt at the edges that these windows reach."""
+        held = piece.held
         t = self._edges.t_ns[chosen]
         i = np.searchsorted(held.end_ns, t, side="right")
         part_s = np.maximum(t - held.start_ns[i], 0) * 1e-9
-        energy_j = sums.energy_j[i] + power[i] * part_s
-        covered_s = sums.covered_s[i] + part_s
+        steps = [piece.between(power, int(a), int(b)) for a, b in pairwise([piece.begin, *i])]
+        energy_j, covered_s = np.cumsum(np.array(steps).T, axis=1)
+        energy_j += power[i] * part_s
+        covered_s += part_s
         moved_j, self._split_j[chosen] = stepped(held, power, self._edges.t_ns, i, part_s)
         energy_j += moved_j
         self._slope_w[chosen] = power[i]
-        self._window[chosen] = self._passed + i - sums.begin
+        self._window[chosen] = self._passed + i - piece.begin
         for k in np.flatnonzero(self._edges.rest[chosen]):
-            found = self._rested(held, power, sums, int(chosen[k]), float(covered_s[k]))
+            edge = int(chosen[k])
+            found = self._rested(piece, power, edge, (int(i[k]), float(part_s[k])))
             if found is not None:
-                edge = int(chosen[k])
-                energy_j[k], self._slope_w[edge], self._split_j[edge] = found
+                more_j, self._slope_w[edge], self._split_j[edge] = found
+                energy_j[k] += more_j - moved_j[k]
                 self._window[edge] = -1 - edge
         self._e_high[chosen], self._e_low[chosen] = self._high, self._low + energy_j
         self._c_s[chosen] = self._covered_s + covered_s
 
     def _rested(
-        self, held: Windows, power: Floats, sums: _Sums, edge: int, covered_s: float
+        self, piece: Piece, power: Floats, edge: int, place: tuple[int, float]
     ) -> tuple[float, float, float] | None:
-        """Energy at an edge from the power of the rest beside it, that power, and the doubt.
+        """What an edge has to be given beyond its share of the window at `place` (number, s into
+        it), by the power of the rest beside it; that power; and the doubt.
 
         Whole windows that lie in the rest even if all are displaced by the bound tell its power.
         """
+        held = piece.held
         t, bound = int(self._edges.t_ns[edge]), float(self._edges.bound_ns[edge])
         reach = int(self._edges.rest_ns[edge]) - bound
         side = int(self._edges.rest[edge])
@@ -194,35 +202,36 @@ class _Channel:
             return None
         whole = slice(from_, to)
         at = to if side < 0 else from_  # where the reckoning from the rest to the edge begins
-        rest_s = covered_s - float(sums.covered_s[at])
+        cut, part_s = place
+        seen_j, seen_s = piece.between(power, at, cut)
+        rest_s = seen_s + part_s
         rest_w = float(np.mean(power[whole]))
-        width_s = float(np.mean(held.end_ns[whole] - held.start_ns[whole])) * 1e-9
+        width_s = float(np.mean(piece.width_s[whole]))
         split_j = self._resolution.rest_uncertainty_j(power[whole], width_s, abs(rest_s))
-        return float(sums.energy_j[at]) + rest_w * rest_s, rest_w, split_j
+        more_j = rest_w * rest_s - (seen_j + float(power[cut]) * part_s)
+        return more_j, rest_w, split_j
 
-    def _describe(self, held: Windows, power: Floats, begin: int, end: int) -> None:
-        """Count, sum and squares of the whole windows of each stretch."""
+    def _describe(self, piece: Piece, power: Floats) -> None:
+        """Count, sum, squares and squared steps of the whole windows of each stretch."""
+        held, begin, end = piece.held, piece.begin, piece.end
         t = self._edges.t_ns
         first = max(int(np.searchsorted(t, held.start_ns[begin], side="right")) - 1, 0)
         last = min(int(np.searchsorted(t, held.end_ns[end - 1], side="left")), len(t) - 1)
         if last <= first:
             return
-        whole = np.searchsorted(held.start_ns, t[first:last], side="left")
-        from_ = whole.clip(begin, end)
-        to = np.searchsorted(held.end_ns, t[first + 1 : last + 1], side="right").clip(begin, end)
-        to = np.maximum(from_, to)
-        second = np.where(whole < begin, from_, np.minimum(from_ + 1, to))  # steps have two windows
-        assert self._reference_w is not None
-        above = power[begin:end] - self._reference_w
-        steps = np.diff(above, prepend=power[max(begin - 1, 0)] - self._reference_w)
-        sums, squares, stepped2 = (
-            np.concatenate([[0.0], np.cumsum(values)])
-            for values in (above, above * above, steps * steps)
-        )
-        self._count[first:last] += to - from_
-        self._sum_w[first:last] += sums[to - begin] - sums[from_ - begin]
-        self._squares_w2[first:last] += squares[to - begin] - squares[from_ - begin]
-        self._steps_w2[first:last] += stepped2[to - begin] - stepped2[second - begin]
+        starts = np.searchsorted(held.start_ns, t[first:last], side="left")
+        ends = np.searchsorted(held.end_ns, t[first + 1 : last + 1], side="right")
+        for k, start, to in zip(range(first, last), starts, ends.clip(begin, end), strict=True):
+            from_ = max(int(start), begin)
+            if to <= from_:
+                continue
+            above = power[from_:to] - self._reference_w
+            # A step has two windows: the first one of a stretch has none before it.
+            steps = np.diff(power[max(from_ - 1, int(start)) : to])
+            self._count[k] += to - from_
+            self._sum_w[k] += above.sum()
+            self._squares_w2[k] += (above * above).sum()
+            self._steps_w2[k] += (steps * steps).sum()
 
     def _fill(self, held: Windows, name: str, after: Ints, bounds: tuple[Ints, Ints]) -> None:
         """Fill gaps, each behind window `after` (−1: before the first), stretch by stretch."""
@@ -261,34 +270,3 @@ def _few(count: Ints) -> Floats:
     """Square of what a 95 % interval from so few values is wider by than with many."""
     known = np.maximum(count - 1, 2)  # of two, their range stands for the scatter
     return np.asarray((student.ppf(0.975, known) / 1.959964) ** 2)
-
-
-class _Sums:
-    """Energy and covered time up to the begin of each window, from window `begin` on."""
-
-    def __init__(self, power: Floats, width_s: Floats, begin: int) -> None:
-        self.begin = begin
-        self.energy_j = np.concatenate([[0.0], np.cumsum(power * width_s)])
-        self.energy_j -= self.energy_j[begin]
-        self.covered_s = np.concatenate([[0.0], np.cumsum(width_s)])
-        self.covered_s -= self.covered_s[begin]
-
-
-def _appended(a: Windows, b: Windows) -> Windows:
-    return Windows(
-        np.concatenate([a.start_ns, b.start_ns]),
-        np.concatenate([a.end_ns, b.end_ns]),
-        np.concatenate([a.epoch, b.epoch]),
-        {name: np.concatenate([a.power_w[name], b.power_w[name]]) for name in a.power_w},
-        {name: np.concatenate([a.energy_j[name], b.energy_j[name]]) for name in a.energy_j},
-    )
-
-
-def _from(held: Windows, keep: int) -> Windows:
-    return Windows(
-        held.start_ns[keep:],
-        held.end_ns[keep:],
-        held.epoch[keep:],
-        {name: values[keep:] for name, values in held.power_w.items()},
-        {name: values[keep:] for name, values in held.energy_j.items()},
-    )

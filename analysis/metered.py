@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
 
@@ -50,13 +51,12 @@ class Metered:
             chosen.setdefault(edge.t_ns, edge)
         ordered = tuple(chosen.values())
         timing = fit(samples, kind, limit_s)
-        first = next(windows(samples, timing, channels), None)
-        resolutions = {
-            name: Resolution() if first is None else Resolution.seen_in(first, name)
-            for name in channels
-        }
         passing = windows(samples, timing, channels)
-        curves = integrate(passing, ordered, resolutions, timing.bound_ns)
+        first = list(islice(passing, 1))
+        resolutions = {
+            name: Resolution.seen_in(first[0], name) if first else Resolution() for name in channels
+        }
+        curves = integrate(chain(first, passing), ordered, resolutions, timing.bound_ns)
         return cls(ordered, timing, resolutions, curves)
 
     def energy(self, channel: str, stretches: Sequence[tuple[int, int]]) -> Energy:

@@ -85,7 +85,7 @@ def _unaccounted_uj(seed: int) -> float:
     ends = {Edge(times[0]), Edge(times[-1])}
     inner = {Edge(t, SIDES[int(generator.integers(3))], rest_ns, 300_000) for t in times[1:-1]}
     cut, whole = (
-        Metered.of(table, meter.timing, 0.016, ["system"], chosen)
+        Metered.of(table, meter.timing, DELAY_S[1], ["system"], chosen)
         for chosen in (inner | ends, ends)
     )
     parts = [cut.energy("system", [(a, b)]).energy_j or 0.0 for a, b in pairwise(times)]
