@@ -137,7 +137,7 @@ def _session(lines: Sequence[Mapping[str, Any]], clock: TargetClock) -> _Session
         if len(known) < len(times):
             return _Session((), (), "the clock link knows nothing of that boot of the target")
         high = tuple(level for _, level in edges)
-        # The children's mean is off by at most half of how far they were apart.
+        # Where CPUs take different powers, the children's mean may lie beside the middle of a rise.
         marks.append(Watermark(known, high, chip_s, pad_s, apart_s / 2))
         bounds.append(bound_ns / 1e6)
     return _Session(tuple(marks), tuple(bounds))

@@ -77,7 +77,7 @@ def pad_s(period_s: float) -> float:
 @dataclass(frozen=True)
 class Played:
     """What happened. `edges` are `(t_mono_ns, 1 or 0)`, the mean of all children's own times;
-    `spread_ns` is how far the children were apart at the worst edge."""
+    `spread_ns` is how far the children were apart, in the mean of all edges."""
 
     cpus: int
     edges: tuple[tuple[int, int], ...]
@@ -133,7 +133,7 @@ def _together(seen: Sequence[Sequence[tuple[int, int]]]) -> Played:
         (round(sum(t - at[0] for t in at) / len(at)) + at[0], level)
         for at, level in zip(times, levels, strict=True)
     )
-    return Played(len(seen), edges, max(max(at) - min(at) for at in times))
+    return Played(len(seen), edges, sum(max(at) - min(at) for at in times) // len(times))
 
 
 def _child(cpu: int) -> subprocess.Popen[str]:
