@@ -21,7 +21,7 @@ _MOST = {"Wmax": _MOST_POWER, "VA": _MOST_POWER, "Vmax": 3_000, "Amax": 16_000}
 _SECONDS_PER_HOUR = 3600
 # A relation that failed so often, and in more than a share of all records, is no property of the
 # meter: more than half for what physics demands, a fifth for what firmware may do otherwise.
-_FAILURES = 3
+_FAILURES = 5
 _FAILURE_SHARE = 0.2
 _FAILURE_SHARE_PHYSICAL = 0.5
 _PHYSICAL = frozenset(

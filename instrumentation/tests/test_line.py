@@ -127,6 +127,9 @@ def test_wrong_descriptions_are_refused(settings: dict[str, Any], said: str) -> 
         r"(?:x|a*)a+",
         r"a+b?a+",
         r"[a-c]+\w+",
+        r"(?:a*|x)a+",
+        r"a*(?:x|a*)y",
+        r"a+(?:xb)?a+",
     ],
 )
 def test_patterns_that_may_never_end_are_refused(pattern: str) -> None:
@@ -207,6 +210,29 @@ def test_line_that_jumps_is_not_believed(wrong: bytes) -> None:
     assert rows.energy_j is not None
     assert rows.energy_j[-1, 0] == 77
     assert rows.t_device_us[-1] == 9_700_000
+    assert rows.t_device_us.max() < 10_000_000
+
+
+def test_two_jumps_that_disagree_confirm_nothing() -> None:
+    meter = a_meter(r"(?P<t_ms>\d+) (?P<power_w>\d+)")
+    rows, faults = fed(meter, [b"%d 5" % t for t in (9000, 9100, 7000, 5000, 9400)])
+    assert kinds(faults) == ["inconsistent", "inconsistent", "gap"]
+    assert rows.t_device_us.tolist() == [9_100_000, 9_400_000]
+
+
+def test_each_line_has_the_time_of_its_own_first_byte() -> None:
+    meter = a_meter(r"(?P<power_w>\d+)")
+    pieces = [b"rest\n1\n", b"2\n3", b"3\n", b"4\n5\n"]
+    done = [meter.feed(piece, n * 10) for n, piece in enumerate(pieces)]
+    rows = concatenated([one.rows for one in done])
+    assert rows.power_w[:, 0].tolist() == [1, 2, 33, 4, 5]
+    assert rows.t_mono_ns.tolist() == [0, 10, 10, 30, 30]
+
+
+def test_pattern_is_for_the_whole_line() -> None:
+    rows, faults = fed(a_meter(r"(?P<power_w>\d+) W"), [b"5 W?", b"55 W"])
+    assert kinds(faults) == ["framing"]
+    assert rows.power_w.tolist() == [[55.0]]
 
 
 def test_counter_that_jumps_up_and_back_is_not_added() -> None:

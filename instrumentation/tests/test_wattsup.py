@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from instrumentation.meters.rows import GAP, RESTART, Fed, Rows, concatenated
-from instrumentation.meters.wattsup import WattsUp
+from instrumentation.meters.wattsup import FIELDS, WattsUp
 from instrumentation.simulators.wattsup import WattsUpSimulator, banner, encode_packet
 from instrumentation.trace import Fault
 
@@ -296,3 +296,95 @@ def test_no_single_change_gives_a_wrong_figure_unseen() -> None:
         if not (was_faulty or faulty) and n > 5:
             assert len(done.rows) == 1 or n % 7 == 2  # back in step
     assert told >= 0.85 * changed
+
+
+def test_an_unasked_banner_after_other_requests_is_still_one() -> None:
+    meter = WattsUp({"0": "system"})
+    meter.opened()
+    meter.asked(b"#V,R,0;", -9 * SECOND_NS)
+    meter.asked(b"#H,R,0;", 0)
+    _, faults = fed([banner()], meter)
+    assert kinds(faults) == ["banner"]
+
+
+def test_two_jumps_that_disagree_confirm_nothing() -> None:
+    good = VECTOR.replace(b",792,1,", b",792,10,")
+    wrong = [good.replace(b",792,10,", b",792,%d," % counts) for counts in (500, 90, 4)]
+    rows, faults = fed([good, *wrong, good, good])
+    assert kinds(faults) == ["inconsistent"] * 3 + ["gap"]
+    assert rows.power_w.tolist() == [[96.5]] * 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        VECTOR.replace(b",100,0,0,", b",100,00,0,"),
+        VECTOR.replace(b",18,", b",17,"),
+        VECTOR.replace(b",0,500,", b",500,").replace(b",18,", b",17,"),
+        VECTOR.replace(b",0,500,", b",,500,"),
+        VECTOR.replace(b"#d,-,", b"#d,+,"),
+        VECTOR.replace(b"#d", b"#e"),
+    ],
+)
+def test_packets_of_another_form_are_faults(changed: bytes) -> None:
+    rows, faults = fed([VECTOR, changed, VECTOR])
+    assert kinds(faults) == ["framing", "gap"]
+    assert len(rows) == 1
+
+
+def test_record_must_be_as_long_as_the_names() -> None:
+    rows, faults = fed([encode_packet("h", ["V", "W", "WH"]), VECTOR])
+    assert kinds(faults) == ["framing"]
+    assert not len(rows)
+
+
+@pytest.mark.parametrize("name", ["Wmax", "Wmin", "Amax", "WH/Mo", "Cost/Mo", "Cost", "Hz", "VA"])
+@pytest.mark.parametrize("how", ["lost", "doubled"])
+def test_a_digit_lost_or_doubled_is_noticed_by_the_next_record(name: str, how: str) -> None:
+    packets = seconds_of(a_simulator(), [700.0 + 10 * (n % 5) for n in range(120)])
+    values = packets[100].split(b",")
+    at = 3 + FIELDS.index(name)
+    digit = values[at][:1]
+    values[at] = values[at][1:] if how == "lost" else digit + values[at]
+    packets[100] = b",".join(values)
+    rows, faults = fed(packets)
+    assert {"inconsistent", "framing"} & set(kinds(faults))
+    assert len(rows) >= 117
+    assert not (rows.flags & RESTART).any()
+
+
+def test_what_physics_demands_is_not_given_up_for_many_faults() -> None:
+    packets = seconds_of(a_simulator(), [60.0] * 60)
+    for n in range(1, 60, 3):
+        packets[n] = packets[n].replace(b"#d,-,18,600,", b"#d,-,18,200,")
+    rows, faults = fed(packets)
+    assert rows.power_w.tolist() == [[60.0]] * 39
+    assert kinds(faults).count("inconsistent") == 20
+
+
+def test_simulator_is_silent_until_it_is_told_to_log() -> None:
+    assert WattsUpSimulator().advance(np.array([[5.0]])) == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("Wmax", 964), ("Wmin", 966), ("Vmax", 1203), ("Amin", 793), ("Vmax", 2000), ("PF", 101)],
+)
+def test_even_the_first_record_must_not_contradict_itself(name: str, value: int) -> None:
+    values = VECTOR[:-1].split(b",")
+    values[3 + FIELDS.index(name)] = b"%d" % value
+    _, faults = fed([b",".join(values) + b";"])
+    assert kinds(faults) == ["inconsistent"]
+
+
+@pytest.mark.parametrize("wrong", [b"4", b"9"])
+def test_mean_since_the_last_reset_cannot_jump(wrong: bytes) -> None:
+    simulator = WattsUpSimulator(logged=[name for name in FIELDS if name != "Cost/Mo"])
+    simulator.receive(b"#L,W,3,E,1,1;")
+    packets = seconds_of(simulator, [700.0 + 10 * (n % 5) for n in range(120)])
+    values = packets[100].split(b",")
+    at = 3 + FIELDS.index("WH/Mo")
+    values[at] = wrong + values[at][1:]
+    packets[100] = b",".join(values)
+    _, faults = fed(packets)
+    assert "WH/Mo" in faults[0].detail
