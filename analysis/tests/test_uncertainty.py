@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.counted import counted
+from analysis.records import Counter
+from analysis.uncertainty import (
+    Resolution,
+    TypeB,
+    correlation,
+    counter_uncertainty_j,
+    half_width,
+    last_digit,
+    reading_variance_j2,
+)
+from analysis.windows import Windows
+from instrumentation.sources.counter import Reading
+
+
+def one(limit: float, sigma: float, level: float = 0.95) -> float:
+    return float(half_width(np.array([limit]), np.array([sigma]), level)[0])
+
+
+def test_a_normal_and_a_rectangle_alone_have_their_known_intervals() -> None:
+    assert one(0.0, 2.0) == pytest.approx(2 * 1.959964, rel=1e-5)
+    assert one(3.0, 0.0) == pytest.approx(0.95 * 3, rel=1e-5)
+    assert one(0.0, 0.0) == 0.0
+
+
+@pytest.mark.parametrize(("limit", "sigma"), [(1.0, 0.1), (1.0, 0.5), (1.0, 2.0), (40.0, 11.0)])
+def test_the_interval_holds_what_it_says_of_drawn_sums(limit: float, sigma: float) -> None:
+    generator = np.random.default_rng(1)
+    drawn = generator.uniform(-limit, limit, 400_000) + generator.normal(0, sigma, 400_000)
+    assert np.mean(np.abs(drawn) <= one(limit, sigma)) == pytest.approx(0.95, abs=0.002)
+    twice = 2 * math.hypot(limit / math.sqrt(3), sigma)
+    assert one(limit, sigma) < twice
+
+
+@given(st.floats(1e-9, 1e9), st.floats(1e-9, 1e9))
+def test_the_interval_lies_between_its_parts_and_their_sum(limit: float, sigma: float) -> None:
+    found = one(limit, sigma)
+    assert max(0.95 * limit, 1.9599 * sigma) * (1 - 1e-4) <= found
+    assert found <= (limit + 1.96 * sigma) * (1 + 1e-4)
+    assert one(10 * limit, 10 * sigma) == pytest.approx(10 * found, rel=1e-6)
+
+
+def test_type_b_by_hand() -> None:
+    found = TypeB.of({"relative_limit": 0.03, "absolute_limit_w": 0.1}, 200.0, 10.0)
+    assert found is not None
+    assert found.limits_j == pytest.approx((6.0, 1.0))
+    assert found.standard_j == pytest.approx(math.hypot(6.0 / math.sqrt(3), 1.0 / math.sqrt(3)))
+    assert TypeB.of({}, 200.0, 10.0) is None
+
+
+def test_two_limits_and_noise_hold_what_they_say() -> None:
+    generator = np.random.default_rng(2)
+    shape = 400_000
+    drawn = generator.uniform(-3, 3, shape) + generator.uniform(-1, 1, shape)
+    drawn += generator.normal(0, 0.7, shape)
+    assert np.mean(np.abs(drawn) <= TypeB((1.0, 3.0)).half_width_95_j(0.7)) == pytest.approx(
+        0.95, abs=0.005
+    )
+
+
+def test_the_last_digit_is_found() -> None:
+    generator = np.random.default_rng(3)
+    for digit in (0.1, 0.001, 0.005, 0.00125, 2.0):
+        values = np.rint(generator.uniform(20, 60, 200) / digit) * digit
+        assert last_digit(values) == pytest.approx(digit)
+    assert last_digit(generator.uniform(20, 60, 200)) == 0.0
+    assert last_digit(np.full(9, 3.7)) == 0.0
+    assert last_digit(np.empty(0)) == 0.0
+
+
+def test_steady_power_is_rounded_alike_and_moving_power_is_not() -> None:
+    assert correlation(0.0, 0.1) == 1.0
+    assert correlation(0.1**2, 0.1) < 1e-9
+    assert correlation(1.0, 0.0) == 0.0
+    digit, width_s, count = 0.1, 2.0, 50
+    single = (digit * width_s) ** 2 / 12
+    steady = reading_variance_j2(count, width_s, 0.0, Resolution(digit))
+    moving = reading_variance_j2(count, width_s, 1.0, Resolution(digit))
+    assert steady == pytest.approx(single * count**2)
+    assert moving == pytest.approx(single * count)
+
+
+@pytest.mark.parametrize("scatter_w", [0.0, 0.01, 0.02, 0.05, 0.3])
+def test_rounding_is_as_uncertain_as_drawn_powers_show(scatter_w: float) -> None:
+    """Mean of 30 readings rounded to 0.1 W, for a power that scatters by less or more than that."""
+    generator = np.random.default_rng(4)
+    level = generator.uniform(20, 21, (4_000, 1))
+    power = level + scatter_w * generator.standard_normal((4_000, 30))
+    off = (np.rint(power / 0.1) * 0.1).mean(axis=1) - power.mean(axis=1)
+    stated = math.sqrt(reading_variance_j2(30, 1.0, scatter_w**2, Resolution(0.1))) / 30
+    assert np.std(off) == pytest.approx(stated, rel=0.35)
+
+
+def test_noise_is_taken_where_the_readings_are_quietest() -> None:
+    generator = np.random.default_rng(5)
+    power = 20 + 0.02 * generator.standard_normal(40_000)
+    power[20_000:] += 30 * generator.uniform(size=20_000)
+    power = np.rint(power / 0.001) * 0.001
+    end = np.arange(1, 40_001) * 1_000_000
+    windows = Windows(end - 1_000_000, end, np.ones(40_000, np.int64), {"system": power})
+    found = Resolution.seen_in(windows, "system")
+    assert found.quantum_w == pytest.approx(0.001)
+    assert 0.02 * 0.95 < found.noise_w < 0.02 * 1.3
+
+
+def test_a_counter_is_known_to_its_last_digit_and_to_its_last_update() -> None:
+    still = counter_uncertainty_j([(0.0, 0.1), (0.0, 0.1)], 6.1e-5)
+    assert still == pytest.approx(6.1e-5 / math.sqrt(6))
+    moving = counter_uncertainty_j([(50.0, 0.001), (50.0, 0.001)], 0.0)
+    assert moving == pytest.approx(0.05 / math.sqrt(6))
+
+
+def test_counters_updated_each_millisecond_are_as_uncertain_as_drawn_reads_show() -> None:
+    generator = np.random.default_rng(6)
+    power_w, errors, stated = 40.0, [], 0.0
+    for _ in range(2_000):
+        marks = np.array([generator.uniform(1, 2), generator.uniform(5, 6)])
+        shown = np.floor(marks * 1000 + generator.uniform()) / 1000  # time of the last update
+        uj = [round(float(t) * power_w * 1e6) for t in shown]
+        start, end = (
+            Reading(round(m * 1e9) - 1_000, round(m * 1e9) + 1_000, e)
+            for m, e in zip(marks, uj, strict=True)
+        )
+        found = counted(Counter("rapl", "package-0", start, end, 262_143_328_850, ()))
+        assert found.energy_j is not None
+        assert found.statistical_j is not None
+        errors.append(found.energy_j - float(np.diff(marks)[0]) * power_w)
+        stated = found.statistical_j
+    assert np.std(errors) == pytest.approx(stated, rel=0.1)
