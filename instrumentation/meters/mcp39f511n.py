@@ -40,7 +40,7 @@ from instrumentation.meters.rows import COMMON_WORDS, GAP, Fed, RowBuilder
 
 _LATE = 8
 _STEP_NS = 10_000_000  # between two looks where a change is due
-_LEAD_NS = 20_000_000  # how long before it is due they begin
+_LEAD_NS = 10_000_000  # how long before the earliest time of a change they begin
 _TIMEOUT_NS = 100_000_000  # an answer of 35 bytes takes 3 ms on the wire
 _LOST_ANSWERS = 3  # in a row: the meter may have started anew, with other registers
 _GAP_WINDOWS = 1.5
@@ -263,7 +263,8 @@ class Mcp39f511n(Meter):
             flags = self._flags(first, window_s, out)
             out.add(first.t_ns, None, window_s, self._powers_w(first.outputs), flags=flags)
             self._last_ns = first.t_ns
-            next_ns = first.asked_ns + round(window_s * 1e9) - _LEAD_NS
+            # The window ended after the last look that did not show it; so the next one will.
+            next_ns = self._unchanged_ns + round(window_s * 1e9) - _LEAD_NS
             self._due_ns = max(self._due_ns, next_ns)
         self._last = first.outputs
         self._unchanged_ns = second.asked_ns

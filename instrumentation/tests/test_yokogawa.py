@@ -35,7 +35,7 @@ def set_up(meter: Yokogawa, simulator: YokogawaSimulator) -> list[str]:
     """Ask until the meter waits for its data; what was said."""
     meter.opened()
     said: list[str] = []
-    while not said or ":COMM:WAIT" not in said[-1]:
+    while len(said) < 100 and (not said or ":COMM:WAIT" not in said[-1]):
         request = meter.request(0)
         said.append(request.decode().strip())
         meter.asked(request, 0)
@@ -75,6 +75,24 @@ def test_each_update_is_one_record(kind: str) -> None:
     assert found.samples["power_w_system"].to_list() == pytest.approx(WATTS[1:], abs=0.1)
     assert set(found.samples["window_s"]) == {0.25}
     assert set(found.samples["flags"]) == {""}
+
+
+@both
+def test_slowest_rate_is_waited_for(kind: str) -> None:
+    simulator = SIMULATORS[kind](rate_s=5.0)
+    found, _ = talk(lambda: driver(kind, rate_s=5.0, **FIXED), simulator, WATTS)
+    assert not found.faults
+    assert found.samples.height == len(WATTS) - 1
+
+
+@both
+def test_meter_that_still_waits_as_it_was_told_before_is_given_time(kind: str) -> None:
+    meter = driver(kind, rate_s=5.0)
+    meter.opened()
+    for _ in range(2):
+        meter.asked(meter.request(0), 0)
+    assert meter.request(5 * 10**9) == b""
+    assert meter.request(8 * 10**9) != b""
 
 
 @both
