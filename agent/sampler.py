@@ -7,15 +7,12 @@ import threading
 import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.series import Series
-
-# From this rate on the stop is seen at the next sample, soon enough, and the cheaper wait is used.
-_FAST_HZ = 100.0
 
 
 class Sampled(Protocol):
@@ -35,32 +32,43 @@ class Sampler:
     def __init__(self, counters: Sampled, rate_hz: float) -> None:
         self._series = counters.series()
         self._rate_hz = rate_hz
-        self._late_ns: array[int] = array("q")
-        self._stop = threading.Event()
+        self._due_ns: array[int] = array("q")
+        # Held until the end. A bare lock: to wait for an Event costs more.
+        self._running = threading.Lock()
         self._thread = threading.Thread(target=self._sample, name="sampler", daemon=True)
         self._parsed: dict[str, list[Reading | ReadFailure]] | None = None
 
     def __enter__(self) -> Sampler:
+        self._running.acquire()
         if self._rate_hz > 0:
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
+        self._running.release()
         if self._thread.is_alive():
             self._thread.join()
 
     def _sample(self) -> None:
         period_ns = round(1e9 / self._rate_hz)
-        fast = self._rate_hz >= _FAST_HZ
-        wait: Callable[[float], object] = time.sleep if fast else self._stop.wait
-        now, take, late_ns = time.monotonic_ns, self._series.take, self._late_ns
+        now, take, ended, keep = (
+            time.monotonic_ns,
+            self._series.take,
+            self._running.acquire,
+            self._due_ns.append,
+        )
         due_ns = now()
-        while not self._stop.is_set():
-            late_ns.append(now() - due_ns)
+        while True:
+            keep(due_ns)
             take()
-            due_ns = next_due_ns(due_ns, period_ns, now())
-            wait(max(0, due_ns - now()) / 1e9)
+            ahead_ns = due_ns + period_ns - now()
+            if ahead_ns > 0:
+                due_ns += period_ns
+            else:
+                due_ns = next_due_ns(due_ns, period_ns, now())
+                ahead_ns = max(0, due_ns - now())
+            if ended(True, ahead_ns / 1e9):
+                return
 
     def readings(self) -> dict[str, list[Reading | ReadFailure]]:
         """All samples by zone, in order of time. Only after the end."""
@@ -77,7 +85,11 @@ class Sampler:
 
     def document(self) -> dict[str, Any]:
         """`sampler` of run.json: how many samples, and how late they were, in ms."""
-        late_ms = sorted(late_ns / 1e6 for late_ns in self._late_ns)
+        first = next(iter(self.readings().values()), [])
+        late_ms = sorted(
+            (reading.t_before_ns - due_ns) / 1e6
+            for reading, due_ns in zip(first, self._due_ns, strict=True)
+        )
         most = len(late_ms) - 1
         return {
             "rate_hz": self._rate_hz,

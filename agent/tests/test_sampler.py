@@ -33,7 +33,7 @@ def sampled(source: PowercapSource, rate_hz: float, enough: int) -> Sampler:
     """A sampler that ran until it had so many samples."""
     sampler = Sampler(source, rate_hz)
     with sampler:
-        while len(sampler._late_ns) < enough:
+        while len(sampler._due_ns) < enough:
             threading.Event().wait(0.005)
     return sampler
 

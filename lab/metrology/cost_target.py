@@ -1,7 +1,7 @@
 """The process whose CPU time lab.metrology.cost measures: `ROOT RATE_HZ SECONDS`.
 
 Three stretches of equal length: rest, waking up at the rate without reading, and the agent's
-sampler with a mark every second. The first is taken off the other two.
+sampler with a mark every five seconds. The first is taken off the other two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent.marks import Marks
 from agent.sampler import Sampler
 from instrumentation.sources.powercap import PowercapSource
 
-MARK_S = 1.0
+MARK_S = 5.0
 
 
 def _cpu_share(stretch: Callable[[], None]) -> float:
