@@ -35,26 +35,56 @@ class Counters(Protocol):
     def series(self) -> Series: ...
 
 
-class Marks:
-    """The phases of one run, in order of time; `phase` is what a workload is given."""
+# A rest that ended no longer ago than this still holds.
+STILL_RESTED_NS = 10_000_000
 
-    def __init__(self, counters: Counters, sampler: Sampler) -> None:
+
+class Marks:
+    """The phases of one run, in order of time; `phase` is what a workload is given.
+
+    With `pad_s` the machine rests for so long before and after each phase: what a slow meter says
+    of a window that a mark cuts can then be told apart by the power of the rest.
+    """
+
+    def __init__(self, counters: Counters, sampler: Sampler, pad_s: float = 0.0) -> None:
         self._counters = counters
         self._sampler = sampler
+        self._pad_s = pad_s
+        self._rested_ns: int | None = None
         self._open: str | None = None
         self._phases: list[tuple[dict[str, Any], Readings, Readings, Work]] = []
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Work]:
-        """Mark a stretch. Raises MarkError for a nested phase or a name used twice.
-
-        The counters are read outside the two time stamps, as close to them as can be; each reading
-        carries stamps of its own.
+        """Mark a stretch, with rest on both sides. Raises MarkError for a nested phase or a name
+        used twice.
         """
+        self._check(name)
+        if self._rested_ns is None or time.monotonic_ns() - self._rested_ns > STILL_RESTED_NS:
+            self._rest()
+        with self._marked(name) as work:
+            yield work
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._pad_s > 0:
+            time.sleep(self._pad_s)
+            self._rested_ns = time.monotonic_ns()
+
+    def _check(self, name: str) -> None:
         if self._open is not None:
             raise MarkError(f"Phase {name!r} was begun within phase {self._open!r}.")
         if any(phase["name"] == name for phase, *_ in self._phases):
             raise MarkError(f"There are two phases {name!r} in one run.")
+
+    @contextmanager
+    def _marked(self, name: str) -> Iterator[Work]:
+        """The stretch itself.
+
+        The counters are read outside the two time stamps, as close to them as can be; each reading
+        carries stamps of its own.
+        """
+        self._check(name)
         self._open = name
         work = Work()
         cpu_s = _own_cpu_s()
@@ -77,7 +107,7 @@ class Marks:
     def tail(self, seconds: float) -> None:
         """The last phase: write back what is dirty, then rest; `seconds` from its beginning."""
         end_s = time.monotonic() + seconds
-        with self.phase("tail"):
+        with self._marked("tail"):
             os.sync()
             time.sleep(max(0.0, end_s - time.monotonic()))
 

@@ -107,7 +107,7 @@ class Bench:
         scratch = Path(tempfile.mkdtemp(prefix="fde-testbed-", dir=SCRATCH_ROOT))
         disk.mkdir()
         sampler = Sampler(self._counters, self._plan.rapl_hz)
-        marks = Marks(self._counters, sampler)
+        marks = Marks(self._counters, sampler, self._plan.pad_s)
         context = Context(
             disk=disk,
             scratch=scratch,

@@ -115,6 +115,7 @@ class Plan:
     rapl_hz: float
     settle_s: float
     tail_s: float
+    pad_s: float
     assets: Mapping[str, Path]
     watermark: Watermark | None
     sha256: str
@@ -220,10 +221,18 @@ def _plan(document: Mapping[str, Any]) -> Plan:
         rapl_hz=float(document["rapl_hz"]),
         settle_s=float(document["settle_s"]),
         tail_s=float(document["tail_s"]),
+        pad_s=_pad_s(document.get("pad_s", 0)),
         assets={name: Path(path) for name, path in document["assets"].items() if path},
         watermark=_watermark(document.get("watermark")),
         sha256=document["sha256"],
     )
+
+
+def _pad_s(value: float) -> float:
+    """Rest beside phases; none in older plans."""
+    if not 0 <= float(value) < math.inf:
+        raise ValueError("pad_s is no length of time")
+    return float(value)
 
 
 def _watermark(entry: Mapping[str, Any] | None) -> Watermark | None:

@@ -22,6 +22,10 @@ from workloads.base import WorkloadError
 
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = ("configurations", "contrasts", "margin", "watermark")
+# A window that a mark cuts is told apart by whole windows of rest beside it. A fast meter has
+# none that matters.
+SLOW_METER_S = 0.5
+PAD_PERIODS = 4
 
 
 def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
@@ -59,6 +63,7 @@ def compile_plan(
         raise ControllerError(f"A suite needs at least 1 block, not {count!r}.")
     stacks = _chosen(suite, target["configurations"])
     loads = _workloads(suite["workloads"])
+    slowest_s = _slowest_s(target["meters"])
     names = [stack["name"] for stack in stacks]
     return freeze(
         {
@@ -81,7 +86,8 @@ def compile_plan(
             "settle_s": suite["settle_s"],
             "tail_s": suite["tail_s"],
             "assets": target["assets"],
-            "watermark": _watermark(suite, target["meters"]),
+            "pad_s": _pad_s(slowest_s),
+            "watermark": _watermark(suite, slowest_s),
             "analysis": {
                 "contrasts": _contrasts(suite, stacks),
                 "margin": suite.get("margin", 0.02),
@@ -91,15 +97,26 @@ def compile_plan(
     )
 
 
-def _watermark(
-    suite: Mapping[str, Any], meters: Sequence[Mapping[str, Any]]
-) -> dict[str, float] | None:
+def _watermark(suite: Mapping[str, Any], slowest_s: float) -> dict[str, float] | None:
     """Chips and rest for the slowest meter; None where nobody would see them or wants them."""
     wanted = suite.get("watermark", True)
     if not isinstance(wanted, bool):
         raise ControllerError(f"The suite's key watermark is {wanted!r}: say true or false.")
-    if not (wanted and meters):
+    if not (wanted and slowest_s):
         return None
+    return {
+        "chip_s": round(pattern.chip_s(slowest_s), 6),
+        "pad_s": round(pattern.pad_s(slowest_s), 6),
+    }
+
+
+def _pad_s(slowest_s: float) -> float:
+    """Rest beside each phase: two whole windows of a slow meter, even if one record is lost."""
+    return round(PAD_PERIODS * slowest_s, 6) if slowest_s >= SLOW_METER_S else 0.0
+
+
+def _slowest_s(meters: Sequence[Mapping[str, Any]]) -> float:
+    """The longest period of all meters; 0 without any."""
     try:
         periods = [
             registry_of_meters.load(meter["kind"])(
@@ -109,11 +126,7 @@ def _watermark(
         ]
     except (MeterError, UnknownNameError) as error:
         raise ControllerError(str(error)) from error
-    slowest_s = max(periods)
-    return {
-        "chip_s": round(pattern.chip_s(slowest_s), 6),
-        "pad_s": round(pattern.pad_s(slowest_s), 6),
-    }
+    return max(periods, default=0.0)
 
 
 def order(

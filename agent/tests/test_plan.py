@@ -81,6 +81,12 @@ def test_an_older_plan_has_no_watermark() -> None:
     assert plan.parse(frozen).watermark == plan.Watermark(0.25, 0.5)
 
 
+def test_an_older_plan_pads_nothing_and_a_padding_below_nothing_is_refused() -> None:
+    assert plan.parse(plan.freeze(DOCUMENT)).pad_s == 0
+    with pytest.raises(plan.PlanError, match="not complete"):
+        plan.freeze({**DOCUMENT, "pad_s": -1})
+
+
 @pytest.mark.parametrize("entry", [{}, {"chip_s": 0, "pad_s": 1}, {"chip_s": 1, "pad_s": -1}, 3])
 def test_a_watermark_that_lasts_no_time_is_refused(entry: object) -> None:
     with pytest.raises(plan.PlanError, match="not complete"):

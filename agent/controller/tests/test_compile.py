@@ -125,6 +125,16 @@ def test_the_watermark_suits_the_slowest_meter() -> None:
     assert made["watermark"] == {"chip_s": 1.3, "pad_s": 3.0}
 
 
+def test_phases_are_padded_for_a_slow_meter_only() -> None:
+    assert plan()["pad_s"] == 0
+    meter = {"name": "meter0", "kind": "smartpower3", "channels": {"0": "system"}}
+    for interval_ms, pad_s in ((100, 0), (500, 2), (1000, 4)):
+        document = {**target(), "meters": [{**meter, "settings": {"interval_ms": interval_ms}}]}
+        made = compile_plan("smoke", suite(), document, seed=7, now=NOW)
+        assert made["pad_s"] == pad_s
+        assert plans.parse(made).pad_s == pad_s
+
+
 def test_a_watermark_that_nobody_sees_or_wants_is_not_planned() -> None:
     assert plan()["watermark"] is None
     meter = {"name": "meter0", "kind": "smartpower3", "channels": {"0": "system"}}

@@ -1,0 +1,68 @@
+"""Rest beside marked phases, with a counter on disk."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from agent.marks import MarkError, Marks
+from agent.sampler import Sampler
+from instrumentation.sources.powercap import PowercapSource
+
+PAD_S = 0.15
+PAD_NS = round(PAD_S * 1e9)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    zone = tmp_path / "intel-rapl" / "intel-rapl:0"
+    zone.mkdir(parents=True)
+    (zone / "name").write_text("package-0\n")
+    (zone / "max_energy_range_uj").write_text("262143328850\n")
+    (zone / "energy_uj").write_text("1000\n")
+    return tmp_path
+
+
+def test_the_machine_rests_before_and_after_each_phase_and_right_before_the_tail(
+    root: Path,
+) -> None:
+    with PowercapSource.open(root) as source:
+        marks = Marks(source, Sampler(source, 0), PAD_S)
+        begun_ns = time.monotonic_ns()
+        with marks.phase("first"):
+            pass
+        with marks.phase("second"):
+            pass
+        time.sleep(0.05)  # something that is no rest
+        with marks.phase("third"):
+            pass
+        marks.tail(0.1)
+        phases = marks.document()
+    assert [phase["name"] for phase in phases] == ["first", "second", "third", "tail"]
+    assert phases[0]["t_start_ns"] - begun_ns >= PAD_NS
+    pauses_ns = [b["t_start_ns"] - a["t_end_ns"] for a, b in pairwise(phases)]
+    assert pauses_ns[0] >= PAD_NS
+    assert pauses_ns[1] >= 2 * PAD_NS + 50_000_000
+    assert pauses_ns[2] >= PAD_NS
+    assert phases[-1]["t_end_ns"] - phases[-1]["t_start_ns"] >= 100_000_000
+
+
+def test_a_phase_that_fails_is_kept_and_a_nested_one_is_refused_before_any_rest(
+    root: Path,
+) -> None:
+    with PowercapSource.open(root) as source:
+        marks = Marks(source, Sampler(source, 0), PAD_S)
+        with pytest.raises(RuntimeError, match="broken"), marks.phase("work"):
+            raise RuntimeError("broken")
+        with pytest.raises(MarkError, match="two phases 'work'"), marks.phase("work"):
+            pass
+        with (
+            pytest.raises(MarkError, match="within phase 'outer'"),
+            marks.phase("outer"),
+            marks.phase("inner"),
+        ):
+            pass
+        assert [phase["name"] for phase in marks.document()] == ["work", "outer"]
