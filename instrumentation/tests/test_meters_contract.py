@@ -123,6 +123,18 @@ def test_every_record_is_the_mean_over_its_window(kind: str) -> None:
 
 
 @every_meter
+def test_an_energy_counter_agrees_with_the_power(kind: str) -> None:
+    frames, _ = a_stream(kind, seed=4, periods=400)
+    samples = decoded(kind, frames).samples
+    counters = samples.select(pl.col("^energy_j_.*$")).to_numpy()
+    assert bool(counters.size) == a_driver(kind).has_energy
+    joules = (powers(samples) * samples["window_s"].to_numpy()[:, None])[1:].sum(axis=0)
+    for counter, of_power_j in zip(counters.T, joules, strict=False):
+        assert np.all(np.diff(counter) >= 0)
+        assert counter[-1] - counter[0] == pytest.approx(of_power_j, rel=0.01)
+
+
+@every_meter
 def test_a_channel_that_is_not_named_gives_no_column(kind: str) -> None:
     simulator = simulators.load(kind)()
     frames, _ = a_stream(kind, seed=2, periods=60)
