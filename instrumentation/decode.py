@@ -20,10 +20,9 @@ from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.rows import NO_TIME, Rows, concatenated
-from instrumentation.trace import Fault, Frame, StreamError, read_frames
+from instrumentation.trace import Fault, Frame, Pieces, StreamError, read_pieces
 
 _CHUNK_RECORDS = 500_000
-_TOGETHER = 4096  # pieces of a recording that a driver gets at once
 
 
 class DecodeError(Exception):
@@ -54,42 +53,31 @@ class Decoder:
             **dict.fromkeys(energies, pl.Float64),
         }
 
-    def tables(self, frames: Iterable[Frame]) -> Iterator[pl.DataFrame]:
+    def tables(self, stream: Iterable[Frame | Pieces]) -> Iterator[pl.DataFrame]:
         """The records, some hundred thousand at a time."""
-        for epoch, rows in _in_chunks(self._fed(frames)):
+        for epoch, rows in _in_chunks(self._fed(stream)):
             yield self._table(epoch, rows)
 
-    def _fed(self, frames: Iterable[Frame]) -> Iterator[tuple[int, Rows]]:
-        pieces: list[Frame] = []
-        for frame in frames:
-            if frame.data and not frame.sent:
-                pieces.append(frame)
-                if len(pieces) < _TOGETHER:
-                    continue
-            yield from self._taken(pieces)
-            pieces = []
-            if not frame.data:
+    def _fed(self, stream: Iterable[Frame | Pieces]) -> Iterator[tuple[int, Rows]]:
+        for part in _together(stream):
+            if isinstance(part, Pieces):
+                fed = self.meter.feed_all(part)
+                self.faults += fed.faults
+                if len(fed.rows):
+                    yield self.meter.epoch, fed.rows
+            elif not part.data:
                 self.meter.opened()
-            elif frame.sent:
-                self.meter.asked(frame.data, frame.t_mono_ns)
-        yield from self._taken(pieces)
-
-    def _taken(self, pieces: Sequence[Frame]) -> Iterator[tuple[int, Rows]]:
-        if not pieces:
-            return
-        fed = self.meter.feed_all(pieces)
-        self.faults += fed.faults
-        if len(fed.rows):
-            yield self.meter.epoch, fed.rows
+            else:
+                self.meter.asked(part.data, part.t_mono_ns)
 
     def _table(self, epoch: int, rows: Rows) -> pl.DataFrame:
         start, self.records = self.records, self.records + len(rows)
-        known = rows.t_device_us != NO_TIME
+        known, device_us = rows.t_device_us != NO_TIME, pl.Series(rows.t_device_us)
         columns: dict[str, Any] = {
             "seq": np.arange(start, self.records),
             "epoch": np.full(len(rows), epoch, np.int32),
             "t_mono_ns": rows.t_mono_ns,
-            "t_device_us": pl.Series(rows.t_device_us).set(pl.Series(~known), None),
+            "t_device_us": device_us if known.all() else device_us.set(pl.Series(~known), None),
             "window_s": rows.window_s,
             "flags": _words(self.meter, rows),
         }
@@ -100,6 +88,21 @@ class Decoder:
                 joules = np.ascontiguousarray(rows.energy_j[:, number])
                 columns[f"energy_j_{name}"] = pl.Series(joules).fill_nan(None)
         return pl.DataFrame(columns, schema_overrides=self.schema).select(list(self.schema))
+
+
+def _together(stream: Iterable[Frame | Pieces]) -> Iterator[Frame | Pieces]:
+    """Received frames that follow one another as one; the others are left alone."""
+    received: list[Frame] = []
+    for part in stream:
+        if isinstance(part, Frame) and part.data and not part.sent:
+            received.append(part)
+            continue
+        if received:
+            yield Pieces.of(received)
+            received = []
+        yield part
+    if received:
+        yield Pieces.of(received)
 
 
 def _in_chunks(fed: Iterable[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
@@ -119,12 +122,14 @@ def _in_chunks(fed: Iterable[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
 
 def _words(meter: Meter, rows: Rows) -> pl.Series:
     """Flags as text; there are few different ones."""
-    codes, where = np.unique(rows.flags, return_inverse=True)
+    codes = np.flatnonzero(np.bincount(rows.flags))
+    places = np.zeros(1 << 16, np.uint8 if len(codes) < 256 else np.uint16)
+    places[codes] = range(len(codes))
     texts = [
         " ".join(word for bit, word in enumerate(meter.flag_words) if code >> bit & 1)
         for code in codes.tolist()
     ]
-    return pl.Series(texts, dtype=pl.String).gather(where)
+    return pl.Series(texts, dtype=pl.String).gather(pl.Series(places[rows.flags]))
 
 
 @dataclass(frozen=True)
@@ -142,8 +147,8 @@ def decode_frames(meter: Meter, frames: Iterable[Frame]) -> Decoded:
     return Decoded(pl.concat(tables), tuple(decoder.faults))
 
 
-def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame]]:
-    """A fresh decoder and the frames of a meter's directory. Raises DecodeError."""
+def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
+    """A fresh decoder and the stream of a meter's directory. Raises DecodeError."""
     try:
         described = json.loads((meter_dir / "meter.json").read_text(encoding="utf-8"))
         driver = registry.load(described["kind"])
@@ -156,23 +161,23 @@ def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame]]:
         ) from None
     except (UnknownNameError, MeterError) as error:
         raise DecodeError(f"{meter_dir}: {error}") from None
-    return Decoder(meter), read_frames(meter_dir / "stream.raw")
+    return Decoder(meter), read_pieces(meter_dir / "stream.raw")
 
 
 def tables(meter_dir: Path) -> Iterator[pl.DataFrame]:
     """The records of a recording, some hundred thousand at a time. Raises DecodeError."""
-    decoder, frames = open_recording(meter_dir)
+    decoder, stream = open_recording(meter_dir)
     with _as_decode_errors(meter_dir):
-        yield from decoder.tables(frames)
+        yield from decoder.tables(stream)
 
 
 def decode(meter_dir: Path) -> Decoded:
     """The recording in a meter's directory (meter.json, stream.raw), all at once. Raises
     DecodeError.
     """
-    decoder, frames = open_recording(meter_dir)
+    decoder, stream = open_recording(meter_dir)
     with _as_decode_errors(meter_dir):
-        found = [pl.DataFrame(schema=decoder.schema), *decoder.tables(frames)]
+        found = [pl.DataFrame(schema=decoder.schema), *decoder.tables(stream)]
     return Decoded(pl.concat(found), tuple(decoder.faults))
 
 
@@ -181,11 +186,11 @@ def write_samples(meter_dir: Path) -> Decoder:
 
     Goes through the stream in pieces, whatever its length. Raises DecodeError.
     """
-    decoder, frames = open_recording(meter_dir)
+    decoder, stream = open_recording(meter_dir)
     fresh = meter_dir / "samples.parquet.new"
 
     def pieces(*_: object) -> Iterator[pl.DataFrame]:
-        yield from decoder.tables(frames)
+        yield from decoder.tables(stream)
 
     try:
         with _as_decode_errors(meter_dir):

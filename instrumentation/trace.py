@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -46,33 +47,107 @@ class Frame:
     sent: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Bytes that came in several reads, nothing sent or opened in between: when the first byte of
+    each came, the size of each, and all of them.
+    """
+
+    t_mono_ns: Sequence[int]
+    sizes: Sequence[int]
+    data: bytes
+
+    @classmethod
+    def of(cls, frames: Sequence[Frame]) -> Pieces:
+        """Those frames' bytes."""
+        data = b"".join([frame.data for frame in frames])
+        return cls([f.t_mono_ns for f in frames], [len(f.data) for f in frames], data)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __iter__(self) -> Iterator[Frame]:
+        at = 0
+        for t_mono_ns, size in zip(self.t_mono_ns, self.sizes, strict=True):
+            yield Frame(t_mono_ns, self.data[at : at + size])
+            at += size
+
+
+def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
+    """The frame that begins there, if it is whole; `start` is where in the file the data lie."""
+    body = offset + _HEADER.size
+    if body > len(data):
+        return None
+    t_mono_ns, word = _HEADER.unpack_from(data, offset)
+    length = word & ~_SENT
+    if length > MAX_FRAME_BYTES:
+        where = start + offset
+        raise StreamError(f"no frame at byte {where}: a length of {length} is not possible")
+    if body + length > len(data):
+        return None
+    return Frame(t_mono_ns, data[body : body + length], bool(word & _SENT))
+
+
 def _whole_frames(file: BinaryIO) -> Iterator[tuple[Frame, int]]:
     """Frames of a stream and the offset at which each ends; stops before a cut-off one."""
     data, start = b"", 0  # what is not used up yet, and where in the file it lies
     while piece := file.read(_READ_BYTES):
         data += piece
         offset = 0
-        while offset + _HEADER.size <= len(data):
-            t_mono_ns, word = _HEADER.unpack_from(data, offset)
-            length = word & ~_SENT
-            if length > MAX_FRAME_BYTES:
-                where = start + offset
-                raise StreamError(f"no frame at byte {where}: a length of {length} is not possible")
-            end = offset + _HEADER.size + length
-            if end > len(data):
-                break
-            body = data[offset + _HEADER.size : end]
-            yield Frame(t_mono_ns, body, bool(word & _SENT)), start + end
-            offset = end
+        while (frame := _frame_at(data, offset, start)) is not None:
+            offset += _HEADER.size + len(frame.data)
+            yield frame, start + offset
         data, start = data[offset:], start + offset
 
 
 def read_frames(path: Path) -> Iterator[Frame]:
     """The whole frames of a stream, in order. Raises StreamError where the file is not a stream."""
+    with _named(path), path.open("rb") as file:
+        for frame, _ in _whole_frames(file):
+            yield frame
+
+
+def read_pieces(path: Path) -> Iterator[Frame | Pieces]:
+    """The same as `read_frames`, what was received some megabytes at a time: a fast meter leaves
+    millions of frames.
+    """
+    with _named(path), path.open("rb") as file:
+        data, start = b"", 0
+        while piece := file.read(_READ_BYTES):
+            data += piece
+            offset = 0
+            while True:
+                times, bodies, offset = _received(data, offset)
+                if times:
+                    yield Pieces(times, [*map(len, bodies)], b"".join(bodies))
+                other = _frame_at(data, offset, start)
+                if other is None:
+                    break
+                yield other
+                offset += _HEADER.size + len(other.data)
+            data, start = data[offset:], start + offset
+
+
+def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
+    """The received frames that follow one another there: times, bytes, and where they end."""
+    unpack, header, size = _HEADER.unpack_from, _HEADER.size, len(data)
+    times: list[int] = []
+    bodies: list[bytes] = []
+    while offset + header <= size:
+        t_mono_ns, word = unpack(data, offset)
+        body = offset + header
+        if not 0 < word <= MAX_FRAME_BYTES or body + word > size:
+            break
+        offset = body + word
+        times.append(t_mono_ns)
+        bodies.append(data[body:offset])
+    return times, bodies, offset
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
     try:
-        with path.open("rb") as file:
-            for frame, _ in _whole_frames(file):
-                yield frame
+        yield
     except StreamError as error:
         raise StreamError(
             f"{path} is not a raw meter stream ({error}); restore it from where it was copied."

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from instrumentation.meters.rows import COMMON_WORDS, Fed, joined
-from instrumentation.trace import Frame
+from instrumentation.trace import Pieces
 
 TIMINGS = ("device", "index", "poll")
 
@@ -131,8 +131,8 @@ class Meter(ABC):
     def feed(self, data: bytes, t_ns: int) -> Fed:
         """Records and faults completed by these bytes, the first of which came at `t_ns`."""
 
-    def feed_all(self, pieces: Sequence[Frame]) -> Fed:
-        """What `feed` makes of several pieces that came one after the other, nothing in between.
+    def feed_all(self, pieces: Pieces) -> Fed:
+        """What `feed` makes of several pieces, at least one.
 
         For recordings: drivers of fast meters do better than piece by piece.
         """

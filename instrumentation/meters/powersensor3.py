@@ -14,8 +14,7 @@ in the middle, 25 µs before.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,11 +38,12 @@ from instrumentation.meters.rows import (
     Rows,
     joined,
 )
-from instrumentation.trace import Fault, Frame
+from instrumentation.trace import Fault, Pieces
 
 SUPPLY_V = 3.3
 MAX_LEVEL = 1023
 _MARKER = 8
+_NOTHING: Ints = np.zeros(0, np.int64)
 _RAILS = ("0", "1", "2", "3")
 
 
@@ -131,7 +131,7 @@ class PowerSensor3(Meter):
 
     def _start_stream(self) -> None:
         self._rest = b""
-        self._rest_ns: list[tuple[int, int]] = []  # (offset in the rest, arrival)
+        self._rest_ns = _NOTHING, _NOTHING  # offsets in the rest, arrivals
         self._junk = 0
         self._in_step = False
         self._held = np.zeros((0, 9), np.uint16), np.zeros(0, np.int64)
@@ -167,50 +167,50 @@ class PowerSensor3(Meter):
     def feed(self, data: bytes, t_ns: int) -> Fed:
         """See `Meter.feed`. Whatever was corrupted, the next whole frame is read again."""
         if self._talk.streaming:
-            return self._fed([Frame(t_ns, data)])
+            return self._fed(Pieces([t_ns], [len(data)], data))
         out = RowBuilder(len(self.channels))
         if wrong := self._talk.hear(data, t_ns):
             out.fault(t_ns, "configuration", wrong)
         return out.take()
 
-    def feed_all(self, pieces: Sequence[Frame]) -> Fed:
-        """See `Meter.feed_all`. What is clean is taken at once, else piece by piece."""
-        if not self._talk.streaming:
-            return super().feed_all(pieces)
-        parts, start = [], 0
-        while start < len(pieces):
-            end_ns = self._time.block_end_ns() or 0
-            end = bisect_left(pieces, end_ns, start + 1, key=lambda piece: piece.t_mono_ns)
-            parts.append(self._fed(pieces[start:end]))
-            start = end
-        return joined(parts)
+    def feed_all(self, pieces: Pieces) -> Fed:
+        """See `Meter.feed_all`. Where nothing is missing all is taken at once."""
+        return self._fed(pieces) if self._talk.streaming else super().feed_all(pieces)
 
-    def _fed(self, pieces: Sequence[Frame]) -> Fed:
-        """Pieces of one block of time; where frames are missing, each of them by itself."""
-        self._time.begin(pieces[0].t_mono_ns)
-        offsets, times, size = [at for at, _ in self._rest_ns], [t for _, t in self._rest_ns], 0
-        for piece in pieces:
-            offsets.append(len(self._rest) + size)
-            times.append(piece.t_mono_ns)
-            size += len(piece.data)
-        data = self._rest + b"".join(piece.data for piece in pieces)
+    def _fed(self, pieces: Pieces) -> Fed:
+        alone = len(pieces) == 1
+        if alone:
+            self._time.begin(pieces.t_mono_ns[0])
+        sizes = np.array(pieces.sizes, np.int64)
+        begins = len(self._rest) + np.cumsum(sizes) - sizes
+        pieces_ns = np.array(pieces.t_mono_ns, np.int64)
+        offsets = np.concatenate([self._rest_ns[0], begins])
+        times = np.concatenate([self._rest_ns[1], pieces_ns])
+        data = self._rest + pieces.data
         found = find(data)
-        arrived = _arrivals(found.at, offsets, times)
+        arrived = times[np.searchsorted(offsets, found.at, "right") - 1]
         words = np.concatenate([self._held[0], found.words])
         t_ns = np.concatenate([self._held[1], arrived])
         level = levels(words)
         stamps = level[:, 0].astype(np.int64)
-        off_us = self._time.steps(stamps[:-1]) if len(stamps) > 1 else stamps[:0]
-        if len(pieces) > 1 and not self._time.regular(off_us):
-            return joined([self._fed([piece]) for piece in pieces])
+        timed = None
+        if len(stamps) > 1:
+            off_us = self._time.steps(stamps[:-1])
+            if alone:
+                timed = self._time.take(stamps[:-1], off_us, int(stamps[-1]), t_ns)
+            else:
+                whole = np.searchsorted(found.at, begins - FRAME_BYTES, "right")
+                first = np.maximum(whole + len(self._held[0]) - 1, 0)
+                timed = self._time.take_even(stamps[:-1], off_us, t_ns, pieces_ns, first)
+        if timed is None and not alone:
+            return joined([self.feed(piece.data, piece.t_mono_ns) for piece in pieces])
         faults = self._junk_faults(found, arrived)
         self._keep_rest(data, found.rest, offsets, times)
         self._held = words[-1:], t_ns[-1:]
         if len(found.words):
-            self._talk.alive(pieces[-1].t_mono_ns)
-        if len(stamps) < 2:
-            return Fed(self._rows(self._open.from_(len(self._open.t_ns))), tuple(faults))
-        timed = self._time.take(stamps[:-1], off_us, int(stamps[-1]), t_ns)
+            self._talk.alive(pieces.t_mono_ns[-1])
+        if timed is None:
+            return Fed(self._rows(Samples.none(len(self.channels))), tuple(faults))
         faults += _time_faults(timed, t_ns)
         samples = Samples(
             t_ns[:-1],
@@ -225,11 +225,13 @@ class PowerSensor3(Meter):
         rows, self._open = gathered(self._open.then(samples), self.settings.frames)
         return rows
 
-    def _keep_rest(self, data: bytes, rest: int, offsets: list[int], times: list[int]) -> None:
+    def _keep_rest(self, data: bytes, rest: int, offsets: Ints, times: Ints) -> None:
         self._rest = data[rest:]
-        known = max(0, bisect_left(offsets, rest + 1) - 1)
-        kept = zip(offsets[known:], times[known:], strict=True)
-        self._rest_ns = [(max(0, at - rest), t) for at, t in kept] if self._rest else []
+        known = max(0, int(np.searchsorted(offsets, rest, "right")) - 1)
+        if self._rest:
+            self._rest_ns = np.maximum(offsets[known:] - rest, 0), times[known:]
+        else:
+            self._rest_ns = _NOTHING, _NOTHING
 
     def _junk_faults(self, found: Found, arrived: Ints) -> list[Fault]:
         faults = []
@@ -272,13 +274,6 @@ def _sound(samples: Samples, timed: Timed) -> Samples:
         return samples
     s, good = samples, timed.sound
     return Samples(s.t_ns[good], s.t_us[good], s.step_us[good], s.power_w[good], s.flags[good])
-
-
-def _arrivals(at: Ints, offsets: list[int], times: list[int]) -> Ints:
-    """When each frame's first byte arrived."""
-    if len(times) == 1:
-        return np.full(len(at), times[0], np.int64)
-    return np.array(times, np.int64)[np.searchsorted(offsets, at, "right") - 1]
 
 
 def _time_faults(timed: Timed, t_ns: Ints) -> list[Fault]:

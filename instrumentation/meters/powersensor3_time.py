@@ -38,6 +38,11 @@ def _around(us: Ints) -> Ints:
     return ((us + WRAP_US // 2) & (WRAP_US - 1)) - WRAP_US // 2
 
 
+def _wraps(least_us: int, before_us: int) -> int:
+    """By how many wraps the least delay of two blocks differs."""
+    return round((least_us - before_us) / WRAP_US)
+
+
 class DeviceTime:
     """Follows the time from the start of the stream on. `frame_us` is the time of one frame."""
 
@@ -49,10 +54,6 @@ class DeviceTime:
         self._least_us: int | None = None  # delay of arrival in this block
         self._before_us: int | None = None  # and in the one before
 
-    def block_end_ns(self) -> int | None:
-        """Pieces from here on are not taken together with those before."""
-        return None if self._block_ns is None else self._block_ns + _BLOCK_NS
-
     def begin(self, t_ns: int) -> None:
         """A piece came at `t_ns`: see whether a block has ended, and what it tells."""
         if self._block_ns is None:
@@ -60,16 +61,11 @@ class DeviceTime:
         if t_ns < self._block_ns + _BLOCK_NS:
             return
         if self._least_us is not None and self._before_us is not None:
-            wraps = round((self._least_us - self._before_us) / WRAP_US)
+            wraps = _wraps(self._least_us, self._before_us)
             self._shift_us += wraps * WRAP_US
             self._least_us -= wraps * WRAP_US
         self._block_ns = t_ns
         self._before_us, self._least_us = self._least_us, None
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether the next frame must be looked at closely."""
-        return self._shift_us != 0
 
     def steps(self, stamps: Ints) -> Ints:
         """How far each time [n] is off one frame behind the one before, in µs."""
@@ -79,6 +75,38 @@ class DeviceTime:
     def regular(self, off_us: Ints) -> bool:
         """Whether nothing is missing anywhere."""
         return not self._shift_us and bool((np.abs(off_us) <= _TOLERANCE_US).all())
+
+    def take_even(
+        self, stamps: Ints, off_us: Ints, t_ns: Ints, pieces_ns: Ints, first: Ints
+    ) -> Timed | None:
+        """Times of n ≥ 1 frames of several pieces, if nothing is missing; else nothing changes.
+
+        `pieces_ns` [p] is when the pieces came, `first` [p] the frame that each begins with; `t_ns`
+        as for `take`. Gives what `begin` and `take` would give for one piece after the other.
+        """
+        if not self.regular(off_us):
+            return None
+        count = len(stamps)
+        step_us = self._frame_us + off_us
+        start_us = int(stamps[0]) - self._frame_us if self._last_us is None else self._last_us
+        t_us = start_us + np.cumsum(step_us)
+        late_us = t_ns[:-1] // 1000 - t_us
+        block_ns = int(pieces_ns[0]) if self._block_ns is None else self._block_ns
+        least_us, before_us, done = self._least_us, self._before_us, 0
+        while True:
+            piece = int(np.searchsorted(pieces_ns, block_ns + _BLOCK_NS))
+            end = int(first[piece]) if piece < len(first) else count
+            if end > done:
+                here_us = int(late_us[done:end].min())
+                least_us = here_us if least_us is None else min(least_us, here_us)
+            if piece == len(first):
+                break
+            if least_us is not None and before_us is not None and _wraps(least_us, before_us):
+                return None
+            block_ns, done, before_us, least_us = int(pieces_ns[piece]), end, least_us, None
+        self._block_ns, self._least_us, self._before_us = block_ns, least_us, before_us
+        self._last_us = int(t_us[-1])
+        return Timed(t_us, step_us, np.zeros(count, np.int64), np.ones(count, bool))
 
     def take(self, stamps: Ints, off_us: Ints, ahead_us: int, t_ns: Ints) -> Timed:
         """Times of n ≥ 1 frames that follow one another, with `off_us` by `steps`.

@@ -10,7 +10,7 @@ the sum of the first 74 bytes, cs2 their exclusive or, both two hex digits (hard
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,7 +41,7 @@ from instrumentation.meters.smartpower3_lines import (
     sound,
 )
 from instrumentation.meters.smartpower3_time import INTERVALS_MS, DeviceTime, Step
-from instrumentation.trace import Frame
+from instrumentation.trace import Pieces
 
 _FIRST_LOOK = 8  # lines at once; twice as many while all are clean
 _LAST_LOOK = 4096
@@ -125,14 +125,14 @@ class SmartPower3(Meter):
 
     def feed(self, data: bytes, t_ns: int) -> Fed:
         """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
-        return self.feed_all([Frame(t_ns, data)])
+        return self.feed_all(Pieces([t_ns], [len(data)], data))
 
-    def feed_all(self, pieces: Sequence[Frame]) -> Fed:
+    def feed_all(self, pieces: Pieces) -> Fed:
         """See `Meter.feed_all`. Clean stretches are read at once, the rest line by line."""
-        sizes = [len(self._buffer), *(len(piece.data) for piece in pieces[:-1])]
-        self._offsets = np.concatenate([self._offsets, np.cumsum(sizes, dtype=np.int64)])
-        self._times = np.concatenate([self._times, [piece.t_mono_ns for piece in pieces]])
-        self._buffer += b"".join([piece.data for piece in pieces])
+        sizes = np.array([len(self._buffer), *pieces.sizes[:-1]], np.int64)
+        self._offsets = np.concatenate([self._offsets, np.cumsum(sizes)])
+        self._times = np.concatenate([self._times, np.array(pieces.t_mono_ns, np.int64)])
+        self._buffer += pieces.data
         out = [RowBuilder(len(self.channels)).take()]
         done = self._used
         while (end := self._stretch(done, out) or self._line(done, out)) is not None:

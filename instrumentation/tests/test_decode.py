@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from instrumentation import decode as decoding
+from instrumentation import trace
 from instrumentation.decode import DecodeError, decode, main, write_samples
 from instrumentation.simulators.smartpower3 import encode_line
 from instrumentation.trace import StreamWriter
@@ -70,7 +71,7 @@ def test_pieces_join_without_a_seam(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder = recorded(tmp_path / "meter0", [lines(100), lines(50, 5000)])
     whole = decode(folder).samples
     monkeypatch.setattr(decoding, "_CHUNK_RECORDS", 7)
-    monkeypatch.setattr(decoding, "_TOGETHER", 3)
+    monkeypatch.setattr(trace, "_READ_BYTES", 300)
     write_samples(folder)
     assert pl.read_parquet(folder / "samples.parquet").equals(whole)
     assert len(list(decoding.tables(folder))) > 15

@@ -19,7 +19,7 @@ from instrumentation.meters.powersensor3 import PowerSensor3
 from instrumentation.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
 from instrumentation.meters.rows import Fed, joined
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator, eeprom
-from instrumentation.trace import Frame
+from instrumentation.trace import Frame, Pieces
 
 RAILS = {"0": "system", "2": "drive"}
 US = 1000
@@ -431,7 +431,8 @@ def test_pieces_taken_together_give_the_same_as_one_by_one(
     ]
     pieces.sort(key=lambda piece: piece.t_mono_ns)
     same(
-        joined([one.feed(piece.data, piece.t_mono_ns) for piece in pieces]), other.feed_all(pieces)
+        joined([one.feed(piece.data, piece.t_mono_ns) for piece in pieces]),
+        other.feed_all(Pieces.of(pieces)),
     )
 
 

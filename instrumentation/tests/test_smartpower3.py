@@ -17,7 +17,7 @@ from instrumentation.meters.rows import Fed, joined
 from instrumentation.meters.smartpower3 import SmartPower3
 from instrumentation.meters.smartpower3_lines import LINE, checksums, clean_lines, fits
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
-from instrumentation.trace import Frame
+from instrumentation.trace import Frame, Pieces
 
 # A line of the maker's documentation.
 VECTOR = b"0000815169,15296,0036,00550,0,00000,0000,00000,0,00,00000,0000,00000,0,00,14,12\r\n"
@@ -228,7 +228,7 @@ def _line_by_line(pieces: list[Frame]) -> Fed:
 def _at_once(pieces: list[Frame]) -> Fed:
     meter = SmartPower3({"0": "system", "input": "supply"})
     meter.opened()
-    return meter.feed_all(pieces)
+    return meter.feed_all(Pieces.of(pieces))
 
 
 @settings(max_examples=150, deadline=None)
