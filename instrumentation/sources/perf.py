@@ -19,10 +19,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from instrumentation.clock import monotonic_ns
-from instrumentation.sources.counter import MAX_POWER_W, PLATFORM_MAX_POWER_W, ReadFailure, Reading
+from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.errors import SourceError
 from instrumentation.sources.series import reason
-from instrumentation.sources.zones import Zone
+from instrumentation.sources.zones import Zone, default_max_power_w
 
 SYS = Path("/sys")
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -144,9 +144,8 @@ def _events(root: Path, unit: Path) -> Iterator[Event]:
             if name in seen:  # the platform is one, however many dies it is read on
                 continue
             seen.add(name)
-            bound_w = PLATFORM_MAX_POWER_W if what == "psys" else MAX_POWER_W
             most_uj = (2**64 - 1) * scale.numerator // scale.denominator
-            zone = Zone(name, file, most_uj, parent, None, bound_w)
+            zone = Zone(name, file, most_uj, parent, None, default_max_power_w(name))
             yield Event(zone, kind, _config(_text(file)), cpu, scale)
 
 

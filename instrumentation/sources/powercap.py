@@ -49,7 +49,11 @@ class PowercapSource:
 
         Raises PowercapError.
         """
-        zones = discover(root, max_power_w)
+        try:
+            zones = discover(root, max_power_w)
+        except OSError as error:
+            where = error.filename or f"A zone's name under {root}"
+            raise PowercapError(f"{where} cannot be read: {reason(error)}.") from None
         if not zones:
             raise PowercapError(
                 f"There is no RAPL zone under {root}: load the driver with "

@@ -41,14 +41,23 @@ class Zone:
     @property
     def kind(self) -> str:
         """`package` (a whole one or a die of it), `core`, `uncore`, `dram`, `psys`, or its name."""
-        last = self.name.rsplit("/", 1)[-1]
-        return re.split(r"-\d", last, maxsplit=1)[0]
+        return kind_of(self.name)
 
     @property
     def package(self) -> str | None:
         """The package that it belongs to, without the die: package-0."""
         found = _PACKAGE.match(self.parent or self.name)
         return found[1] if found else None
+
+
+def kind_of(name: str) -> str:
+    """The kind of a zone of this name, without package, die and number: see Zone.kind."""
+    return re.split(r"-\d", name.rsplit("/", 1)[-1], maxsplit=1)[0]
+
+
+def default_max_power_w(name: str) -> float:
+    """The power bound of a zone of this name where nothing more is known."""
+    return PLATFORM_MAX_POWER_W if kind_of(name) == "psys" else MAX_POWER_W
 
 
 def independent(zones: Iterable[Zone]) -> tuple[Zone, ...]:
@@ -92,9 +101,8 @@ def _number(file: Path) -> int | None:
 
 
 def _power_bound_w(zone: Zone) -> float:
-    default_w = PLATFORM_MAX_POWER_W if zone.kind == "psys" else MAX_POWER_W
     limits_uw = [_number(file) or 0 for pattern in _LIMITS for file in zone.path.glob(pattern)]
-    return max(default_w, max(limits_uw, default=0) / 1e6)
+    return max(default_max_power_w(zone.name), max(limits_uw, default=0) / 1e6)
 
 
 def _numbered(folder: Path, pattern: str) -> list[Path]:

@@ -287,6 +287,15 @@ def test_no_zone_says_how_to_get_one(tmp_path: Path) -> None:
         PowercapSource.open(tmp_path)
 
 
+def test_a_zone_that_cannot_be_named_is_one_sentence(tmp_path: Path) -> None:
+    """The name is there, and reading it fails, as while a driver goes away."""
+    root = ALONE.lay_out(tmp_path)
+    (root / PACKAGE / "name").unlink()
+    (root / PACKAGE / "name").symlink_to("/proc/self/mem")
+    with pytest.raises(PowercapError, match=r"^A zone's name under .* cannot be read: .*\.$"):
+        PowercapSource.open(root)
+
+
 def test_unreadable_counter_gives_a_command_that_mends_it(tmp_path: Path) -> None:
     root = TREES["one socket"].lay_out(tmp_path)
     for file in root.rglob("energy_uj"):
