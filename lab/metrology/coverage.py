@@ -15,6 +15,7 @@ from lab.metrology.phases import KINDS
 RELATIVE_LIMIT, ABSOLUTE_LIMIT_W = 0.005, 0.05
 LEAST, MOST = 93.0, 97.0
 SEED = 20_260_201
+PLOTTED = 500
 
 
 def measure(quick: bool = False) -> list[Figure]:
@@ -65,7 +66,7 @@ def plot(path: Path) -> None:
         ("with errors of calibration", _LIMITS),
         ("statistical part", (0.0, 0.0)),
     ):
-        distance = np.sort(_distances(500, *limits))
+        distance = np.sort(_distances(PLOTTED, *limits))
         axis.plot(distance, np.arange(1, len(distance) + 1) / len(distance) * 100, label=label)
     axis.axvline(1, color="#999999", lw=0.8)
     axis.axhspan(LEAST, MOST, color="#dddddd", zorder=0)
