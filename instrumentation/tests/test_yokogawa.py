@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.yokogawa import Yokogawa
+from instrumentation.meters.yokogawa_data import number, plausible
 from instrumentation.simulators.conversation import Wire
 from instrumentation.simulators.wt210 import WT210Simulator
 from instrumentation.simulators.wt310 import WT310Simulator
@@ -295,3 +297,26 @@ def test_numbers_have_five_digits() -> None:
     assert nr3(0.0123, 0.02) == "12.300E-03"
     assert nr3(float("inf"), 1.0) == "INF"
     assert nr3(float("nan"), 1.0) == "NAN"
+
+
+@pytest.mark.parametrize("text", ["INF", "9.9E37", "9.91E+37", "-9.9E+37"])
+def test_no_number_is_taken_for_a_reading(text: str) -> None:
+    assert math.isinf(number(text))
+
+
+@pytest.mark.parametrize(
+    ("power_w", "current_a", "is_plausible"),
+    [
+        (187.0, 0.813, True),
+        (-187.0, 0.813, True),
+        (187.0, 0.0813, False),  # a digit of the current is lost
+        (1870.0, 0.813, False),
+        (2.0, 0.0, True),  # small readings are told as nothing
+        (math.inf, 0.813, True),
+        (187.0, math.inf, True),
+    ],
+)
+def test_power_belongs_to_voltage_and_current(
+    power_w: float, current_a: float, is_plausible: bool
+) -> None:
+    assert plausible(power_w, 230.0, current_a, 300.0) is is_plausible
