@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from analysis.align import Floats
 from analysis.watermark import Fit, fit
-from analysis.watermark_model import Readings, Watermark, load_of
+from analysis.watermark_model import Readings, Watermark, load_of, part_of
 from instrumentation.watermark import CHIPS, chip_s, pad_s
 
 STEP_S = 0.0005
@@ -164,6 +164,17 @@ def test_the_readings_of_a_fast_meter_are_put_together_and_gaps_are_not_bridged(
     assert fit(only(readings, kept), scene.marks()).offset_ms == pytest.approx((7, 7), abs=0.5)
 
 
+def test_means_over_neighbours_keep_their_place_beside_gaps() -> None:
+    scene = Scene(period_s=0.001, window_s=0.001)
+    readings = scene.readings()
+    kept = np.random.default_rng(6).random(len(readings.end_ns)) > 0.05
+    mark = scene.marks()[0]
+    ramp_w = (readings.end_ns - mark.middle_ns) / 1e9
+    part = part_of(only(Readings(readings.end_ns, readings.width_s, ramp_w), kept), mark, 0.0)
+    assert part.told_s == pytest.approx(0.002)
+    assert part.power_w == pytest.approx(part.end_s - 0.0005, abs=1e-9)
+
+
 # What must give no figure.
 
 
@@ -206,6 +217,15 @@ def test_another_pattern_of_load_is_no_watermark() -> None:
         other = 40 + 20 * levels + generator.normal(0, 0.1, count)
         found = fit(Readings(readings.end_ns, readings.width_s, other), scene.marks())
         assert found.problem.startswith("no watermark seen")
+
+
+def test_a_pattern_that_comes_twice_could_be_either() -> None:
+    scene, chip = Scene(), chip_s(0.1)
+    readings = scene.readings()
+    late = Scene(offset_ms=3e3 * chip).readings()
+    again_w = np.interp(readings.end_ns, late.end_ns, late.power_w)
+    both = Readings(readings.end_ns, readings.width_s, readings.power_w + 0.8 * again_w)
+    assert "another offset fits about as well" in fit(both, scene.marks()).problem
 
 
 def test_an_offset_out_of_reach_is_no_watermark() -> None:
@@ -270,6 +290,14 @@ def test_a_filter_in_the_meter_widens_the_bound(filter_s: float) -> None:
     plain, filtered = (Scene(filter_s=s, noise_w=0.1).fit() for s in (0.0, filter_s))
     assert covers(filtered, 1e3 * filter_s, 1e3 * filter_s)
     assert filtered.bound_ms[0] > 3 * plain.bound_ms[0]
+
+
+def test_readings_that_hold_some_of_the_one_before_widen_the_bound() -> None:
+    scene = Scene()
+    readings = scene.readings()
+    held = 0.9 * readings.power_w + 0.1 * np.roll(readings.power_w, 1)
+    found = fit(Readings(readings.end_ns, readings.width_s, held), scene.marks())
+    assert covers(found, 0, 10)
 
 
 @pytest.mark.parametrize("fall_s", [0.01, 0.03])

@@ -183,6 +183,21 @@ def test_each_session_is_fitted_by_itself_also_of_another_boot() -> None:
     assert len(alone.fit.offset_ms) == 1
 
 
+@pytest.mark.parametrize("second", [line("end", 220.0, boot="boot-2"), line("start", 220.0)])
+@pytest.mark.parametrize("first", ["start", "end"])
+def test_only_a_start_and_an_end_of_one_boot_are_one_session(
+    first: str, second: dict[str, Any]
+) -> None:
+    lines = (line(first, 20.0), second)
+    found = watermarks(suite(lines, meter(lines)), clock(boots=(BOOT, "boot-2")))
+    assert [len(trust.fit.offset_ms) for trust in found] == [1, 1]
+
+
+def test_two_ends_are_two_sessions() -> None:
+    lines = (line("end", 20.0), line("end", 220.0))
+    assert len(watermarks(suite(lines, meter(lines)), clock())) == 2
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

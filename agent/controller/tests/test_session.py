@@ -81,6 +81,7 @@ def _suite_folder(folder: Path) -> Path:
     document = plan()
     (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
     (folder / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
+    (folder / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
     (folder / "sessions.jsonl").write_text('{"wall_s": 6}\n{"wall_s": 4}\n', encoding="utf-8")
     phases = [{"name": "write", "t_start_ns": 0, "t_end_ns": 10**9}]
     run = {"status": "finished", "phases": phases}
@@ -103,6 +104,7 @@ def test_the_seal_covers_every_file_and_shows_a_change(tmp_path: Path) -> None:
     assert set(sums) == {
         "plan.json",
         "journal.jsonl",
+        "watermark.jsonl",
         "sessions.jsonl",
         "timing.json",
         "runs/r/run.json",
@@ -139,6 +141,7 @@ def _archive(folder: Path, document: dict[str, object], out: Path) -> Path:
     (came / "runs" / "r").mkdir(parents=True)
     (came / "plan.json").write_text(json.dumps(document), encoding="utf-8")
     (came / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
+    (came / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
     (came / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
     subprocess.run(["tar", "-C", folder, "-cf", out, came.name], check=True)
     return out
@@ -152,7 +155,8 @@ def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: 
     fetch.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
     assert (suite_dir / "runs" / "r" / "run.json").read_text(encoding="utf-8") == "{}"
     assert journals.read(suite_dir / "journal.jsonl") == ENTRIES
-    assert {path.name for path in suite_dir.iterdir()} == {"plan.json", "runs", "journal.jsonl"}
+    names = {"plan.json", "runs", "journal.jsonl", "watermark.jsonl"}
+    assert {path.name for path in suite_dir.iterdir()} == names
 
 
 def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
