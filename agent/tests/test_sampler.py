@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,7 @@ def test_samples_of_every_zone_are_written_in_order_of_time(
     root: Path, tmp_path: Path, rate_hz: float
 ) -> None:
     with PowercapSource.open(root) as source:
+        begun_ns = time.monotonic_ns()
         sampler = sampled(source, rate_hz, 5)
     path = tmp_path / "rapl.jsonl"
     sampler.write(path)
@@ -55,6 +58,14 @@ def test_samples_of_every_zone_are_written_in_order_of_time(
     assert len(lines) == 2 * document["samples"] >= 10
     assert document["rate_hz"] == rate_hz
     assert 0 <= document["late_p99_ms"] <= document["late_max_ms"]
+    # Due at whole periods after the start, and late by what passed from then on.
+    due_ns = list(sampler._due_ns)
+    assert begun_ns <= due_ns[0]
+    assert all(
+        later > due and (later - due) % (1e9 / rate_hz) == 0 for due, later in pairwise(due_ns)
+    )
+    late_ms = [(start - due) / 1e6 for start, due in zip(starts[::2], due_ns, strict=True)]
+    assert document["late_max_ms"] == pytest.approx(max(late_ms), abs=0.001)
 
 
 def test_a_failed_sample_is_a_line_with_the_reason(root: Path, tmp_path: Path) -> None:
