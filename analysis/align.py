@@ -137,7 +137,9 @@ def lowest_of_bins(y: Floats, bins: int) -> list[int]:
     if len(y) <= bins:
         return list(range(len(y)))
     edges = np.linspace(0, len(y), bins + 1).astype(int)
-    return [int(a + np.argmin(y[a:b])) for a, b in pairwise(edges)]
+    starts = edges[:-1]
+    lowest = np.flatnonzero(y == np.repeat(np.minimum.reduceat(y, starts), np.diff(edges)))
+    return [int(at) for at in lowest[np.searchsorted(lowest, starts)]]
 
 
 def _turns_right(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +62,15 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
         raise SamplesError(f"it lacks {', '.join(lacking)}")
 
     def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        for start in range(0, records, CHUNK_RECORDS):
-            yield lazy.select(columns).slice(start, CHUNK_RECORDS).collect()
+        with ThreadPoolExecutor(1) as reader:  # reads ahead while the last piece is worked on
+            pieces = (
+                reader.submit(lazy.select(columns).slice(start, CHUNK_RECORDS).collect)
+                for start in range(0, records, CHUNK_RECORDS)
+            )
+            ahead = next(pieces, None)
+            while ahead is not None:
+                piece, ahead = ahead, next(pieces, None)
+                yield piece.result()
 
     return Samples(names, records, read)
 
