@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from instrumentation.meters.base import Accuracy, Meter
 from instrumentation.meters.inbox import Inbox
@@ -28,6 +28,7 @@ from instrumentation.meters.mcp39f511n_frames import (
     RANGE_2,
     REFUSALS,
     WINDOW_EXPONENT,
+    Look,
     Outputs,
     Request,
     find_answer,
@@ -68,14 +69,6 @@ class Settings:
             raise ValueError("line_hz is the frequency of the mains, 50 or 60.")
 
 
-class _Look(NamedTuple):
-    """Outputs as they were seen: asked for at `asked_ns`, with the first byte at `t_ns`."""
-
-    outputs: Outputs
-    asked_ns: int
-    t_ns: int
-
-
 class Mcp39f511n(Meter):
     """Driver. Channels: `1` and `2` are the sockets.
 
@@ -110,7 +103,7 @@ class Mcp39f511n(Meter):
             relative_limit=0.005,
             absolute_limit_w=0.005,
             source="Microchip DS20005473B: 0.5 % across a dynamic range of 4000:1, taken as the "
-            "limit at every load; 5 mW: half the coarsest step of 10 mW",
+            "limit at every load; 5 mW: half a step of 10 mW",
         )
 
     @property
@@ -135,7 +128,7 @@ class Mcp39f511n(Meter):
         self._written = False
         self._last: Outputs | None = None  # the newest window that is known
         self._unchanged_ns = 0  # when the last answer was asked for that showed it
-        self._candidate: _Look | None = None
+        self._candidate: Look | None = None
         self._stale_told = False
 
     # Asking
@@ -200,7 +193,7 @@ class Mcp39f511n(Meter):
                 out.fault(answer_ns, "framing", f"{stray} bytes before this answer are none")
             self._answered(len(self._inbox) - answer.end, asked_ns)
             self._timeouts = 0
-            self._take(request, answer.data, _Seen(asked_ns, answer_ns), out)
+            self._take(request, answer.data, (asked_ns, answer_ns), out)
         elif len(self._inbox) == 1 and self._inbox.data[0] in REFUSALS:
             out.fault(t_ns, "refused", f"the meter says: {REFUSALS[self._inbox.data[0]]}")
             self._answered(0, asked_ns)
@@ -215,16 +208,16 @@ class Mcp39f511n(Meter):
         self._pending = None
         self._due_ns = asked_ns + _STEP_NS
 
-    def _take(self, request: Request, data: bytes, seen: _Seen, out: RowBuilder) -> None:
+    def _take(self, request: Request, data: bytes, seen: tuple[int, int], out: RowBuilder) -> None:
         if request.address == OUTPUTS and len(self._setup) == 2 * len(_SETUP):
-            self._look(_Look(Outputs.of(data), *seen), out)
+            self._look(Look(Outputs.of(data), *seen), out)
         elif not request.size:
             self._written, self._setup, self._due_ns = True, [], 0
             self._exponent_now = self._wanted_exponent
         elif len(self._setup) < 2 * len(_SETUP):
             expected = _SETUP[len(self._setup) % len(_SETUP)]
             if request == expected:
-                self._take_setup(int.from_bytes(data[:4], "little"), seen.t_ns, out)
+                self._take_setup(int.from_bytes(data[:4], "little"), seen[1], out)
 
     def _take_setup(self, value: int, t_ns: int, out: RowBuilder) -> None:
         self._setup.append(value)
@@ -242,7 +235,7 @@ class Mcp39f511n(Meter):
         if self._written and exponent != self._wanted_exponent:
             out.fault(t_ns, "setup", f"the meter stays at windows of {1 << exponent} cycles")
 
-    def _look(self, look: _Look, out: RowBuilder) -> None:
+    def _look(self, look: Look, out: RowBuilder) -> None:
         """One more look at the outputs."""
         before, self._candidate = self._candidate, None
         if before is not None:
@@ -256,7 +249,7 @@ class Mcp39f511n(Meter):
         else:
             self._candidate = look
 
-    def _confirm(self, first: _Look, second: _Look, out: RowBuilder) -> None:
+    def _confirm(self, first: Look, second: Look, out: RowBuilder) -> None:
         """A new window was seen twice. The first one of all has ended nobody knows when."""
         window_s = self._window_s(first.outputs, second.outputs)
         if self._last is not None:
@@ -270,7 +263,7 @@ class Mcp39f511n(Meter):
         self._unchanged_ns = second.asked_ns
         self._stale_told = False
 
-    def _flags(self, look: _Look, window_s: float, out: RowBuilder) -> int:
+    def _flags(self, look: Look, window_s: float, out: RowBuilder) -> int:
         flags = 0
         if look.t_ns - self._unchanged_ns > self.arrival_delay_limit_s * 1e9:
             flags |= _LATE
@@ -300,10 +293,3 @@ class Mcp39f511n(Meter):
         return [
             power_w(outputs.power_raw[int(own) - 1], ranges[int(own) - 1]) for own in self.channels
         ]
-
-
-class _Seen(NamedTuple):
-    """When something was asked for, and when the first byte of its answer came."""
-
-    asked_ns: int
-    t_ns: int

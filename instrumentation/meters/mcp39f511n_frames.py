@@ -126,3 +126,11 @@ class Outputs:
                 int.from_bytes(data[24:28], "little"),
             ),
         )
+
+
+class Look(NamedTuple):
+    """Outputs as they were seen: asked for at `asked_ns`, with the first byte at `t_ns`."""
+
+    outputs: Outputs
+    asked_ns: int
+    t_ns: int

@@ -16,59 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-VOLTAGES = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
-CURRENTS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+from instrumentation.simulators.yokogawa_ranges import CURRENTS, VOLTAGES, Range, nr3, step
+
 _RATES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 _NO_ERROR = (0, "NO ERROR")
 _UPDATED = 1
-
-
-def nr3(value: float, full_scale: float) -> str:
-    """Five digits, the exponent a multiple of three, both as `full_scale` needs them."""
-    if math.isnan(value):
-        return "NAN"
-    if math.isinf(value):
-        return "INF"
-    exponent = 3 * math.floor(math.log10(full_scale) / 3 + 1e-9)
-    before = math.floor(math.log10(full_scale / 10.0**exponent) + 1e-9) + 1
-    return (
-        f"{value / 10.0**exponent:.{5 - before}f}E{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
-    )
-
-
-def step(full_scale: float) -> float:
-    """The last of the five digits."""
-    return float(10.0 ** (math.floor(math.log10(full_scale) + 1e-9) - 4))
-
-
-class _Range:
-    """Voltage or current range: fixed, or following the input as the meter does it."""
-
-    def __init__(self, ranges: tuple[float, ...], now: float, auto: bool) -> None:
-        self.ranges = ranges
-        self.now = now
-        self.auto = auto
-
-    def follow(self, rms: float, peak: float) -> None:
-        """One update with this input: up beyond 130 % or a peak of 300 %, down below 30 %."""
-        if not self.auto:
-            return
-        at = self.ranges.index(self.now)
-        if (rms > 1.3 * self.now or peak > 3 * self.now) and at + 1 < len(self.ranges):
-            self.now = self.ranges[at + 1]
-        while at and rms <= 0.3 * self.now and rms <= 1.25 * self.ranges[at - 1]:
-            if peak > 3 * self.ranges[at - 1]:
-                break
-            at -= 1
-            self.now = self.ranges[at]
-
-    def is_over(self, rms: float) -> bool:
-        """Beyond 140 % there is no reading."""
-        return rms > 1.4 * self.now
-
-    def is_peak_over(self, peak: float) -> bool:
-        """Peaks beyond 300 % are cut off."""
-        return peak > 3 * self.now
 
 
 class YokogawaSimulator(ABC):
@@ -90,8 +42,8 @@ class YokogawaSimulator(ABC):
         crest: float = 1.5,
         line_end: bytes = b"\r\n",
     ) -> None:
-        self.volts = _Range(VOLTAGES, voltage_range_v or 600.0, voltage_range_v is None)
-        self.amperes = _Range(CURRENTS, current_range_a or 20.0, current_range_a is None)
+        self.volts = Range(VOLTAGES, voltage_range_v or 600.0, voltage_range_v is None)
+        self.amperes = Range(CURRENTS, current_range_a or 20.0, current_range_a is None)
         self.rate_s = rate_s
         self.line_v = line_v
         self.crest = crest
@@ -264,13 +216,13 @@ class YokogawaSimulator(ABC):
         self.rate_s = float(value)
         return ""
 
-    def _set_range(self, ranged: _Range, value: str) -> str:
+    def _set_range(self, ranged: Range, value: str) -> str:
         if float(value) not in ranged.ranges:
             return self._refuse()
         ranged.now, ranged.auto = float(value), False
         return ""
 
-    def _set_auto(self, ranged: _Range, value: str) -> str:
+    def _set_auto(self, ranged: Range, value: str) -> str:
         ranged.auto = is_on(value)
         return ""
 

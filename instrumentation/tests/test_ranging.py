@@ -123,7 +123,7 @@ def playing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 )
 def test_run_finds_the_ranges(playing: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     # Whatever the inventory fixes so far is left to the meter during the run.
-    meter = json.dumps(entry(playing, kind, voltage_range_v=600, current_range_a=20))
+    meter = json.dumps(entry(playing, kind, voltage_range_v=300, current_range_a=0.5))
     assert ranging.main(["--meter", meter, "--seconds", "2.5"]) == 0
     said = capsys.readouterr()
     assert "230 V, 0.813 A, 187 W" in said.out
