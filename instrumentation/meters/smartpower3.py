@@ -5,6 +5,11 @@
 The first group is the input, the other two are the outputs 0 and 1. cs1 is the two's complement of
 the sum of the first 74 bytes, cs2 their exclusive or, both two hex digits (hardkernel/smartpower3,
 `smartpower3/smartpower3.ino`). The milliseconds are the meter's own and wrap at 2^32.
+
+What it prints is not quite the mean over the interval (`meas_channel.cpp`): the current is the mean
+of the last interval/2 ms samples, which it takes 600 to 1000 times a second, each already a mean of
+eight of the converter's own; the voltage is the last sample alone. For a load that changes within
+an interval a single record may thus be off; over many they are right on average.
 """
 
 from __future__ import annotations
