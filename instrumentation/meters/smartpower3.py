@@ -9,7 +9,8 @@ the sum of the first 74 bytes, cs2 their exclusive or, both two hex digits (hard
 What it prints is not quite the mean over the interval (`meas_channel.cpp`): the current is the mean
 of the last interval/2 ms samples, which it takes 600 to 1000 times a second, each already a mean of
 eight of the converter's own; the voltage is the last sample alone. For a load that changes within
-an interval a single record may thus be off; over many they are right on average.
+an interval a single record may thus be off; over many this averages out while the voltage is
+steady.
 """
 
 from __future__ import annotations
