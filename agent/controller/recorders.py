@@ -12,10 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from agent.controller.errors import ControllerError
+from instrumentation.recorder_port import MeterConfig, RecorderError
 
 POLL_S = 0.1
-START_LIMIT_S = 30.0
+# A recorder itself gives up before that, and says why: a few periods of its meter, and some seconds
+# to hear what else is there.
+START_LIMIT_S = 60.0
+START_LIMIT_PERIODS = 10
 STOP_LIMIT_S = 15.0
+
+
+def start_limit_s(meter: Mapping[str, Any]) -> float:
+    """How long a meter may take until it is heard. Raises ControllerError on a wrong entry."""
+    try:
+        driver = MeterConfig.from_json(json.dumps(meter)).driver()
+    except RecorderError as error:
+        raise ControllerError(str(error)) from None
+    return START_LIMIT_S + START_LIMIT_PERIODS * driver.period_s
 
 
 class Recorders:
@@ -31,11 +44,12 @@ class Recorders:
         self._running: dict[str, subprocess.Popen[str]] = {}
 
     def __enter__(self) -> Recorders:
+        limits_s = {meter["name"]: start_limit_s(meter) for meter in self._meters}
         try:
             for meter in self._meters:
                 self._start(meter)
-            for name in self._running:
-                self._wait_until_heard(name)
+            for name, limit_s in limits_s.items():
+                self._wait_until_heard(name, limit_s)
         except BaseException:
             self.stop()
             raise
@@ -87,14 +101,15 @@ class Recorders:
             start_new_session=True,
         )
 
-    def _wait_until_heard(self, name: str) -> None:
-        deadline = time.monotonic() + START_LIMIT_S
+    def _wait_until_heard(self, name: str, limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
         while self._status(name).get("state") != "recording":
             if self._running[name].poll() is not None:
                 raise ControllerError(self._last_words(name))
             if time.monotonic() > deadline:
                 raise ControllerError(
-                    f"Meter {name} is silent: switch it on and check its port in the inventory."
+                    f"The recorder of meter {name} heard nothing in {limit_s:.0f} s and did not "
+                    "say why: end what else uses the port, and start again."
                 )
             time.sleep(POLL_S)
 
