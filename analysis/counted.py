@@ -9,6 +9,7 @@ from analysis.records import Counter, Phase
 from analysis.uncertainty import RAPL_STEP_J, RAPL_UPDATE_S, counter_uncertainty_j
 from instrumentation.sources import counter as rapl
 from instrumentation.sources.counter import Reading
+from instrumentation.sources.zones import default_max_power_w
 
 
 def counted(counter: Counter, samples: Iterable[Reading] = ()) -> Energy:
@@ -21,7 +22,8 @@ def counted(counter: Counter, samples: Iterable[Reading] = ()) -> Energy:
         return Energy(None, None, 0.0, _words(counter, (rapl.READ_FAILED,)))
     after, before = counter.start.t_after_ns, counter.end.t_before_ns
     between = [s for s in samples if after <= s.t_before_ns and s.t_after_ns <= before]
-    found = rapl.total([counter.start, *between, counter.end], counter.max_range_uj)
+    readings = [counter.start, *between, counter.end]
+    found = rapl.total(readings, counter.max_range_uj, default_max_power_w(counter.zone))
     if found.energy_uj is None:
         return Energy(None, None, 0.0, _words(counter, found.flags))
     known = [flag for flag in counter.flags if not between or flag != rapl.DOUBLE_WRAP]

@@ -36,7 +36,8 @@ static uint dram_busy_mw_per_cpu = 500;
 module_param(dram_busy_mw_per_cpu, uint, 0444);
 MODULE_PARM_DESC(dram_busy_mw_per_cpu, "power that one busy CPU adds to the memory, mW");
 
-static unsigned long long max_energy_range_uj = 262143328850ULL;
+/* 2^32 units of 2^-14 J, less the last uJ: the modelled counter has no unit to lose. */
+static unsigned long long max_energy_range_uj = 262143999999ULL;
 module_param(max_energy_range_uj, ullong, 0444);
 MODULE_PARM_DESC(max_energy_range_uj, "last value of the counters before they start again at 0, uJ");
 
