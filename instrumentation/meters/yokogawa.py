@@ -9,7 +9,8 @@ window. Readings that were missed are seen from the time that passed.
 Lines have no checksum. Power is therefore asked for twice in one line, and may not be larger than
 voltage times current; a changed digit in voltage or current alone can pass, but they are only used
 for that and for a ranging run. Answers end in CR LF over a serial line, in LF over USB
-(/dev/usbtmcN); the first one says which. At 9600 baud one round takes about 0.15 s.
+(/dev/usbtmcN); the first one says which. At 9600 baud one round takes 0.15 to 0.2 s: set a higher
+one for updates each 0.1 s. The meter's own integration (`:INTEG`) is not used.
 """
 
 from __future__ import annotations

@@ -152,6 +152,18 @@ def test_same_value_is_never_taken_twice() -> None:
     assert not any("late" in flags for flags in found.samples["flags"])
 
 
+def test_window_that_ends_during_the_first_two_looks_is_no_fault() -> None:
+    meter, simulator = driver(), Mcp39f511nSimulator()
+    meter.opened()
+    for step in range(10):
+        t_ns = step * 10_000_000
+        request = meter.request(t_ns)
+        meter.asked(request, t_ns)
+        assert not meter.feed(simulator.receive(request), t_ns).faults
+        if step == 6:  # the first look at the outputs was taken
+            simulator.advance(np.array([[40.0, 0.0]]))
+
+
 def test_meter_that_stands_still_gives_nothing_and_then_a_gap() -> None:
     meter = Mcp39f511nSimulator()
     frames: list[Frame] = []
