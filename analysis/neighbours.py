@@ -88,6 +88,6 @@ def by_counter(held: Windows, name: str, after: Ints, alone: npt.NDArray[np.bool
     j = i + 1
     step = counter[j] - counter[i]
     rest = step - power[j] * (held.end_ns[j] - held.start_ns[j]) * 1e-9
-    sound = (held.epoch[i] == held.epoch[j]) & (step >= 0) & (rest >= 0)
+    sound = (held.epoch[i] == held.epoch[j]) & (rest >= 0)
     found[ok] = np.where(sound, rest, np.nan)
     return found

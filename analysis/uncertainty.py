@@ -17,8 +17,10 @@ from scipy.special import ndtr
 from analysis.align import Floats
 from analysis.windows import Windows
 
-_QUIET = 8  # windows in a row whose scatter is taken; the quietest of all such tell the noise
-_LOOKED_AT = 100_000
+# Readings in a row whose variance is taken, and the share of its mean below which a twentieth of
+# such variances lies (χ² with one degree of freedom less). A short recording may lack a long quiet.
+_QUIET, _QUIET_IN_FEW, _FEW_READINGS = (8, 0.310), (4, 0.117), 400
+_LOOKED_AT = 50_000
 # Counters of energy in processors step by 2^-14 or 2^-16 J, about every millisecond.
 RAPL_STEP_J, RAPL_UPDATE_S = 2.0**-14, 1e-3
 
@@ -82,14 +84,15 @@ def last_digit(values: Floats) -> float:
 def _noise_w(power: Floats, quantum_w: float) -> float:
     """Standard deviation of a reading besides its rounding, where the readings are quietest.
 
-    The lowest twentieth of the variances of eight readings in a row, which lies at 0.31 of their
-    mean if all are as quiet (χ², 7 degrees); if fewer are, too much is said rather than too little.
+    The lowest twentieth of the variances of some readings in a row, which lies at a known share of
+    their mean if all are as quiet (χ²); if fewer are, too much is said rather than too little.
     Noise of less than a quarter of the last digit vanishes in the rounding and is taken for that.
     """
-    groups = power[: len(power) // _QUIET * _QUIET].reshape(-1, _QUIET)
-    if len(groups) == 0:
-        return 0.0
-    low = float(np.quantile(np.var(groups, axis=1, ddof=1), 0.05, method="lower")) / 0.31
+    size, share = _QUIET if len(power) >= _FEW_READINGS else _QUIET_IN_FEW
+    if len(power) < size:
+        return quantum_w / 4
+    groups = np.lib.stride_tricks.sliding_window_view(power, size)
+    low = float(np.quantile(np.var(groups, axis=1, ddof=1), 0.05, method="lower")) / share
     return max(quantum_w / 4, math.sqrt(max(0.0, low - quantum_w**2 / 12)))
 
 

@@ -122,14 +122,15 @@ def lost_records(arrival: Ints, width_ns: Ints) -> Ints:
 
     A record that is missing makes all that follow come a window later for their number; one that
     only came late does not. So the lowest lateness of those ahead is looked at; near the end of a
-    stretch, where few are ahead, a long pause before the record is asked for as well.
+    stretch, where few are ahead, a pause beyond the usual delays is asked for as well.
     """
     if len(arrival) < 2:
         return np.zeros(0, np.int64)
     late = arrival - arrival[0] - np.concatenate([[0], np.cumsum(width_ns)])
     least = minimum_filter1d(late, AHEAD, origin=-(AHEAD // 2), mode="nearest")
     lost = np.maximum(np.rint(np.diff(least) / width_ns).astype(np.int64), 0)
-    pause = np.diff(arrival) >= CONTIGUOUS_WINDOWS * width_ns
+    spread = np.minimum(np.quantile(late - least, 0.95), 2 * width_ns)
+    pause = np.diff(arrival) >= CONTIGUOUS_WINDOWS * width_ns + np.maximum(spread - width_ns / 2, 0)
     lost[-AHEAD // 8 :] *= pause[-AHEAD // 8 :]
     return lost
 

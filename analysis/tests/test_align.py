@@ -128,6 +128,16 @@ def test_records_of_a_meter_without_a_clock_are_numbered(window_s: float) -> Non
     assert len(set(gaps) & set(lost)) > 0.8 * len(lost)
 
 
+def test_jitter_of_more_than_a_window_loses_no_record() -> None:
+    """1 to 16 ms late at 100 Hz, up to the last record of the stream."""
+    generator = np.random.default_rng(6)
+    for _ in range(20):
+        true_s = 1 + 0.01 * np.arange(1_000)
+        arrival_s = np.maximum.accumulate(true_s + generator.uniform(0.001, 0.016, 1_000))
+        found = windows_of(table(arrival_s.tolist(), window_s=0.01), "index")
+        assert (found.start_ns[1:] == found.end_ns[:-1]).all()
+
+
 def test_a_long_silence_begins_the_numbering_anew() -> None:
     arrival = [*np.arange(1, 101), *(np.arange(1, 101) + 700.4)]
     found = windows_of(table([float(t) for t in arrival], window_s=1.0), "index")
@@ -159,6 +169,8 @@ def test_rounding_is_joined_and_a_gap_is_not() -> None:
 def test_windows_never_overlap() -> None:
     found = windows_of(table([0.1, 0.15, 0.4, 0.41]), "poll")
     assert (found.start_ns[1:] >= found.end_ns[:-1]).all()
+    found = windows_of(table([0.1, 0.15, 0.29], epoch=[1, 2, 2]), "poll")
+    assert found.start_ns.tolist() == [0, 100_000_000, 150_000_000]
 
 
 def test_a_record_without_power_is_a_gap() -> None:

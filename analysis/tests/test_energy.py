@@ -193,3 +193,19 @@ def test_a_phase_on_an_unknown_boot_has_no_meter_figure(tmp_path: Path) -> None:
     assert metered["energy_j"].null_count() == len(metered)
     assert set(" ".join(metered["flags"]).split()) == {"no-clock", "incomplete"}
     assert energy.filter(pl.col("source") == "rapl")["energy_j"].null_count() == 0
+
+
+def test_a_sum_that_lacks_a_phase_is_no_figure(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s", Options(blocks=1, configurations=("plain",), workloads=("sql",)))
+    path = next((tmp_path / "s" / "runs").iterdir()) / "run.json"
+    document = json.loads(path.read_text())
+    document["phases"][1]["counters"][1]["start"] = None
+    path.write_text(json.dumps(document))
+    rows = results(tmp_path / "s").energy.filter(pl.col("component") == "dram")
+    found = {r["phase"]: (r["energy_j"] is None, r["flags"]) for r in rows.iter_rows(named=True)}
+    assert found["load"] == (True, "read-failed")
+    assert found["all"] == (True, "read-failed incomplete")
+    assert found["between"] == (True, "read-failed incomplete")
+    assert found["query"] == (False, "")
+    package = results(tmp_path / "s").energy.filter(pl.col("component") == "package-0")
+    assert package["energy_j"].null_count() == 0

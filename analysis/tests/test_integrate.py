@@ -123,6 +123,17 @@ def test_the_meters_own_counter_fills_a_gap() -> None:
     assert (coarse.by_plateau[0], coarse.by_counter[0]) == (True, False)
 
 
+def test_a_counter_does_not_tell_how_a_gap_over_an_edge_is_shared() -> None:
+    found = windows((0, 1, 10), (1, 2, 10), (4, 5, 30), (5, 6, 30), counter=[10, 20, 120, 150])
+    assert curve(found, edges(0, 3, 6), Resolution(0, 0, 0.01)).by_plateau.all()
+
+
+def test_a_step_is_not_looked_for_across_a_gap() -> None:
+    powers = windows((0, 1, 20), (1, 2, 20), (5, 6, 41), (6, 7, 50), (7, 8, 50))
+    found = curve(powers, edges(0, 5.3, 8))
+    assert found.energy_j[1] == pytest.approx(0.7 * 41 + 100)
+
+
 def test_a_counter_that_fell_or_was_reset_fills_nothing() -> None:
     found = windows((0, 1, 10), (4, 5, 30), counter=[500, 30])
     assert curve(found, edges(0, 5), Resolution(0, 0, 0.01)).by_plateau[0]
@@ -201,25 +212,43 @@ def test_pieces_give_what_the_whole_gives(case: tuple[list[Windows], list[Edge]]
         assert ours[name].void.tolist() == theirs[name].void.tolist()
 
 
-def test_a_microjoule_is_kept_behind_a_thousand_megajoules() -> None:
-    """Ten hours at 30 kW before a phase of a few joules."""
-    count, far = 40_000, 100
-    power = np.full(count, 30_000.0)
+def test_a_microjoule_is_kept_behind_ten_million_megajoules() -> None:
+    """Where the total's last bit is worth 2 mJ, a phase of a joule is still exact."""
+    count, far = 40_000, 500
+    power = np.full(count, 3e8)
     power[-far:] = 0.123456
     end = np.arange(1, count + 1) * S
     stream = [
         Windows(end[p] - S, end[p], np.ones(len(p), np.int64), {"system": power[p]})
-        for p in np.split(np.arange(count), 7 * [0] + [9_000, 22_000])
-        if len(p)
+        for p in np.split(np.arange(count), [9_000, 22_000, 39_700])
     ]
-    at = [Edge(0), *(Edge(int(t)) for t in end[-far - 1 :: 10])]
+    at = [Edge(0), *(Edge(int(t)) for t in end[-101::10])]
     found = integrate(stream, at, {"system": FINE})["system"]
-    assert np.abs(found.energy_j[1:] - 1.23456).max() < 1e-7
+    assert np.abs(found.energy_j[1:] - 1.23456).max() < 1e-9
+
+
+def test_an_edge_at_the_end_of_a_window_may_stand_where_two_pieces_meet() -> None:
+    end = np.arange(1, 1_001) * S
+    power = np.arange(1_000.0)
+    ones = np.ones(1_000, np.int64)
+    at = [Edge(0), *(Edge(int(t)) for t in end[9::10])]
+    found = [
+        integrate(
+            [Windows(end[p] - S, end[p], ones[p], {"system": power[p]}) for p in pieces],
+            at,
+            {"system": FINE},
+        )["system"]
+        for pieces in (np.split(np.arange(1_000), range(10, 1_000, 10)), [np.arange(1_000)])
+    ]
+    for one in found:
+        assert set(one.count) == {10}
+        assert one.steps_w2 == pytest.approx(np.full(100, 9.0))
 
 
 def metered(powers: list[float], edge_s: list[float], kind: str = "poll") -> Metered:
     frame = table([k + 1.0 for k in range(len(powers))], window_s=1.0)
-    frame = frame.with_columns(power_w_system=np.array(powers))
+    fine = 0.001 * (np.arange(len(powers)) % 3)  # a last digit that counts for nothing
+    frame = frame.with_columns(power_w_system=np.array(powers) + fine)
     return Metered.of(samples.of_table(frame), kind, 0.0, ["system"], set(edges(*edge_s)))
 
 
@@ -231,7 +260,29 @@ def test_phases_and_pauses_are_the_run_and_no_phase_counts_a_cut_twice() -> None
     whole = found.energy("system", [(a, d)])
     assert None not in parts
     assert sum(p or 0 for p in parts) == pytest.approx(whole.energy_j, abs=1e-9)
+    cuts = found.curves["system"].split_j
+    assert whole.statistical_j == pytest.approx(float(np.hypot(cuts[0], cuts[3])), rel=0.1)
     both = found.energy("system", [(a, b), (b, c)])
     once = found.energy("system", [(a, c)])
     assert both.energy_j == pytest.approx(once.energy_j, abs=1e-9)
     assert both.statistical_j == pytest.approx(once.statistical_j, rel=0.05)
+
+
+def test_two_phases_that_meet_within_a_window_share_its_doubt() -> None:
+    """What one phase was given too much of the window, the next one was given too little."""
+    powers = [20.0, 20, 20, 44, 60, 60, 60, 40, 20, 20, 52, 60, 60, 60, 60, 26, 20, 20, 20]
+    found = metered(powers, [3.4, 7.5, 7.501, 15.15])
+    a, b, c, d = (round(t * S) for t in (3.4, 7.5, 7.501, 15.15))
+    apart = [found.energy("system", [pair]).statistical_j or 0 for pair in ((a, b), (c, d))]
+    together = found.energy("system", [(a, b), (c, d)]).statistical_j
+    assert together is not None
+    assert together == pytest.approx(found.energy("system", [(a, d)]).statistical_j, rel=0.02)
+    assert together < 0.8 * float(np.hypot(apart[0], apart[1]))
+
+
+def test_of_edges_at_one_instant_the_one_that_knows_of_a_rest_is_taken() -> None:
+    frame = table([k + 1.0 for k in range(9)], window_s=1.0)
+    rest = Edge(3 * S, "before", 2 * S)
+    every = {Edge(0), Edge(3 * S), rest, Edge(9 * S)}
+    found = Metered.of(samples.of_table(frame), "poll", 0.0, ["system"], every)
+    assert found.edges == (Edge(0), rest, Edge(9 * S))

@@ -50,6 +50,8 @@ def test_before_the_first_phase_the_machine_has_settled() -> None:
 def test_what_a_workload_does_before_its_first_phase_is_no_rest() -> None:
     made = run(("load", 10.5, 12), ("tail", 12.0001, 13), start_s=10)
     assert set(sides(made, {"settle_s": 5}).values()) == {(None, 0)}
+    early = run(("load", 10.5, 12), ("tail", 12.0001, 13), start_s=10)
+    assert sides(early, {"settle_s": 5, "pad_s": 3})[10.5] == (None, 0)
 
 
 def test_padding_is_rest_after_each_phase_and_before_each_that_follows_it() -> None:
