@@ -22,6 +22,7 @@ import numpy as np
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.decode import decode
+from instrumentation.meters.smartpower3_lines import LINE_BYTES
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from lab.errors import LabError
@@ -31,7 +32,7 @@ CYCLES = 1_000
 INTERVAL_MS = 10
 LIMIT_S = 2.0 + INTERVAL_MS / 1000
 WATTS = (20.0, 0.06)
-HEARD_LINES = 6  # that somebody listened to before it is unplugged again
+KEPT_BYTES = 5 * LINE_BYTES  # that are in the recording before it is unplugged again
 AWAY_S = (0.005, 0.25)
 GIVEN_UP_S = 10.0
 
@@ -41,6 +42,7 @@ class Plugs:
     """A meter that sends a line each interval, plugged in or not, and when it was plugged in."""
 
     link: Path
+    stream: Path
     chance: random.Random
     plugged_ns: list[int] = field(default_factory=list)
     numbers: set[str] = field(default_factory=set)
@@ -59,13 +61,15 @@ class Plugs:
         seconds = self._lines * INTERVAL_MS / 1000
         self._port.send(self._simulator.advance(np.array([WATTS]) * seconds))
 
+    def _kept(self) -> int:
+        return self.stream.stat().st_size if self.stream.exists() else 0
+
     def heard(self) -> None:
-        """Send until somebody has listened to some lines. Raises LabError where nobody does."""
-        lines, limit = 0, time.monotonic() + GIVEN_UP_S
-        while lines < HEARD_LINES and time.monotonic() < limit:
+        """Send until some lines are in the recording. Raises LabError where none ever are."""
+        enough, limit = self._kept() + KEPT_BYTES, time.monotonic() + GIVEN_UP_S
+        while self._kept() < enough and time.monotonic() < limit:
             self._line()
-            lines += self._port.listening
-        if lines < HEARD_LINES and not self.plugged_ns:
+        if self._kept() < enough and not self.plugged_ns:
             raise LabError("The recorder does not listen to the meter.")
 
     def cycle(self) -> None:
@@ -105,8 +109,9 @@ def delays_s(directory: Path, cycles: int) -> tuple[list[float], int]:
     """For each cycle the time to the next sample, infinite where none came before the next; and how
     many numbers the port had. Raises LabError where the recorder fails.
     """
-    plugs = Plugs(directory / "meter", random.Random(cycles))
-    recorder = _recorder(plugs.link, directory / "out")
+    stream = directory / "out/stream.raw"
+    plugs = Plugs(directory / "meter", stream, random.Random(cycles))
+    recorder = _recorder(plugs.link, stream.parent)
     try:
         plugs.heard()
         for _ in range(cycles):
@@ -117,7 +122,7 @@ def delays_s(directory: Path, cycles: int) -> tuple[list[float], int]:
         plugs.close()
     if recorder.returncode:
         raise LabError(f"The recorder ended: {err.strip()}")
-    came_ns = decode(directory / "out").samples["t_mono_ns"].to_numpy()
+    came_ns = decode(stream.parent).samples["t_mono_ns"].to_numpy()
     ends_ns = [*plugs.plugged_ns[1:], monotonic_ns()]
     found = []
     for plugged_ns, end_ns in zip(plugs.plugged_ns, ends_ns, strict=True):
