@@ -14,7 +14,7 @@ import pytest
 
 from analysis.align import TargetClock
 from analysis.load import load
-from analysis.manifest import canonical_sha256
+from analysis.manifest import canonical_sha256, check
 from analysis.records import Meter, Suite
 from analysis.samples import NOTHING, of_table
 from analysis.watermark import Fit
@@ -244,6 +244,12 @@ def test_a_plan_without_watermarks_asks_for_none() -> None:
 def test_intervals_that_meet_agree(offset_ms: float, bound_ms: float, verdict: str) -> None:
     found = Fit(problem="", middle_ns=(0,), offset_ms=(offset_ms,), bound_ms=(bound_ms,))
     assert agreement(found, [(-1.0, 22.0)])[0] == verdict
+
+
+def test_a_file_that_no_seal_covers_is_told(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"files": {}}')
+    (tmp_path / "watermark.jsonl").write_text(json.dumps(LINES[0]) + "\n")
+    assert check(tmp_path).problems == ("watermark.jsonl was added after sealing.",)
 
 
 def test_lines_of_a_folder_are_read_and_damage_is_told(tmp_path: Path) -> None:
