@@ -292,8 +292,9 @@ def test_a_filter_in_the_meter_widens_the_bound(filter_s: float) -> None:
     assert filtered.bound_ms[0] > 3 * plain.bound_ms[0]
 
 
-def test_readings_that_hold_some_of_the_one_before_widen_the_bound() -> None:
-    scene = Scene(period_s=1.0, window_s=1.0, noise_w=0.2)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_readings_that_hold_some_of_the_one_before_widen_the_bound(seed: int) -> None:
+    scene = Scene(period_s=1.0, window_s=1.0, noise_w=0.2, seed=seed)
     readings = scene.readings()
     held_w = readings.power_w.copy()
     for i in range(1, len(held_w)):
