@@ -22,7 +22,8 @@ from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.rows import NO_TIME, Rows, concatenated
 from instrumentation.trace import Fault, Frame, Pieces, StreamError, read_pieces
 
-_CHUNK_RECORDS = 500_000
+_CHUNK_RECORDS = 100_000  # at least, in one table
+_GROUP_RECORDS = 500_000  # in one row group of the file
 
 
 class DecodeError(Exception):
@@ -195,7 +196,7 @@ def write_samples(meter_dir: Path) -> Decoder:
     try:
         with _as_decode_errors(meter_dir):
             source = register_io_source(pieces, schema=decoder.schema)
-            source.sink_parquet(fresh, row_group_size=_CHUNK_RECORDS, compression_level=1)
+            source.sink_parquet(fresh, row_group_size=_GROUP_RECORDS, compression_level=1)
         fresh.replace(meter_dir / "samples.parquet")
     finally:
         fresh.unlink(missing_ok=True)

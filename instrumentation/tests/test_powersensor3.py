@@ -436,6 +436,29 @@ def test_pieces_taken_together_give_the_same_as_one_by_one(
     )
 
 
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 999))
+def test_clean_pieces_taken_together_leave_the_driver_as_one_by_one(seed: int) -> None:
+    chance = random.Random(seed)
+    one, simulator = started()
+    other, _ = started()
+    data = b"".join(a_stream(simulator, 700, seed))
+    bounds = sorted({0, len(data), *(chance.randrange(len(data)) for _ in range(40))})
+    late = [0, 0, 700, 3000, 30_000]
+    pieces = [
+        Frame((b * 50 // 18 * 300 + chance.choice(late)) * US, data[a:b])
+        for a, b in pairwise(bounds)
+    ]
+    pieces.sort(key=lambda piece: piece.t_mono_ns)
+    part = chance.randrange(1, len(pieces))
+    for some in (pieces[:part], pieces[part:]):
+        same(
+            joined([one.feed(piece.data, piece.t_mono_ns) for piece in some]),
+            other.feed_all(Pieces.of(some)),
+        )
+        assert vars(one._time) == vars(other._time)
+
+
 def _energies_j(simulator: PowerSensor3Simulator, count: int) -> NDArray[np.float64]:
     chance = np.random.default_rng(9)
     watts = chance.random((count, 4)) * 30

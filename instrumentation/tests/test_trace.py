@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrumentation.trace import Frame, StreamError, StreamWriter, read_frames
+from instrumentation.trace import (
+    Frame,
+    Pieces,
+    StreamError,
+    StreamWriter,
+    read_frames,
+    read_pieces,
+)
 
 TIMES = st.integers(0, 2**64 - 1)
 FRAMES = st.lists(st.builds(Frame, TIMES, st.binary(max_size=40), st.booleans()), max_size=8)
@@ -56,3 +65,40 @@ def test_foreign_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StreamError):
         StreamWriter(path)
     assert path.read_bytes() == b"this is no stream of a meter"
+
+
+@given(
+    runs=st.lists(
+        st.tuples(st.integers(0, 90), st.integers(0, 30), st.booleans()), min_size=1, max_size=8
+    ),
+    read_bytes=st.sampled_from([64, 500, 1 << 22]),
+    cut=st.integers(0, 60),
+)
+def test_pieces_are_the_same_frames(
+    tmp_path_factory: pytest.TempPathFactory,
+    runs: list[tuple[int, int, bool]],
+    read_bytes: int,
+    cut: int,
+) -> None:
+    path = tmp_path_factory.mktemp("stream") / "stream.raw"
+    numbers = count(1)
+    frames = [
+        Frame(next(numbers), bytes([n % 251] * size), sent)
+        for n, (times, size, sent) in enumerate(runs)
+        for _ in range(times)
+    ]
+    write(path, frames)
+    path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
+    seen: list[Frame] = []
+    with patch("instrumentation.trace._READ_BYTES", read_bytes):
+        for part in read_pieces(path):
+            seen += part if isinstance(part, Pieces) else [part]
+            assert not isinstance(part, Frame) or part.sent or not part.data
+    assert seen == list(read_frames(path))
+
+
+def test_pieces_of_what_is_no_stream_name_it(tmp_path: Path) -> None:
+    path = tmp_path / "stream.raw"
+    path.write_bytes(b"\xff" * 40)
+    with pytest.raises(StreamError, match=r"stream\.raw is not a raw meter stream"):
+        list(read_pieces(path))
