@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from analysis import samples
 from analysis.curve import Curve, Edge
-from analysis.integrate import integrate
+from analysis.integrate import NEAR, integrate
 from analysis.metered import Metered
 from analysis.tests.test_align import table
 from analysis.uncertainty import Resolution
@@ -238,7 +238,7 @@ def test_an_edge_at_the_end_of_a_window_may_stand_where_two_pieces_meet() -> Non
             at,
             {"system": FINE},
         )["system"]
-        for pieces in (np.split(np.arange(1_000), range(10, 1_000, 10)), [np.arange(1_000)])
+        for pieces in (np.split(np.arange(1_000), range(NEAR + 9, 1_000, 10)), [np.arange(1_000)])
     ]
     for one in found:
         assert set(one.count) == {10}
