@@ -73,6 +73,9 @@ class OwnTime:
             return np.full(len(table), _UNKNOWN), np.zeros(len(table), np.int64)
         if self._kind == "index":
             return self._numbered(epoch, table, ahead)
+        if table["t_device_us"].null_count() == 0:
+            own = table["t_device_us"].to_numpy().astype(np.int64, copy=False) * 1000
+            return own, self._stretches(epoch, own)
         own = table["t_device_us"].fill_null(0).to_numpy().astype(np.int64) * 1000
         own[table["t_device_us"].is_null().to_numpy()] = _UNKNOWN
         known = np.flatnonzero(own != _UNKNOWN)
@@ -83,8 +86,10 @@ class OwnTime:
 
     def _stretches(self, epoch: Ints, own: Ints) -> Ints:
         last = self._last or (epoch[0] - 1, 0, own[0])
-        new = np.diff(epoch, prepend=last[0]) != 0
-        new |= np.diff(own, prepend=last[2]) < 0
+        new = np.empty(len(own), bool)
+        new[0] = epoch[0] != last[0] or own[0] < last[2]
+        np.less(own[1:], own[:-1], out=new[1:])
+        new[1:] |= epoch[1:] != epoch[:-1]
         stretch: Ints = self._stretch + np.cumsum(new)
         self._stretch, self._last = int(stretch[-1]), (int(epoch[-1]), 0, int(own[-1]))
         return stretch
