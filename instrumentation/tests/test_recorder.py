@@ -140,7 +140,8 @@ def test_survives_unplugging_and_another_port_number(link: Path, out: Path) -> N
         running = Running(link, out)
         running.wait_until(lambda s: s["records"] > 20)
     with plugged_in(link.with_name("other"), lambda _: None) as taken:
-        running.wait_until(lambda s: s["state"] == "lost")
+        lost = running.wait_until(lambda s: s["state"] == "lost")
+        assert lost["watts"] == {}  # nobody knows them now
         with plugged_in(link, send) as second:
             assert len({first.device, second.device, taken.device}) >= 2
             status = running.wait_until(lambda s: s["state"] == "recording")
