@@ -219,6 +219,9 @@ class Recorder:
         if self._first_ns:
             if now_ns - self._first_ns > self._limits.foreign_s * 1e9:
                 self._close_port()
+                kind, _, detail = self._status.last_fault.partition(": ")
+                if kind == "configuration":  # it is this meter, and says what is wrong with it
+                    raise RecorderError(f"{self._config.name}: {detail}")
                 raise RecorderError(words.foreign(self._config, self._first_bytes, self._device))
         elif now_ns - start_ns > self._limits.silence_s * 1e9:
             self._close_port()

@@ -44,7 +44,7 @@ class Status:
         self.watts: dict[str, float] = {}
         self.rate_hz = 0.0
         self._first_ns = self._last_ns = 0
-        self._last_fault = ""
+        self.last_fault = ""
         self._ticks: deque[tuple[int, int]] = deque(maxlen=_RATE_TICKS + 1)
         self._due_ns = 0
 
@@ -66,7 +66,7 @@ class Status:
         for fault in fed.faults:
             self.gaps += fault.kind == "gap"
             self.faults += fault.kind != "gap"
-            self._last_fault = f"{fault.kind}: {fault.detail}"
+            self.last_fault = f"{fault.kind}: {fault.detail}"
 
     def enter(self, state: str, message: str = "") -> None:
         """Change the state and tell it at once."""
@@ -120,7 +120,7 @@ class Status:
             "watts": self.watts,
             "gaps": self.gaps,
             "faults": self.faults,
-            "last_fault": self._last_fault,
+            "last_fault": self.last_fault,
         }
         fresh = self._path.with_name(self._path.name + ".new")
         try:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import struct
+import threading
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +21,9 @@ from instrumentation.meters.base import MeterError
 from instrumentation.meters.powersensor3 import PowerSensor3
 from instrumentation.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
 from instrumentation.meters.rows import Fed, joined
+from instrumentation.recorder import Recorder
+from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator, eeprom
 from instrumentation.trace import Frame, Pieces
 
@@ -509,3 +515,27 @@ def test_no_bytes_make_it_fail() -> None:
                     answer[chance.randrange(len(answer))] = chance.randrange(256)
                 meter.feed(bytes(answer), t_ns)
             meter.feed(chance.randbytes(chance.randrange(60)), t_ns)
+
+
+def test_the_recorder_says_which_rail_is_off(tmp_path: Path) -> None:
+    simulator = PowerSensor3Simulator()
+    simulator.eeprom = eeprom((True, True, False, True))
+    port, ended = SimulatedPort(tmp_path / "port"), threading.Event()
+
+    def answer() -> None:
+        while not ended.is_set():
+            port.wait(0.05)
+            if asked := port.receive():
+                port.send(simulator.receive(asked))
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    entry = {"name": "rails", "kind": "powersensor3", "port": str(port.link), "channels": RAILS}
+    config = MeterConfig.from_json(json.dumps(entry | {"origin": "modelled"}))
+    try:
+        with pytest.raises(RecorderError, match=r"rails: rail 2 is named .* psconfig -s 4"):
+            Recorder(config, tmp_path / "out", tmp_path / "status.json").run(lambda: False)
+    finally:
+        ended.set()
+        thread.join()
+        port.close()
