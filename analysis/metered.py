@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -96,14 +96,16 @@ class Metered:
             window = int(curve.window[edge])
             cuts[window] = cuts.get(window, 0.0) + weight * float(curve.split_j[edge])
         slope_w = sum(weight * float(curve.slope_w[edge]) for edge, weight in weights.items())
-        variance_j2 = sum(cut * cut for cut in cuts.values()) + (slope_w * self._displaced_s()) ** 2
+        variance_j2 = (
+            sum(cut * cut for cut in cuts.values()) + (slope_w * self._displaced_s(weights)) ** 2
+        )
         for start, end in pairs:
             variance_j2 += self._readings_j2(curve, channel, start, end)
         return math.sqrt(variance_j2)
 
-    def _displaced_s(self) -> float:
-        """Standard uncertainty of the common place of all windows: late by up to the bounds."""
-        clock_ns = max(edge.bound_ns for edge in self.edges)
+    def _displaced_s(self, edges: Iterable[int]) -> float:
+        """Standard uncertainty of the place of all windows: they are off by up to the bounds."""
+        clock_ns = max(self.edges[edge].bound_ns for edge in edges)
         # Records that are asked for come late each by itself: what they share is the mean.
         meter_ns = self.timing.bound_ns / (2 if self.timing.kind == "poll" else 1)
         return math.hypot(clock_ns, meter_ns) * 1e-9 / math.sqrt(3)
