@@ -109,5 +109,5 @@ def plot(path: Path) -> None:
     axis.set(
         xscale="log", yscale="log", xlabel="Samples in the phase", ylabel="Error of energy (%)"
     )
-    axis.legend(fontsize=8)
+    picture.legend(loc="outside lower center", ncols=3, fontsize=8)
     picture.savefig(path)
