@@ -174,7 +174,7 @@ class _Gathered:
         low = lowest_of_bins(y, _POINTS)
         self.low.append((x[low], y[low]))
         every = max(1, len(x) // 512)
-        self.some.append((x[::every], y[::every]))
+        self.some.append((x[::every].copy(), y[::every].copy()))  # views would keep all of it
 
     def stretch(self, limit_ns: float) -> Stretch:
         line = fit_line(*_joined(self.low), _joined(self.some), limit_ns)
