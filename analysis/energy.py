@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import polars as pl
@@ -15,6 +15,7 @@ from analysis.curve import Edge
 from analysis.load import rapl_readings
 from analysis.metered import Energy, Metered
 from analysis.records import TAIL, Meter, Run, Suite
+from analysis.remarks import Remarks
 from analysis.rest import run_edges
 from analysis.uncertainty import TypeB
 from instrumentation.sources import counter as rapl
@@ -129,12 +130,13 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
     edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
     every: set[Edge] = {edge for of_run in edges.values() for edge in of_run.values()}
     metered = None
+    remarks = Remarks.of(meter.samples)
     if every and meter.channels:
         metered = Metered.of(
             meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every
         )
     for run in suite.runs:
-        for channel in meter.channels:
+        for own, channel in zip(meter.own_names, meter.channels, strict=True):
             for name, stretches in _stretches(run):
                 at = edges[run.run_id]
                 placed = [(at.get(start), at.get(end)) for start, end in stretches]
@@ -143,6 +145,9 @@ def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]
                     found = Energy(None, None, 0.0, ("no-clock",))
                 else:
                     found = metered.energy(channel, known)
+                    said = (remarks.during(a, b, own, meter.own_names) for a, b in known)
+                    words = dict.fromkeys(word for part in said for word in part)
+                    found = replace(found, flags=(*found.flags, *words))
                 if name == ALL and found.energy_j is None:
                     found = Energy(None, None, found.coverage, (*found.flags, "incomplete"))
                 duration_s = sum(end - start for start, end in stretches) * 1e-9

@@ -158,7 +158,8 @@ def _meters(folder: Path, raw: bool, problems: list[str]) -> Iterator[Meter]:
             problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
             continue
         named = described.get("channels")
-        channels = tuple(str(v) for v in named.values()) if isinstance(named, dict) else ()
+        own_names = tuple(map(str, named)) if isinstance(named, dict) else ()
+        channels = tuple(map(str, named.values())) if isinstance(named, dict) else ()
         read = _samples(path, raw, channels)
         if isinstance(read, str):
             problems.append(read)
@@ -168,6 +169,7 @@ def _meters(folder: Path, raw: bool, problems: list[str]) -> Iterator[Meter]:
             name=path.name,
             kind=str(described.get("kind", "")),
             origin=str(described.get("origin", "modelled")),
+            own_names=own_names,
             channels=channels,
             accuracy=accuracy if isinstance(accuracy, dict) else {},
             # Without a word on its timing nothing but the arrival of a record can be relied on.

@@ -83,11 +83,15 @@ class VoidRun:
 
 @dataclass(frozen=True)
 class Meter:
-    """A meter and its records (data/README.md: meter.json, samples.parquet)."""
+    """A meter and its records (data/README.md: meter.json, samples.parquet).
+
+    `own_names` are the meter's own names of `channels`, in the same order.
+    """
 
     name: str
     kind: str
     origin: str
+    own_names: tuple[str, ...]
     channels: tuple[str, ...]
     accuracy: Mapping[str, Any]
     timing: str

@@ -24,6 +24,13 @@ FLAGS = {
     "beyond-power-bound": "more energy than the zone can draw in that time; a fall gives no figure",
     "counter-reopened": "the counter was gone for a while; what it missed is unknown",
     "mirror": "the counter shows another die's a second time: it is in no sum",
+    "over-range": "the meter was beyond its range: the stated accuracy does not hold",
+    "auto-range": "the meter chose its range: the stated accuracy is that of its widest one",
+    "range-changed": "the meter's range changed in the phase: so did its accuracy",
+    "doubtful": "the meter's power, voltage and current do not fit each other",
+    "late": "the meter was asked late: its window may have ended earlier than is reckoned with",
+    "off": "the meter's output was switched off",
+    "tripped": "a protection of the meter's output had tripped",
     "incomplete": "a phase has no figure, so the run has no sum",
 }
 

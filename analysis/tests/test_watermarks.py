@@ -79,6 +79,7 @@ def meter(lines: Sequence[Mapping[str, Any]], swing_w: float = 20.0, delay_s: fl
         name="meter0",
         kind="smartpower3",
         origin="modelled",
+        own_names=("1", "0"),
         channels=("drive", "system"),
         accuracy={},
         timing="device",
