@@ -36,7 +36,7 @@ NUMBERED = 7  # the sensor, of rail 3, that carries the number of the frame
 NUMBERS = 1000  # and starts anew; levels 0 to 999
 CHANNELS = {"0": "system", "1": "aux", "2": "drive"}
 _START_LIMIT_S = 20.0
-_BURST = 20  # pieces that may follow at once after a delay of the sender
+_BURST = 5  # pieces that may follow at once after a delay of the sender
 
 
 def numbered_frames(seconds: float) -> bytes:
