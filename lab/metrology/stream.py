@@ -66,7 +66,8 @@ def play(link: Path, seconds: float, told: Path) -> None:
         port.wait(0.1)
         if asked := port.receive():
             port.send(meter.receive(asked))
-    start_s, late_s, pieces = time.monotonic(), 0.0, 0
+    begun_s = start_s = time.monotonic()
+    late_s, pieces = 0.0, 0
     size = PIECE_FRAMES * FRAME_BYTES
     for number, at in enumerate(range(0, len(data), size)):
         wait_s = start_s + (number + 1) * PIECE_FRAMES / FRAMES_HZ - time.monotonic()
@@ -78,7 +79,7 @@ def play(link: Path, seconds: float, told: Path) -> None:
         port.send(data[at : at + size])
         pieces += 1
     sent = {"frames": len(data) // FRAME_BYTES, "pieces": pieces, "dropped": port.dropped}
-    told.write_text(json.dumps(sent | {"late_s": late_s, "took_s": time.monotonic() - start_s}))
+    told.write_text(json.dumps(sent | {"late_s": late_s, "took_s": time.monotonic() - begun_s}))
     time.sleep(1.0)
     port.close()
 
