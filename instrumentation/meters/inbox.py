@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-_LONGEST_BYTES = 1 << 14  # far more than any answer; a foreign stream must not fill the memory
-
 
 class Inbox:
-    """`data` is what was added and not dropped yet."""
+    """`data` is what was added and not dropped yet.
 
-    def __init__(self) -> None:
+    With `most_bytes` the oldest half goes once there are more: a foreign stream must not fill the
+    memory of a driver that only looks for answers.
+    """
+
+    def __init__(self, most_bytes: int | None = None) -> None:
         self.data = b""
+        self._most_bytes = most_bytes
         self._arrivals: list[tuple[int, int]] = []  # (offset in data, time) of each read
 
     def __len__(self) -> int:
@@ -20,8 +23,8 @@ class Inbox:
         if data:
             self._arrivals.append((len(self.data), t_ns))
             self.data += data
-        if len(self.data) > _LONGEST_BYTES:
-            self.drop(len(self.data) - _LONGEST_BYTES // 2)
+        if self._most_bytes is not None and len(self.data) > self._most_bytes:
+            self.drop(len(self.data) - self._most_bytes // 2)
 
     def arrival_ns(self, offset: int) -> int:
         """When the byte at `offset` came."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.inbox import Inbox
 from instrumentation.meters.line_pattern import Layout, Value, layout
 from instrumentation.meters.line_settings import Settings
-from instrumentation.meters.pieces import Opening, Pieces
+from instrumentation.meters.opening import Opening
 from instrumentation.meters.rows import GAP, RESTART, Fed, RowBuilder
 
 _LINE_END = re.compile(rb"[\r\n]")
@@ -97,7 +98,7 @@ class LineMeter(Meter):
         return tuple(self._layout.channels)
 
     def _forget(self) -> None:
-        self._pieces = Pieces()
+        self._inbox = Inbox()
         start = (self._settings.start.encode(),) if self._settings.start else ()
         silence_s = max(_SHORTEST_SILENCE_S, _SILENT_PERIODS * self.period_s)
         self._opening = Opening(start, 0.0, silence_s)
@@ -128,19 +129,19 @@ class LineMeter(Meter):
 
     def feed(self, data: bytes, t_ns: int) -> Fed:
         """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
-        self._pieces.append(data, t_ns)
+        self._inbox.add(data, t_ns)
         out = RowBuilder(len(self.channels), self.has_energy)
-        while end := _LINE_END.search(self._pieces.data):
-            line = self._pieces.data[: end.start()]
+        while end := _LINE_END.search(self._inbox.data):
+            line = self._inbox.data[: end.start()]
             skipped, self._skipping = self._skipping, False
             if line and not skipped:
-                self._read(line, self._pieces.time_ns(0), out)
-            self._pieces.drop(end.end())
-        if len(self._pieces.data) > self._settings.max_line_bytes:
+                self._read(line, self._inbox.arrival_ns(0), out)
+            self._inbox.drop(end.end())
+        if len(self._inbox.data) > self._settings.max_line_bytes:
             if not self._skipping:
-                self._refuse(self._pieces.data, self._pieces.time_ns(0), out)
+                self._refuse(self._inbox.data, self._inbox.arrival_ns(0), out)
             self._skipping = True
-            self._pieces.drop(len(self._pieces.data))
+            self._inbox.drop(len(self._inbox.data))
         return out.take()
 
     def _refuse(self, line: bytes, t_ns: int, out: RowBuilder) -> None:

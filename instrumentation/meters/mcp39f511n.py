@@ -41,6 +41,7 @@ from instrumentation.meters.mcp39f511n_frames import (
 from instrumentation.meters.rows import COMMON_WORDS, GAP, Fed, RowBuilder
 
 _LATE = 8
+_MOST_BYTES = 1 << 14  # far more than any answer
 _STEP_NS = 10_000_000  # between two looks where a change is due
 _LEAD_NS = 10_000_000  # how long before the earliest time of a change they begin
 _TIMEOUT_NS = 100_000_000  # an answer of 35 bytes takes 3 ms on the wire
@@ -113,7 +114,7 @@ class Mcp39f511n(Meter):
         return float(self.settings.window_cycles / self.settings.line_hz)
 
     def _forget(self) -> None:
-        self._inbox = Inbox()
+        self._inbox = Inbox(_MOST_BYTES)
         self._pending: tuple[Request, int] | None = None
         self._due_ns = 0
         self._timeouts = 0

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from instrumentation.meters.base import Accuracy, Meter
-from instrumentation.meters.pieces import Opening, Pieces
+from instrumentation.meters.inbox import Inbox
+from instrumentation.meters.opening import Opening
 from instrumentation.meters.rows import GAP, RESTART, Fed, RowBuilder
 from instrumentation.meters.wattsup_checks import Readings, Trust, incoherent, unsteady
 
@@ -101,7 +102,7 @@ class WattsUp(Meter):
         return _PERIOD_S
 
     def _forget(self) -> None:
-        self._pieces = Pieces()
+        self._inbox = Inbox()
         self._opening = Opening((_VERSION, _HEADER, _START), _PAUSE_S, _SILENCE_S)
         self._asked_version_ns: int | None = None
         self._layout: tuple[str, ...] | None = None
@@ -133,17 +134,17 @@ class WattsUp(Meter):
 
     def feed(self, data: bytes, t_ns: int) -> Fed:
         """See `Meter.feed`. Whatever was corrupted, the next whole packet is read again."""
-        self._pieces.append(data, t_ns)
+        self._inbox.add(data, t_ns)
         out = RowBuilder(len(self.channels), self.has_energy)
-        while (end := self._pieces.data.find(b";")) >= 0:
-            start = max(0, self._pieces.data.rfind(b"#", 0, end))
-            self._report_junk(self._pieces.data[:start], self._pieces.time_ns(0), out)
-            packet = self._pieces.data[start:end]
-            self._read_packet(packet, self._pieces.time_ns(start), out)
-            self._pieces.drop(end + 1)
-        if len(self._pieces.data) > _MOST_BYTES:
-            self._report_junk(self._pieces.data, self._pieces.time_ns(0), out)
-            self._pieces.drop(len(self._pieces.data))
+        while (end := self._inbox.data.find(b";")) >= 0:
+            start = max(0, self._inbox.data.rfind(b"#", 0, end))
+            self._report_junk(self._inbox.data[:start], self._inbox.arrival_ns(0), out)
+            packet = self._inbox.data[start:end]
+            self._read_packet(packet, self._inbox.arrival_ns(start), out)
+            self._inbox.drop(end + 1)
+        if len(self._inbox.data) > _MOST_BYTES:
+            self._report_junk(self._inbox.data, self._inbox.arrival_ns(0), out)
+            self._inbox.drop(len(self._inbox.data))
         return out.take()
 
     def _report_junk(self, junk: bytes, t_ns: int, out: RowBuilder) -> None:

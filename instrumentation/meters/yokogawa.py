@@ -39,6 +39,7 @@ _TIMEOUT_NS = 300_000_000  # longer than any answer takes at 9600 baud
 _SETTLE_NS = 100_000_000  # after a line that makes no sense: the answer may still come
 _LOST_ANSWERS = 3  # in a row: the meter may have started anew
 _GAP_WINDOWS = 1.5
+_MOST_BYTES = 1 << 14  # far more than any answer
 _SHOWN_BYTES = 40
 # Bits 6 to 8 of the condition: over range, voltage peak, current peak.
 _OVER_BITS = 0b111 << 6
@@ -115,7 +116,7 @@ class Yokogawa(Meter):
         return ranges
 
     def _forget(self) -> None:
-        self._inbox = Inbox()
+        self._inbox = Inbox(_MOST_BYTES)
         self._heard_ns = 0
         self._line_end = b""
         self._step = 0

@@ -1,32 +1,8 @@
-"""For drivers of meters that send text: bytes with the time of their arrival, and how to start."""
+"""How a meter is made to send: requests one after the other, again after a silence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-
-class Pieces:
-    """Bytes that are not read yet, and when each of them came."""
-
-    def __init__(self) -> None:
-        self.data = b""
-        self._arrivals: list[tuple[int, int]] = []  # (offset in data, time) of each read
-
-    def append(self, data: bytes, t_ns: int) -> None:
-        """Bytes that came in one read, the first of them at `t_ns`."""
-        self._arrivals.append((len(self.data), t_ns))
-        self.data += data
-
-    def time_ns(self, offset: int) -> int:
-        """When the read came that brought the byte at `offset` of `data`."""
-        return next(t_ns for at, t_ns in reversed(self._arrivals) if at <= offset)
-
-    def drop(self, count: int) -> None:
-        """Forget the first `count` bytes."""
-        self.data = self.data[count:]
-        before = [arrival for arrival in self._arrivals if arrival[0] <= count][-1:]
-        after = [arrival for arrival in self._arrivals if arrival[0] > count]
-        self._arrivals = [(max(0, at - count), t_ns) for at, t_ns in before + after]
 
 
 class Opening:
