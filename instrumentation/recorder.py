@@ -26,6 +26,7 @@ from instrumentation import recorder_words as words
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.ports import Finder, Lookup, PortError, all_ports, is_pseudo_terminal
+from instrumentation.probe import looks_like
 from instrumentation.recorder_live import LiveLine
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.recorder_status import Status
@@ -34,6 +35,7 @@ from instrumentation.transports import Transport, open_transport
 
 REOPEN_PAUSE_S = 0.2
 WAIT_S = 0.2
+SETTLE_S = 0.3  # beyond one period, before a stream is compared with those of other meters
 _KEPT_BYTES = 4096  # of the beginning, to show and to tell another meter by
 
 
@@ -80,6 +82,7 @@ class Recorder:
         self._transport: Transport | None = None
         self._limits = Limits.of(self._meter)
         self._first_bytes = b""
+        self._compared = False  # with the streams of other kinds of meters
         self._first_ns = 0  # of the first byte ever
         self._heard_ns = 0  # of the last byte, or of the opening
         self._record_ns = 0  # of the last record, or of the opening
@@ -217,7 +220,8 @@ class Recorder:
         """Before the first record: is it silent, or another meter? Raises RecorderError."""
         now_ns = monotonic_ns()
         if self._first_ns:
-            if now_ns - self._first_ns > self._limits.foreign_s * 1e9:
+            heard_s = (now_ns - self._first_ns) / 1e9
+            if heard_s > self._limits.foreign_s or self._is_another(heard_s):
                 self._close_port()
                 kind, _, detail = self._status.last_fault.partition(": ")
                 if kind == "configuration":  # it is this meter, and says what is wrong with it
@@ -227,6 +231,13 @@ class Recorder:
             self._close_port()
             limit_s = self._limits.silence_s
             raise RecorderError(words.silent(self._config, limit_s, self._device))
+
+    def _is_another(self, heard_s: float) -> bool:
+        """Whether, once a period is over, what came is another kind of meter's stream."""
+        if self._compared or heard_s < self._meter.period_s + SETTLE_S:
+            return False
+        self._compared = True
+        return bool(looks_like(self._first_bytes, self._config.kind))
 
     def _check_silence(self, now_ns: int) -> None:
         """Later: a port that gives nothing more is opened anew."""

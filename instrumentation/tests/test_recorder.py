@@ -335,6 +335,13 @@ def test_foreign_stream_is_shown(link: Path, out: Path) -> None:
     assert "GPGGA" in err
 
 
+def test_another_meter_is_named(link: Path, out: Path) -> None:
+    with plugged_in(link, smartpower3()):
+        code, _, err = Running(link, out, kind="wattsup", channels={"0": "system"}).end()
+    assert code == 1
+    assert "That is a smartpower3: set its kind." in err
+
+
 def test_missing_port_is_said(link: Path, out: Path) -> None:
     code, _, err = Running(link, out).end()
     assert code == 1
