@@ -35,7 +35,8 @@ class Curve:
     `covered_s`, `filled_j` (standard uncertainty of what was filled in), `count` of whole windows
     with the sums `sum_w` and `squares_w2` of their power less one that is the same for all, and
     `steps_w2` of the squares of its steps; `by_plateau` and `by_counter` where gaps were filled,
-    `void` where nothing is known.
+    `void` where nothing is known. Of the rests beside the edges: sum of the squares about their
+    means, and its degrees of freedom.
     """
 
     t_ns: Ints
@@ -52,6 +53,8 @@ class Curve:
     by_plateau: npt.NDArray[np.bool_]
     by_counter: npt.NDArray[np.bool_]
     void: npt.NDArray[np.bool_]
+    rest_squares_w2: float = 0.0
+    rest_freedom: int = 0
 
 
 class Edges:

@@ -6,6 +6,7 @@ energies of adjoining stretches add up to that of the whole whatever was assumed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ from scipy.stats import t as student
 
 from analysis.align import Floats, Ints
 from analysis.curve import Curve, Edge, Edges
-from analysis.neighbours import FILL, by_counter, plateau, stepped
+from analysis.neighbours import FILL, by_counter, lasting, plateau, rests, stepped
 from analysis.piece import Piece, appended, from_window
 from analysis.uncertainty import Resolution
 from analysis.windows import Windows
@@ -71,7 +72,8 @@ class _Channel:
         self._filled_s2, self._counted_j2, self._steps_w2 = np.zeros((3, count - 1))
         self._count = np.zeros(count - 1, np.int64)
         self._plateau, self._counter, self._void = np.zeros((3, count - 1), bool)
-        self._reference_w = 0.0
+        self._reference_w = self._rest_squares_w2 = 0.0
+        self._rest_freedom = 0
         self._passed = 0  # windows dropped from the front so far
         self._last_end: int | None = None
 
@@ -130,6 +132,8 @@ class _Channel:
             by_plateau=self._plateau,
             by_counter=self._counter,
             void=self._void,
+            rest_squares_w2=self._rest_squares_w2,
+            rest_freedom=self._rest_freedom,
         )
 
     def _gap_doubt_j2(self) -> Floats:
@@ -201,6 +205,8 @@ class _Channel:
         if to - from_ < 2:
             return None
         whole = slice(from_, to)
+        if not rests(power[whole][::side], self._resolution.quantum_w):
+            return None
         at = to if side < 0 else from_  # where the reckoning from the rest to the edge begins
         cut, part_s = place
         seen_j, seen_s = piece.between(power, at, cut)
@@ -209,6 +215,14 @@ class _Channel:
         width_s = float(np.mean(piece.width_s[whole]))
         split_j = self._resolution.rest_uncertainty_j(power[whole], width_s, abs(rest_s))
         more_j = rest_w * rest_s - (seen_j + float(power[cut]) * part_s)
+        if side > 0:  # work does not begin before its mark, but may last beyond it
+            late_j, late_s = piece.between(power, cut + 1, at)
+            lasting_j = abs(late_j - rest_w * late_s) / math.sqrt(3)
+            width_s = float(piece.width_s[cut])
+            beside_w = power[max(cut - 1, 0) : cut + 1]
+            split_j = math.hypot(split_j, lasting_j, lasting(beside_w, width_s, part_s, rest_w))
+        self._rest_squares_w2 += float(np.var(power[whole])) * (to - from_)
+        self._rest_freedom += to - from_ - 1
         return more_j, rest_w, split_j
 
     def _describe(self, piece: Piece, power: Floats) -> None:

@@ -57,6 +57,10 @@ class Metered:
             name: Resolution.seen_in(first[0], name) if first else Resolution() for name in channels
         }
         curves = integrate(chain(first, passing), ordered, resolutions, timing.bound_ns)
+        resolutions = {
+            name: resolutions[name].with_rests(curve.rest_squares_w2, curve.rest_freedom)
+            for name, curve in curves.items()
+        }
         return cls(ordered, timing, resolutions, curves)
 
     def energy(self, channel: str, stretches: Sequence[tuple[int, int]]) -> Energy:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from analysis.align import Floats, Ints
 from analysis.windows import Windows
 
+LASTING_S = 0.03  # what a process takes to end after its mark, by an assumption of ours
+OUTLYING = 5  # standard deviations that are no scatter
 FILL = 3  # whole windows on each side of a gap that tell what the power in it was
 
 
@@ -18,9 +22,10 @@ def stepped(
 
     Marks are where the load steps. With the power p₁ in the windows before and p₂ after, a window
     of length T cut at the share x holds, by its own mean, (p₁ − p₂) T x (1 − x) more before the
-    edge than its share. Half of that is held in doubt, since the load may step beside the mark;
-    and the scatter s of the windows beside it, as a bridge of noise: s T √(x (1 − x)). Where a
-    neighbour is cut as well or missing, the share stands and the whole step is in doubt.
+    edge than its share. In doubt are what its mean leaves beyond that step, since the load may step
+    beside the mark: it lies on the one side with probability x, else on the other; and the scatter
+    s of the windows beside it, as a bridge of noise: s T √(x (1 − x)). Where a neighbour is cut as
+    well or missing, the share stands and the whole step is in doubt.
     """
     width_s = np.asarray((held.end_ns[cut] - held.start_ns[cut]) * 1e-9)
     share = part_s / np.where(width_s > 0, width_s, 1.0)
@@ -43,9 +48,37 @@ def stepped(
     scatter += np.where(fourth, (near[:, 3] - near[:, 2]) ** 2, 0.0)
     scatter /= 2 * np.maximum(first.astype(int) + fourth, 1)
     noise = scatter * width_s**2 * lever * (1 + lever)
+    left_w = power[cut] - share * before - (1 - share) * after
+    aside = (left_w * width_s) ** 2 * lever
     span_w = np.ptp(np.concatenate([near, power[cut, None]], axis=1), axis=1)
     unknown_j = span_w * width_s * lever / np.sqrt(3)
-    return moved_j, np.where(known, np.sqrt(noise + moved_j**2 / 12), unknown_j)
+    return moved_j, np.where(known, np.sqrt(noise + aside), unknown_j)
+
+
+def rests(power_w: Floats, quantum_w: float) -> bool:
+    """Whether the first of a rest's windows, beside the edge, is at the power of those behind it.
+
+    Where it is not, the load changed later than its mark (or sooner), and the rest tells nothing of
+    the cut window. Four windows or more can tell.
+    """
+    first, later = power_w[0], power_w[1:]
+    if len(later) < 3:
+        return True
+    scatter_w = max(float(np.std(later, ddof=1)), quantum_w)
+    return bool(abs(first - np.mean(later)) <= OUTLYING * scatter_w)
+
+
+def lasting(power_w: Floats, width_s: float, part_s: float, rest_w: float) -> float:
+    """Doubt of the phase's share of a window cut where a rest begins, `part_s` into it.
+
+    `power_w` is of the window before and of this one. What this one has beyond the power of that
+    may be load that lasts beyond the mark: as likely none of it as a rectangle from none to all,
+    but no longer than `LASTING_S`: a load that outlasts that shows in the rest's own windows.
+    """
+    swing_w = float(power_w[0]) - rest_w
+    more_j = (float(power_w[-1]) - rest_w) * width_s - swing_w * part_s
+    most_j = abs(swing_w) * min(width_s - part_s, LASTING_S)
+    return min(max(more_j * math.copysign(1.0, swing_w), 0.0), most_j) / math.sqrt(6)
 
 
 def plateau(

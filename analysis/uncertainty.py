@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
+from scipy.stats import chi2
 
 from analysis.align import Floats
 from analysis.windows import Windows
@@ -46,6 +47,17 @@ class Resolution:
         counter = windows.energy_j.get(channel, np.empty(0))[:_LOOKED_AT]
         quantum_w = last_digit(power)
         return cls(quantum_w, _noise_w(power, quantum_w), last_digit(counter[np.isfinite(counter)]))
+
+    def with_rests(self, squares_w2: float, freedom: int) -> Resolution:
+        """No noisier than the readings during rests are: upper 95 % limit of their variance (χ²).
+
+        A recording that is nearly all work has no quiet stretch beside them.
+        """
+        if freedom < 1:
+            return self
+        variance = squares_w2 / float(chi2.ppf(0.05, freedom)) - self.quantum_w**2 / 12
+        least_w = max(self.quantum_w / 4, math.sqrt(max(0.0, variance)))
+        return replace(self, noise_w=min(self.noise_w, least_w))
 
     @property
     def counter_u_j(self) -> float:
