@@ -108,7 +108,7 @@ def _unaccounted_with_gaps_uj(seed: int) -> float:
     load = realistic(generator, 400 * meter.period_s, AROUND * meter.period_s)
     every = records(load, meter, generator)
     # Lengths such that no stretch lies within a gap: of such a one, nothing is known.
-    apart_s = generator.uniform(20, 50, 11) * meter.period_s
+    apart_s = generator.uniform(15, 35, 11) * meter.period_s
     near_s = meter.period_s / 3
     cuts = load.start_s + near_s + np.concatenate([[0.0], np.cumsum(apart_s)])
     lost_s = cuts[6] + meter.period_s * np.array([-2, 3])
