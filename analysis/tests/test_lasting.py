@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
+from analysis.curve import Edge
+from analysis.metered import Metered
 from analysis.neighbours import LASTING_S, lasting, rests
+from analysis.samples import of_table
 from analysis.uncertainty import Resolution
 
 
@@ -37,3 +41,43 @@ def test_rests_say_how_quiet_the_readings_are_at_the_most() -> None:
     assert 0.3 < seen.with_rests(3 * 0.3**2, 3).noise_w < 2  # few say less
     assert seen.with_rests(0.0, 0) == seen
     assert Resolution(0.001, 0.01).with_rests(9.0, 100).noise_w == 0.01
+
+
+S = 1_000_000_000
+
+
+def measured(powers_w: list[float]) -> tuple[float, float]:
+    """Energy from 0 to 4.5 s and its doubt, where the machine is said to rest from then on."""
+    count = len(powers_w)
+    frame = pl.DataFrame(
+        {
+            "seq": range(count),
+            "epoch": [1] * count,
+            "t_mono_ns": [(k + 1) * S for k in range(count)],
+            "t_device_us": pl.Series([None] * count, dtype=pl.Int64),
+            "window_s": [1.0] * count,
+            "flags": [""] * count,
+            "power_w_system": powers_w,
+        }
+    )
+    edges = {Edge(0), Edge(9 * S // 2, "after", 6 * S)}
+    found = Metered.of(of_table(frame), "poll", 0.0, ["system"], edges)
+    energy = found.energy("system", [(0, 9 * S // 2)])
+    assert energy.energy_j is not None and energy.statistical_j is not None
+    return energy.energy_j, energy.statistical_j
+
+
+def test_a_load_that_outlasts_its_mark_is_not_given_to_the_phase() -> None:
+    rest = [20.0, 20.1, 20.0, 20.1, 20.0, 20.1]
+    held, _ = measured([60.0] * 4 + [40.0, *rest])
+    assert held == pytest.approx(4 * 60 + 30, abs=0.2)
+    # The whole of the cut window and half of the next is work: 30 J of it are the phase's, not 48.
+    outlasting, _ = measured([60.0] * 4 + [60.0, 40.0, *rest])
+    assert outlasting == pytest.approx(4 * 60 + 30, abs=9)
+
+
+def test_a_burst_at_the_end_widens_the_doubt() -> None:
+    rest = [20.0, 20.1, 20.0, 20.1, 20.0, 20.1]
+    _, calm = measured([60.0] * 4 + [40.0, *rest])
+    _, burst = measured([60.0] * 4 + [45.0, *rest])
+    assert burst > calm + 0.2

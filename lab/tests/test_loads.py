@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.metrology import coverage, phases
+from lab.metrology import coverage, loads_independent, phases
 from lab.metrology.figure import Figure
 from lab.metrology.loads import INSTRUMENTS, Calibration, Instrument, realistic, records, trial
 
@@ -66,3 +66,22 @@ def test_the_interval_of_coverage_can_be_drawn(
     monkeypatch.setattr(coverage, "PLOTTED", 18)
     coverage.plot(tmp_path / "coverage.png")
     assert (tmp_path / "coverage.png").stat().st_size > 5_000
+
+
+def test_the_other_family_adds_up_and_alternates_between_its_rests() -> None:
+    """The integral against sums over millionths of a second; no work where the agent rests."""
+    generator = np.random.default_rng(5)
+    one = loads_independent.scene(generator, INSTRUMENTS[0], 5.0)
+    t = np.linspace(one.start_s, one.end_s, 2_000_001)
+    power = np.diff(one.signal.energy_j(t)) / np.diff(t)
+    index = np.searchsorted(one.signal.at_s, (t[1:] + t[:-1]) / 2, side="right") - 1
+    direct = one.signal.power_w[index]
+    assert float((direct * np.diff(t)).sum()) == pytest.approx(one.phase_j, rel=1e-5)
+    assert np.ptp(power) > 3
+    assert one.rest_before_s >= 4 and one.rest_after_s == 4
+    for begin, end in (
+        (one.start_s - one.rest_before_s, one.start_s),
+        (one.end_s + 0.03, one.end_s + 4),
+    ):
+        rest_j = np.diff(one.signal.energy_j(np.array([begin, end])))[0]
+        assert rest_j / (end - begin) < one.phase_j / 5.0 - 1
