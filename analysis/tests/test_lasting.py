@@ -46,8 +46,8 @@ def test_rests_say_how_quiet_the_readings_are_at_the_most() -> None:
 S = 1_000_000_000
 
 
-def measured(powers_w: list[float]) -> tuple[float, float]:
-    """Energy from 0 to 4.5 s and its doubt, where the machine is said to rest from then on."""
+def metered(powers_w: list[float]) -> Metered:
+    """Windows of a second; after 4.5 s the machine is said to rest."""
     count = len(powers_w)
     frame = pl.DataFrame(
         {
@@ -61,8 +61,12 @@ def measured(powers_w: list[float]) -> tuple[float, float]:
         }
     )
     edges = {Edge(0), Edge(9 * S // 2, "after", 6 * S)}
-    found = Metered.of(of_table(frame), "poll", 0.0, ["system"], edges)
-    energy = found.energy("system", [(0, 9 * S // 2)])
+    return Metered.of(of_table(frame), "poll", 0.0, ["system"], edges)
+
+
+def measured(powers_w: list[float]) -> tuple[float, float]:
+    """Energy from 0 to 4.5 s and its doubt."""
+    energy = metered(powers_w).energy("system", [(0, 9 * S // 2)])
     assert energy.energy_j is not None and energy.statistical_j is not None
     return energy.energy_j, energy.statistical_j
 
@@ -81,3 +85,9 @@ def test_a_burst_at_the_end_widens_the_doubt() -> None:
     _, calm = measured([60.0] * 4 + [40.0, *rest])
     _, burst = measured([60.0] * 4 + [45.0, *rest])
     assert burst > calm + 0.2
+
+
+def test_noise_is_what_a_rest_shows_though_all_else_is_work() -> None:
+    work = [60.0, 30.0, 55.0, 35.0]
+    found = metered([*work, 40.0, 20.0, 20.1, 20.0, 20.1, 20.0, 20.1, *work, *work])
+    assert found.resolutions["system"].noise_w < 0.3
