@@ -24,7 +24,7 @@ PLOTTED = 500
 def measure(quick: bool = False) -> list[Figure]:
     """Over all meters and lengths of phases: with errors of calibration, and without any.
 
-    On the loads with which the interval was tried, and on those that it was not tried with.
+    On the loads that the interval was made with, and on a second, harsher family.
     """
     count = 45 if quick else 1_000
     figures = []
