@@ -27,7 +27,7 @@ FLAGS = {
     "over-range": "the meter was beyond its range: the stated accuracy does not hold",
     "auto-range": "the meter chose its range: the stated accuracy is that of its widest one",
     "range-changed": "the meter's range changed in the phase: so did its accuracy",
-    "doubtful": "the meter's power, voltage and current do not fit each other",
+    "doubtful": "in some record the meter's power is not its voltage times its current",
     "late": "the meter was asked late: its window may have ended earlier than is reckoned with",
     "off": "the meter's output was switched off",
     "tripped": "a protection of the meter's output had tripped",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def zone(key: str, other_uj: float | None, apart_ns: int | None = 500_000, **own
     }
 
 
-def suite(*records: tuple[Any, Any]) -> Suite:
+def suite(*records: tuple[Any, Any], folder: Path = Path()) -> Suite:
     """Runs with what pyRAPL and perf_event said."""
     counter = Counter("rapl", "package-0", None, None, RANGE_UJ, ())
     runs = [
@@ -59,7 +60,7 @@ def suite(*records: tuple[Any, Any]) -> Suite:
         for n, (pyrapl, perf) in enumerate(records)
     ]
     return Suite(
-        folder=Path(),
+        folder=folder,
         plan={},
         runs=tuple(runs),
         void=(),
@@ -96,6 +97,21 @@ def test_the_time_between_the_reads_explains_a_small_difference() -> None:
             "agrees",
         )
     ]
+
+
+def test_the_highest_power_that_was_sampled_counts(tmp_path: Path) -> None:
+    """80 W for a second of the run: four times the mean, so up to 196 mJ between the reads."""
+    samples = [(0, 0), (1, 20_000_000), (2, 100_000_000), (3, 50_000_000)]
+    lines = [
+        {"zone": "package-0", "t_before_ns": s * 10**9, "t_after_ns": s * 10**9, "energy_uj": uj}
+        for s, uj in samples
+    ]
+    folder = tmp_path / "runs" / "0000"
+    folder.mkdir(parents=True)
+    (folder / "rapl.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for apart_uj, unexplained in ((199_000, 0), (201_000, 1)):
+        (found,) = readers.agreements(suite((pyrapl(OWN_UJ - apart_uj), None), folder=tmp_path))
+        assert found.unexplained == unexplained
 
 
 def test_more_than_that_is_said() -> None:

@@ -55,7 +55,7 @@ def _group(power_mw: int, voltage_mv: int) -> str:
     if power_mw and voltage_mv:
         current_ma = min(max(1, current_ma), _MAX_MA)
         if not power_mw <= voltage_mv * current_ma / 1000 < power_mw + 1:
-            voltage_mv = -(-power_mw * 1000 // current_ma)
+            voltage_mv = power_mw * 1000 // current_ma  # its fraction is not printed
     return f"{voltage_mv:05d},{current_ma:04d},{power_mw:05d}"
 
 
