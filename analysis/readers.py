@@ -21,9 +21,9 @@ _ROUNDING_UJ = 2.0
 @dataclass(frozen=True)
 class Pair:
     """One figure of another reader beside ours. `explained_uj`: so much they may differ by the time
-    between the reads (`apart_ms`, both edges) at the highest power that was sampled in the run, an
-    update of the counter at each edge, and the kernel's rounding of its unit; None where the time
-    between is unknown.
+    between the reads (`apart_ms`, both edges) at the highest power that was sampled in the suite
+    (reading itself wakes a machine at rest), an update of the counter at each edge, and the
+    kernel's rounding of its unit; None where the time between is unknown.
     """
 
     own_uj: float
@@ -66,14 +66,18 @@ def agreements(suite: Suite) -> tuple[Agreement, ...]:
     """
     pyrapl = [(run, run.pyrapl) for run in suite.runs if run.pyrapl]
     perf = [(run, run.perf) for run in suite.runs if run.perf]
-    found = [_agreement(suite, "pyRAPL", "pyrapl_uj", pyrapl)]
+    highest = _highest_uj_ns(suite)
+    found = [_agreement(highest, "pyRAPL", "pyrapl_uj", pyrapl)]
     if perf:
-        found.append(_agreement(suite, "perf_event", "perf_uj", perf))
+        found.append(_agreement(highest, "perf_event", "perf_uj", perf))
     return tuple(found)
 
 
 def _agreement(
-    suite: Suite, reader: str, key: str, records: Sequence[tuple[Run, Mapping[str, Any]]]
+    highest_uj_ns: Mapping[str, float],
+    reader: str,
+    key: str,
+    records: Sequence[tuple[Run, Mapping[str, Any]]],
 ) -> Agreement:
     pairs: list[Pair] = []
     wrapped = failed = 0
@@ -85,7 +89,7 @@ def _agreement(
             reasons[str(record.get("error") or "no reason given.")] = None
             continue
         for zone in zones:
-            pair = _pair(suite, run, zone, key)
+            pair = _pair(highest_uj_ns, run, zone, key)
             if pair is not None:
                 pairs.append(pair)
             elif zone.get(key) is None:
@@ -109,7 +113,9 @@ def _agreement(
     )
 
 
-def _pair(suite: Suite, run: Run, zone: Mapping[str, Any], key: str) -> Pair | None:
+def _pair(
+    highest_uj_ns: Mapping[str, float], run: Run, zone: Mapping[str, Any], key: str
+) -> Pair | None:
     """Both figures; None where one is missing. pyRAPL does not follow a wrap, so that its figure is
     not held against ours where ours went round."""
     start, end = _reading(zone.get("own_start")), _reading(zone.get("own_end"))
@@ -124,23 +130,25 @@ def _pair(suite: Suite, run: Run, zone: Mapping[str, Any], key: str) -> Pair | N
     explained_uj = None
     if apart_ns is not None:
         mean_uj_ns = own.energy_uj / max(1, end.t_after_ns - start.t_before_ns)
-        power_uj_ns = max(mean_uj_ns, _highest_uj_ns(suite, run, str(zone["zone"])))
+        power_uj_ns = max(mean_uj_ns, highest_uj_ns.get(str(zone["zone"]), 0.0))
         rounding = own.energy_uj * unit_shortfall(max_range_uj or 0) * (key == "perf_uj")
         explained_uj = power_uj_ns * (apart_ns + 2 * UPDATE_NS) + rounding + _ROUNDING_UJ
     apart_ms = None if apart_ns is None else apart_ns / 1e6
     return Pair(own.energy_uj, float(zone[key]), apart_ms, explained_uj)
 
 
-def _highest_uj_ns(suite: Suite, run: Run, zone: str) -> float:
-    """The highest power between two samples of a counter; a step back is a wrap and is left out."""
-    return max(
-        (
-            (after.energy_uj - before.energy_uj) / (after.t_before_ns - before.t_before_ns)
-            for before, after in pairwise(rapl_readings(suite, run.run_id, zone))
-            if after.t_before_ns > before.t_before_ns
-        ),
-        default=0.0,
-    )
+def _highest_uj_ns(suite: Suite) -> dict[str, float]:
+    """By zone, the highest power between two samples; a step back is a wrap and is left out."""
+    highest: dict[str, float] = {}
+    for run in suite.runs:
+        zones = {counter.zone for phase in run.phases for counter in phase.counters}
+        for zone in zones:
+            for before, after in pairwise(rapl_readings(suite, run.run_id, zone)):
+                passed_ns = after.t_before_ns - before.t_before_ns
+                if passed_ns > 0:
+                    power = (after.energy_uj - before.energy_uj) / passed_ns
+                    highest[zone] = max(highest.get(zone, 0.0), power)
+    return highest
 
 
 def _ranges(run: Run, zone: str) -> Iterator[int]:

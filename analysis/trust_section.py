@@ -102,9 +102,8 @@ def readers_row(found: readers.Agreement) -> tuple[str, str]:
     if found.compared == 0 or found.worst_uj is None:
         return f"nothing to compare{more}", CANNOT_TELL
     share = "" if found.worst_share is None else f" ({words.rounded(found.worst_share * 100)} %)"
-    text = (
-        f"at most {words.rounded(found.worst_uj / 1e6)} J{share} apart over {found.compared} runs"
-    )
+    apart = f"{words.rounded(found.worst_uj / 1e6)} J{share}"
+    text = f"at most {apart} apart over {found.compared} figures of whole runs"
     if found.apart_ms is not None:
         text += f"; read at most {words.rounded(found.apart_ms)} ms apart"
         if found.unexplained:
@@ -131,7 +130,8 @@ def _seen_by(mark: WatermarkTrust) -> str:
 
 
 def _watermark(clock: trust.ClockTrust, mark: WatermarkTrust) -> str:
-    return f"{_clock(clock)}; load pattern: {mark.sentence}"
+    said = mark.sentence.replace(" -", " −")
+    return f"{_clock(clock)}; load pattern: {said}"
 
 
 def _whole(found: trust.WholeAgainstParts) -> Iterator[list[str]]:

@@ -92,8 +92,8 @@ def test_the_time_between_the_reads_explains_a_small_difference() -> None:
     assert found.worst_share == pytest.approx(24.5e-6)
     assert said((pyrapl(OWN_UJ - 49_000), None)) == [
         (
-            "at most 0.0490 J (0.00245 %) apart over 1 runs; read at most 0.500 ms apart, which "
-            "explains it",
+            "at most 0.0490 J (0.00245 %) apart over 1 figures of whole runs; read at most "
+            "0.500 ms apart, which explains it",
             "agrees",
         )
     ]
@@ -165,4 +165,4 @@ def test_failures_and_their_reasons() -> None:
 
 def test_runs_of_old_tell_no_time_between() -> None:
     text, _ = said((pyrapl(OWN_UJ - 51_000, apart_ns=None), None))[0]
-    assert text.endswith("over 1 runs")
+    assert text.endswith("over 1 figures of whole runs")
