@@ -8,6 +8,7 @@ read. Loads and faults are drawn from seeds; the meters are the simulators.
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -326,7 +327,9 @@ def measure(quick: bool = False) -> list[Figure]:
     trials, corrupted = (4, 400) if quick else (TRIALS, CORRUPTED)
     records = 300 if quick else RUN_RECORDS
     kinds = registry.kinds()
-    with ProcessPoolExecutor(1 if quick else WORKERS) as pool:
+    # Started anew, not forked: the threads of Polars do not survive a fork.
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1 if quick else WORKERS, mp_context=fresh) as pool:
         noticing = [pool.submit(notice, kind, trials) for kind in kinds]
         surviving = [pool.submit(survive, kind, corrupted, records) for kind in kinds]
         noticed = [done.result() for done in noticing]
