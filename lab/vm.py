@@ -23,7 +23,9 @@ ZONES = ("package", "dram")
 KERNEL_WORDS = (
     "console=ttyS0 root=/dev/vda rw net.ifnames=0 loglevel=5 panic=10 "
     # Nobody attacks this guest, and under emulation mitigations and audit cost much.
-    "mitigations=off apparmor=0 audit=0 random.trust_cpu=on rcupdate.rcu_expedited=1"
+    "mitigations=off apparmor=0 audit=0 random.trust_cpu=on rcupdate.rcu_expedited=1 "
+    # Else a busy host makes the kernel doubt its clock and patch itself, which emulation breaks.
+    "tsc=reliable"
 )
 
 
