@@ -17,7 +17,12 @@ def write_json(path: Path, document: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
-    fd = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of a folder's files on the medium."""
+    fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:

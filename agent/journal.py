@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.errors import AgentError
+from agent.files import sync_folder
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TERMINAL = frozenset({"suite-finished", "suite-failed"})
@@ -46,7 +47,7 @@ class Journal:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         # A torn last line (power cut) was never acknowledged to anyone: cut it off.
         os.ftruncate(self._fd, whole_bytes)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def append(self, state: str, run_id: str = "", detail: str = "") -> Entry:
         """Write one state and return once it is on the medium."""
@@ -120,11 +121,3 @@ def follow(
             if len(entries) > start and entries[-1].state in TERMINAL:
                 return
         sleep(poll_s)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from agent.files import sync_folder
 from agent.journal import boot_id
 from agent.plan import Watermark
 from instrumentation import watermark as pattern
@@ -52,8 +53,4 @@ def _append(path: Path, line: dict[str, Any]) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

@@ -50,7 +50,8 @@ class Meter(ABC):
     are not named yield no columns. `settings` are fields of the driver's `Settings`, a frozen
     dataclass with a default for each. Raises MeterError on what the meter does not have.
 
-    Class attributes: `usb_ids` are `vendor:product` of its USB side in hex, in order of likelihood;
+    Attributes, most of them the same for all meters of a class: `usb_ids` are `vendor:product` of
+    its USB side in hex, in order of likelihood;
     `timing` is `device` (records carry the meter's own time), `index` (it sends by its own clock
     without telling it) or `poll` (it is asked); `arrival_delay_limit_s` is how late a record's
     first byte may come after the end of its window; `has_energy` says that records carry the
@@ -64,9 +65,9 @@ class Meter(ABC):
     default_baud: ClassVar[int]
     usb_ids: ClassVar[tuple[str, ...]]
     own_channels: ClassVar[tuple[str, ...]]
-    timing: ClassVar[str]
-    arrival_delay_limit_s: ClassVar[float]
-    has_energy: ClassVar[bool] = False
+    timing: str
+    arrival_delay_limit_s: float
+    has_energy: bool = False
     gather_s: ClassVar[float] = 0.0
     flag_words: ClassVar[tuple[str, ...]] = COMMON_WORDS
     Settings: ClassVar[type[Any]] = NoSettings

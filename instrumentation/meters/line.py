@@ -58,8 +58,8 @@ class LineMeter(Meter):
     default_baud: ClassVar[int] = 115200
     usb_ids: ClassVar[tuple[str, ...]] = ()
     own_channels: ClassVar[tuple[str, ...]] = ()
-    timing: ClassVar[str] = "index"
-    arrival_delay_limit_s: ClassVar[float] = 1.0
+    timing: str = "index"
+    arrival_delay_limit_s: float = 1.0
     Settings: ClassVar[type[Any]] = Settings
 
     def __init__(
@@ -69,10 +69,9 @@ class LineMeter(Meter):
         self._settings: Settings = self.settings
         self._columns = [self._layout.channels[own] for own in self.channels]
         delay_s = self._settings.arrival_delay_limit_s
-        # Of this kind, what else is fixed for a class differs from meter to meter.
-        self.arrival_delay_limit_s = delay_s or self.period_s  # type: ignore[misc]
-        self.has_energy = any("energy" in column for column in self._columns)  # type: ignore[misc]
-        self.timing = "device" if self._layout.time else "index"  # type: ignore[misc]
+        self.arrival_delay_limit_s = delay_s or self.period_s
+        self.has_energy = any("energy" in column for column in self._columns)
+        self.timing = "device" if self._layout.time else "index"
         self._forget()
 
     @property

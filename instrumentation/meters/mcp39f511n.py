@@ -83,10 +83,10 @@ class Mcp39f511n(Meter):
     default_baud: ClassVar[int] = 115200
     usb_ids: ClassVar[tuple[str, ...]] = ("04d8:00dd",)  # an MCP2221 on the board
     own_channels: ClassVar[tuple[str, ...]] = ("1", "2")
-    timing: ClassVar[str] = "poll"
+    timing: str = "poll"
     # One look each 10 ms, some ms for the answer, and as much again for a busy controller; a
     # record of which this does not hold is flagged `late`.
-    arrival_delay_limit_s: ClassVar[float] = 0.03
+    arrival_delay_limit_s: float = 0.03
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late")
     Settings: ClassVar[type[Any]] = Settings
 

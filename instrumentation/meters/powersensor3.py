@@ -92,9 +92,9 @@ class PowerSensor3(Meter):
     default_baud: ClassVar[int] = 115200  # means nothing on USB
     usb_ids: ClassVar[tuple[str, ...]] = ("0483:5740",)
     own_channels: ClassVar[tuple[str, ...]] = _RAILS
-    timing: ClassVar[str] = "device"
+    timing: str = "device"
     # USB asks each millisecond; `gather_s` and the host's delays come on top.
-    arrival_delay_limit_s: ClassVar[float] = 0.02
+    arrival_delay_limit_s: float = 0.02
     gather_s: ClassVar[float] = 0.005
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "marker")
     Settings: ClassVar[type[Any]] = Settings

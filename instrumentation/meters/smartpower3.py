@@ -84,9 +84,9 @@ class SmartPower3(Meter):
     default_baud: ClassVar[int] = 115200
     usb_ids: ClassVar[tuple[str, ...]] = ("10c4:ea60",)  # a CP2104 on the board
     own_channels: ClassVar[tuple[str, ...]] = ("0", "1", "input")
-    timing: ClassVar[str] = "device"
+    timing: str = "device"
     # A line is sent within one pass of the firmware's loop; 20 ms of it is generous.
-    arrival_delay_limit_s: ClassVar[float] = 0.02
+    arrival_delay_limit_s: float = 0.02
     flag_words: ClassVar[tuple[str, ...]] = (
         *COMMON_WORDS,
         "off-0",
@@ -204,7 +204,7 @@ class SmartPower3(Meter):
         return None
 
     def _skip(self, junk: bytes) -> None:
-        self._junk_bytes += len(junk.strip(LINE_END))
+        self._junk_bytes += len(junk.translate(None, LINE_END))
 
     def _drop(self, end: int, done: int) -> None:
         """Forget the buffer up to one byte before `end`; what lies behind `done` was no line."""

@@ -75,10 +75,10 @@ class WattsUp(Meter):
     default_baud: ClassVar[int] = 115200
     usb_ids: ClassVar[tuple[str, ...]] = ("0403:6001",)
     own_channels: ClassVar[tuple[str, ...]] = ("0",)
-    timing: ClassVar[str] = "index"
+    timing: str = "index"
     # Nowhere stated: the adapter's 16 ms and five times that for the meter's own work.
-    arrival_delay_limit_s: ClassVar[float] = 0.1
-    has_energy: ClassVar[bool] = True
+    arrival_delay_limit_s: float = 0.1
+    has_energy: bool = True
 
     def __init__(
         self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None

@@ -55,9 +55,9 @@ class Yokogawa(Meter):
 
     default_baud: ClassVar[int] = 9600
     own_channels: ClassVar[tuple[str, ...]] = ("1",)
-    timing: ClassVar[str] = "poll"
+    timing: str = "poll"
     # The maker states none. The meter keeps up with its shortest interval, so it cannot be more.
-    arrival_delay_limit_s: ClassVar[float] = 0.1
+    arrival_delay_limit_s: float = 0.1
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "auto-range", "range-changed")
     peak_factor: float = 3.0
     voltage_ranges_v: tuple[float, ...] = VOLTAGE_RANGES_V

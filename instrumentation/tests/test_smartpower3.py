@@ -197,7 +197,7 @@ def _two_changed(line: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize(
     ("damage", "passed_before", "passes_now"),
-    [(_swapped, 0.3, 0.02), (_moved, 0.003, 0.001), (_two_changed, 0.003, 0.001)],
+    [(_swapped, 0.3, 0.013), (_moved, 0.003, 0.001), (_two_changed, 0.003, 0.001)],
     ids=["swapped", "moved", "two changed"],
 )
 def test_few_wrong_powers_pass_undoubted(
@@ -273,9 +273,7 @@ def test_stretches_and_single_lines_give_the_same(
     bounds = sorted({0, len(data), *(int(cut * len(data)) for cut in cuts)})
     pieces = [Frame(1000 + a, bytes(data[a:b])) for a, b in pairwise(bounds)]
     one, other = _line_by_line(pieces), _at_once(pieces)
-    # Which line ends count among the corrupted bytes is no one's concern.
-    told = [[(fault.t_mono_ns, fault.kind) for fault in found.faults] for found in (one, other)]
-    assert told[0] == told[1]
+    assert one.faults == other.faults
     for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags"):
         assert getattr(one.rows, name).tolist() == getattr(other.rows, name).tolist(), name
 

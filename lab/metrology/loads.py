@@ -139,7 +139,14 @@ def records(
     end_s = end_s[1:]
     arrival_s = np.maximum.accumulate(end_s + generator.uniform(*DELAY_S, len(end_s)))
     kept = generator.uniform(size=len(end_s)) >= dropped
-    own_us = np.rint(np.arange(1, len(end_s) + 1) * meter.period_s * 1e6).astype(np.int64)
+    return arrived(meter, arrival_s, power_w, kept)
+
+
+def arrived(
+    meter: Instrument, arrival_s: Floats, power_w: Floats, kept: NDArray[np.bool_]
+) -> pl.DataFrame:
+    """samples.parquet of the records [n] that were not lost."""
+    own_us = np.rint(np.arange(1, len(power_w) + 1) * meter.period_s * 1e6).astype(np.int64)
     left = int(kept.sum())
     return pl.DataFrame(
         {

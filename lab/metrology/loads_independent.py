@@ -25,6 +25,7 @@ from lab.metrology.loads import (
     Calibration,
     Instrument,
     Trial,
+    arrived,
 )
 
 Floats = NDArray[np.float64]
@@ -174,20 +175,7 @@ def records(
     late_s = np.minimum(DELAY_S[0] + generator.exponential(0.003, count), DELAY_S[1])
     arrival_s = np.maximum.accumulate(end_s[1:] + late_s)
     kept = _kept(generator, count)
-    own_us = np.rint(np.arange(1, count + 1) * meter.period_s * 1e6).astype(np.int64)
-    left = int(kept.sum())
-    return pl.DataFrame(
-        {
-            "seq": np.arange(left),
-            "epoch": np.ones(left, np.int32),
-            "t_mono_ns": np.rint(arrival_s[kept] * 1e9).astype(np.int64),
-            "t_device_us": own_us[kept] if meter.timing == "device" else [None] * left,
-            "window_s": np.full(left, meter.period_s),
-            "flags": [""] * left,
-            "power_w_system": power_w[kept],
-        },
-        schema_overrides={"t_device_us": pl.Int64},
-    )
+    return arrived(meter, arrival_s, power_w, kept)
 
 
 def _kept(generator: np.random.Generator, count: int) -> NDArray[np.bool_]:

@@ -24,7 +24,9 @@ def test_a_stream_at_full_speed_is_recorded() -> None:
     assert 0 <= lost <= (stream.PIECE_FRAMES if refused else 0)
     if not refused:
         assert figures["frames out of order"].meets
-        assert 2990 <= figures["records of 1 ms decoded"].value <= 3010
+    if not refused and not figures["times that the sender was late and went on later"].value:
+        assert figures["faults that the driver saw"].meets
+        assert figures["records of 1 ms decoded"].value == 2999
 
 
 def test_frames_carry_their_number(tmp_path: Path) -> None:
