@@ -26,12 +26,16 @@ class PlanError(AgentError):
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk named three ways; all three must match before it is written."""
+    """A disk named three ways; all three must match before it is written.
+
+    `erase` is the serial number once more, where the owner allows that what lies on it is lost.
+    """
 
     role: str
     by_id: str
     serial: str
     size_bytes: int
+    erase: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,14 +57,20 @@ class Filesystem:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A storage stack; `key_bits` is the cipher's (128 or 256), XTS keys are twice as long."""
+    """A storage stack; `key_bits` is the cipher's (128 or 256), XTS keys are twice as long.
+
+    `header` is where dm-crypt's parameters come from: `luks2`, or `none` for plain dm-crypt.
+    """
 
     name: str
     kind: str
     disk: str
-    cipher: str | None
-    key_bits: int | None
-    sector_size: int | None
+    cipher: str | None = None
+    key_bits: int | None = None
+    sector_size: int | None = None
+    header: str = "luks2"
+    no_read_workqueue: bool = False
+    no_write_workqueue: bool = False
 
 
 @dataclass(frozen=True)
@@ -255,12 +265,15 @@ def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:
             cipher=c.get("cipher"),
             key_bits=c.get("key_bits"),
             sector_size=c.get("sector_size"),
+            header=c.get("header") or "luks2",
+            no_read_workqueue=bool(c.get("no_read_workqueue")),
+            no_write_workqueue=bool(c.get("no_write_workqueue")),
         )
         for c in document["configurations"]
     )
     return StorageSpec(
         disks={
-            role: Disk(role, d["by_id"], d["serial"], int(d["size_bytes"]))
+            role: Disk(role, d["by_id"], d["serial"], int(d["size_bytes"]), d.get("erase"))
             for role, d in document["disks"].items()
         },
         extent=extent,
