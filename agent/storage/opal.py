@@ -9,17 +9,12 @@ from typing import Any
 from agent.command import CommandError, run
 from agent.errors import AgentError
 from agent.plan import Configuration
-from agent.storage import canary, opal_ioctl
+from agent.storage import canary, devices, opal_ioctl
 from agent.storage.base import Expectation, Kind, Place
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.guard import LUKS_LABEL
 from agent.storage.secrets import Secrets
-
-_PIN_WAY_OUT = (
-    "Put the PIN it was owned with into the secrets, or revert it by its PSID (sed_psid in the "
-    "secrets, then python3 -m agent teardown), which erases it."
-)
 
 
 class Opal(Kind):
@@ -87,7 +82,7 @@ def why_not_ready(place: Place, secrets: Secrets) -> str | None:
     except opal_ioctl.OpalError as error:
         if error.status == opal_ioctl.NOT_AUTHORISED:
             # Formatting would spoil a good header before the drive refuses the PIN.
-            raise AgentError(f"{error} {_PIN_WAY_OUT}") from error
+            raise _pin_refused(place.partition, error) from error
         return str(error)
     found = (segment["type"], int(segment["offset"]), int(segment["size"]))
     if found != ("hw-opal", place.extent.offset_bytes, place.extent.size_bytes):
@@ -107,8 +102,8 @@ def own(place: Place, secrets: Secrets) -> None:
         raise AgentError(f"{place.disk.by_id} offers no Opal: choose a self-encrypting disk.")
     if status.mbr_enabled and not status.mbr_done:
         raise AgentError(
-            f"{place.disk.by_id} hides its start behind an MBR shadow: revert the drive by its "
-            "PSID (python3 -m agent teardown), then provision again."
+            f"{place.disk.by_id} hides its start behind an MBR shadow: revert the drive "
+            f"(make teardown PSID_REVERT={place.disk.serial}), then provision again."
         )
     try:
         run(
@@ -123,28 +118,53 @@ def own(place: Place, secrets: Secrets) -> None:
             stdin=secrets.luks_passphrase + b"\n" + secrets.opal_admin_pin + b"\n",
         )
     except CommandError as error:
-        if not status.locking_enabled:
-            raise
         raise AgentError(
-            f"{place.disk.by_id} is already owned and did not take our PIN ({error}) {_PIN_WAY_OUT}"
+            f"{place.disk.by_id} did not take ownership or our PIN ({error}) Each try counts "
+            "against the drive's limit: put the PIN it was owned with into the secrets, or erase "
+            f"the drive by its PSID: make teardown PSID_REVERT={place.disk.serial}."
         ) from error
 
 
-def disown(device: str, secrets: Secrets) -> str | None:
-    """Revert the drive to its factory state, by PIN or else by PSID; what was done, or None."""
-    if not opal_ioctl.status(device).locking_enabled:
-        return None
+def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | None:
+    """Revert the drive to its factory state, by PIN or, only when asked, by PSID.
+
+    Returns what was done, None if nobody owns the drive. Raises AgentError where it refuses.
+    """
+    locking = opal_ioctl.status(device).locking_enabled
+    if not by_psid:
+        if not locking:
+            return None
+        try:
+            opal_ioctl.revert(device, secrets.opal_admin_pin)
+        except opal_ioctl.OpalError as error:
+            raise _pin_refused(device, error) from error
+        return "reverted by PIN"
+    # Asked for by name, it is done even where locking is off: an ownership taken by half shows so.
+    if secrets.sed_psid is None:
+        raise AgentError(
+            f"To revert {device} by its PSID, put the PSID from the drive's label into the secrets "
+            "as sed_psid: nothing was tried."
+        )
     try:
-        opal_ioctl.revert(device, secrets.opal_admin_pin)
-    except opal_ioctl.OpalError as error:
-        if secrets.sed_psid is None:
-            raise AgentError(
-                f"{error} Put the PSID from the drive's label into the secrets as sed_psid "
-                "and try again."
-            ) from error
         opal_ioctl.revert(device, secrets.sed_psid, psid=True)
-        return "reverted by PSID"
-    return "reverted by PIN"
+    except opal_ioctl.OpalError as error:
+        raise AgentError(
+            f"{error} Compare sed_psid with the drive's label before trying again: each try "
+            "counts against the drive's limit, which a power cycle sets back."
+        ) from error
+    return "reverted by PSID"
+
+
+def _pin_refused(device: str, error: opal_ioctl.OpalError) -> AgentError:
+    """What the drive said, what a try costs, and the way out."""
+    name = devices.kernel_name(device)
+    if name is not None and (devices.BLOCK / name / "partition").exists():
+        name = (devices.BLOCK / name).resolve().parent.name
+    serial = (devices.serial(name) if name else "") or "<serial>"
+    return AgentError(
+        f"{error} Each try counts against the drive's limit: put the PIN it was owned with into "
+        f"the secrets, or erase the drive by its PSID: make teardown PSID_REVERT={serial}."
+    )
 
 
 def findings(place: Place, secrets: Secrets, evidence: dict[str, Any]) -> dict[str, Any]:

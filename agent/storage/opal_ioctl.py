@@ -18,7 +18,14 @@ _LOCK = struct.Struct(f"<{_SESSION.size}sI4x")  # session, state
 _RANGE = struct.Struct(f"<{_SESSION.size}sQQIII4x")  # session, start, length, RLE, WLE, state
 _STATUS = struct.Struct("<II")
 
-NOT_AUTHORISED = 1  # TCG method status
+# TCG method status codes (TCG Storage Architecture Core Specification 2.01, 5.1.5).
+NOT_AUTHORISED = 0x01
+LOCKED_OUT = 0x12
+
+_WHY = {
+    NOT_AUTHORISED: "not authorised: the PIN is not this drive's",
+    LOCKED_OUT: "locked out after too many wrong PINs: power-cycle the drive",
+}
 
 _ADMIN1 = 0
 _STATES = {1: "read-only", 2: "unlocked", 4: "locked"}
@@ -116,11 +123,7 @@ def _call(device: str, request: int, buffer: bytearray, what: str) -> None:
             ) from error
     if code:
         # The kernel hands the TCG method status through as a positive return code.
-        why = (
-            "not authorised: the PIN is not this drive's"
-            if code == NOT_AUTHORISED
-            else f"TCG status {code}"
-        )
+        why = _WHY.get(code, f"TCG status {code}")
         raise OpalError(f"{device} did not {what} ({why}).", status=code)
 
 
