@@ -1,4 +1,4 @@
-"""Command line of the agent: prepare, teardown, run, follow, storage."""
+"""Command line of the agent: check, prepare, teardown, run, follow, storage."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from agent import journal, lock, plan
 from agent.errors import AgentError
-from agent.storage import proof, provision, secrets
+from agent.storage import inspect, proof, provision, secrets
 from agent.storage.stack import Entered, Stack
 
 TARGET = Path("/etc/fde-testbed/target.json")
@@ -40,14 +40,32 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m agent", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    for name, work, says in (
-        ("prepare", provision.prepare, "partition the test disks and own the self-encrypting one"),
-        ("teardown", provision.teardown, "revert the self-encrypting disk, remove our partitions"),
-    ):
-        command = commands.add_parser(name, help=says)
+    check = commands.add_parser("check", help="say what is on the disks; touches nothing")
+    check.add_argument("--target", type=Path, default=TARGET)
+    check.set_defaults(command=_check)
+
+    prepare = commands.add_parser(
+        "prepare", help="partition the test disks and own the self-encrypting one"
+    )
+    prepare.add_argument(
+        "--checked",
+        type=_fingerprints,
+        metavar="JSON",
+        help="role to fingerprint as check told them: refuse a disk that changed since",
+    )
+    prepare.set_defaults(command=_prepare)
+    teardown = commands.add_parser(
+        "teardown", help="revert the self-encrypting disk, remove our partitions"
+    )
+    teardown.add_argument(
+        "--psid-revert",
+        metavar="SERIAL",
+        help="erase the drive with this serial by its PSID (sed_psid of the secrets)",
+    )
+    teardown.set_defaults(command=_teardown)
+    for command in (prepare, teardown):
         _add_storage_options(command)
         command.add_argument("--check", action="store_true", help="only say what would be done")
-        command.set_defaults(command=_provisioning, work=work, what=name)
 
     run = commands.add_parser("run", help="execute the plan of a suite, or go on with it")
     run.add_argument("--suite-dir", type=Path, required=True)
@@ -79,14 +97,36 @@ def _add_storage_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--secrets", type=Path, default=SECRETS)
 
 
-def _provisioning(options: argparse.Namespace) -> int:
-    work: Callable[..., list[str]] = options.work
-    with lock.disks(options.what):
-        actions = work(
-            plan.load_target(options.target), secrets.load(options.secrets), dry=options.check
-        )
-    print(json.dumps({"changed": bool(actions), "actions": actions}))
+def _fingerprints(text: str) -> dict[str, str]:
+    document = json.loads(text)
+    if not isinstance(document, dict):
+        raise ValueError(text)
+    return document
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Also 0 where a disk is refused: the JSON tells."""
+    with lock.disks("check"):
+        print(json.dumps(inspect.check(plan.load_target(options.target))))
     return 0
+
+
+def _prepare(options: argparse.Namespace) -> int:
+    with lock.disks("prepare"):
+        spec, own = plan.load_target(options.target), secrets.load(options.secrets)
+        _say(provision.prepare(spec, own, dry=options.check, checked=options.checked))
+    return 0
+
+
+def _teardown(options: argparse.Namespace) -> int:
+    with lock.disks("teardown"):
+        spec, own = plan.load_target(options.target), secrets.load(options.secrets)
+        _say(provision.teardown(spec, own, dry=options.check, psid_revert=options.psid_revert))
+    return 0
+
+
+def _say(actions: list[str]) -> None:
+    print(json.dumps({"changed": bool(actions), "actions": actions}))
 
 
 def _run(options: argparse.Namespace) -> int:

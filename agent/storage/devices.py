@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import mmap
 import os
 import stat
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +17,8 @@ from agent.command import run
 
 BLOCK = Path("/sys/class/block")
 SECTOR_BYTES = 512  # the unit of sysfs and device-mapper, whatever the disk's block size
+EDGE_BYTES = 2**20
+_GET_DISKSEQ = 0x80081280  # BLKGETDISKSEQ, linux/fs.h
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,99 @@ def serial(name: str) -> str:
     return run(["lsblk", "-dno", "SERIAL", f"/dev/{name}"]).out.strip()
 
 
+def twins(name: str, serial_of: Callable[[str], str] = serial) -> list[str]:
+    """Other disks of the same size and serial: a second path to this one, or a clone of it."""
+    own_bytes, own_serial = size_bytes(name), serial_of(name)
+    return [
+        other
+        for other in sorted(entry.name for entry in BLOCK.iterdir())
+        if other != name
+        and (BLOCK / other / "device").exists()  # neither a partition, a mapping nor a loop device
+        and not _hidden(other)
+        and size_bytes(other) == own_bytes
+        and serial_of(other) == own_serial != ""
+    ]
+
+
+def _hidden(name: str) -> bool:
+    """Whether this is one path of a multipath disk that the kernel already shows as one."""
+    attribute = BLOCK / name / "hidden"
+    return attribute.exists() and attribute.read_text().strip() == "1"
+
+
+def diskseq(name: str) -> int:
+    """The kernel's number of this very appearance of a disk; it is never given again until boot."""
+    return int((BLOCK / name / "diskseq").read_text())
+
+
+def ata_security_off(name: str) -> bool:
+    """Whether libata drives the disk and keeps Opal's commands from it (its default)."""
+    if not any(part.startswith("ata") for part in (BLOCK / name).resolve().parts):
+        return False
+    allowed = Path("/sys/module/libata/parameters/allow_tpm")
+    return allowed.exists() and allowed.read_text().strip() in ("0", "N")
+
+
+def busy(path: str) -> bool:
+    """Whether someone has the disk or a part of it for himself: mounts (in any namespace), ZFS, …
+
+    The kernel refuses a second exclusive open. Tools hold a disk for moments: asked three times.
+    """
+    for _ in range(3):
+        try:
+            os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return False  # reading it will say what is wrong
+        else:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def read_edges(path: str, size: int) -> tuple[bytes, bytes]:
+    """First and last MiB of a disk of `size` bytes, past the page cache; raises OSError."""
+    length = min(EDGE_BYTES, size)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    try:
+        return _read(fd, 0, length), _read(fd, size - length, length)
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, offset: int, length: int) -> bytes:
+    with mmap.mmap(-1, length) as buffer:  # page-aligned, as O_DIRECT wants it
+        done = 0
+        while done < length:
+            with memoryview(buffer)[done:] as rest:
+                got = os.preadv(fd, [rest], offset + done)
+            if not got:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            done += got
+        return buffer[:]
+
+
+def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
+    """Zeros over these (offset, length) in this order, lengths in bytes, down to the medium.
+
+    The disk is opened exclusively and must be the appearance with the number `seq`, so that nobody
+    can have taken it in between. Raises OSError.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+    try:
+        buffer = bytearray(8)
+        fcntl.ioctl(fd, _GET_DISKSEQ, buffer, True)
+        if struct.unpack("=Q", buffer)[0] != seq:
+            raise OSError(errno.ESTALE, "another disk stands there now")
+        for offset, length in extents:
+            done = 0
+            while done < length:
+                done += os.pwrite(fd, bytes(min(EDGE_BYTES, length - done)), offset + done)
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def dm_name(name: str) -> str | None:
     """The device-mapper name of a device; None if it is no mapping."""
     try:
@@ -105,6 +204,21 @@ def uses(disk: str) -> list[Use]:
             found.append(Use(name, f"held by {called}"))
         found += [Use(name, f"held by {loop}") for loop in _loops_over(name)]
     return found
+
+
+def holder_elsewhere(disk: str) -> str:
+    """Why a disk is busy that this namespace shows no use of, in the words of `Use.how`."""
+    wanted = {(BLOCK / name / "dev").read_text().strip() for name in (disk, *partitions(disk))}
+    for process in sorted(Path("/proc").glob("[0-9]*")):
+        try:
+            lines = (process / "mountinfo").read_text().splitlines()
+            name = (process / "comm").read_text().strip()
+        except OSError:
+            continue  # it ended while we looked
+        for fields in (line.split() for line in lines):
+            if fields[2] in wanted:
+                return f"mounted on {_plain(fields[4])} for {name}[{process.name}] alone"
+    return "held exclusively by a program, as ZFS does"
 
 
 def _loops_over(name: str) -> list[str]:

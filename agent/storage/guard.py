@@ -5,128 +5,82 @@ Checked again right before every destructive step, for a disk may change hands i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from agent.command import run
 from agent.errors import AgentError
-from agent.plan import Disk
+from agent.plan import DATA_OFFSET_BYTES, Disk
 from agent.storage import devices
-from agent.storage.canary import locked_read
-from agent.storage.devices import Use
+from agent.storage.facts import (
+    MARKER_NAME,
+    MARKER_TYPE,
+    DiskFacts,
+    Partition,
+    Signature,
+    gather,
+)
 
-MARKER_TYPE = "6ba54ad2-4c4c-4b5e-9d1c-fde7e57bed01"
-MARKER_NAME = "fde-testbed"
 LUKS_LABEL = "fde-testbed"
 MAPPING = "fde-data"
 MOUNT_POINT = "/run/fde-testbed/disk"
 
-_BLKID_NOTHING, _BLKID_AMBIVALENT = 2, 8
+__all__ = [
+    "MARKER_NAME",
+    "MARKER_TYPE",
+    "DiskFacts",
+    "GuardError",
+    "Partition",
+    "check",
+    "check_ours",
+    "gather",
+    "refusals",
+]
+
+SerialOf = Callable[[str], str]
 
 
 class GuardError(AgentError):
     """The disk must not be written: which, why, and the way out."""
 
 
-@dataclass(frozen=True)
-class Partition:
-    """One partition: kernel path, GPT type and name, place in bytes, signature found inside."""
+def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[str]:
+    """Every reason not to write this disk, each with the way out; empty if it may be written.
 
-    path: str
-    type_guid: str
-    name: str
-    start_bytes: int
-    size_bytes: int
-    signature: str | None
-    label: str | None
-
-    @property
-    def has_marker(self) -> bool:
-        return self.type_guid.lower() == MARKER_TYPE and self.name == MARKER_NAME
-
-
-@dataclass(frozen=True)
-class DiskFacts:
-    """What was found at a by-id path; `path` is None if no block device stands there.
-
-    `read_error` is the error's name if the first block cannot be read, so that nothing is known.
+    `erase`: whether the inventory's `erase` counts; who does not lay the disk out anew says no.
     """
-
-    path: str | None
-    whole_disk: bool
-    serial: str
-    size_bytes: int
-    uses: tuple[Use, ...]
-    table: str | None
-    signature: str | None
-    partitions: tuple[Partition, ...]
-    read_error: str | None = None
-
-    @property
-    def partition(self) -> Partition | None:
-        """Our partition, if this disk is laid out as ours."""
-        if self.table == "gpt" and len(self.partitions) == 1 and self.partitions[0].has_marker:
-            return self.partitions[0]
-        return None
-
-    @property
-    def blank(self) -> bool:
-        return self.table is None and self.signature is None and not self.partitions
-
-
-def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> DiskFacts:
-    """Look at the disk: sysfs, mounts, swap, and signatures by direct probing (blkid -p)."""
-    name = devices.kernel_name(disk.by_id)
-    if name is None:
-        return DiskFacts(None, False, "", 0, (), None, None, ())
-    names = devices.partitions(name)
-    probed = {path: _probe(path) for path in (f"/dev/{n}" for n in (name, *names))}
-    whole = probed[f"/dev/{name}"]
-    return DiskFacts(
-        path=f"/dev/{name}",
-        whole_disk=devices.is_whole_disk(name),
-        serial=serial_of(name),
-        size_bytes=devices.size_bytes(name),
-        uses=tuple(devices.uses(name)),
-        table=whole.get("PTTYPE"),
-        signature=whole.get("TYPE"),
-        partitions=tuple(_partition(n, probed[f"/dev/{n}"]) for n in names),
-        read_error=locked_read(f"/dev/{name}", 0),
-    )
-
-
-def _partition(name: str, probed: dict[str, str]) -> Partition:
-    return Partition(
-        path=f"/dev/{name}",
-        type_guid=probed.get("PART_ENTRY_TYPE", ""),
-        name=probed.get("PART_ENTRY_NAME", ""),
-        start_bytes=devices.partition_start_bytes(name),
-        size_bytes=devices.size_bytes(name),
-        signature=probed.get("TYPE") or probed.get("PTTYPE"),
-        label=probed.get("LABEL"),
-    )
-
-
-def _probe(path: str) -> dict[str, str]:
-    output = run(["blkid", "-p", "-o", "export", path], ok=(0, _BLKID_NOTHING, _BLKID_AMBIVALENT))
-    found = dict(line.split("=", 1) for line in output.out.splitlines() if "=" in line)
-    if output.code == _BLKID_AMBIVALENT:
-        found["TYPE"] = "more than one signature"
-    # blkid -o export escapes blanks for the shell.
-    return {key: value.replace("\\ ", " ") for key, value in found.items()}
-
-
-def refusals(disk: Disk, facts: DiskFacts) -> list[str]:
-    """Every reason not to write this disk, each with the way out; empty if it may be written."""
     if facts.path is None:
         return [
             f"Disk {disk.role}: there is no block device at {disk.by_id}: "
             "connect it, or correct by_id in the inventory."
         ]
-    who = f"Disk {disk.role} ({disk.by_id}, {facts.path})"
-    return [
-        f"{who} {reason}" for reason in [*_identity(disk, facts), *_in_use(facts), *_foreign(facts)]
-    ]
+    allowed = erase and disk.erase == disk.serial
+    reasons = [*_identity(disk, facts), *_in_use(facts), *_hidden(disk, facts)]
+    reasons += [] if allowed or facts.read_error or facts.stale else foreign(disk, facts)
+    return [_told(disk, facts, reason) for reason in reasons]
+
+
+def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[str]:
+    """Reasons not to put a drive back by its PSID, which was asked for by its serial number.
+
+    That its contents are locked or hidden is none: this is the way out of it.
+    """
+    if facts.path is None:
+        return refusals(disk, facts)
+    reasons = [*_identity(disk, facts), *_in_use(facts)]
+    if facts.read_error is None and not facts.shadowed and disk.erase != disk.serial:
+        reasons += foreign(disk, facts)
+    return [_told(disk, facts, reason) for reason in reasons]
+
+
+def hidden(disk: Disk, facts: DiskFacts) -> list[str]:
+    """Reasons why nobody can say whether the disk is ours; empty if it can be told."""
+    if facts.path is None or facts.stale:
+        return []
+    return [_told(disk, facts, reason) for reason in _hidden(disk, facts)]
+
+
+def _told(disk: Disk, facts: DiskFacts, reason: str) -> str:
+    return f"Disk {disk.role} ({disk.by_id}, {facts.path}) {reason}"
 
 
 def _identity(disk: Disk, facts: DiskFacts) -> list[str]:
@@ -136,65 +90,166 @@ def _identity(disk: Disk, facts: DiskFacts) -> list[str]:
     if facts.serial != disk.serial:
         reasons.append(
             f"has serial {facts.serial or 'unknown'!r}, the inventory says {disk.serial!r}: "
-            "correct the inventory if this is really the disk to be erased."
+            "correct the inventory if this is really the disk to be used."
         )
     if facts.size_bytes != disk.size_bytes:
         reasons.append(
             f"has {facts.size_bytes} bytes, the inventory says {disk.size_bytes}: "
-            "correct the inventory if this is really the disk to be erased."
+            "correct the inventory if this is really the disk to be used."
+        )
+    if disk.erase is not None and disk.erase != disk.serial:
+        reasons.append(
+            f"may be erased only by its serial, the inventory says erase: {disk.erase!r}: "
+            "correct or remove it."
+        )
+    if facts.twins:
+        reasons.append(
+            f"has the same serial and size as {', '.join(f'/dev/{t}' for t in facts.twins)}: "
+            "if these are two paths to one disk, take one away; else disconnect the other disk."
         )
     return reasons
 
 
 def _in_use(facts: DiskFacts) -> list[str]:
-    ours = {f"held by {MAPPING}", f"mounted on {MOUNT_POINT}"}
-    ours = ours if facts.partition else set()
     return [
         f"is in use ({use.device}: {use.how}): choose another disk, or free this one first."
         for use in facts.uses
-        if use.how not in ours
+        if not (facts.partition and _our_use(use.how))
     ]
 
 
-def _foreign(facts: DiskFacts) -> list[str]:
-    way_out = "if nothing on it is needed, clear it yourself (wipefs -a), then try again."
+def _our_use(how: str) -> bool:
+    """Our mapping, its helpers of the same name, or our mount."""
+    held = f"held by {MAPPING}"
+    exact = (f"mounted on {MOUNT_POINT}", held)
+    return how in exact or how.startswith((f"{held}-", f"{held}_"))
+
+
+def _hidden(disk: Disk, facts: DiskFacts) -> list[str]:
+    """What keeps us from knowing what is on it; `erase` is no way past these."""
+    revert = (
+        "revert it by its PSID if nothing on it is needed "
+        f"(make teardown PSID_REVERT={disk.serial})"
+    )
+    if facts.shadowed:
+        return [f"hides its start behind an Opal MBR shadow: set MBR Done, or {revert}."]
     if facts.read_error is not None:
         # Probing a locked disk finds nothing, which is not the same as an empty disk.
+        owned = facts.opal is not None and facts.opal.locking_enabled
         return [
-            f"cannot be read ({facts.read_error}), so nobody knows what is on it: unlock it, or "
-            "revert it by its PSID if nothing on it is needed."
+            f"cannot be read ({facts.read_error}), so nobody knows what is on it: "
+            + (f"unlock it, or {revert}." if owned else "choose another disk, or repair this one.")
         ]
-    if facts.signature is not None:
-        return [f"carries a signature that is not ours ({facts.signature}): {way_out}"]
+    if facts.opal is not None and facts.opal.locking_enabled and facts.partition is None:
+        return [
+            "is owned by someone (Opal locking is enabled) and does not carry the testbed's mark: "
+            f"have its owner give it up, or {revert}."
+        ]
+    if facts.stale:
+        return [
+            "has another partition table than the kernel shows: let the kernel read it again "
+            f"(blockdev --rereadpt {facts.path}), then look what is on it."
+        ]
+    return []
+
+
+def foreign(disk: Disk, facts: DiskFacts) -> list[str]:
+    """What is on the disk that is not ours; `erase` in the inventory is the only way past it."""
+    way_out = (
+        "choose another disk, or, if nothing on it is needed, allow it in the inventory "
+        f'(erase: "{disk.serial}").'
+    )
+    if facts.signatures:
+        return [f"carries a signature that is not ours ({_types(facts.signatures)}): {way_out}"]
     ours = facts.partition
-    if ours is None:
-        if facts.blank:
-            return []
-        inside = ", ".join(p.signature or p.name or p.path for p in facts.partitions) or "empty"
+    if ours is not None:
+        strange = _types([s for s in ours.signatures if not _our_header(s)])
+        told = f"carries a signature that is not ours in its partition ({strange}): {way_out}"
+        return [told] if strange else []
+    if facts.unknown:
         return [
-            f"carries a partition table that is not ours ({facts.table or 'unknown'}, {inside}): "
-            f"{way_out}"
+            "holds data that nobody knows (its first or last MiB is neither blank nor anything "
+            f"known; an encrypted volume looks like that): {way_out}"
         ]
-    if ours.signature is None or (ours.signature == "crypto_LUKS" and ours.label == LUKS_LABEL):
+    if facts.blank:
         return []
-    return [f"carries a signature that is not ours in its partition ({ours.signature}): {way_out}"]
+    if any(p.has_marker for p in facts.partitions):
+        return [
+            "carries the testbed's layout, but not the mark of this very disk (a copy of another "
+            f"one, or changed by hand): {way_out}"
+        ]
+    inside = ", ".join(_types(p.signatures) or p.name or p.path for p in facts.partitions)
+    return [
+        f"carries a partition table that is not ours ({facts.table or 'unknown'}, "
+        f"{inside or 'empty'}): {way_out}"
+    ]
 
 
-def check(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> DiskFacts:
+def _our_header(signature: Signature) -> bool:
+    """Our LUKS header. All else in our partition was put there by someone.
+
+    The data of a configuration begin behind the header area, where no magic of a file system is
+    looked for, and random headers show none.
+    """
+    labelled = signature.type == "crypto_LUKS" and signature.label == LUKS_LABEL
+    return labelled and signature.offset_bytes < DATA_OFFSET_BYTES
+
+
+def _types(signatures: Iterable[Signature]) -> str:
+    return ", ".join(sorted({s.type for s in signatures}))
+
+
+def check(disk: Disk, serial_of: SerialOf = devices.serial) -> DiskFacts:
     """Gather and judge; raises GuardError with every reason."""
     facts = gather(disk, serial_of)
-    reasons = refusals(disk, facts)
-    if reasons:
-        raise GuardError(" ".join(reasons))
+    _refuse(refusals(disk, facts))
     return facts
 
 
-def check_ours(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> Partition:
-    """Like `check`, and the disk must already be laid out as ours; its partition."""
-    partition = check(disk, serial_of).partition
-    if partition is None:
+def check_ours(disk: Disk, serial_of: SerialOf = devices.serial) -> Partition:
+    """Like `check`, and the disk must already be laid out as ours with nothing foreign inside."""
+    facts = gather(disk, serial_of)
+    _refuse(refusals(disk, facts, erase=False))
+    if facts.partition is None:
         raise GuardError(
             f"Disk {disk.role} ({disk.by_id}) does not carry the testbed's partition: "
             "provision the target first."
         )
-    return partition
+    return facts.partition
+
+
+def check_still(disk: Disk, approved: DiskFacts, serial_of: SerialOf = devices.serial) -> DiskFacts:
+    """Right before a destructive step: nothing but our own use may differ from what was approved.
+
+    Raises GuardError.
+    """
+    facts = gather(disk, serial_of)
+    _refuse(refusals(disk, facts))
+    refuse_changed(disk, approved, facts)
+    return facts
+
+
+def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
+    """Raises GuardError if the disk is not as it was approved."""
+    # Who uses it is judged anew, and Opal's state is the drive's, not its contents.
+    same = replace(facts, uses=approved.uses, opal=approved.opal)
+    if same != approved:
+        raise GuardError(
+            f"Disk {disk.role} ({disk.by_id}, {facts.path}) changed since it was looked at "
+            f"({', '.join(_differing(approved, same))}): find out who else writes it, then "
+            "run make check again."
+        )
+
+
+def _differing(before: DiskFacts, after: DiskFacts) -> list[str]:
+    words = {"edges": "first or last MiB", "diskseq": "connected anew", "table_uuid": "disk GUID"}
+    return [
+        words.get(name, name.replace("_", " "))
+        for name in before.__dataclass_fields__
+        if getattr(before, name) != getattr(after, name)
+    ]
+
+
+def _refuse(reasons: list[str]) -> None:
+    if reasons:
+        raise GuardError(" ".join(reasons))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 
 from agent.command import run
 from agent.errors import AgentError
 from agent.plan import DATA_OFFSET_BYTES, Disk, Extent
-from agent.storage import devices
+from agent.storage import devices, guard
 from agent.storage.base import Place
-from agent.storage.guard import MARKER_NAME, MARKER_TYPE, DiskFacts, Partition
+from agent.storage.facts import (
+    MARKER_NAME,
+    MARKER_TYPE,
+    DiskFacts,
+    Partition,
+    disk_uuid,
+    partition_uuid,
+)
 
 MIB = 2**20
 START_BYTES = MIB
@@ -48,50 +53,80 @@ def matches(partition: Partition, extent: Extent) -> bool:
     return (partition.start_bytes, partition.size_bytes) == (START_BYTES, partition_bytes(extent))
 
 
-def script(extent: Extent) -> str:
-    """What sfdisk is told."""
+def ready(disk: Disk, facts: DiskFacts, extent: Extent) -> bool:
+    """Whether the disk is laid out for this extent and holds nothing that is to be erased."""
+    ours = facts.partition
+    return ours is not None and matches(ours, extent) and not guard.foreign(disk, facts)
+
+
+def script(disk: Disk, extent: Extent) -> str:
+    """What sfdisk is told; the UUIDs bind the mark to the disk's serial number."""
     return (
-        "label: gpt\n"
+        f"label: gpt\nlabel-id: {disk_uuid(disk.serial)}\n"
         f"start={START_BYTES // MIB}MiB, size={partition_bytes(extent) // MIB}MiB, "
-        f'type={MARKER_TYPE}, name="{MARKER_NAME}"\n'
+        f"type={MARKER_TYPE}, uuid={partition_uuid(disk.serial)}, "
+        f'name="{MARKER_NAME}"\n'
     )
 
 
-def write(disk: Disk, extent: Extent, check: Callable[[Disk], DiskFacts]) -> None:
-    """Write table and marker and clear the header area; `check` is the guard, asked right before.
+def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
+    """Blank what is to be ours, then write table and mark; `approved` is what was agreed to.
 
     Raises LayoutError, GuardError, CommandError.
     """
-    path = check(disk).path
-    if path is None:
-        raise LayoutError(f"There is no block device at {disk.by_id}.")
-    run(["sfdisk", "--quiet", "--wipe", "always", path], stdin=script(extent).encode())
-    name = devices.wait_for_partition(Path(path).name)
-    if name is None:
+    facts = guard.check_still(disk, approved)
+    _blank(disk, facts, extent if facts.partition is None else None)
+    blanked = guard.check(disk)
+    path = blanked.path or disk.by_id
+    if not blanked.blank or blanked.diskseq != approved.diskseq:
+        raise LayoutError(
+            f"Disk {disk.role} ({disk.by_id}) is not blank after it was made so: "
+            "find out who else writes it, then provision again."
+        )
+    run(
+        ["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", path],
+        stdin=script(disk, extent).encode(),
+    )
+    if devices.wait_for_partition(Path(path).name) is None:
         raise LayoutError(
             f"The kernel does not show the new partition of {path}: "
             "reload its table (blockdev --rereadpt) and provision again."
         )
-    clear_header(f"/dev/{name}", extent)
 
 
-def clear_header(partition: str, extent: Extent) -> None:
-    """Zeros over the header area: what an earlier owner left there must not be taken for ours."""
-    with Path(partition).open("r+b", buffering=0) as file:
-        left = extent.offset_bytes
-        while left:
-            left -= file.write(bytes(min(MIB, left)))
-        os.fsync(file.fileno())
+def clear(disk: Disk, approved: DiskFacts) -> None:
+    """Take our partition and table away again; ends as a blank disk."""
+    _blank(disk, guard.check_still(disk, approved), None)
 
 
-def clear(disk: Disk, check: Callable[[Disk], DiskFacts]) -> None:
-    """Take our partition and table away again."""
-    facts = check(disk)
-    if facts.path and facts.partition:
-        clear_header(facts.partition.path, Extent(DATA_OFFSET_BYTES, 0))
-        check(disk)
-        run(["wipefs", "--quiet", "--all", facts.path])
-        reread(facts.path)
+def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
+    """A revert leaves random bytes in the place of table and data: make the disk a blank one.
+
+    What lies there now cannot be compared; that it is the same disk, unused, still must be true.
+    """
+    _blank(disk, approved, None)
+
+
+def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
+    """Zeros where tables, headers and other people's superblocks lie.
+
+    In this order a disk of ours stays one until its table goes. `tail_of`: also the end of the
+    partition to be, where earlier owners may have left something.
+    """
+    size = facts.size_bytes
+    header = START_BYTES + DATA_OFFSET_BYTES
+    extents = [(size - END_BYTES, END_BYTES), (START_BYTES, min(DATA_OFFSET_BYTES, size - header))]
+    if tail_of is not None:
+        extents.append((START_BYTES + partition_bytes(tail_of) - MIB, MIB))
+    path = facts.path or disk.by_id
+    try:
+        devices.zero(path, facts.diskseq, [*extents, (0, START_BYTES)])
+    except OSError as error:
+        raise LayoutError(
+            f"Disk {disk.role} ({disk.by_id}, {path}) could not be blanked ({error.strerror}): "
+            "see who uses it or what its kernel log says, then try again."
+        ) from error
+    reread(path)
 
 
 def reread(path: str) -> None:

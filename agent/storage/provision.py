@@ -2,61 +2,146 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent.plan import Disk, StorageSpec
-from agent.storage import guard, layout, opal
+from agent.storage import devices, facts, guard, layout, opal
 from agent.storage.base import Place
-from agent.storage.guard import DiskFacts, GuardError
+from agent.storage.facts import DiskFacts
+from agent.storage.guard import GuardError
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Stack
 
 
-def prepare(spec: StorageSpec, secrets: Secrets, *, dry: bool = False) -> list[str]:
+def prepare(
+    spec: StorageSpec,
+    secrets: Secrets,
+    *,
+    dry: bool = False,
+    checked: Mapping[str, str] | None = None,
+) -> list[str]:
     """Partition, mark, take ownership of self-encrypting disks; ends unmounted and locked.
 
     Returns what was done (with `dry`: what would be), empty if all was as it must be. No disk is
-    written unless all of them may be. Raises AgentError.
+    written unless all of them may be. `checked`: role to the fingerprint that was looked at before;
+    a disk that is not ours must still have it. Raises AgentError.
     """
-    facts = {role: guard.gather(disk) for role, disk in spec.disks.items()}
+    found = {role: facts.gather(disk) for role, disk in spec.disks.items()}
     reasons: list[str] = []
     for role, disk in spec.disks.items():
-        reasons += guard.refusals(disk, facts[role])
-        reasons += [reason] if (reason := layout.fits(disk, spec.extent)) else []
+        reasons += reasons_not_to_prepare(spec, disk, found[role])
+        reasons += _changed(disk, found[role], checked)
     if reasons:
         raise GuardError(" ".join(reasons))
     actions = _go_bare(spec, secrets, dry=dry)
     for role, disk in spec.disks.items():
-        actions += _lay_out(disk, facts[role], spec, dry=dry)
-        if any(c.kind == "opal" and c.disk == role for c in spec.configurations.values()):
-            actions += _own(disk, facts[role], spec, secrets, dry=dry)
+        actions += _lay_out(disk, found[role], spec, dry=dry)
+        if carries_opal(spec, role):
+            actions += _own(disk, found[role], spec, secrets, dry=dry)
     return actions
 
 
-def teardown(spec: StorageSpec, secrets: Secrets, *, dry: bool = False) -> list[str]:
+def carries_opal(spec: StorageSpec, role: str) -> bool:
+    """Whether a configuration needs the disk to be owned."""
+    return any(c.kind == "opal" and c.disk == role for c in spec.configurations.values())
+
+
+def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
+    """The guard's reasons, and what the layout and the configurations need; asks for no PIN."""
+    reasons = guard.refusals(disk, found)
+    if reason := layout.fits(disk, spec.extent):
+        reasons.append(reason)
+    if found.path and found.opal is None and carries_opal(spec, disk.role):
+        reasons.append(_no_opal(disk, found.path))
+    return reasons
+
+
+def _no_opal(disk: Disk, path: str) -> str:
+    reason = f"Disk {disk.role} ({disk.by_id}, {path}) offers no Opal, which a configuration needs"
+    if devices.ata_security_off(path.removeprefix("/dev/")):
+        return (
+            f"{reason}: libata does not let Opal through to SATA disks by itself, so start the "
+            "machine with libata.allow_tpm=1 on the kernel's command line; if that changes nothing,"
+            " choose a self-encrypting disk."
+        )
+    return (
+        f"{reason}: choose a self-encrypting disk, or take the opal configuration out of the "
+        "inventory."
+    )
+
+
+def _changed(disk: Disk, found: DiskFacts, checked: Mapping[str, str] | None) -> list[str]:
+    if checked is None or found.partition or checked.get(disk.role) == found.fingerprint:
+        return []
+    return [
+        f"Disk {disk.role} ({disk.by_id}, {found.path}) changed since it was checked: "
+        "run make check again, and see what is on it now."
+    ]
+
+
+def teardown(
+    spec: StorageSpec, secrets: Secrets, *, dry: bool = False, psid_revert: str | None = None
+) -> list[str]:
     """Close mappings, revert self-encrypting disks, remove our partition; what was done.
 
-    A disk that does not carry our marker is left alone. Raises AgentError.
+    A disk that does not carry our mark is left alone. Drives are reverted by the owner's PIN; by
+    the PSID only that one whose serial number is `psid_revert`. Raises AgentError.
     """
-    ours: list[Disk] = []
-    for disk in spec.disks.values():
-        facts = guard.gather(disk)
-        if facts.partition is not None:
-            guard.check(disk)
-            ours.append(disk)
+    found = {role: facts.gather(disk) for role, disk in spec.disks.items()}
+    serials = {disk.serial for disk in spec.disks.values()}
+    if psid_revert is not None and psid_revert not in serials:
+        raise GuardError(
+            f"No disk of this inventory has the serial {psid_revert!r}: nothing was reverted; "
+            f"give the serial of the self-encrypting disk (one of {', '.join(sorted(serials))})."
+        )
+    reasons: list[str] = []
+    for role, disk in spec.disks.items():
+        reasons += _reasons_not_to_clear(disk, found[role], by_psid=psid_revert == disk.serial)
+    if reasons:
+        raise GuardError(" ".join(reasons))
+    ours = [disk for role, disk in spec.disks.items() if found[role].partition]
     actions = _go_bare(spec, secrets, dry=dry) if ours else []
-    for disk in ours:
-        path = guard.check(disk).path or disk.by_id
-        owns = [c for c in spec.configurations.values() if c.kind == "opal" and c.disk == disk.role]
-        if owns and dry:
-            actions.append(f"would revert {disk.by_id}")
-        elif owns and (done := opal.disown(path, secrets)):
-            actions.append(f"{done}: {disk.by_id}")
-        if not dry:
-            # A revert changes the keys of all ranges, so the table may be gone with the data.
-            layout.reread(path)
-            if guard.gather(disk).partition is not None:
-                layout.clear(disk, guard.check)
-        actions.append(f"{'would remove' if dry else 'removed'} the partition of {disk.by_id}")
+    for role, disk in spec.disks.items():
+        by_psid = psid_revert == disk.serial
+        if found[role].partition or by_psid:
+            actions += _give_back(disk, found[role], secrets, by_psid=by_psid, dry=dry)
     return actions
+
+
+def _reasons_not_to_clear(disk: Disk, found: DiskFacts, *, by_psid: bool) -> list[str]:
+    if by_psid:
+        if found.path and found.opal is None:
+            return [_no_opal(disk, found.path)]
+        return guard.refusals_to_revert(disk, found)
+    if found.partition is not None:
+        return guard.refusals(disk, found)
+    # Not ours, so not to be cleared; but ours may be behind a lock or a shadow.
+    return guard.hidden(disk, found)
+
+
+def _give_back(
+    disk: Disk, before: DiskFacts, secrets: Secrets, *, by_psid: bool, dry: bool
+) -> list[str]:
+    """Revert the drive if anybody owns it, and leave it blank."""
+    owned = by_psid or (before.opal is not None and before.opal.locking_enabled)
+    how = "by PSID" if by_psid else "by PIN"
+    if dry:
+        actions = [f"would revert {disk.by_id} {how}"] if owned else []
+        return [*actions, f"would remove the partition of {disk.by_id}"]
+    now = facts.gather(disk)
+    reasons = _reasons_not_to_clear(disk, now, by_psid=by_psid)
+    if reasons:
+        raise GuardError(" ".join(reasons))
+    guard.refuse_changed(disk, before, now)
+    path = now.path or disk.by_id
+    if not owned:
+        layout.clear(disk, before)
+    else:
+        actions = [f"{opal.disown(path, secrets, by_psid=by_psid)}: {disk.by_id}"]
+        # A revert changes the keys of all ranges: table, mark and data are gone.
+        layout.blank_after_revert(disk, now)
+        return [*actions, f"blanked {disk.by_id}"]
+    return [f"removed the partition of {disk.by_id}"]
 
 
 def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[str]:
@@ -69,18 +154,21 @@ def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[str]:
     return [f"{'would close' if dry else 'closed'} a configuration left {state}"]
 
 
-def _lay_out(disk: Disk, facts: DiskFacts, spec: StorageSpec, *, dry: bool) -> list[str]:
-    if facts.partition is not None and layout.matches(facts.partition, spec.extent):
+def _lay_out(disk: Disk, found: DiskFacts, spec: StorageSpec, *, dry: bool) -> list[str]:
+    if layout.ready(disk, found, spec.extent):
         return []
+    erased = guard.foreign(disk, found)
     if not dry:
-        layout.write(disk, spec.extent, guard.check)
-    return [f"{'would partition' if dry else 'partitioned'} {disk.by_id}"]
+        layout.write(disk, spec.extent, found)
+    what = "erase and partition" if dry and erased else "partition" if dry else "partitioned"
+    what = "erased and partitioned" if erased and not dry else what
+    return [f"{'would ' if dry else ''}{what} {disk.by_id}"]
 
 
 def _own(
     disk: Disk, before: DiskFacts, spec: StorageSpec, secrets: Secrets, *, dry: bool
 ) -> list[str]:
-    if dry and not (before.partition and layout.matches(before.partition, spec.extent)):
+    if dry and not layout.ready(disk, before, spec.extent):
         return [f"would take ownership of {disk.by_id}"]
     place = layout.place(disk, spec.extent, guard.check_ours(disk))
     missing = opal.why_not_ready(place, secrets)

@@ -10,20 +10,37 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent.plan import Disk, Extent, Filesystem, StorageSpec
-from agent.storage import guard, layout, provision
+from agent.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
+from agent.storage import facts, guard, inspect, layout, provision
 from agent.storage.devices import Use
-from agent.storage.guard import DiskFacts, GuardError, Partition
+from agent.storage.facts import DiskFacts, Partition, Signature, disk_uuid, partition_uuid
+from agent.storage.guard import GuardError
+from agent.storage.opal_ioctl import Status
 from agent.storage.secrets import Secrets
 
 DISK = Disk("plain", "/dev/disk/by-id/nvme-x_S1", "S1", 2**31)
-OURS = Partition("/dev/nvme0n1p1", guard.MARKER_TYPE, guard.MARKER_NAME, 2**20, 2**30, None, None)
-BLANK = DiskFacts("/dev/nvme0n1", True, "S1", 2**31, (), None, None, ())
-READY = replace(BLANK, table="gpt", partitions=(OURS,))
-LUKS = replace(OURS, signature="crypto_LUKS", label=guard.LUKS_LABEL)
+ERASABLE = replace(DISK, erase="S1")
+OURS = Partition(
+    "/dev/nvme0n1p1",
+    facts.MARKER_TYPE,
+    facts.MARKER_NAME,
+    2**20,
+    2**30,
+    uuid=partition_uuid("S1").upper(),
+)
+BLANK = DiskFacts("/dev/nvme0n1", True, "S1", 2**31, diskseq=7, edges=("a", "b"))
+READY = replace(
+    BLANK, table="gpt", table_uuid=disk_uuid("S1").upper(), partitions=(OURS,), edges=()
+)
+HEADER = Signature("crypto_LUKS", 0, guard.LUKS_LABEL)
+LUKS = replace(OURS, signatures=(HEADER, replace(HEADER, offset_bytes=0x4000)))
+EXT4 = Signature("ext4", 0x438)
+FRESH = Status(True, True, False, False, False, False)
+OWNED = replace(FRESH, locking_enabled=True)
 
 
 def _inside(partition: Partition) -> DiskFacts:
@@ -38,7 +55,12 @@ def _inside(partition: Partition) -> DiskFacts:
         _inside(LUKS),
         replace(_inside(LUKS), uses=(Use("nvme0n1p1", "held by fde-data"),)),
         replace(READY, uses=(Use("dm-0", f"mounted on {guard.MOUNT_POINT}"),)),
-        _inside(replace(OURS, type_guid=guard.MARKER_TYPE.upper())),
+        _inside(replace(OURS, type_guid=facts.MARKER_TYPE.upper())),
+        replace(_inside(LUKS), uses=(Use("nvme0n1p1", "held by fde-data-container"),)),
+        replace(_inside(LUKS), uses=(Use("nvme0n1p1", "held by fde-data_1"),)),
+        replace(READY, opal=replace(OWNED, locked=True)),
+        replace(READY, opal=replace(OWNED, mbr_enabled=True, mbr_done=True)),
+        replace(BLANK, opal=FRESH),
     ],
 )
 def test_a_blank_disk_and_our_own_may_be_written(facts: DiskFacts) -> None:
@@ -51,6 +73,7 @@ REFUSED: dict[str, tuple[DiskFacts, str]] = {
     "other serial": (replace(BLANK, serial="S2"), "'S2'.*'S1'"),
     "no serial": (replace(BLANK, serial=""), "'unknown'"),
     "other size": (replace(BLANK, size_bytes=2**31 - 512), "2147483136 bytes"),
+    "two paths": (replace(BLANK, twins=("sdb",)), "same serial and size as /dev/sdb"),
     "mounted": (replace(READY, uses=(Use("nvme0n1p1", "mounted on /mnt"),)), "mounted on /mnt"),
     "root": (
         replace(BLANK, uses=(Use("nvme0n1p2", "carries the root file system"),)),
@@ -59,32 +82,76 @@ REFUSED: dict[str, tuple[DiskFacts, str]] = {
     "swap": (replace(READY, uses=(Use("nvme0n1p1", "used as swap"),)), "used as swap"),
     "LVM": (replace(READY, uses=(Use("nvme0n1p1", "held by vg-home"),)), "held by vg-home"),
     "MD": (replace(BLANK, uses=(Use("nvme0n1", "held by md0"),)), "held by md0"),
-    "our names without our marker": (
+    "nearly our name": (
+        replace(READY, uses=(Use("nvme0n1p1", "held by fde-database"),)),
+        "held by fde-database",
+    ),
+    "our names without our mark": (
         replace(BLANK, uses=(Use("nvme0n1", "held by fde-data"),)),
         "held by fde-data",
     ),
-    "unreadable": (replace(BLANK, read_error="ENODATA"), "ENODATA.*PSID"),
-    "whole-disk file system": (replace(BLANK, signature="ext4"), r"not ours \(ext4\)"),
-    "whole-disk LUKS": (replace(BLANK, signature="crypto_LUKS"), "crypto_LUKS"),
+    "unreadable": (replace(BLANK, read_error="EIO"), "EIO.*choose another"),
+    "locked": (replace(BLANK, read_error="ENODATA", opal=OWNED), "ENODATA.*PSID_REVERT=S1"),
+    "owned by someone": (replace(BLANK, opal=OWNED), "Opal locking is enabled.*PSID_REVERT=S1"),
+    "shadowed": (
+        replace(BLANK, opal=replace(OWNED, mbr_enabled=True)),
+        "MBR shadow.*PSID_REVERT=S1",
+    ),
+    "shadowed, though ours": (
+        replace(READY, opal=replace(OWNED, mbr_enabled=True)),
+        "MBR shadow.*PSID_REVERT=S1",
+    ),
+    "unknown data": (replace(BLANK, unknown=True), 'data that nobody knows.*erase: "S1"'),
+    "whole-disk file system": (replace(BLANK, signatures=(EXT4,)), r"not ours \(ext4\)"),
+    "whole-disk LUKS": (replace(BLANK, signatures=(HEADER,)), "crypto_LUKS"),
+    "two at once": (
+        replace(BLANK, signatures=(EXT4, Signature("gfs2", 65536))),
+        r"not ours \(ext4, gfs2\)",
+    ),
     "foreign MBR": (
-        replace(READY, table="dos", partitions=(replace(OURS, signature="ntfs"),)),
-        "table that is not ours.*ntfs",
+        replace(READY, table="dos", partitions=(replace(OURS, name="", signatures=(EXT4,)),)),
+        "table that is not ours.*ext4",
     ),
     "empty foreign GPT": (replace(BLANK, table="gpt"), "table that is not ours"),
     "our name, other type": (_inside(replace(OURS, type_guid="0" * 36)), "table that is not ours"),
     "our type, other name": (_inside(replace(OURS, name="data")), "table that is not ours"),
-    "a second partition": (replace(READY, partitions=(OURS, OURS)), "table that is not ours"),
-    "partitions without a table": (replace(READY, table=None), "table that is not ours"),
-    "foreign file system inside": (_inside(replace(OURS, signature="xfs")), r"partition \(xfs\)"),
-    "foreign LUKS inside": (_inside(replace(LUKS, label="home")), "crypto_LUKS"),
-    "LUKS without label": (_inside(replace(LUKS, label=None)), "crypto_LUKS"),
+    "a copied table": (
+        replace(READY, table_uuid=disk_uuid("S2")),
+        "not the mark of this very disk",
+    ),
+    "a copied partition": (
+        _inside(replace(OURS, uuid=partition_uuid("S2"))),
+        "not the mark of this very disk",
+    ),
+    "a second partition": (replace(READY, partitions=(OURS, OURS)), "not the mark"),
+    "partitions without a table": (replace(READY, table=None), "not the mark"),
+    "a table unknown to the kernel": (
+        replace(READY, table="gpt", table_uuid="x", stale=True, partitions=()),
+        "than the kernel shows.*rereadpt",
+    ),
+    "foreign file system inside": (
+        _inside(replace(OURS, signatures=(Signature("xfs", 0),))),
+        r"partition \(xfs\)",
+    ),
+    "foreign LUKS inside": (
+        _inside(replace(OURS, signatures=(replace(HEADER, label="home"),))),
+        "crypto_LUKS",
+    ),
+    "LUKS without label": (
+        _inside(replace(OURS, signatures=(replace(HEADER, label=None),))),
+        "crypto_LUKS",
+    ),
+    "our label among the data": (
+        _inside(replace(OURS, signatures=(replace(HEADER, offset_bytes=2**24),))),
+        "crypto_LUKS",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_name_disk_reason_and_way_out(name: str) -> None:
-    facts, reason = REFUSED[name]
-    found = guard.refusals(DISK, facts)
+    found_facts, reason = REFUSED[name]
+    found = guard.refusals(DISK, found_facts)
     assert len(found) == 1
     assert DISK.by_id in found[0]
     assert re.search(reason, found[0])
@@ -92,8 +159,113 @@ def test_refusals_name_disk_reason_and_way_out(name: str) -> None:
 
 
 def test_all_reasons_are_told_at_once() -> None:
-    facts = replace(BLANK, serial="S2", size_bytes=1, signature="ext4")
-    assert len(guard.refusals(DISK, facts)) == 3
+    found = replace(BLANK, serial="S2", size_bytes=1, signatures=(EXT4,))
+    assert len(guard.refusals(DISK, found)) == 3
+
+
+FOREIGN = (
+    *("unknown data", "whole-disk file system", "whole-disk LUKS", "two at once", "foreign MBR"),
+    *("empty foreign GPT", "our name, other type", "our type, other name", "a copied table"),
+    *("a copied partition", "a second partition", "partitions without a table"),
+    *("foreign file system inside", "foreign LUKS inside", "LUKS without label"),
+    "our label among the data",
+)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_erase_is_a_way_past_contents_and_past_nothing_else(name: str) -> None:
+    found, _ = REFUSED[name]
+    assert bool(guard.refusals(ERASABLE, found)) == (name not in FOREIGN)
+    assert guard.refusals(ERASABLE, found, erase=False)
+    others = guard.refusals(replace(DISK, erase="S3"), found)
+    assert name == "absent" or any("'S3'" in reason for reason in others)
+
+
+def test_an_erase_that_names_another_serial_is_refused_even_for_a_blank_disk() -> None:
+    (reason,) = guard.refusals(replace(DISK, erase="S11"), BLANK)
+    assert "'S11'" in reason
+
+
+def test_a_revert_by_psid_is_the_way_past_locks_and_shadows_but_not_past_what_can_be_seen() -> None:
+    for name in ("locked", "shadowed", "owned by someone", "shadowed, though ours"):
+        assert guard.refusals_to_revert(DISK, REFUSED[name][0]) == []
+    for name in ("mounted", "two paths", "other serial", "absent", "whole-disk file system"):
+        assert guard.refusals_to_revert(DISK, replace(REFUSED[name][0], opal=OWNED))
+    assert guard.refusals_to_revert(ERASABLE, REFUSED["whole-disk file system"][0]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"diskseq": 8}, "connected anew"),
+        ({"edges": ("a", "c")}, "first or last MiB"),
+        ({"table": "gpt", "table_uuid": "x"}, "disk GUID"),
+        ({"signatures": (EXT4,)}, "signatures"),
+        ({"path": "/dev/nvme9n1"}, "path"),
+    ],
+)
+def test_a_disk_that_changed_since_it_was_approved_is_refused(
+    change: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(GuardError, match=f"changed since it was looked at.*{told}.*make check"):
+        guard.refuse_changed(DISK, BLANK, replace(BLANK, **change))
+
+
+def test_our_own_use_and_the_state_of_a_lock_are_no_change() -> None:
+    busy = replace(READY, uses=(Use("nvme0n1p1", "held by fde-data"),), opal=OWNED)
+    guard.refuse_changed(DISK, busy, replace(READY, opal=replace(OWNED, locked=True)))
+
+
+def test_a_fingerprint_follows_contents_and_not_who_uses_the_disk() -> None:
+    same = replace(BLANK, diskseq=8, path="/dev/nvme1n1", uses=(Use("nvme1n1", "used as swap"),))
+    assert BLANK.fingerprint == same.fingerprint
+    for change in ({"edges": ("a", "c")}, {"serial": "S2"}, {"signatures": (EXT4,)}):
+        assert replace(BLANK, **change).fingerprint != BLANK.fingerprint
+    assert replace(BLANK, read_error="EIO").fingerprint is None
+
+
+def _spec(*configurations: Configuration) -> StorageSpec:
+    return StorageSpec(
+        disks={"plain": DISK},
+        extent=Extent(2**24, 2**30 - 2**24),
+        filesystem=Filesystem("ext4", (), ""),
+        configurations={c.name: c for c in configurations},
+    )
+
+
+OPAL = Configuration("opal", "opal", "plain")
+
+
+@pytest.mark.parametrize(
+    ("found", "words", "steps"),
+    [
+        (BLANK, "blank", "write a GPT"),
+        (replace(BLANK, signatures=(EXT4,)), "ext4", "erase what is on it"),
+        (READY, "the testbed's layout, 1024 MiB", "nothing"),
+        (replace(READY, opal=OWNED), "locking enabled, nothing is locked, MBR shadow off", ""),
+        (replace(BLANK, opal=FRESH), "owned by nobody", "write a GPT"),
+        (replace(BLANK, opal=replace(OWNED, mbr_enabled=True)), "hidden.*MBR shadow on", ""),
+        (replace(BLANK, read_error="EIO"), r"cannot be read \(EIO\)", ""),
+        (DiskFacts(), "no block device", ""),
+    ],
+)
+def test_what_is_found_and_would_be_done_is_told_in_words(
+    found: DiskFacts, words: str, steps: str
+) -> None:
+    assert re.search(words, inspect.describe(DISK, found, _spec()))
+    assert steps in "; ".join(inspect.would(_spec(), DISK, found))
+
+
+def test_a_disk_that_is_to_carry_opal_is_told_what_happens_to_its_ownership() -> None:
+    for found, step in (
+        (replace(BLANK, opal=FRESH), "take ownership"),
+        (replace(READY, opal=OWNED), "ask with the PIN"),
+    ):
+        assert step in inspect.would(_spec(OPAL), DISK, found)[-1]
+        assert provision.reasons_not_to_prepare(_spec(OPAL), DISK, found) == []
+    (reason,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, BLANK)
+    assert re.search("offers no Opal.*: choose", reason)
+    assert "no Opal" in inspect.describe(DISK, BLANK, _spec(OPAL))
 
 
 @pytest.mark.parametrize(
@@ -155,9 +327,9 @@ def _facts(device: Path) -> DiskFacts:
 
 def test_a_real_blank_disk_is_seen_as_blank(loop: Loop) -> None:
     device, _ = loop()
-    facts = _facts(device)
-    assert facts.blank
-    assert guard.refusals(_disk(device), facts) == []
+    found = _facts(device)
+    assert found.blank
+    assert guard.refusals(_disk(device), found) == []
 
 
 def test_a_real_file_system_is_refused_mounted_or_not(loop: Loop, tmp_path: Path) -> None:
@@ -196,7 +368,7 @@ def test_two_signatures_at_once_are_not_taken_for_none(loop: Loop) -> None:
     with device.open("r+b") as file:  # a GFS2 superblock, as far as blkid looks at it
         file.seek(65536)
         file.write(struct.pack(">IIQIIII", 0x01161970, 1, 0, 100, 0, 1801, 1900))
-    assert "more than one" in guard.refusals(_disk(device), _facts(device))[0]
+    assert "(ext4, gfs2)" in guard.refusals(_disk(device), _facts(device))[0]
 
 
 def test_a_regular_file_is_no_disk(tmp_path: Path) -> None:

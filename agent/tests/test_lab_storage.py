@@ -53,6 +53,8 @@ class Target:
                 "by_id": f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}",
                 "serial": drive["serial"],
                 "size_bytes": drive["size_bytes"],
+                # A new virtual drive reads as random bytes, which might be someone's volume.
+                **({"erase": drive["serial"]} if role == "sed" else {}),
             }
             for role, drive in lab.state["drives"].items()
         }

@@ -108,7 +108,7 @@ class Scene:
         if self.checked >= self.refuse_from:
             raise GuardError("The disk changed hands: put it back.")
         start = layout.START_BYTES
-        return Partition("/dev/x", MARKER_TYPE, MARKER_NAME, start, SIZE_BYTES, None, None)
+        return Partition("/dev/x", MARKER_TYPE, MARKER_NAME, start, SIZE_BYTES)
 
 
 @pytest.fixture

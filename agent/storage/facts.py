@@ -1,0 +1,243 @@
+"""What is on a disk and who uses it: gathered by few programs, so that asking twice stays cheap.
+
+A disk is ours if its GPT carries our type and name, and the UUIDs that follow from its own serial
+number: a table that was copied from another disk does not make it ours.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.command import run
+from agent.plan import Disk
+from agent.storage import devices, opal_ioctl
+from agent.storage.canary import locked_read
+from agent.storage.devices import Use
+
+MARKER_TYPE = "6ba54ad2-4c4c-4b5e-9d1c-fde7e57bed01"
+MARKER_NAME = "fde-testbed"
+_NAMESPACE = uuid.UUID(MARKER_TYPE)
+_TABLES = frozenset({"gpt", "PMBR", "dos"})
+
+
+def disk_uuid(serial: str) -> str:
+    """The GPT's disk GUID that marks the disk of this serial number as ours (UUID version 5)."""
+    return str(uuid.uuid5(_NAMESPACE, f"disk {serial}"))
+
+
+def partition_uuid(serial: str) -> str:
+    """The UUID of our partition on the disk of this serial number."""
+    return str(uuid.uuid5(_NAMESPACE, f"partition {serial}"))
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A magic that libblkid knows; `type` in its words, `offset_bytes` where it was found."""
+
+    type: str
+    offset_bytes: int
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition: kernel path, GPT type and name, place in bytes, UUID, signatures inside."""
+
+    path: str
+    type_guid: str
+    name: str
+    start_bytes: int
+    size_bytes: int
+    uuid: str = ""
+    signatures: tuple[Signature, ...] = ()
+
+    @property
+    def has_marker(self) -> bool:
+        """Whether it claims to be ours; whether it is, its disk's UUIDs tell."""
+        return self.type_guid.lower() == MARKER_TYPE and self.name == MARKER_NAME
+
+
+@dataclass(frozen=True)
+class DiskFacts:
+    """What was found at a by-id path; `path` is None if no block device stands there.
+
+    `table`: type of the partition table, also of a damaged one. `table_uuid`: the GPT's own.
+    `signatures`: those of the whole disk that are no table. `edges`: sums of first and last MiB and
+    `unknown`: whether they hold something that is no known signature; both only asked where the
+    disk is not ours. `read_error`: the error's name if first or last block cannot be read.
+    `stale`: the kernel shows other partitions than the table says. `opal`: None without Opal.
+    """
+
+    path: str | None = None
+    whole_disk: bool = False
+    serial: str = ""
+    size_bytes: int = 0
+    diskseq: int = 0
+    uses: tuple[Use, ...] = ()
+    twins: tuple[str, ...] = ()
+    table: str | None = None
+    table_uuid: str = ""
+    signatures: tuple[Signature, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    stale: bool = False
+    edges: tuple[str, ...] = ()
+    unknown: bool = False
+    read_error: str | None = None
+    opal: opal_ioctl.Status | None = None
+
+    @property
+    def partition(self) -> Partition | None:
+        """Our partition, if this disk is laid out as ours."""
+        if self.table != "gpt" or self.stale or len(self.partitions) != 1:
+            return None
+        (only,) = self.partitions
+        marks = (self.table_uuid.lower(), only.uuid.lower())
+        ours = (disk_uuid(self.serial), partition_uuid(self.serial))
+        return only if only.has_marker and marks == ours else None
+
+    @property
+    def blank(self) -> bool:
+        """Whether nothing is on it, as far as anybody can tell."""
+        return not (self.table or self.signatures or self.partitions or self.unknown)
+
+    @property
+    def shadowed(self) -> bool:
+        """Whether an Opal drive shows something else in place of its first blocks."""
+        return self.opal is not None and self.opal.mbr_enabled and not self.opal.mbr_done
+
+    @property
+    def fingerprint(self) -> str | None:
+        """SHA-256 over identity and contents as far as known; None if it could not be read."""
+        if self.path is None or self.read_error is not None:
+            return None
+        parts = [
+            (p.type_guid, p.name, p.start_bytes, p.size_bytes, p.uuid, _plain(p.signatures))
+            for p in self.partitions
+        ]
+        content = (self.serial, self.size_bytes, self.table, self.table_uuid, parts)
+        text = json.dumps([content, _plain(self.signatures), self.edges])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(signatures: tuple[Signature, ...]) -> list[tuple[str, int, str | None]]:
+    return [(s.type, s.offset_bytes, s.label) for s in signatures]
+
+
+def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> DiskFacts:
+    """Look at the disk: sysfs, mounts, swap, an exclusive open, wipefs and sfdisk (read only)."""
+    name = devices.kernel_name(disk.by_id)
+    if name is None:
+        return DiskFacts()
+    path, size = f"/dev/{name}", devices.size_bytes(name)
+    whole = devices.is_whole_disk(name)
+    serial, names = serial_of(name), devices.partitions(name) if whole else []
+    read_error = locked_read(path, 0)
+    found = _signatures([name, *names]) if read_error is None else {n: [] for n in (name, *names)}
+    table = _table(path) if any(s.type == "gpt" for s in found[name]) else {}
+    entries = [_entry(e, int(table["sectorsize"])) for e in table.get("partitions", [])]
+    shown = [(devices.partition_start_bytes(n), devices.size_bytes(n)) for n in names]
+    listed = {(e.start_bytes, e.size_bytes): e for e in entries}
+    uses = devices.uses(name)
+    if not uses and devices.busy(path):
+        uses = [Use(name, devices.holder_elsewhere(name))]
+    facts = DiskFacts(
+        path=path,
+        whole_disk=whole,
+        serial=serial,
+        size_bytes=size,
+        diskseq=devices.diskseq(name) if whole else 0,
+        uses=tuple(uses),
+        twins=tuple(devices.twins(name, serial_of)) if whole else (),
+        table="gpt" if table else _table_type(found[name]),
+        table_uuid=str(table.get("id", "")),
+        signatures=tuple(s for s in found[name] if s.type not in _TABLES),
+        partitions=tuple(
+            _partition(n, place, listed.get(place), found[n])
+            for n, place in zip(names, shown, strict=True)
+        ),
+        stale=bool(table) and sorted(shown) != sorted(listed),
+        read_error=read_error,
+        opal=_opal(path),
+    )
+    return facts if facts.partition or not whole else _with_edges(facts)
+
+
+def _with_edges(facts: DiskFacts) -> DiskFacts:
+    if facts.path is None or facts.read_error is not None:
+        return facts
+    try:
+        edges = devices.read_edges(facts.path, facts.size_bytes)
+    except OSError as error:
+        return replace(facts, read_error=errno.errorcode.get(error.errno or 0, str(error.errno)))
+    blank = all(edge.strip(edge[:1]) == b"" and edge[0] in (0x00, 0xFF) for edge in edges)
+    return replace(
+        facts,
+        edges=tuple(hashlib.sha256(edge).hexdigest() for edge in edges),
+        unknown=not blank and not (facts.table or facts.signatures),
+    )
+
+
+def _signatures(names: list[str]) -> dict[str, list[Signature]]:
+    """All signatures of these devices, also those at the end and those that hide one another."""
+    paths = [f"/dev/{name}" for name in names]
+    found: dict[str, list[Signature]] = {name: [] for name in names}
+    said = run(["wipefs", "--no-act", "--json", *paths]).out
+    for entry in json.loads(said or "{}").get("signatures", []):
+        signature = Signature(entry["type"], int(entry["offset"], 0), entry["label"])
+        found[entry["device"]].append(signature)
+    return found
+
+
+def _table_type(signatures: list[Signature]) -> str | None:
+    """A table that can be seen but not read is one all the same."""
+    types = [s.type for s in signatures if s.type in _TABLES]
+    return types[0] if types else None
+
+
+def _table(path: str) -> dict[str, Any]:
+    """The GPT as sfdisk reads it; empty if it cannot."""
+    output = run(["sfdisk", "--json", path], ok=(0, 1))
+    if output.code or not output.out:
+        return {}
+    table: dict[str, Any] = json.loads(output.out)["partitiontable"]
+    return table if table["label"] == "gpt" else {}
+
+
+def _entry(entry: dict[str, Any], sector_bytes: int) -> Partition:
+    return Partition(
+        path=entry["node"],
+        type_guid=entry["type"],
+        name=entry.get("name", ""),
+        start_bytes=int(entry["start"]) * sector_bytes,
+        size_bytes=int(entry["size"]) * sector_bytes,
+        uuid=entry.get("uuid", ""),
+    )
+
+
+def _partition(
+    name: str, place: tuple[int, int], entry: Partition | None, signatures: list[Signature]
+) -> Partition:
+    """What the kernel shows, with what the table says of it."""
+    return Partition(
+        f"/dev/{name}",
+        entry.type_guid if entry else "",
+        entry.name if entry else "",
+        *place,
+        uuid=entry.uuid if entry else "",
+        signatures=tuple(signatures),
+    )
+
+
+def _opal(path: str) -> opal_ioctl.Status | None:
+    """Level 0 discovery, which needs no PIN; None where the kernel sees no Opal."""
+    try:
+        status = opal_ioctl.status(path)
+    except opal_ioctl.OpalError:
+        return None
+    return status if status.supported else None

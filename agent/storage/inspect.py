@@ -1,0 +1,106 @@
+"""What stands on the disks and what provisioning would do, disk by disk; nothing is written.
+
+No secret is needed and no PIN is tried, for a wrong try counts against the drive's limit.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from agent.command import run
+from agent.plan import Disk, StorageSpec
+from agent.storage import facts, guard, layout
+from agent.storage.facts import DiskFacts
+from agent.storage.opal_ioctl import Status
+from agent.storage.provision import carries_opal, reasons_not_to_prepare
+
+
+def check(spec: StorageSpec) -> dict[str, Any]:
+    """`{"disks": [...], "ok": bool}`; `ok` if no disk is refused. Raises CommandError."""
+    disks = [_disk(spec, disk) for disk in spec.disks.values()]
+    return {"disks": disks, "ok": not any(disk["refusals"] for disk in disks)}
+
+
+def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
+    found = facts.gather(disk)
+    reasons = reasons_not_to_prepare(spec, disk, found)
+    model, transport = _kind_of_disk(found.path) if found.path else ("", "")
+    return {
+        "role": disk.role,
+        "by_id": disk.by_id,
+        "path": found.path,
+        "serial": found.serial,
+        "size_bytes": found.size_bytes,
+        "model": model,
+        "transport": transport,
+        "found": describe(disk, found, spec),
+        "would": [] if reasons else would(spec, disk, found),
+        "refusals": reasons,
+        "fingerprint": found.fingerprint,
+    }
+
+
+def describe(disk: Disk, found: DiskFacts, spec: StorageSpec) -> str:
+    """What is on the disk, in words."""
+    if found.path is None:
+        return "no block device stands there"
+    if found.read_error is not None:
+        says = f"its start or end cannot be read ({found.read_error})"
+    elif found.shadowed:
+        says = "its start is hidden"
+    elif found.partition is not None:
+        size_mib = found.partition.size_bytes // layout.MIB
+        fits = layout.matches(found.partition, spec.extent)
+        says = f"the testbed's layout, {size_mib} MiB{'' if fits else ' (another extent)'}"
+    elif found.blank:
+        says = "blank, as far as its first and last MiB and known signatures tell"
+    else:
+        says = "; ".join(reason.partition(":")[0] for reason in guard.foreign(disk, found))
+    uses = [f"{use.device} {use.how}" for use in found.uses]
+    parts = [says, *uses, *([opal_in_words(found.opal)] if found.opal else [])]
+    if found.opal is None and carries_opal(spec, disk.role):
+        parts.append("no Opal")
+    return "; ".join(parts)
+
+
+def opal_in_words(status: Status) -> str:
+    """What level 0 discovery says."""
+    if not status.locking_enabled:
+        state = "owned by nobody"
+    else:
+        state = f"locking enabled, {'a range is locked' if status.locked else 'nothing is locked'}"
+    shadow = "on" if status.mbr_enabled and not status.mbr_done else "off"
+    return f"Opal: {state}, MBR shadow {shadow}"
+
+
+def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
+    """What provisioning would do to a disk that it may write."""
+    steps = []
+    ready = layout.ready(disk, found, spec.extent)
+    owned = found.opal is not None and found.opal.locking_enabled
+    if not ready:
+        erased = guard.foreign(disk, found)
+        steps.append("erase what is on it (its erase allows that)" if erased else "")
+        size_mib = layout.partition_bytes(spec.extent) // layout.MIB
+        steps.append(f"write a GPT with one marked partition of {size_mib} MiB")
+    if carries_opal(spec, disk.role):
+        if not owned:
+            steps.append("take ownership with the PIN of the secrets, make and lock its range")
+        elif not ready:
+            steps.append("make its locking range anew with the PIN of the secrets")
+        else:
+            steps.append("ask with the PIN whether the range is as it must be, and lock it")
+    return [step for step in steps if step] or ["nothing"]
+
+
+def _kind_of_disk(path: str) -> tuple[str, str]:
+    """Model and transport as lsblk tells them; empty where nobody knows."""
+    said = run(["lsblk", "--json", "--nodeps", "--output", "MODEL,TRAN", path]).out
+    entry = json.loads(said)["blockdevices"][0]
+    name = Path(path).name
+    fabric = Path(f"/sys/class/block/{name}/device/transport")
+    if fabric.exists():
+        return entry["model"] or "", f"nvme/{fabric.read_text().strip()}"
+    return entry["model"] or "", entry["tran"] or ""
