@@ -186,4 +186,5 @@ def _summary(stack: Stack, entered: Entered) -> dict[str, object]:
         "state": stack.state,
         "mount_point": str(stack.mount_point),
         "took_s": round(entered.took_s, 3),
+        "mkfs_s": round(entered.mkfs_s, 3),
     }

@@ -1,7 +1,11 @@
-"""The one device-mapper mapping that every configuration ends in."""
+"""The device-mapper devices of a configuration: `fde-data` on top, and what may lie below it.
+
+All are known by their names, so that what a crash left behind is found, half-made or not.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from agent.command import run
@@ -9,38 +13,64 @@ from agent.storage.devices import BLOCK, dm_name
 from agent.storage.guard import MAPPING
 
 PATH = f"/dev/mapper/{MAPPING}"
+CONTAINER = f"{MAPPING}-container"
+OURS = "FDE-TESTBED"  # the start of the UUID of mappings that we make ourselves
+_NAMES = re.compile(rf"{MAPPING}(_\d+|-container)?")
+# cryptsetup's way of closing an Opal mapping locks the range without its PIN.
+_LOCKS_ON_CLOSING = "CRYPT-LUKS2-OPAL"
 
 
-def active() -> str | None:
-    """Kernel name of the mapping, None if it is closed; also finds one left by an earlier run."""
-    for device in sorted(BLOCK.glob("dm-*")):
-        if dm_name(device.name) == MAPPING:
-            return device.name
-    return None
+def is_ours(name: str) -> bool:
+    """Whether a device-mapper name is one of ours: `fde-data`, a cascade's layer, a container."""
+    return _NAMES.fullmatch(name) is not None
+
+
+def devices() -> dict[str, str]:
+    """Our mappings that exist, also half-made ones: name to kernel name."""
+    found = ((dm_name(entry.name), entry.name) for entry in sorted(BLOCK.glob("dm-*")))
+    return {name: kernel for name, kernel in found if name is not None and is_ours(name)}
+
+
+def create(name: str, lines: list[str]) -> None:
+    """Make a mapping from the lines of its table, which hold no keys."""
+    run(
+        ["dmsetup", "create", name, "--uuid", f"{OURS}-{name}"],
+        stdin="".join(f"{line}\n" for line in lines).encode(),
+    )
 
 
 def close() -> None:
-    """Close the mapping if it is open; cryptsetup's own by cryptsetup, which locks Opal again."""
-    name = active()
-    if name is None:
-        return
-    uuid = (BLOCK / name / "dm" / "uuid").read_text().strip()
-    if uuid.startswith("CRYPT-"):
-        run(["cryptsetup", "close", MAPPING])
-    else:
-        run(["dmsetup", "remove", "--retry", MAPPING])
+    """Take all our mappings down, those on which nothing stands first."""
+    left = devices()
+    while left:
+        free = [name for name, kernel in left.items() if not _holders(kernel)]
+        # If each is held by another, dmsetup will say by whom it fails.
+        for name in free or list(left):
+            if uuid(left[name]).startswith(_LOCKS_ON_CLOSING):
+                run(["cryptsetup", "close", name])
+            else:
+                run(["dmsetup", "remove", "--retry", name])
+            del left[name]
 
 
-def table() -> str:
-    """The mapping's table, without keys."""
-    return run(["dmsetup", "table", MAPPING]).out.strip()
+def uuid(kernel: str) -> str:
+    """The mapping's UUID, which tells who made it."""
+    return (BLOCK / kernel / "dm" / "uuid").read_text().strip()
+
+
+def _holders(kernel: str) -> list[str]:
+    return [entry.name for entry in (BLOCK / kernel / "holders").iterdir()]
+
+
+def formatted() -> bool:
+    """Whether the mapping carries a file system (or anything else that has a signature)."""
+    if not Path(PATH).exists():
+        return False
+    return bool(run(["blkid", "-p", "-o", "export", PATH], ok=(0, 2, 8)).out.strip())
 
 
 def mounts() -> list[Path]:
-    """Where the mapping is mounted, the last mount first."""
-    name = active()
-    if name is None:
-        return []
-    number = (BLOCK / name / "dev").read_text().strip()
+    """Where our mappings are mounted, the last mount first."""
+    numbers = {(BLOCK / kernel / "dev").read_text().strip() for kernel in devices().values()}
     lines = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    return [Path(fields[4]) for fields in lines if fields[2] == number][::-1]
+    return [Path(fields[4]) for fields in lines if fields[2] in numbers][::-1]

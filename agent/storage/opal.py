@@ -1,8 +1,13 @@
-"""A self-encrypting disk by cryptsetup's `--hw-opal-only`: the drive encrypts, the host unlocks."""
+"""A self-encrypting disk by cryptsetup's `--hw-opal-only`: the drive encrypts, the host unlocks.
+
+Its range is `locked`, `unlocked` or `off` (it never locks): the kind `opal` needs the first two,
+every other kind on the same disk the last.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -10,38 +15,84 @@ from agent.command import CommandError, run
 from agent.errors import AgentError
 from agent.plan import Configuration
 from agent.storage import canary, devices, opal_ioctl
-from agent.storage.base import Expectation, Kind, Place
+from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
-from agent.storage.guard import LUKS_LABEL
+from agent.storage.guard import LUKS_LABEL, MAPPING
 from agent.storage.secrets import Secrets
 
 
 class Opal(Kind):
     """The drive encrypts; ownership and range are made once, when the target is provisioned."""
 
-    def expectation(self) -> Expectation:
-        return Expectation(dm_target="linear", luks_segment="hw-opal", plaintext_on_medium=True)
+    range_state = "unlocked"
 
-    def before_attach(self, place: Place) -> dict[str, Any]:
-        """The locked range must refuse a direct read: `locked_read` is the error's name."""
+    def expectation(self, place: Place, configuration: Configuration) -> Expectation:
+        del configuration
+        segment = Segment(place.size_sectors, "linear", partition_name(place), place.offset_sectors)
+        return Expectation(
+            layers=(Layer(MAPPING, "CRYPT-LUKS2", (segment,)),),
+            luks_segment="hw-opal",
+            range_state=self.range_state,
+            plaintext_on_medium=True,
+        )
+
+    def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
+        """Make range and header anew if another kind used their place; then the proof of locking.
+
+        The locked range must refuse a direct read: `locked_read` is the error's name.
+        """
+        if why_not_ready(place, secrets, try_passphrase=False) is not None:
+            own(place, secrets)
         return {"locked_read": canary.locked_read(place.partition, place.extent.offset_bytes)}
 
-    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> None:
+    def attach(
+        self, place: Place, configuration: Configuration, secrets: Secrets
+    ) -> dict[str, Any]:
         del configuration
-        open_luks(place, secrets)
+        open_luks(place, secrets, [])
+        return {}
 
-    def after_detach(self, place: Place, secrets: Secrets) -> None:
-        """cryptsetup reports success even where the range stayed open: ask, and lock again."""
-        if opal_ioctl.status(place.partition).locking_enabled:
-            relock(place, secrets)
+
+def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None:
+    """The locking range of the place; None where the disk has no Opal or locking is not enabled.
+
+    Raises AgentError if the drive does not take our PIN.
+    """
+    status = opal_ioctl.offered(place.partition)
+    if status is None or not status.locking_enabled:
+        return None
+    try:
+        return opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
+    except opal_ioctl.OpalError as error:
+        if error.status in (opal_ioctl.NOT_AUTHORISED, opal_ioctl.LOCKED_OUT):
+            raise _pin_refused(place.partition, error) from error
+        raise
+
+
+def switch_off(place: Place, secrets: Secrets) -> None:
+    """See that a self-encrypting disk's range never locks; other disks have nothing to switch.
+
+    The drive goes on encrypting with its own key: what is switched off is asking for a PIN.
+    """
+    found = range_found(place, secrets)
+    if found is None or (found.off and found.state == "unlocked"):
+        return
+    pin = secrets.opal_admin_pin
+    opal_ioctl.enable_locks(place.partition, place.number, pin, enabled=False)
+    opal_ioctl.unlock(place.partition, place.number, pin)
 
 
 def relock(place: Place, secrets: Secrets) -> bool:
-    """Lock the range if it is open; whether it had to be. Raises OpalError if it stays open."""
-    pin = secrets.opal_admin_pin
-    if opal_ioctl.range_status(place.partition, place.number, pin).state == "locked":
+    """Lock the range if it locks and is open; whether it had to be.
+
+    cryptsetup reports success even where a range stayed open, so the drive is asked. Raises
+    OpalError if it stays open.
+    """
+    found = range_found(place, secrets)
+    if found is None or found.off or found.state == "locked":
         return False
+    pin = secrets.opal_admin_pin
     opal_ioctl.lock(place.partition, place.number, pin)
     if opal_ioctl.range_status(place.partition, place.number, pin).state != "locked":
         raise opal_ioctl.OpalError(
@@ -59,7 +110,7 @@ def luks_metadata(partition: str) -> dict[str, Any]:
     }
 
 
-def why_not_ready(place: Place, secrets: Secrets) -> str | None:
+def why_not_ready(place: Place, secrets: Secrets, *, try_passphrase: bool = True) -> str | None:
     """What is missing from a provisioned self-encrypting disk; None if it is as it must be.
 
     Raises AgentError if the drive is ours by its header but does not take our PIN.
@@ -69,13 +120,14 @@ def why_not_ready(place: Place, secrets: Secrets) -> str | None:
         return "locking is not enabled"
     try:
         segment = luks_metadata(place.partition)["segments"]["0"]
-        run(
-            [
-                *("cryptsetup", "open", "--type", "luks2", "--test-passphrase"),
-                *("--key-file", "-", place.partition),
-            ],
-            stdin=secrets.luks_passphrase,
-        )
+        if try_passphrase:
+            run(
+                [
+                    *("cryptsetup", "open", "--type", "luks2", "--test-passphrase"),
+                    *("--key-file", "-", place.partition),
+                ],
+                stdin=secrets.luks_passphrase,
+            )
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError:
         return "there is no LUKS2 header that our passphrase opens"
@@ -167,11 +219,18 @@ def _pin_refused(device: str, error: opal_ioctl.OpalError) -> AgentError:
     )
 
 
-def findings(place: Place, secrets: Secrets, evidence: dict[str, Any]) -> dict[str, Any]:
-    """Opal's part of a proof: discovery flags, the range's state, the locked read before."""
-    state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
+def findings(place: Place, secrets: Secrets, evidence: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Opal's part of a proof: discovery flags, the range and its state, the locked read before.
+
+    None where the disk has no Opal. `state` is `off` where nothing ever locks.
+    """
+    status = opal_ioctl.offered(place.partition)
+    if status is None:
+        return None
+    found = range_found(place, secrets)
     return {
-        "status": asdict(opal_ioctl.status(place.partition)),
-        "range": asdict(state),
-        **evidence,
+        "status": asdict(status),
+        "range": asdict(found) if found else None,
+        "state": "off" if found is None or found.off else found.state,
+        "locked_read": evidence.get("locked_read"),
     }

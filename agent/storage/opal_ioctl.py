@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -16,6 +17,7 @@ _KEY = struct.Struct("<BB6x256s")  # locking range, key length, key
 _SESSION = struct.Struct(f"<II{_KEY.size}s")  # single-user mode, who, key
 _LOCK = struct.Struct(f"<{_SESSION.size}sI4x")  # session, state
 _RANGE = struct.Struct(f"<{_SESSION.size}sQQIII4x")  # session, start, length, RLE, WLE, state
+_SETUP = struct.Struct(f"<QQII{_SESSION.size}s")  # start, length, RLE, WLE, session
 _STATUS = struct.Struct("<II")
 
 # TCG method status codes (TCG Storage Architecture Core Specification 2.01, 5.1.5).
@@ -29,7 +31,7 @@ _WHY = {
 
 _ADMIN1 = 0
 _STATES = {1: "read-only", 2: "unlocked", 4: "locked"}
-_LOCKED = 4
+_UNLOCKED, _LOCKED = 2, 4
 
 
 def _request(direction: int, number: int, size: int) -> int:
@@ -38,17 +40,22 @@ def _request(direction: int, number: int, size: int) -> int:
 
 _LOCK_UNLOCK = _request(_WRITE, 221, _LOCK.size)
 _REVERT = _request(_WRITE, 226, _KEY.size)
+_SETUP_RANGE = _request(_WRITE, 227, _SETUP.size)
 _PSID_REVERT = _request(_WRITE, 232, _KEY.size)
 _GET_STATUS = _request(_READ, 236, _STATUS.size)
 _GET_RANGE = _request(_WRITE, 237, _RANGE.size)
 
 
 class OpalError(AgentError):
-    """The drive or the kernel refused an Opal call; `status` is the TCG method status, or 0."""
+    """The drive or the kernel refused an Opal call.
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    `status` is the TCG method status, or 0; `number` the kernel's error number, or 0.
+    """
+
+    def __init__(self, message: str, status: int = 0, number: int = 0) -> None:
         super().__init__(message)
         self.status = status
+        self.number = number
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,11 @@ class RangeStatus:
     write_lock_enabled: bool
     state: str
 
+    @property
+    def off(self) -> bool:
+        """It never locks."""
+        return not (self.read_lock_enabled or self.write_lock_enabled)
+
 
 def status(device: str) -> Status:
     """Opal status of a disk or its partition; raises OpalError if the kernel sees no Opal there."""
@@ -80,6 +92,17 @@ def status(device: str) -> Status:
     _call(device, _GET_STATUS, buffer, "tell its Opal status")
     flags = _STATUS.unpack(buffer)[0]
     return Status(*(bool(flags & 1 << bit) for bit in range(6)))
+
+
+def offered(device: str) -> Status | None:
+    """The same, None where there is no Opal at all: an ordinary disk, or a kernel without it."""
+    try:
+        found = status(device)
+    except OpalError as error:
+        if error.number in (errno.ENOTTY, errno.EOPNOTSUPP):
+            return None
+        raise
+    return found if found.supported else None
 
 
 def range_status(device: str, number: int, admin_pin: bytes) -> RangeStatus:
@@ -94,6 +117,20 @@ def lock(device: str, number: int, admin_pin: bytes) -> None:
     """Lock a range as Admin1."""
     buffer = bytearray(_LOCK.pack(_session(number, admin_pin), _LOCKED))
     _call(device, _LOCK_UNLOCK, buffer, f"lock range {number}")
+
+
+def unlock(device: str, number: int, admin_pin: bytes) -> None:
+    """Unlock a range as Admin1."""
+    buffer = bytearray(_LOCK.pack(_session(number, admin_pin), _UNLOCKED))
+    _call(device, _LOCK_UNLOCK, buffer, f"unlock range {number}")
+
+
+def enable_locks(device: str, number: int, admin_pin: bytes, *, enabled: bool) -> None:
+    """Let a range lock, or never lock, for reads and writes; its place stays."""
+    now = range_status(device, number, admin_pin)
+    place = (now.start_blocks, now.length_blocks)
+    buffer = bytearray(_SETUP.pack(*place, enabled, enabled, _session(number, admin_pin)))
+    _call(device, _SETUP_RANGE, buffer, f"set up locking range {number}")
 
 
 def revert(device: str, pin: bytes, *, psid: bool = False) -> None:
@@ -119,7 +156,8 @@ def _call(device: str, request: int, buffer: bytearray, what: str) -> None:
         except OSError as error:
             raise OpalError(
                 f"{device} did not {what} ({error.strerror}): it must be a self-encrypting disk "
-                "with Opal, and the kernel built with BLK_SED_OPAL."
+                "with Opal, and the kernel built with BLK_SED_OPAL.",
+                number=error.errno or 0,
             ) from error
     if code:
         # The kernel hands the TCG method status through as a positive return code.

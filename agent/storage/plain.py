@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from agent.command import run
+from typing import Any
+
 from agent.plan import Configuration
-from agent.storage.base import Expectation, Kind, Place
-from agent.storage.devices import SECTOR_BYTES
+from agent.storage import mapping
+from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 
 
 class Plain(Kind):
-    """The baseline."""
+    """The baseline; on a self-encrypting disk, the disk with its locking switched off."""
 
-    def expectation(self) -> Expectation:
-        return Expectation(dm_target="linear", luks_segment=None, plaintext_on_medium=True)
+    def expectation(self, place: Place, configuration: Configuration) -> Expectation:
+        del configuration
+        segment = Segment(place.size_sectors, "linear", partition_name(place), place.offset_sectors)
+        layer = Layer(MAPPING, mapping.OURS, (segment,))
+        return Expectation(layers=(layer,), plaintext_on_medium=True)
 
-    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> None:
+    def attach(
+        self, place: Place, configuration: Configuration, secrets: Secrets
+    ) -> dict[str, Any]:
         del configuration, secrets
-        sectors = place.extent.size_bytes // SECTOR_BYTES
-        offset = place.extent.offset_bytes // SECTOR_BYTES
-        run(
-            ["dmsetup", "create", MAPPING, "--uuid", f"FDE-TESTBED-{MAPPING}"],
-            stdin=f"0 {sectors} linear {place.partition} {offset}\n".encode(),
-        )
+        line = f"0 {place.size_sectors} linear {place.partition} {place.offset_sectors}"
+        mapping.create(MAPPING, [line])
+        return {}

@@ -3,111 +3,56 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from agent.errors import AgentError
-from agent.plan import Configuration
-from agent.storage import canary, devices, mapping, opal
-from agent.storage.base import Expectation, Place
-from agent.storage.devices import BLOCK, SECTOR_BYTES
-from agent.storage.dmcrypt import xts_bits
+from agent.command import CommandError
+from agent.storage import canary, ciphers, devices, mapping, opal, tables
+from agent.storage.base import Expectation, Layer, Place, Segment
+from agent.storage.devices import BLOCK
+from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
 
 
-class ProofError(AgentError):
-    """Something that a proof needs could not be read."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A one-line device-mapper table; lengths in 512-byte sectors, `key_bits` of the whole key."""
-
-    target: str
-    length_sectors: int
-    device: str
-    offset_sectors: int
-    cipher: str | None = None
-    key_bits: int | None = None
-    sector_size: int | None = None
-    options: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True)
 class Planned:
-    """What must be found; `device` is `major:minor` of the partition."""
+    """What must be found; blocks are the disk's, bytes count within the partition."""
 
-    table: Table
     expectation: Expectation
     start_blocks: int
     length_blocks: int
     offset_bytes: int
     size_bytes: int
 
-
-def parse_table(text: str) -> Table:
-    """Parse a `linear` or `crypt` table (kernel documentation); raises ProofError."""
-    fields = text.split()
-    try:
-        if len(text.splitlines()) == 1 and fields[2] == "linear":
-            return Table("linear", int(fields[1]), fields[3], int(fields[4]))
-        if len(text.splitlines()) == 1 and fields[2] == "crypt":
-            options = tuple(fields[9 : 9 + int(fields[8])]) if len(fields) > 8 else ()
-            size = [o.partition(":")[2] for o in options if o.startswith("sector_size:")]
-            return Table(
-                "crypt",
-                int(fields[1]),
-                fields[6],
-                int(fields[7]),
-                cipher=fields[3],
-                key_bits=_key_bits(fields[4]),
-                sector_size=int(size[0]) if size else SECTOR_BYTES,
-                options=options,
-            )
-    except (IndexError, ValueError) as error:
-        raise ProofError(f"The table of the mapping cannot be read: {_target(fields)}.") from error
-    raise ProofError(f"The mapping is not one linear or crypt segment: {_target(fields)}.")
+    @property
+    def top(self) -> Segment:
+        """The segment that carries the file system."""
+        return self.expectation.layers[0].segments[0]
 
 
-def without_key(text: str) -> str:
-    """The table with a crypt target's key left out, even one that dmsetup has zeroed."""
-    fields = text.split()
-    if len(fields) > 4 and fields[2] == "crypt":
-        fields[4] = f"<{_key_bits(fields[4])}-bit-key>"
-    return " ".join(fields)
+@dataclass(frozen=True)
+class Found:
+    """What is there: mappings, LUKS2 metadata, Opal's findings, TrueCrypt's header, the canary."""
+
+    layers: Sequence[Layer]
+    luks: Mapping[str, Any] | None
+    opal: Mapping[str, Any] | None
+    tcrypt: Mapping[str, Any] | None
+    canary: Mapping[str, Any]
 
 
-def _target(fields: list[str]) -> str:
-    return " ".join(fields[:4])  # what follows may be a key
-
-
-def _key_bits(field: str) -> int:
-    """A key in the kernel's keyring is `:<bytes>:<type>:<name>`, another is (zeroed) hex."""
-    return 8 * int(field.split(":")[1]) if field.startswith(":") else 4 * len(field)
-
-
-def planned(place: Place, configuration: Configuration, expectation: Expectation) -> Planned:
+def planned(place: Place, expectation: Expectation) -> Planned:
     """What the plan asks for, in the units in which it is found."""
     name = Path(place.partition).name
     disk = (BLOCK / name).resolve().parent.name
     block_bytes = int((BLOCK / disk / "queue" / "logical_block_size").read_text())
     extent = place.extent
-    encrypts = expectation.dm_target == "crypt"
     start_bytes = devices.partition_start_bytes(name) + extent.offset_bytes
     return Planned(
-        table=Table(
-            expectation.dm_target,
-            extent.size_bytes // SECTOR_BYTES,
-            (BLOCK / name / "dev").read_text().strip(),
-            extent.offset_bytes // SECTOR_BYTES,
-            cipher=configuration.cipher if encrypts else None,
-            key_bits=xts_bits(configuration) if encrypts else None,
-            sector_size=configuration.sector_size if encrypts else None,
-        ),
-        expectation=expectation,
+        expectation,
         start_blocks=start_bytes // block_bytes,
         length_blocks=extent.size_bytes // block_bytes,
         offset_bytes=extent.offset_bytes,
@@ -115,98 +60,127 @@ def planned(place: Place, configuration: Configuration, expectation: Expectation
     )
 
 
-def mismatches(
-    plan: Planned,
-    table: Table,
-    luks: Mapping[str, Any] | None,
-    range_: Mapping[str, Any] | None,
-    seen: Mapping[str, Any],
-) -> list[str]:
+def mismatches(plan: Planned, found: Found) -> list[str]:
     """Compare findings with the plan; every difference a sentence, none if it is proven."""
-    found = [
-        f"dm {key} is {getattr(table, key)!r}, planned {getattr(plan.table, key)!r}"
-        for key in asdict(plan.table)
-        if key != "options" and getattr(table, key) != getattr(plan.table, key)
+    expectation = plan.expectation
+    said = _layer_mismatches(expectation.layers, found.layers)
+    if expectation.luks_segment is not None:
+        said += _luks_mismatches(plan, found.luks)
+    if expectation.range_state != "off" or found.opal is not None:
+        said += _opal_mismatches(plan, found.opal or {})
+    if expectation.chain is not None:
+        said += _chain_mismatches(expectation.chain, found.tcrypt or {})
+    return said + _canary_mismatches(expectation, found.canary)
+
+
+def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[str]:
+    names = {layer.name: layer for layer in found}
+    said = [
+        f"there is a mapping {name} that is not planned"
+        for name in names
+        if name not in {layer.name for layer in wanted}
     ]
-    if plan.expectation.luks_segment is not None:
-        found += _luks_mismatches(plan, luks or {})
-    if plan.expectation.luks_segment == "hw-opal":
-        found += _opal_mismatches(plan, range_ or {})
-    return found + _canary_mismatches(plan, seen)
+    for layer in wanted:
+        there = names.get(layer.name)
+        if there is None:
+            said.append(f"there is no mapping {layer.name}")
+            continue
+        if there.made_by != layer.made_by:
+            said.append(
+                f"{layer.name}: the mapping is of {there.made_by or 'unknown'}, "
+                f"planned {layer.made_by}"
+            )
+        if len(there.segments) != len(layer.segments):
+            said.append(
+                f"{layer.name}: dm segments are {len(there.segments)}, "
+                f"planned {len(layer.segments)}"
+            )
+            continue
+        for one, other in zip(there.segments, layer.segments, strict=True):
+            said += [f"{layer.name}: {line}" for line in _segment_mismatches(one, other)]
+    return said
 
 
-def _luks_mismatches(plan: Planned, luks: Mapping[str, Any]) -> list[str]:
+def _segment_mismatches(found: Segment, wanted: Segment) -> list[str]:
+    if found.target != wanted.target:
+        # All else differs with it.
+        return [f"dm target is {found.target!r}, planned {wanted.target!r}"]
+    return [
+        f"dm {field.name} is {getattr(found, field.name)!r}, "
+        f"planned {getattr(wanted, field.name)!r}"
+        for field in fields(Segment)
+        if getattr(found, field.name) != getattr(wanted, field.name)
+    ]
+
+
+def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[str]:
+    if luks is None:
+        return ["no LUKS2 header can be read"]
     segment = luks.get("segments", {}).get("0", {})
     wanted: dict[str, Any] = {
         "type": plan.expectation.luks_segment,
         "offset": str(plan.offset_bytes),
     }
-    if plan.expectation.dm_target == "crypt":
-        wanted |= {"encryption": plan.table.cipher, "sector_size": plan.table.sector_size}
+    if plan.top.cipher is not None:
+        wanted |= {"encryption": plan.top.cipher, "sector_size": plan.top.sector_size}
     else:
         wanted |= {"size": str(plan.size_bytes)}
-    found = [
+    said = [
         f"LUKS2 {key} is {segment.get(key)!r}, planned {value!r}"
         for key, value in wanted.items()
         if segment.get(key) != value
     ]
-    if plan.table.key_bits is not None and luks.get("key_bits") != [plan.table.key_bits]:
-        found.append(f"LUKS2 key_bits is {luks.get('key_bits')}, planned [{plan.table.key_bits}]")
-    return found
+    if plan.top.key_bits is not None and luks.get("key_bits") != [plan.top.key_bits]:
+        said.append(f"LUKS2 key_bits is {luks.get('key_bits')}, planned [{plan.top.key_bits}]")
+    return said
 
 
 def _opal_mismatches(plan: Planned, opal_found: Mapping[str, Any]) -> list[str]:
-    range_ = opal_found.get("range", {})
     status = opal_found.get("status", {})
-    wanted = {
-        "start_blocks": plan.start_blocks,
-        "length_blocks": plan.length_blocks,
-        "read_lock_enabled": True,
-        "write_lock_enabled": True,
-        "state": "unlocked",
-    }
-    found = [
-        f"Opal range {key} is {range_.get(key)!r}, planned {value!r}"
-        for key, value in wanted.items()
-        if range_.get(key) != value
-    ]
-    if opal_found.get("locked_read") is None:
-        found.append("the range could be read before it was unlocked")
-    if not status.get("locking_enabled"):
-        found.append("Opal locking is not enabled")
+    wanted_state = plan.expectation.range_state
+    said = []
+    if opal_found.get("state") != wanted_state:
+        said.append(f"Opal range state is {opal_found.get('state')!r}, planned {wanted_state!r}")
+    if wanted_state != "off":
+        range_ = opal_found.get("range") or {}
+        wanted = {
+            "start_blocks": plan.start_blocks,
+            "length_blocks": plan.length_blocks,
+            "read_lock_enabled": True,
+            "write_lock_enabled": True,
+        }
+        said += [
+            f"Opal range {key} is {range_.get(key)!r}, planned {value!r}"
+            for key, value in wanted.items()
+            if range_.get(key) != value
+        ]
+        if opal_found.get("locked_read") is None:
+            said.append("the range could be read before it was unlocked")
+        if not status.get("locking_enabled"):
+            said.append("Opal locking is not enabled")
     if status.get("mbr_enabled") and not status.get("mbr_done"):
-        found.append("an MBR shadow hides the start of the disk")
-    return found
+        said.append("an MBR shadow hides the start of the disk")
+    return said
 
 
-def _canary_mismatches(plan: Planned, seen: Mapping[str, Any]) -> list[str]:
+def _chain_mismatches(chain: str, header: Mapping[str, Any]) -> list[str]:
+    bits = str(512 * len(chain.split("-")))
+    wanted = {"chain": chain, "mode": "xts-plain64", "key_bits": bits}
+    return [
+        f"TrueCrypt {key} is {header.get(key)!r}, planned {value!r}"
+        for key, value in wanted.items()
+        if header.get(key) != value
+    ]
+
+
+def _canary_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[str]:
     if not seen["through_mapping"]:
         return ["the canary was not found through the mapping, so the medium proves nothing"]
-    if seen["on_medium"] and not plan.expectation.plaintext_on_medium:
+    if seen["on_medium"] and not expectation.plaintext_on_medium:
         return ["the canary lies in plaintext on the raw partition"]
-    if plan.expectation.plaintext_on_medium and not seen["on_medium"]:
+    if expectation.plaintext_on_medium and not seen["on_medium"]:
         return ["the canary is not on the raw partition, where nothing should encrypt it"]
     return []
-
-
-def cipher_driver(name: str, crypto: str) -> str | None:
-    """The driver of highest priority for an algorithm, from the text of /proc/crypto."""
-    best: tuple[int, str] | None = None
-    for entry in crypto.split("\n\n"):
-        fields = {
-            key.strip(): value.strip()
-            for key, _, value in (line.partition(":") for line in entry.splitlines())
-        }
-        if fields.get("name") == name:
-            offer = (int(fields.get("priority", "0")), fields.get("driver", ""))
-            best = max(best, offer) if best else offer
-    return best[1] if best else None
-
-
-def algorithm(cipher: str) -> str:
-    """The kernel's name of a dm-crypt cipher: aes-xts-plain64 is xts(aes)."""
-    words = cipher.split("-")
-    return f"{words[1]}({words[0]})" if len(words) > 1 else words[0]
 
 
 def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[str, Any]:
@@ -216,29 +190,69 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     something cannot be read.
     """
     place, configuration = entered.place, entered.configuration
-    expectation = entered.kind.expectation()
-    text = mapping.table()
-    table = parse_table(text)
-    luks = opal.luks_metadata(place.partition) if expectation.luks_segment else None
-    opal_found = (
-        opal.findings(place, secrets, entered.evidence)
-        if expectation.luks_segment == "hw-opal"
-        else None
-    )
+    expectation = entered.kind.expectation(place, configuration)
+    lines = tables.texts()
     os.sync()
-    seen = canary.look(folder, key, mapping.PATH, place.partition, place.extent.offset_bytes)
-    plan = planned(place, configuration, expectation)
-    found = mismatches(plan, table, luks, opal_found, seen)
-    name = algorithm(table.cipher) if table.cipher else None
+    found = Found(
+        layers=tables.layers(lines),
+        luks=_luks(place) if expectation.luks_segment else None,
+        opal=opal.findings(place, secrets, entered.evidence),
+        tcrypt=entered.evidence.get("tcrypt"),
+        canary=canary.look(folder, key, mapping.PATH, place.partition, place.extent.offset_bytes),
+    )
+    plan = planned(place, expectation)
+    said = mismatches(plan, found)
+    crypto = Path("/proc/crypto").read_text()
+    order = {layer.name: number for number, layer in enumerate(expectation.layers)}
+    layers = [
+        _document(layer, lines.get(layer.name, []), crypto)
+        for layer in sorted(found.layers, key=lambda layer: order.get(layer.name, len(order)))
+    ]
+    top = next((layer for layer in layers if layer["name"] == MAPPING), {})
     return {
-        "ok": not found,
-        "mismatches": found,
+        "ok": not said,
+        "mismatches": said,
         "planned": asdict(plan),
-        "dmsetup_table": without_key(text),
-        "luks": luks,
-        "opal": opal_found,
-        "cipher_driver": cipher_driver(name, Path("/proc/crypto").read_text()) if name else None,
-        "key_bits": configuration.key_bits if not found else table.key_bits,
-        "sector_size": table.sector_size,
-        "canary": seen,
+        "layers": layers,
+        "dmsetup_table": "\n".join(top.get("table", [])),
+        "luks": found.luks,
+        "opal": found.opal,
+        "tcrypt": found.tcrypt,
+        "cipher_driver": top.get("cipher_driver"),
+        "key_bits": _cipher_bits(top),
+        "sector_size": top.get("sector_size"),
+        "canary": found.canary,
     }
+
+
+def _luks(place: Place) -> dict[str, Any] | None:
+    try:
+        return opal.luks_metadata(place.partition)
+    except CommandError:
+        return None
+
+
+def _document(layer: Layer, lines: Sequence[str], crypto: str) -> dict[str, Any]:
+    """A layer for the data contract, with the driver of its cipher; no keys."""
+    first = layer.segments[0] if layer.segments else Segment(0, "none")
+    driver = ciphers.driver(ciphers.algorithm(first.cipher), crypto) if first.cipher else None
+    return {
+        "name": layer.name,
+        "made_by": layer.made_by,
+        "table": [tables.without_key(line) for line in lines],
+        "target": first.target,
+        "device": first.device,
+        "offset_sectors": first.offset_sectors,
+        "length_sectors": sum(segment.length_sectors for segment in layer.segments),
+        "cipher": first.cipher,
+        "volume_key_bits": first.key_bits,
+        "sector_size": first.sector_size,
+        "options": list(first.options),
+        "cipher_driver": driver,
+    }
+
+
+def _cipher_bits(top: Mapping[str, Any]) -> int | None:
+    """Bits of the cipher's own key: XTS takes two of them."""
+    bits, cipher = top.get("volume_key_bits"), top.get("cipher")
+    return bits // ciphers.key_factor(cipher) if bits and cipher else None

@@ -11,6 +11,7 @@ _KINDS = {
     "plain": "agent.storage.plain:Plain",
     "dmcrypt": "agent.storage.dmcrypt:DmCrypt",
     "opal": "agent.storage.opal:Opal",
+    "tcrypt": "agent.storage.tcrypt:TrueCrypt",
 }
 
 

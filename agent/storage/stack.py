@@ -1,14 +1,18 @@
-"""The states of the storage and the ways between them: bare, mapped, formatted, mounted.
+"""The states of the storage and the ways between them, a small graph:
 
-The state is read from the kernel, not remembered, so what a crashed run left behind is found and
-taken down like anything else. Any failure on the way up goes back to bare.
+    bare --map--> mapped --format--> formatted --mount--> mounted
+
+Each way up has its way down. The state is read from the kernel, not remembered, so what a crashed
+run left behind is found and taken down like anything else. Any failure on the way up goes back to
+bare: nothing mapped, nothing mounted, a range that locks locked.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -16,10 +20,11 @@ from typing import Any, Protocol
 from agent.command import CommandError, run
 from agent.errors import AgentError
 from agent.plan import Configuration, Disk, StorageSpec
-from agent.storage import devices, guard, layout, mapping, registry
+from agent.storage import devices, guard, layout, mapping, opal, registry
 from agent.storage.base import Kind, Place
 from agent.storage.secrets import Secrets
 
+STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5
 
 
@@ -32,20 +37,45 @@ class Mapping(Protocol):
 
     PATH: str
 
-    def active(self) -> str | None: ...
+    def devices(self) -> dict[str, str]: ...
     def close(self) -> None: ...
     def mounts(self) -> list[Path]: ...
+    def formatted(self) -> bool: ...
 
 
 @dataclass(frozen=True)
 class Entered:
-    """A configuration that stands; `evidence` was had while its mapping was still closed."""
+    """A configuration that stands; `evidence` was had while its mapping was made.
+
+    `took_s` is the whole switch from what stood before, `mkfs_s` the part of it that mkfs took.
+    """
 
     configuration: Configuration
     kind: Kind
     place: Place
     evidence: dict[str, Any]
     took_s: float
+    mkfs_s: float = 0
+
+
+@dataclass
+class _Ascent:
+    """What is known of a configuration on its way up."""
+
+    configuration: Configuration
+    kind: Kind
+    place: Place | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    mkfs_s: float = 0
+
+
+@dataclass(frozen=True)
+class _Edge:
+    """From the state before in `STATES` up to `state`; `down` does nothing where nothing is up."""
+
+    state: str
+    up: Callable[[_Ascent], None]
+    down: Callable[[], None]
 
 
 class Stack:
@@ -68,84 +98,116 @@ class Stack:
         self._check = check
         self._load_kind = load_kind
         self._mapper = mapper
+        self._edges = (
+            _Edge("mapped", self._map, self._unmap),
+            _Edge("formatted", self._format, lambda: None),  # goes with the mapping's key
+            _Edge("mounted", self._mount, self._unmount),
+        )
 
     @property
     def state(self) -> str:
-        """`bare`, `mapped` or `mounted`, as the kernel sees it."""
-        if self._mapper.active() is None:
+        """One of `STATES`, as the kernel sees it."""
+        if not self._mapper.devices():
             return "bare"
-        return "mounted" if self._mapper.mounts() else "mapped"
+        if self._mapper.mounts():
+            return "mounted"
+        return "formatted" if self._mapper.formatted() else "mapped"
 
     def enter(self, name: str) -> Entered:
         """Go to a configuration from wherever the storage stands; freshly formatted, mounted.
 
-        Raises AgentError (guard, commands, Opal) with the storage back to bare.
+        Raises AgentError (guard, commands, Opal) with the storage back to bare; one that cannot
+        be had here at all leaves everything as it is.
         """
+        start_s = time.monotonic()
         configuration = self.spec.configurations.get(name)
         if configuration is None:
             known = ", ".join(sorted(self.spec.configurations))
             raise StorageError(f"There is no configuration {name!r}: choose one of {known}.")
-        kind = self._load_kind(configuration.kind)
+        ascent = _Ascent(configuration, self._load_kind(configuration.kind))
+        reason = ascent.kind.why_not(configuration)
+        if reason:
+            raise StorageError(reason)
         self.leave()
-        start_s = time.monotonic()
         try:
-            place = self._place(configuration)
-            evidence = kind.before_attach(place)
-            kind.attach(place, configuration, self.secrets)
-            self._format(configuration)
-            self._mount()
-        except BaseException:
-            self._abandon()
+            for edge in self._edges:
+                edge.up(ascent)
+        except BaseException as error:
+            self._go_back(error)
             raise
-        took_s = time.monotonic() - start_s
-        self.entered = Entered(configuration, kind, place, evidence, took_s)
+        assert ascent.place is not None
+        self.entered = Entered(
+            configuration,
+            ascent.kind,
+            ascent.place,
+            ascent.evidence,
+            took_s=time.monotonic() - start_s,
+            mkfs_s=ascent.mkfs_s,
+        )
         return self.entered
 
     def leave(self) -> None:
-        """Go to bare: unmount, close the mapping, see that nothing stays unlocked."""
-        configurations = (
-            [self.entered.configuration]
-            if self.entered
-            else list(self.spec.configurations.values())
-        )
-        for folder in self._mapper.mounts():
-            _unmount(folder)
-        self._mapper.close()
+        """Go to bare from wherever the storage stands."""
         self.entered = None
-        for configuration in configurations:
-            self._settle(configuration)
+        for edge in reversed(self._edges):
+            edge.down()
 
-    def _place(self, configuration: Configuration) -> Place:
-        disk = self.spec.disks[configuration.disk]
-        return layout.place(disk, self.spec.extent, self._check(disk))
+    def _go_back(self, first: BaseException) -> None:
+        """To bare after a failure; a second failure is told, but does not hide the first."""
+        try:
+            self.leave()
+        except AgentError as second:
+            said = f"The way back to bare failed too: {second}"
+            if isinstance(first, AgentError):
+                raise StorageError(f"{first} {said}") from first
+            print(f"fde: {said}", file=sys.stderr, flush=True)
 
-    def _format(self, configuration: Configuration) -> None:
-        disk = self.spec.disks[configuration.disk]
-        self._check(disk)
+    # The ways up.
+
+    def _map(self, ascent: _Ascent) -> None:
+        disk = self.spec.disks[ascent.configuration.disk]
+        ascent.place = place = layout.place(disk, self.spec.extent, self._check(disk))
+        if ascent.kind.range_state == "off":
+            opal.switch_off(place, self.secrets)
+        ascent.evidence |= ascent.kind.before_attach(place, self.secrets)
+        ascent.evidence |= ascent.kind.attach(place, ascent.configuration, self.secrets)
+
+    def _format(self, ascent: _Ascent) -> None:
+        self._check(self.spec.disks[ascent.configuration.disk])
         filesystem = self.spec.filesystem
+        start_s = time.monotonic()
         run([f"mkfs.{filesystem.type}", "-q", *filesystem.options, self._mapper.PATH])
+        ascent.mkfs_s = time.monotonic() - start_s
 
-    def _mount(self) -> None:
+    def _mount(self, ascent: _Ascent) -> None:
+        del ascent
         self.mount_point.mkdir(parents=True, exist_ok=True)
         filesystem = self.spec.filesystem
         options = ["-o", filesystem.mount_options] if filesystem.mount_options else []
         run(["mount", "-t", filesystem.type, *options, self._mapper.PATH, str(self.mount_point)])
 
-    def _settle(self, configuration: Configuration) -> None:
-        """The kind's own tidying, if its partition is there at all."""
-        disk = self.spec.disks[configuration.disk]
+    # The ways down.
+
+    def _unmount(self) -> None:
+        for folder in self._mapper.mounts():
+            _unmount(folder)
+
+    def _unmap(self) -> None:
+        self._mapper.close()
+        locking = {
+            configuration.disk
+            for configuration in self.spec.configurations.values()
+            if self._load_kind(configuration.kind).range_state == "unlocked"
+        }
+        for role in sorted(locking):
+            self._lock(self.spec.disks[role])
+
+    def _lock(self, disk: Disk) -> None:
+        """Lock the disk's range, if its partition is there at all."""
         name = devices.kernel_name(disk.by_id)
         parts = devices.partitions(name) if name else []
         if len(parts) == 1:
-            place = Place(disk, f"/dev/{parts[0]}", 1, self.spec.extent)
-            self._load_kind(configuration.kind).after_detach(place, self.secrets)
-
-    def _abandon(self) -> None:
-        """Back to bare after a failure; a second failure must not hide the first."""
-        try:
-            self.leave()
-        except AgentError as error:
-            print(f"fde: while going back to bare: {error}", flush=True)
+            opal.relock(Place(disk, f"/dev/{parts[0]}", 1, self.spec.extent), self.secrets)
 
 
 def _unmount(folder: Path) -> None:

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from agent.storage import canary, proof
-from agent.storage.base import Expectation
-from agent.storage.proof import Planned, Table
+from agent.plan import Configuration, Disk, Extent
+from agent.storage import canary, ciphers, proof, registry, tables, tcrypt
+from agent.storage.base import Layer, Place, Segment
+from agent.storage.proof import Found, Planned
 
-CRYPT = (
-    "0 2097152 crypt aes-xts-plain64 :64:logon:cryptsetup:f00-d0 0 259:2 32768 1 sector_size:4096"
-)
-LINEAR = "0 2097152 linear 259:2 32768"
+PLACE = Place(Disk("plain", "/x", "S", 2**31), "/dev/sdx1", 1, Extent(2**24, 2**30))
 SEEN = {"through_mapping": True, "on_medium": False}
 PLAIN_SEEN = {"through_mapping": True, "on_medium": True}
 LUKS: dict[str, Any] = {
@@ -41,77 +39,182 @@ OPAL: dict[str, Any] = {
         "length_blocks": 262144,
         "read_lock_enabled": True,
         "write_lock_enabled": True,
-        "state": "unlocked",
     },
+    "state": "unlocked",
     "locked_read": "ENODATA",
 }
+OFF: dict[str, Any] = {
+    "status": {"locking_enabled": True, "mbr_enabled": False, "mbr_done": False},
+    "range": {"read_lock_enabled": False, "write_lock_enabled": False},
+    "state": "off",
+    "locked_read": None,
+}
+HEADER = {"chain": "aes-twofish-serpent", "mode": "xts-plain64", "key_bits": "1536"}
 
 
-def _planned(text: str, expectation: Expectation) -> Planned:
-    table = replace(proof.parse_table(text), options=())
-    return Planned(table, expectation, 4352, 262144, 2**24, 2**30)
+def _planned(configuration: Configuration) -> Planned:
+    expectation = registry.load(configuration.kind).expectation(PLACE, configuration)
+    return Planned(expectation, 4352, 262144, 2**24, 2**30)
 
 
-DMCRYPT = _planned(CRYPT, Expectation("crypt", "crypt", plaintext_on_medium=False))
-OPAL_PLAN = _planned(LINEAR, Expectation("linear", "hw-opal", plaintext_on_medium=True))
-PLAIN = _planned(LINEAR, Expectation("linear", None, plaintext_on_medium=True))
-
-
-def test_tables_are_parsed() -> None:
-    assert proof.parse_table(CRYPT) == Table(
-        "crypt", 2097152, "259:2", 32768, "aes-xts-plain64", 512, 4096, ("sector_size:4096",)
+DMCRYPT = _planned(Configuration("c", "dmcrypt", "plain", "aes-xts-plain64", 256, 4096))
+NO_HEADER = _planned(
+    Configuration("c", "dmcrypt", "plain", "aes-xts-plain64", 256, 4096, header="none")
+)
+NO_QUEUES = _planned(
+    Configuration(
+        *("c", "dmcrypt", "plain", "aes-xts-plain64", 256, 4096),
+        no_read_workqueue=True,
+        no_write_workqueue=True,
     )
-    assert proof.parse_table(LINEAR) == Table("linear", 2097152, "259:2", 32768)
-    hexadecimal = "0 8 crypt aes-xts-plain64 " + "0" * 64 + " 0 8:1 0"
-    assert proof.parse_table(hexadecimal).key_bits == 256
-    assert proof.parse_table(hexadecimal).sector_size == 512
+)
+OPAL_PLAN = _planned(Configuration("c", "opal", "sed"))
+PLAIN = _planned(Configuration("c", "plain", "plain"))
+CASCADE = _planned(Configuration("c", "tcrypt", "plain", "aes-twofish-serpent", 256))
+
+# What is found when everything is as planned.
+SOUND: dict[str, tuple[Planned, Found]] = {
+    "dmcrypt": (DMCRYPT, Found(DMCRYPT.expectation.layers, LUKS, None, None, SEEN)),
+    "no header": (NO_HEADER, Found(NO_HEADER.expectation.layers, None, None, None, SEEN)),
+    "no queues": (NO_QUEUES, Found(NO_QUEUES.expectation.layers, LUKS, None, None, SEEN)),
+    "opal": (OPAL_PLAN, Found(OPAL_PLAN.expectation.layers, OPAL_LUKS, OPAL, None, PLAIN_SEEN)),
+    "plain": (PLAIN, Found(PLAIN.expectation.layers, None, None, None, PLAIN_SEEN)),
+    "plain on sed": (PLAIN, Found(PLAIN.expectation.layers, None, OFF, None, PLAIN_SEEN)),
+    "dmcrypt on sed": (DMCRYPT, Found(DMCRYPT.expectation.layers, LUKS, OFF, None, SEEN)),
+    "cascade": (CASCADE, Found(CASCADE.expectation.layers, None, None, HEADER, SEEN)),
+}
+
+LINEAR = "0 2097152 linear 259:2 32768"
+CRYPT = (
+    "0 2097152 crypt aes-xts-plain64 :64:logon:cryptsetup:f00-d0 0 259:2 32768 1 sector_size:4096"
+)
 
 
-@pytest.mark.parametrize("text", ["", "0 8 zero", "0 8 linear 8:1", LINEAR + "\n" + LINEAR])
-def test_other_tables_are_refused(text: str) -> None:
-    with pytest.raises(proof.ProofError):
-        proof.parse_table(text)
+def test_lines_of_tables_are_parsed() -> None:
+    assert tables.parse_line(CRYPT) == Segment(
+        2097152, "crypt", "259:2", 32768, "aes-xts-plain64", 512, 4096, 0, ()
+    )
+    assert tables.parse_line(LINEAR) == Segment(2097152, "linear", "259:2", 32768)
+    hexadecimal = f"0 8 crypt aes-xts-plain64 {'0' * 64} 256 8:1 0 2 same_cpu_crypt allow_discards"
+    assert tables.parse_line(hexadecimal) == Segment(
+        8, "crypt", "8:1", 0, "aes-xts-plain64", 256, 512, 256, ("allow_discards", "same_cpu_crypt")
+    )
+    assert tables.parse_line("0 8 zero") == Segment(8, "zero")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0 8", "0 x zero", "0 8 linear 8:1", "0 8 crypt aes 00 0 8:1"]
+)
+def test_lines_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(tables.TableError):
+        tables.parse_line(text)
 
 
 def test_no_key_is_ever_told() -> None:
     key = "ab" * 32
     text = f"0 8 crypt aes-xts-plain64 {key} 0 8:1 0"
-    assert key not in proof.without_key(text)
-    with pytest.raises(proof.ProofError) as error:
-        proof.parse_table(f"0 8 crypt aes-xts-plain64 {key} rubbish")
+    assert key not in tables.without_key(text)
+    with pytest.raises(tables.TableError) as error:
+        tables.parse_line(f"0 8 crypt aes-xts-plain64 {key} rubbish")
     assert key not in str(error.value)
 
 
-def test_what_is_as_planned_is_proven() -> None:
-    assert proof.mismatches(DMCRYPT, proof.parse_table(CRYPT), LUKS, None, SEEN) == []
-    linear = proof.parse_table(LINEAR)
-    assert proof.mismatches(OPAL_PLAN, linear, OPAL_LUKS, OPAL, PLAIN_SEEN) == []
-    assert proof.mismatches(PLAIN, linear, None, None, PLAIN_SEEN) == []
+@pytest.mark.parametrize("name", SOUND)
+def test_what_is_as_planned_is_proven(name: str) -> None:
+    assert proof.mismatches(*SOUND[name]) == []
+
+
+def _with_top(found: Found, **changes: Any) -> Found:
+    top = found.layers[0]
+    segment = replace(top.segments[0], **changes)
+    return replace(found, layers=(replace(top, segments=(segment,)), *found.layers[1:]))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "what"),
+    "changes",
     [
-        ("aes-xts", "serpent-xts", "cipher"),
-        ("aes-xts-plain64", "aes-xts-plain", "cipher"),
-        (":64:", ":32:", "key_bits"),
-        ("sector_size:4096", "sector_size:512", "sector_size"),
-        (" 32768 ", " 32776 ", "offset_sectors"),
-        ("0 2097152", "0 2097144", "length_sectors"),
-        ("259:2", "259:3", "device"),
+        {"cipher": "serpent-xts-plain64"},
+        {"cipher": "aes-xts-plain"},
+        {"key_bits": 256},
+        {"sector_size": 512},
+        {"offset_sectors": 32776},
+        {"length_sectors": 2097144},
+        {"device": "sdy1"},
+        {"iv_offset_sectors": 8},
+        {"options": ("no_read_workqueue",)},
+        {"options": ("allow_discards",)},
     ],
 )
-def test_a_replaced_mapping_is_told(old: str, new: str, what: str) -> None:
-    table = proof.parse_table(CRYPT.replace(old, new))
-    found = proof.mismatches(DMCRYPT, table, LUKS, None, SEEN)
-    assert len(found) == 1
-    assert f"dm {what} is" in found[0]
+def test_a_replaced_mapping_is_told(changes: dict[str, Any]) -> None:
+    plan, found = SOUND["dmcrypt"]
+    (said,) = proof.mismatches(plan, _with_top(found, **changes))
+    assert said.startswith(f"fde-data: dm {next(iter(changes))} is")
+
+
+def test_work_queues_that_are_there_after_all_are_told() -> None:
+    plan, found = SOUND["no queues"]
+    (said,) = proof.mismatches(plan, _with_top(found, options=("no_read_workqueue",)))
+    assert "no_write_workqueue" in said
 
 
 def test_a_plain_mapping_instead_of_dmcrypt_is_told() -> None:
-    found = proof.mismatches(DMCRYPT, proof.parse_table(LINEAR), LUKS, None, PLAIN_SEEN)
-    assert any("dm target is 'linear'" in line for line in found)
-    assert any("plaintext" in line for line in found)
+    plan, found = SOUND["dmcrypt"]
+    linear = PLAIN.expectation.layers
+    said = proof.mismatches(plan, replace(found, layers=linear, canary=PLAIN_SEEN))
+    assert any("dm target is 'linear'" in line for line in said)
+    assert any("is of FDE-TESTBED, planned CRYPT-LUKS2" in line for line in said)
+    assert any("plaintext" in line for line in said)
+
+
+def test_a_header_where_none_is_planned_and_the_reverse_is_told() -> None:
+    plan, found = SOUND["no header"]
+    (said,) = proof.mismatches(plan, replace(found, layers=DMCRYPT.expectation.layers))
+    assert "is of CRYPT-LUKS2, planned CRYPT-PLAIN" in said
+    plan, found = SOUND["dmcrypt"]
+    assert proof.mismatches(plan, replace(found, luks=None)) == ["no LUKS2 header can be read"]
+
+
+@pytest.mark.parametrize("name", ["fde-data", "fde-data_1", "fde-data_2", "fde-data-container"])
+def test_every_layer_of_a_cascade_is_looked_at(name: str) -> None:
+    plan, found = SOUND["cascade"]
+    others = [layer for layer in found.layers if layer.name != name]
+    (missing,) = proof.mismatches(plan, replace(found, layers=others))
+    assert missing == f"there is no mapping {name}"
+    (layer,) = (layer for layer in found.layers if layer.name == name)
+    moved = replace(layer.segments[0], offset_sectors=8)
+    wrong = replace(layer, segments=(moved, *layer.segments[1:]))
+    (said,) = proof.mismatches(plan, replace(found, layers=[*others, wrong]))
+    assert said.startswith(f"{name}: dm offset_sectors is 8")
+    empty = replace(layer, segments=())
+    (said,) = proof.mismatches(plan, replace(found, layers=[*others, empty]))
+    assert said.startswith(f"{name}: dm segments are 0")
+
+
+def test_a_mapping_too_many_is_told() -> None:
+    plan, found = SOUND["plain"]
+    more = Layer("fde-data_1", "CRYPT-TCRYPT", ())
+    said = proof.mismatches(plan, replace(found, layers=[*found.layers, more]))
+    assert said == ["there is a mapping fde-data_1 that is not planned"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("chain", "aes"), ("mode", "cbc-tcw"), ("key_bits", "512"), (None, None)]
+)
+def test_a_header_with_other_ciphers_is_told(key: str | None, value: str | None) -> None:
+    plan, found = SOUND["cascade"]
+    header = {**HEADER, key: value} if key else None
+    said = proof.mismatches(plan, replace(found, tcrypt=header))
+    assert [line.split()[:2] for line in said] == [
+        ["TrueCrypt", name] for name in ([key] if key else ["chain", "mode", "key_bits"])
+    ]
+
+
+def test_what_cryptsetup_says_of_a_truecrypt_header_is_read() -> None:
+    text = (
+        "TCRYPT header information for /dev/x\nVersion:       \t5\nMK offset:\t131072\n"
+        "Cipher chain:\taes-twofish-serpent\nCipher mode:\txts-plain64\nMK bits:       \t1536\n"
+    )
+    assert tcrypt.parse_dump(text) == HEADER
 
 
 @pytest.mark.parametrize(
@@ -124,11 +227,11 @@ def test_a_plain_mapping_instead_of_dmcrypt_is_told() -> None:
     ],
 )
 def test_a_header_that_is_not_the_mapping_s_is_told(key: str, value: object) -> None:
+    plan, found = SOUND["dmcrypt"]
     luks = copy.deepcopy(LUKS)
     luks["segments"]["0"][key] = value
-    found = proof.mismatches(DMCRYPT, proof.parse_table(CRYPT), luks, None, SEEN)
-    assert len(found) == 1
-    assert key in found[0]
+    (said,) = proof.mismatches(plan, replace(found, luks=luks))
+    assert key in said
 
 
 @pytest.mark.parametrize(
@@ -138,27 +241,49 @@ def test_a_header_that_is_not_the_mapping_s_is_told(key: str, value: object) -> 
         ("range", "length_blocks", 262143),
         ("range", "read_lock_enabled", False),
         ("range", "write_lock_enabled", False),
-        ("range", "state", "locked"),
         ("status", "locking_enabled", False),
         ("status", "mbr_enabled", True),
+        (None, "state", "locked"),
+        (None, "state", "off"),
         (None, "locked_read", None),
     ],
 )
 def test_a_range_that_does_not_lock_as_planned_is_told(
     part: str | None, key: str, value: object
 ) -> None:
+    plan, found = SOUND["opal"]
     opal = copy.deepcopy(OPAL)
     (opal[part] if part else opal)[key] = value
-    found = proof.mismatches(OPAL_PLAN, proof.parse_table(LINEAR), OPAL_LUKS, opal, PLAIN_SEEN)
-    assert len(found) == 1
+    assert len(proof.mismatches(plan, replace(found, opal=opal))) == 1
 
 
-@pytest.mark.parametrize("plan", [DMCRYPT, PLAIN])
-def test_a_canary_that_is_not_where_it_should_be_proves_nothing(plan: Planned) -> None:
+@pytest.mark.parametrize("name", ["plain on sed", "dmcrypt on sed"])
+@pytest.mark.parametrize(
+    ("part", "key", "value"), [(None, "state", "unlocked"), ("status", "mbr_enabled", True)]
+)
+def test_a_range_that_locks_where_it_should_be_off_is_told(
+    name: str, part: str | None, key: str, value: object
+) -> None:
+    plan, found = SOUND[name]
+    opal = copy.deepcopy(OFF)
+    (opal[part] if part else opal)[key] = value
+    assert len(proof.mismatches(plan, replace(found, opal=opal))) == 1
+
+
+def test_opal_without_opal_is_told() -> None:
+    plan, found = SOUND["opal"]
+    assert "Opal range state is None" in proof.mismatches(plan, replace(found, opal=None))[0]
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_canary_that_is_not_where_it_should_be_proves_nothing(name: str) -> None:
+    plan, found = SOUND[name]
     lost = {"through_mapping": False, "on_medium": False}
-    text = CRYPT if plan is DMCRYPT else LINEAR
-    found = proof.mismatches(plan, proof.parse_table(text), LUKS, None, lost)
-    assert found == ["the canary was not found through the mapping, so the medium proves nothing"]
+    said = proof.mismatches(plan, replace(found, canary=lost))
+    assert said == ["the canary was not found through the mapping, so the medium proves nothing"]
+    turned = {"through_mapping": True, "on_medium": not found.canary["on_medium"]}
+    (said_of_medium,) = proof.mismatches(plan, replace(found, canary=turned))
+    assert "on the raw partition" in said_of_medium
 
 
 def test_the_driver_of_highest_priority_is_the_one_in_use() -> None:
@@ -167,8 +292,8 @@ def test_the_driver_of_highest_priority_is_the_one_in_use() -> None:
         "name         : xts(aes)\ndriver       : xts-aes-vaes-avx2\npriority     : 600\n\n"
         "name         : __xts(aes)\ndriver       : other\npriority     : 900\n"
     )
-    assert proof.cipher_driver(proof.algorithm("aes-xts-plain64"), crypto) == "xts-aes-vaes-avx2"
-    assert proof.cipher_driver("xts(serpent)", crypto) is None
+    assert ciphers.driver(ciphers.algorithm("aes-xts-plain64"), crypto) == "xts-aes-vaes-avx2"
+    assert ciphers.driver("xts(serpent)", crypto) is None
 
 
 def test_canaries_differ_by_run_and_can_be_made_again() -> None:

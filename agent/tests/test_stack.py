@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.command import CommandError
 from agent.errors import AgentError
 from agent.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
-from agent.storage import layout
-from agent.storage.base import Expectation, Kind, Place
+from agent.storage import layout, mapping, registry
+from agent.storage.base import Expectation, Kind, Layer, Place
 from agent.storage.guard import MARKER_NAME, MARKER_TYPE, GuardError, Partition
 from agent.storage.secrets import Secrets
-from agent.storage.stack import Stack, StorageError
+from agent.storage.stack import STATES, Stack, StorageError
 
 EXTENT = Extent(2**24, 2**25)
 SIZE_BYTES = layout.partition_bytes(EXTENT)
@@ -28,11 +30,18 @@ class LoopMapping:
 
     def __init__(self) -> None:
         self.PATH = ""
+        self.stuck = False
 
-    def active(self) -> str | None:
-        return self.PATH or None
+    def devices(self) -> dict[str, str]:
+        return {"loop": self.PATH} if self.PATH else {}
+
+    def formatted(self) -> bool:
+        probed = subprocess.run(["blkid", "-p", self.PATH], capture_output=True, check=False)
+        return bool(probed.stdout)
 
     def close(self) -> None:
+        if self.stuck:
+            raise CommandError("The mapping cannot be closed: stop who holds it.")
         if self.PATH:
             subprocess.run(["losetup", "-d", self.PATH], check=True)
             self.PATH = ""
@@ -49,16 +58,24 @@ class LoopKind(Kind):
         self.mapping = mapping
         self.backing = backing
         self.calls: list[str] = []
+        self.interrupted: BaseException | None = None
+        self.sticks = False  # whether the mapping cannot be closed again
 
-    def expectation(self) -> Expectation:
-        return Expectation("loop", None, plaintext_on_medium=True)
+    def why_not(self, configuration: Configuration) -> str | None:
+        return "There is no loop: load its module." if configuration.cipher else None
 
-    def before_attach(self, place: Place) -> dict[str, object]:
-        assert self.mapping.active() is None
+    def expectation(self, place: Place, configuration: Configuration) -> Expectation:
+        raise NotImplementedError
+
+    def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
+        del secrets
+        assert not self.mapping.devices()
         self.calls.append("before")
         return {"seen": place.extent.offset_bytes}
 
-    def attach(self, place: Place, configuration: Configuration, secrets: Secrets) -> None:
+    def attach(
+        self, place: Place, configuration: Configuration, secrets: Secrets
+    ) -> dict[str, Any]:
         del configuration, secrets
         self.calls.append("attach")
         offset = ["-o", str(place.extent.offset_bytes)]
@@ -71,6 +88,10 @@ class LoopKind(Kind):
         if done.returncode:
             pytest.skip(f"no loop devices here: {done.stderr.strip()}")
         self.mapping.PATH = done.stdout.strip()
+        self.mapping.stuck = self.sticks
+        if self.interrupted:
+            raise self.interrupted
+        return {"made": True}
 
 
 class Scene:
@@ -89,7 +110,10 @@ class Scene:
             disks={"plain": Disk("plain", str(self.backing), "S", SIZE_BYTES)},
             extent=EXTENT,
             filesystem=Filesystem("ext4", ("-m", "0"), "noatime"),
-            configurations={n: Configuration(n, "loop", "plain", None, None, None) for n in names},
+            configurations={
+                **{n: Configuration(n, "loop", "plain") for n in names},
+                "cannot": Configuration("cannot", "loop", "plain", cipher="none"),
+            },
         )
         self.mount_point = folder / "mount"
 
@@ -108,7 +132,7 @@ class Scene:
         if self.checked >= self.refuse_from:
             raise GuardError("The disk changed hands: put it back.")
         start = layout.START_BYTES
-        return Partition("/dev/x", MARKER_TYPE, MARKER_NAME, start, SIZE_BYTES)
+        return Partition(str(self.backing), MARKER_TYPE, MARKER_NAME, start, SIZE_BYTES)
 
 
 @pytest.fixture
@@ -126,7 +150,8 @@ def test_entering_ends_mounted_and_freshly_formatted(scene: Scene) -> None:
     stack = scene.stack()
     entered = stack.enter("one")
     assert stack.state == "mounted"
-    assert entered.evidence == {"seen": EXTENT.offset_bytes}
+    assert entered.evidence == {"seen": EXTENT.offset_bytes, "made": True}
+    assert 0 < entered.mkfs_s < entered.took_s
     (stack.mount_point / "left behind").write_text("x")
     stack.enter("two")
     assert sorted(p.name for p in stack.mount_point.iterdir()) == ["lost+found"]
@@ -193,9 +218,66 @@ def test_who_keeps_the_file_system_busy_is_named(
 def test_an_unknown_configuration_changes_nothing(scene: Scene) -> None:
     stack = scene.stack()
     stack.enter("one")
-    with pytest.raises(AgentError, match="one, two"):
+    with pytest.raises(AgentError, match="cannot, one, two"):
         stack.enter("three")
     assert stack.state == "mounted"
+
+
+def test_a_configuration_that_this_machine_cannot_have_changes_nothing(scene: Scene) -> None:
+    stack = scene.stack()
+    stack.enter("one")
+    with pytest.raises(StorageError, match="load its module"):
+        stack.enter("cannot")
+    assert stack.state == "mounted"
+
+
+def test_the_state_is_what_the_kernel_shows(scene: Scene) -> None:
+    stack = scene.stack()
+    seen = [stack.state]
+    scene.kind.attach(_place(scene), scene.spec.configurations["one"], stack.secrets)
+    seen.append(stack.state)
+    subprocess.run(["mkfs.ext4", "-q", scene.mapping.PATH], check=True)
+    seen.append(stack.state)
+    scene.mount_point.mkdir()
+    if subprocess.run(["mount", scene.mapping.PATH, scene.mount_point], check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    seen.append(stack.state)
+    assert tuple(seen) == STATES
+    stack.leave()
+    assert stack.state == "bare"
+
+
+def test_an_interrupt_in_mid_way_ends_bare_and_is_passed_on(scene: Scene) -> None:
+    scene.kind.interrupted = KeyboardInterrupt()
+    stack = scene.stack()
+    with pytest.raises(KeyboardInterrupt):
+        stack.enter("one")
+    assert (stack.state, stack.entered) == ("bare", None)
+
+
+def test_a_failure_on_the_way_down_does_not_hide_the_first(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = replace(scene.spec, filesystem=Filesystem("ext4", ("-O", "nonsense"), ""))
+    stack = scene.stack(broken)
+    scene.kind.sticks = True
+    with pytest.raises(
+        StorageError, match=r"mkfs\.ext4.*back to bare failed too.*cannot be closed"
+    ):
+        stack.enter("one")
+    scene.mapping.stuck = False
+    stack.leave()
+    scene.kind.interrupted = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        stack.enter("one")
+    assert "back to bare failed too" in capsys.readouterr().err
+    scene.mapping.stuck = False
+    stack.leave()
+    assert stack.state == "bare"
+
+
+def _place(scene: Scene) -> Place:
+    return Place(scene.spec.disks["plain"], str(scene.backing), 1, EXTENT)
 
 
 def test_another_extent_than_provisioned_is_refused(scene: Scene) -> None:
@@ -203,3 +285,115 @@ def test_another_extent_than_provisioned_is_refused(scene: Scene) -> None:
     with pytest.raises(AgentError, match="provision the target again"):
         scene.stack(other).enter("one")
     assert scene.kind.calls == []
+
+
+# What every kind must hold to, found by its name in the registry.
+
+EXAMPLES = {
+    "plain": [Configuration("plain", "plain", "plain")],
+    "opal": [Configuration("opal", "opal", "sed")],
+    "dmcrypt": [
+        Configuration("luks", "dmcrypt", "plain", "aes-xts-plain64", 256, 4096),
+        Configuration("bare", "dmcrypt", "plain", "twofish-xts-plain64", 128, 512, header="none"),
+    ],
+    "tcrypt": [
+        Configuration("one", "tcrypt", "plain", "serpent", 256),
+        Configuration("three", "tcrypt", "plain", "aes-twofish-serpent", 256, 512),
+    ],
+}
+KINDS = [(kind, example) for kind in registry.names() for example in EXAMPLES[kind]]
+PLACE = Place(Disk("plain", "/dev/disk/by-id/x", "S", SIZE_BYTES), "/dev/sdx1", 1, EXTENT)
+
+
+@pytest.mark.parametrize(("kind", "configuration"), KINDS, ids=lambda value: str(value)[:60])
+def test_every_kind_puts_its_data_on_exactly_the_common_extent(
+    kind: str, configuration: Configuration
+) -> None:
+    """Follow first and last sector of the top mapping down to the partition."""
+    expectation = registry.load(kind).expectation(PLACE, configuration)
+    layers = {layer.name: layer for layer in expectation.layers}
+    top = expectation.layers[0]
+    assert Path(mapping.PATH).name == top.name
+    length = sum(segment.length_sectors for segment in top.segments)
+    assert length * 512 == EXTENT.size_bytes
+    assert _lands(layers, top, 0) == EXTENT.offset_bytes // 512
+    assert _lands(layers, top, length - 1) == (EXTENT.offset_bytes + EXTENT.size_bytes) // 512 - 1
+    assert all(mapping.is_ours(name) for name in layers)
+
+
+@pytest.mark.parametrize(("kind", "configuration"), KINDS, ids=lambda value: str(value)[:60])
+def test_no_layer_of_a_kind_leaves_our_partition(kind: str, configuration: Configuration) -> None:
+    for layer in registry.load(kind).expectation(PLACE, configuration).layers:
+        for segment in layer.segments:
+            assert segment.offset_sectors is not None
+            if segment.device == "sdx1":
+                end = segment.offset_sectors + segment.length_sectors
+                assert 0 <= segment.offset_sectors < end <= SIZE_BYTES // 512
+
+
+def test_every_kind_says_what_a_self_encrypting_disk_s_range_must_be() -> None:
+    assert {kind: registry.load(kind).range_state for kind in registry.names()} == {
+        "dmcrypt": "off",
+        "opal": "unlocked",
+        "plain": "off",
+        "tcrypt": "off",
+    }
+
+
+def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
+    """The sector of the partition that a sector of a layer ends on."""
+    for segment in layer.segments:
+        if sector < segment.length_sectors:
+            assert segment.device is not None
+            assert segment.offset_sectors is not None
+            below = sector + segment.offset_sectors
+            return (
+                _lands(layers, layers[segment.device], below) if segment.device in layers else below
+            )
+        sector -= segment.length_sectors
+    raise AssertionError(f"{layer.name} has no sector {sector}")
+
+
+@pytest.mark.parametrize(
+    ("configuration", "reason"),
+    [
+        (Configuration("c", "dmcrypt", "plain"), "lacks cipher"),
+        (Configuration("c", "dmcrypt", "plain", "aes-xts-plain64", 256), "lacks cipher"),
+        (Configuration("c", "dmcrypt", "plain", "aes-xts-plain64", 256, 520), "512, 1024"),
+        (Configuration("c", "dmcrypt", "plain", "aes", 128, 512, header="luks1"), "luks2 or none"),
+        (Configuration("c", "tcrypt", "plain", "aes-serpent-twofish", 256), "aes-twofish-serpent"),
+        (Configuration("c", "tcrypt", "plain", "aes", 128), "key_bits 256"),
+        (Configuration("c", "tcrypt", "plain", "aes", 256, 4096), "sector_size 512"),
+    ],
+)
+def test_a_plan_that_a_kind_cannot_follow_is_refused_with_the_way_out(
+    configuration: Configuration, reason: str
+) -> None:
+    said = registry.load(configuration.kind).why_not(configuration) or ""
+    assert reason in said
+    assert configuration.name in said
+
+
+def test_a_missing_tcplay_is_told_with_the_way_out() -> None:
+    if shutil.which("tcplay", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
+        pytest.skip("tcplay is installed here")
+    said = registry.load("tcrypt").why_not(EXAMPLES["tcrypt"][0]) or ""
+    assert "install its package" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("fde-data", True),
+        ("fde-data_1", True),
+        ("fde-data_12", True),
+        ("fde-data-container", True),
+        ("fde-data2", False),
+        ("fde-data_", False),
+        ("fde-data-home", False),
+        ("my-fde-data", False),
+        ("vg-fde-data", False),
+    ],
+)
+def test_only_our_own_names_are_taken_down(name: str, ours: bool) -> None:
+    assert mapping.is_ours(name) is ours

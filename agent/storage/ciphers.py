@@ -1,0 +1,49 @@
+"""Ciphers as dm-crypt names them, and whether this kernel has them."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from agent.plan import Configuration
+
+
+def algorithm(cipher: str) -> str:
+    """The kernel's name of a dm-crypt cipher: aes-xts-plain64 is xts(aes)."""
+    words = cipher.split("-")
+    return f"{words[1]}({words[0]})" if len(words) > 1 else words[0]
+
+
+def key_factor(cipher: str) -> int:
+    """Keys of the cipher's size in one volume key: two for XTS, one for other modes."""
+    return 2 if "-xts-" in f"{cipher}-" else 1
+
+
+def missing(cipher: str, configuration: Configuration) -> str | None:
+    """A sentence if this kernel lacks the cipher; its module is loaded if it has one."""
+    name = algorithm(cipher)
+    try:
+        with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as asked:
+            asked.bind(("skcipher", name))
+    except OSError as error:
+        # Without the interface nobody can tell; cryptsetup will.
+        if error.errno == errno.ENOENT:
+            return (
+                f"This kernel has no {name}, which configuration {configuration.name} needs: "
+                "install the kernel's module for it, or leave the configuration out."
+            )
+    return None
+
+
+def driver(name: str, crypto: str) -> str | None:
+    """The driver of highest priority for an algorithm, from the text of /proc/crypto."""
+    best: tuple[int, str] | None = None
+    for entry in crypto.split("\n\n"):
+        fields = {
+            key.strip(): value.strip()
+            for key, _, value in (line.partition(":") for line in entry.splitlines())
+        }
+        if fields.get("name") == name:
+            offer = (int(fields.get("priority", "0")), fields.get("driver", ""))
+            best = max(best, offer) if best else offer
+    return best[1] if best else None

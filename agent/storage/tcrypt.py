@@ -1,0 +1,201 @@
+"""TrueCrypt volumes: `tcplay` creates them, cryptsetup opens them, one mapping for each cipher.
+
+A volume has 128 KiB of headers in front of its data and as many behind it. It lies in a container
+of dm-linear whose start is chosen so that the data area is exactly the extent of all
+configurations; the headers behind it are kept in the area in front of the extent as well.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from typing import Any
+
+from agent.command import CommandError, run
+from agent.plan import Configuration
+from agent.storage import ciphers, mapping
+from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
+from agent.storage.devices import SECTOR_BYTES
+from agent.storage.dmcrypt import queue_arguments, queue_options
+from agent.storage.guard import MAPPING
+from agent.storage.secrets import Secrets
+
+HEADERS_SECTORS = 128 * 1024 // SECTOR_BYTES
+BACKUP_OFFSET_SECTORS = 8 * 2**20 // SECTOR_BYTES
+KEY_BITS = 256
+# What tcplay knows; the first cipher is the last to be applied and the mapping on top.
+CHAINS = (
+    "aes",
+    "serpent",
+    "twofish",
+    "aes-serpent",
+    "aes-twofish-serpent",
+    "serpent-twofish",
+    "serpent-twofish-aes",
+    "twofish-aes",
+)
+# Key derivation is not what is measured. All take about as long to create; opening tries them in
+# turn unless it is told, and this one is in every crypto library.
+_PRF = ("SHA512", "sha512")
+_TIMEOUT_S = 60
+
+
+class TrueCrypt(Kind):
+    """The kernel encrypts, once for each cipher of the chain."""
+
+    def why_not(self, configuration: Configuration) -> str | None:
+        who = f"Configuration {configuration.name}"
+        if configuration.cipher not in CHAINS:
+            return (
+                f"{who} has cipher {configuration.cipher!r}, TrueCrypt has {', '.join(CHAINS)}: "
+                "choose one of them."
+            )
+        if configuration.key_bits != KEY_BITS or configuration.sector_size not in (None, 512):
+            return (
+                f"{who} is a TrueCrypt volume, which has key_bits 256 and sector_size 512: "
+                "set these, or leave sector_size out."
+            )
+        try:
+            run(["tcplay", "--version"], ok=range(256))
+        except CommandError:
+            return (
+                f"{who} needs tcplay, which is missing: install its package (tcplay), "
+                "or leave the configuration out."
+            )
+        lacks = (ciphers.missing(_dm_cipher(word), configuration) for word in _words(configuration))
+        return next((sentence for sentence in lacks if sentence), None)
+
+    def expectation(self, place: Place, configuration: Configuration) -> Expectation:
+        words = _words(configuration)
+        names = [MAPPING, *(f"{MAPPING}_{number}" for number in range(1, len(words)))]
+        below = [*names[1:], mapping.CONTAINER]
+        layers = [
+            Layer(
+                name,
+                "CRYPT-TCRYPT",
+                (
+                    Segment(
+                        place.size_sectors,
+                        "crypt",
+                        device,
+                        HEADERS_SECTORS if device == mapping.CONTAINER else 0,
+                        cipher=_dm_cipher(word),
+                        key_bits=2 * KEY_BITS,
+                        sector_size=512,
+                        iv_offset_sectors=HEADERS_SECTORS,
+                        options=queue_options(configuration),
+                    ),
+                ),
+            )
+            for name, word, device in zip(names, words, below, strict=True)
+        ]
+        return Expectation(layers=(*layers, _container(place)), chain=configuration.cipher)
+
+    def attach(
+        self, place: Place, configuration: Configuration, secrets: Secrets
+    ) -> dict[str, Any]:
+        del secrets
+        lines, start = [], 0
+        for segment in _container(place).segments:
+            lines.append(
+                f"{start} {segment.length_sectors} linear {place.partition} "
+                f"{segment.offset_sectors}"
+            )
+            start += segment.length_sectors
+        mapping.create(mapping.CONTAINER, lines)
+        path = f"/dev/mapper/{mapping.CONTAINER}"
+        passphrase = os.urandom(24).hex().encode()  # TrueCrypt takes 64 characters at most
+        _create(path, _words(configuration), passphrase)
+        how = [
+            *("--batch-mode", "--type", "tcrypt", "--disable-veracrypt"),
+            *("--hash", _PRF[1], "--cipher", str(configuration.cipher)),
+        ]
+        dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
+        run(
+            ["cryptsetup", "open", *how, *queue_arguments(configuration), path, MAPPING],
+            stdin=passphrase + b"\n",
+        )
+        return {"tcrypt": parse_dump(dumped)}
+
+
+def parse_dump(text: str) -> dict[str, str]:
+    """What cryptsetup says of the header: the cipher chain, its mode, bits of all its keys."""
+    fields = {key.strip(): value.strip() for key, _, value in _pairs(text)}
+    wanted = {"chain": "Cipher chain", "mode": "Cipher mode", "key_bits": "MK bits"}
+    return {name: fields.get(said, "") for name, said in wanted.items()}
+
+
+def _pairs(text: str) -> list[tuple[str, str, str]]:
+    return [line.partition(":") for line in text.splitlines()]
+
+
+def _words(configuration: Configuration) -> list[str]:
+    return str(configuration.cipher).split("-")
+
+
+def _dm_cipher(word: str) -> str:
+    return f"{word}-xts-plain64"
+
+
+def _container(place: Place) -> Layer:
+    below = partition_name(place)
+    data = HEADERS_SECTORS + place.size_sectors
+    return Layer(
+        mapping.CONTAINER,
+        mapping.OURS,
+        (
+            Segment(data, "linear", below, place.offset_sectors - HEADERS_SECTORS),
+            Segment(HEADERS_SECTORS, "linear", below, BACKUP_OFFSET_SECTORS),
+        ),
+    )
+
+
+def _create(path: str, words: list[str], passphrase: bytes) -> None:
+    """Make the headers; tcplay takes its answers from standard input, one read for each prompt.
+
+    `-z` leaves the data area as it is. Raises CommandError.
+    """
+    chain = ",".join(f"{word.upper()}-{KEY_BITS}-XTS" for word in words)
+    process = subprocess.Popen(
+        ["tcplay", "--create", f"--device={path}", "-z", "-a", _PRF[0], "-b", chain],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+        start_new_session=True,  # a terminal of ours would be asked instead
+        env={**os.environ, "LC_ALL": "C", "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"},
+    )
+    deadline = threading.Timer(_TIMEOUT_S, process.kill)
+    deadline.start()
+    try:
+        said = _converse(process, passphrase)
+        code = process.wait()
+    finally:
+        deadline.cancel()
+        process.kill()
+        process.wait()
+    if code:
+        words_said = " ".join(said.decode(errors="replace").split())[-300:]
+        raise CommandError(f"tcplay --create failed with exit code {code}: {words_said}")
+
+
+def _converse(process: subprocess.Popen[bytes], passphrase: bytes) -> bytes:
+    """Answer the prompts in their order; all that was printed, answers are not echoed."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    said = b""
+    answers = ((b"assphrase: ", passphrase), (b"assphrase: ", passphrase), (b"(y/n) ", b"y"))
+    with process.stdin, process.stdout:
+        for prompt, answer in answers:
+            heard = b""
+            while not heard.endswith(prompt):
+                byte = process.stdout.read(1)
+                if not byte:
+                    return said + heard
+                heard += byte
+            said += heard
+            process.stdin.write(answer + b"\n")
+        while chunk := process.stdout.read(4096):
+            said += chunk
+    return said
