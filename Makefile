@@ -20,7 +20,8 @@ RUN := $(VENV)/bin/python
 RESOLVED := $(FDE_BUILD)/targets/target.json
 # The newest suite, unless one is named: make report SUITE_DIR=data/suites/…
 SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
-PLAN_OPTIONS := $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS))
+PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) \
+  $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS))
 
 define NEED_LAB
 	@[ "$(notdir $(INVENTORY))" != lab ] || [ -e $(FDE_LAB_DIR)/state.json ] || \
@@ -34,6 +35,7 @@ endef
 help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 	@echo "  variables: TARGET=lab|local|…  INVENTORY=path  SUITE=smoke|paper|…  SEED=n  BLOCKS=n  SUITE_DIR=path"
+	@echo "             CONFIGURATIONS=\"plain opal …\"  PSID_REVERT=serial"
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
@@ -71,15 +73,24 @@ resolve: venv
 	$(NEED_LAB)
 	@ansible-playbook -i $(INVENTORY) ansible/resolve.yml
 
+.PHONY: check
+check: venv ## say what would happen to the target, disk by disk; touches nothing
+	$(NEED_LAB)
+	@$(RUN) -m agent.controller check --inventory $(INVENTORY)
+
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need
 	$(NEED_LAB)
 	@ansible-playbook -i $(INVENTORY) ansible/site.yml
 
+.PHONY: prove
+prove: resolve ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
+	@$(RUN) -m agent.controller prove --target $(RESOLVED) $(CONFIGURATIONS)
+
 .PHONY: teardown
 teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
 	$(NEED_LAB)
-	@ansible-playbook -i $(INVENTORY) ansible/teardown.yml
+	@ansible-playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
 
 .PHONY: plan
 plan: resolve ## freeze a plan for SUITE

@@ -127,6 +127,8 @@ class Plan:
     tail_s: float
     pad_s: float
     assets: Mapping[str, Path]
+    # `sha256`, or `sums`: a file that lists it. Older plans have neither.
+    asset_sums: Mapping[str, Mapping[str, str | None]]
     watermark: Watermark | None
     sha256: str
 
@@ -232,7 +234,12 @@ def _plan(document: Mapping[str, Any]) -> Plan:
         settle_s=float(document["settle_s"]),
         tail_s=float(document["tail_s"]),
         pad_s=_pad_s(document.get("pad_s", 0)),
-        assets={name: Path(path) for name, path in document["assets"].items() if path},
+        assets={
+            name: Path(entry if isinstance(entry, str) else entry["path"])
+            for name, entry in document["assets"].items()
+            if entry
+        },
+        asset_sums={n: e for n, e in document["assets"].items() if isinstance(e, Mapping)},
         watermark=_watermark(document.get("watermark")),
         sha256=document["sha256"],
     )

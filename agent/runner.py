@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from agent import assets, lock, measure, plan, provenance, watermarks
 from agent import journal as journals
-from agent import lock, measure, plan, provenance, watermarks
 from agent.errors import AgentError
 from agent.files import write_json
 from agent.plan import Plan, Run
@@ -63,6 +63,7 @@ class Suite:
         self.stack = stack
         self.journal = journal
         self.bench = measure.Bench(suite, suite_dir, stack, counters)
+        self._assets: dict[str, str] = {}
         self._failures = 0
 
     def execute(self) -> int:
@@ -75,6 +76,7 @@ class Suite:
             return 0
         self.journal.append("suite-started", detail=f"{done} of {len(self.plan.runs)} are finished")
         try:
+            self._assets = assets.check(self.plan)
             self._provenance("before")
             self.stack.leave()
             watermarks.play(self.plan.watermark, self.folder, "start")
@@ -164,7 +166,7 @@ class Suite:
         while when == "before" and path.exists():
             path = folder / f"before-resumed-{number}.json"
             number += 1
-        write_json(path, provenance.gather(self.plan.storage))
+        write_json(path, {**provenance.gather(self.plan.storage), "assets": self._assets})
 
     def _fail(self, reason: str) -> int:
         try:

@@ -16,6 +16,7 @@ from workloads import programs
 from workloads.base import WorkloadError
 
 SERVER_USER = "mysql"
+PACKAGES = ("mariadb-server", "mysql-server")
 START_LIMIT_S = 180.0
 STOP_LIMIT_S = 60.0
 # MariaDB makes itself an RSA key at each start, which takes a different time each time; the socket
@@ -59,19 +60,33 @@ class Instance:
                 programs.kill_group(self.process)
 
 
-def find() -> Binaries | None:
-    """The installed server, MariaDB before MySQL; None if there is none."""
+def find(wanted: str = "any") -> Binaries | None:
+    """The installed server of that kind, MariaDB before MySQL; None if there is none."""
+    if wanted != "mysql" and (found := _mariadb()):
+        return found
+    return _mysql() if wanted != "mariadb" else None
+
+
+def _mariadb() -> Binaries | None:
     install = programs.find("mariadb-install-db", "mysql_install_db")
-    server = programs.find("mariadbd", "mysqld")
-    client = programs.find("mariadb", "mysql")
+    server, client = programs.find("mariadbd"), programs.find("mariadb")
     return Binaries(server, client, install) if server and client else None
 
 
-def reasons(workload: str) -> list[str]:
-    """Why no server can be run here, each a sentence with the way out; empty if one can."""
-    binaries = find()
+def _mysql() -> Binaries | None:
+    server, client = programs.find("mysqld"), programs.find("mysql")
+    # MariaDB answers to MySQL's names as well.
+    if not server or not client or "maria" in server.resolve().name:
+        return None
+    return Binaries(server, client, None)
+
+
+def reasons(workload: str, wanted: str = "any") -> list[str]:
+    """Why no such server can be run here, each a sentence with the way out; empty if one can."""
+    binaries = find(wanted)
     if binaries is None:
-        return [f"{workload} needs a database server: install mariadb-server or mysql-server."]
+        package = " or ".join(PACKAGES) if wanted == "any" else f"{wanted}-server"
+        return [f"{workload} needs a database server: install {package}."]
     if os.geteuid() == 0:
         try:
             pwd.getpwnam(SERVER_USER)

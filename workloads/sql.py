@@ -27,6 +27,9 @@ class Sql(Workload):
         Parameter("events", 50, "transactions", "transactions of the query phase", minimum=1),
         Parameter("threads", 1, "", "clients at the same time", minimum=1),
         Parameter("buffer_pool_mib", 16, "MiB", "the server's own cache", minimum=8),
+        Parameter(
+            "server", "any", "", "which database server", choices=("any", "mariadb", "mysql")
+        ),
     )
     programs = ("sysbench",)
 
@@ -37,9 +40,10 @@ class Sql(Workload):
         return super().requires(assets) + database.reasons(self.name)
 
     def prepare(self, context: Context) -> None:
-        binaries = database.find()
-        if binaries is None:
-            raise WorkloadError(database.reasons(self.name)[0])
+        wanted = str(context.parameters["server"])
+        binaries, missing = database.find(wanted), database.reasons(self.name, wanted)
+        if binaries is None or missing:
+            raise WorkloadError(" ".join(missing))
         data, temporary = context.disk / "data", context.disk / "tmp"
         database.initialise(binaries, data, temporary)
         pool_mib = int(context.parameters["buffer_pool_mib"])

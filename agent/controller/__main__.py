@@ -1,17 +1,15 @@
-"""`python -m agent.controller`: plan, run, resume and seal suites."""
+"""`python -m agent.controller`: check and prove targets; plan, run, resume and seal suites."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from agent.controller import session
+from agent.controller import check, prove, remote, session
 from agent.controller.compile import compile_plan, load_suite
 from agent.controller.errors import ControllerError
 from agent.controller.seal import seal, write_json
@@ -24,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        options.command(options)
+        return 0 if options.command(options) is not False else 1
     except (AgentError, ClockError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
@@ -33,7 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = f"; go on with make resume SUITE_DIR={where}" if where else ""
         print(f"fde: interrupted, what was measured is kept{hint}.", file=sys.stderr)
         return 130
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,6 +53,15 @@ def _parser() -> argparse.ArgumentParser:
     resume.add_argument("--target", type=Path, required=True)
     resume.set_defaults(command=_resume)
 
+    checking = commands.add_parser("check", help="say what would happen to a target's disks")
+    checking.add_argument("--inventory", type=Path, required=True)
+    checking.set_defaults(command=_check)
+
+    proving = commands.add_parser("prove", help="enter, prove and leave each configuration")
+    proving.add_argument("--target", type=Path, required=True, help="the resolved target")
+    proving.add_argument("configurations", nargs="*", metavar="configuration")
+    proving.set_defaults(command=_prove)
+
     sealing = commands.add_parser("seal", help="seal what an interrupted suite has measured")
     sealing.add_argument("suite_dir", type=Path)
     sealing.set_defaults(command=_seal)
@@ -70,6 +76,9 @@ def _plan_options(parser: argparse.ArgumentParser, suite_required: bool = True) 
         "--seed", type=int, help="of the shuffle (default: random, kept in the plan)"
     )
     parser.add_argument("--blocks", type=int, help="instead of the suite's own number")
+    parser.add_argument(
+        *("--configurations", "-c"), nargs="+", default=(), help="instead of the suite's own"
+    )
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -85,8 +94,18 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _resume(options: argparse.Namespace) -> None:
-    manifest = session.run(options.suite_dir, _target(options.target), options.inventory, _say)
+    manifest = session.run(
+        options.suite_dir, remote.read_target(options.target), options.inventory, _say
+    )
     print(f"sealed: {manifest}")
+
+
+def _check(options: argparse.Namespace) -> bool:
+    return check.run(options.inventory, _say)
+
+
+def _prove(options: argparse.Namespace) -> bool:
+    return prove.run(remote.read_target(options.target), options.configurations, _say)
 
 
 def _seal(options: argparse.Namespace) -> None:
@@ -99,9 +118,10 @@ def _write_plan(options: argparse.Namespace) -> Path:
     plan = compile_plan(
         options.suite,
         load_suite(options.suite),
-        _target(options.target),
+        remote.read_target(options.target),
         seed=seed,
         blocks=options.blocks,
+        configurations=options.configurations,
     )
     folder: Path = options.out / plan["suite_id"]
     try:
@@ -110,20 +130,6 @@ def _write_plan(options: argparse.Namespace) -> Path:
         raise ControllerError(f"{folder} exists already: wait a second and plan again.") from None
     write_json(folder / "plan.json", plan)
     return folder
-
-
-def _target(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ControllerError(
-            f"The resolved target {path} cannot be read ({error.strerror}): run make provision."
-        ) from None
-    except ValueError:
-        raise ControllerError(f"{path} is not JSON: run make provision.") from None
-    if not isinstance(found, dict) or found.get("format") != "fde-target/1":
-        raise ControllerError(f"{path} is no resolved target of this version: run make provision.")
-    return found
 
 
 def _say(line: str) -> None:

@@ -51,18 +51,24 @@ def compile_plan(
     *,
     seed: int,
     blocks: int | None = None,
+    configurations: Sequence[str] = (),
     now: datetime | None = None,
 ) -> dict[str, Any]:
     """The frozen plan. The same arguments give the same bytes; more blocks only append runs.
 
+    `configurations` stand in for those that the suite names.
+
     Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
     """
     now = now or datetime.now(UTC)
+    if configurations:
+        suite = {**suite, "configurations": configurations}
+        suite.pop("contrasts", None)
     count = suite["blocks"] if blocks is None else blocks
     if not isinstance(count, int) or count < 1:
         raise ControllerError(f"A suite needs at least 1 block, not {count!r}.")
     stacks = _chosen(suite, target["configurations"])
-    loads = _workloads(suite["workloads"])
+    loads = _workloads(suite["workloads"], target.get("database", "any"))
     slowest_s = _slowest_s(target["meters"])
     names = [stack["name"] for stack in stacks]
     return freeze(
@@ -160,18 +166,19 @@ def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> lis
     wanted = suite.get("configurations") or list(by_name)
     for name in wanted:
         if name not in by_name:
-            raise ControllerError(unknown("configuration", str(name), by_name))
+            raise ControllerError(
+                unknown("configuration", str(name), by_name)
+                + " The suite asks for it, the inventory's fde_configurations do not name it: name "
+                "it there, or choose others with CONFIGURATIONS=…"
+            )
     return [by_name[name] for name in wanted]
 
 
-def _workloads(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _workloads(entries: Sequence[Mapping[str, Any]], database: str) -> list[dict[str, Any]]:
     try:
         loads = [
-            {
-                "name": entry["name"],
-                "parameters": registry.complete(entry["name"], entry.get("parameters") or {}),
-            }
-            for entry in entries
+            {"name": e["name"], "parameters": registry.complete(e["name"], _given(e, database))}
+            for e in entries
         ]
     except WorkloadError as error:
         raise ControllerError(str(error)) from error
@@ -180,8 +187,14 @@ def _workloads(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return loads
 
 
+def _given(entry: Mapping[str, Any], database: str) -> dict[str, Any]:
+    """The suite's parameters; which database server there is, the target says, not the suite."""
+    given = dict(entry.get("parameters") or {})
+    return {"server": database, **given} if entry["name"] == "sql" else given
+
+
 def _contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Pairs declared before the first run; by default all to plain, and dm-crypt to Opal."""
+    """Pairs declared before the first run; by default all to plain, and software to Opal."""
     names = [stack["name"] for stack in stacks]
     if "contrasts" in suite:
         pairs = [list(pair) for pair in suite["contrasts"]]
@@ -195,5 +208,8 @@ def _contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) ->
         for first in names
         for second in names
         if (kinds[first], kinds[second])
-        in {("plain", "opal"), ("plain", "dmcrypt"), ("opal", "dmcrypt")}
+        in {
+            *(("plain", kind) for kind in ("opal", "dmcrypt", "tcrypt")),
+            *(("opal", kind) for kind in ("dmcrypt", "tcrypt")),
+        }
     ]

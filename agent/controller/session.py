@@ -247,11 +247,18 @@ def locked(suite_dir: Path) -> Iterator[None]:
 def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:
     """ControllerError if the plan was made for another host, other disks or another origin."""
     for key in ("host", "origin", "disks"):
-        if plan[key] != target[key]:
+        if _identity(plan[key]) != _identity(target[key]):
             raise ControllerError(
                 f"The plan {plan['suite_id']} was made for another target ({key} differs): use the "
                 "inventory that it was made with, or make a new plan."
             )
+
+
+def _identity(value: Any) -> Any:
+    """A disk is the same one, whether or not what lay on it was given up with `erase`."""
+    if isinstance(value, Mapping):
+        return {key: _identity(entry) for key, entry in value.items() if key != "erase"}
+    return value
 
 
 def require_same_boot(suite_dir: Path) -> None:

@@ -104,9 +104,11 @@ def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
         "by_id": "/dev/disk/by-id/nvme-fde-lab-sed_SED",
         "serial": "SED",
         "size_bytes": 2**31,
+        "erase": None,
     }
     stacks = {stack["name"]: stack for stack in found["configurations"]}
-    assert set(stacks) == {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"}
+    assert {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"} < set(stacks)
+    assert {stack["kind"] for stack in stacks.values()} == {"plain", "opal", "dmcrypt", "tcrypt"}
     assert stacks["plain"]["cipher"] is None
     assert stacks["dmcrypt-aes256"]["key_bits"] == 256
     assert found["meters"][0]["channels"] == {"0": "system", "1": "drive"}
@@ -122,34 +124,5 @@ def test_the_hardware_example_resolves(tmp_path: Path) -> None:
 def test_the_local_inventory_refuses_until_its_disks_are_named(tmp_path: Path) -> None:
     done = _resolve(tmp_path, "local")
     assert done.returncode != 0
-    assert "plain found in fde_disks" in done.stdout
-    assert not (tmp_path / "build").exists()
-
-
-DISK = {"by_id": "/dev/disk/by-id/a", "serial": "A", "size_bytes": 2**31}
-
-
-@pytest.mark.parametrize(
-    ("variables", "words"),
-    [
-        ({"fde_disks": {"plain": {**DISK, "by_id": "/dev/sda"}, "sed": DISK}}, "by-id"),
-        ({"fde_disks": {"plain": DISK, "sed": DISK}}, "two roles name the same disk"),
-        ({"fde_disks": {"plain": DISK}}, "does not name"),
-        ({"fde_disks": {"plain": {**DISK, "size_bytes": "big"}}}, "size_bytes"),
-        ({"fde_extent_bytes": 1000}, "multiple of 1 MiB"),
-        ({"fde_meters": []}, "no meter is named"),
-        ({"fde_secrets_file": "/x/other.json"}, "secrets.json"),
-        ({"fde_origin": "guessed"}, "fde_origin"),
-        (
-            {"fde_configurations": [{"name": "x", "kind": "dmcrypt", "disk": "plain"}]},
-            "needs cipher",
-        ),
-    ],
-)
-def test_a_wrong_inventory_is_refused_in_words(
-    variables: dict[str, object], words: str, tmp_path: Path
-) -> None:
-    done = _resolve(tmp_path, **variables)
-    assert done.returncode != 0
-    assert words in " ".join((done.stdout + done.stderr).split())
+    assert "fde_disks names no disk" in done.stdout
     assert not (tmp_path / "build").exists()

@@ -23,7 +23,8 @@ def suite(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("path", sorted(SUITES.glob("*.yml")), ids=lambda path: path.stem)
 def test_every_suite_follows_the_schema(path: Path) -> None:
     content = suite(path.stem)
-    assert set(content) == KEYS
+    assert set(content) == KEYS | {"configurations"}
+    assert content["configurations"] == ["plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"]
     assert isinstance(content["summary"], str)
     assert type(content["blocks"]) is int and content["blocks"] >= 1
     assert content["rapl_hz"] > 0 and content["settle_s"] >= 0 and content["tail_s"] >= 0

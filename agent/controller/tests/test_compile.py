@@ -83,8 +83,36 @@ def test_run_ids_and_defaults_are_written_out() -> None:
 
 def test_every_suite_there_is_compiles() -> None:
     assert {"smoke", "micro", "paper"} <= set(suite_names())
+    document = target()
+    document["configurations"].append(
+        {**document["configurations"][-1], "name": "dmcrypt-aes256", "key_bits": 256}
+    )
     for name in suite_names():
-        compile_plan(name, load_suite(name), target(), seed=1)
+        made = compile_plan(name, load_suite(name), document, seed=1)
+        assert len(made["configurations"]) == 4, "the paper's, whatever else the target has"
+
+
+def test_other_configurations_than_the_suites_are_chosen_by_name() -> None:
+    chosen = suite(configurations=["plain", "opal"], contrasts=[["plain", "opal"]])
+    made = compile_plan(
+        "smoke", chosen, target(), seed=7, now=NOW, configurations=["plain", "dmcrypt-aes128"]
+    )
+    assert [stack["name"] for stack in made["configurations"]] == ["plain", "dmcrypt-aes128"]
+    assert made["analysis"]["contrasts"] == [["plain", "dmcrypt-aes128"]]
+    with pytest.raises(ControllerError, match="CONFIGURATIONS="):
+        compile_plan("smoke", suite(), target(), seed=7, now=NOW, configurations=["dmcrypt-aes1"])
+
+
+def test_the_database_server_is_the_targets_choice_unless_the_suite_names_one() -> None:
+    def server(database: str | None, parameters: dict[str, object]) -> object:
+        document = {**target(), **({"database": database} if database else {})}
+        chosen = suite(workloads=[{"name": "sql", "parameters": parameters}])
+        made = compile_plan("smoke", chosen, document, seed=7, now=NOW)
+        return made["workloads"][0]["parameters"]["server"]
+
+    assert server(None, {}) == "any"
+    assert server("mysql", {"rows": 5}) == "mysql"
+    assert server("mysql", {"server": "mariadb"}) == "mariadb"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""The files that workloads use are the ones that the plan means: their checksums are compared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.errors import AgentError
+from agent.plan import Plan
+from workloads import registry
+
+
+class AssetError(AgentError):
+    """An asset is not the one that the plan means."""
+
+
+def check(plan: Plan) -> dict[str, str]:
+    """SHA-256 of every asset that the plan's workloads use, by name, to be kept with the results.
+
+    An asset that is missing is left to its workload, which then voids its own runs alone. Raises
+    AssetError where a sum differs or is not to be had.
+    """
+    used = {name for load in plan.workloads for name in registry.load(load).assets}
+    found: dict[str, str] = {}
+    for name in sorted(used & set(plan.assets)):
+        path = plan.assets[name]
+        if path.is_file():
+            found[name] = _sum(path)
+            if name in plan.asset_sums:
+                _compare(name, path, found[name], plan.asset_sums[name])
+    return found
+
+
+def _compare(name: str, path: Path, found: str, known: Mapping[str, str | None]) -> None:
+    sha256, sums = known.get("sha256"), known.get("sums")
+    expected = sha256 or (_listed(Path(sums), path.name) if sums else None)
+    if expected is not None and expected != found:
+        where = "the inventory says" if sha256 else f"{sums} says"
+        raise AssetError(
+            f"The asset {name} ({path}) has the SHA-256 {found}, {where} {expected}: bring back "
+            "the file that was meant, or mend its sum in fde_assets and make a new plan."
+        )
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _listed(sums: Path, name: str) -> str:
+    """The sum of a file in what sha256sum wrote: `<sum>  <path>` a line."""
+    try:
+        lines = sums.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise AssetError(
+            f"The checksums {sums} cannot be read ({error.strerror}): write them with sha256sum, "
+            "or give sha256 in fde_assets."
+        ) from None
+    for line in lines:
+        digest, _, path = line.partition(" ")
+        # A star before the path says that the file was read as binary.
+        if Path(path.strip().removeprefix("*")).name == name:
+            return digest.lower()
+    raise AssetError(f"The checksums {sums} do not list {name}: write them anew with sha256sum.")

@@ -1,0 +1,240 @@
+"""What a target is and has, and why it could not do what its description asks; changes nothing.
+
+It must load on the old Python that it is to refuse, so it stands alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+SUPPORTED = {"debian": ("12", "13"), "ubuntu": ("24.04",)}
+PACKAGES = (
+    *("cryptsetup-bin", "dmsetup", "e2fsprogs", "fdisk", "fio", "mplayer", "nvme-cli", "python3"),
+    *("sysbench", "tar", "util-linux", "xz-utils"),
+)
+# What each choice of fde_database is called; any one of the servers will do where none is chosen.
+SERVERS = ("mariadb-server", "mysql-server")
+DATABASES = {
+    "mariadb": "mariadb-server",
+    "mysql": "mysql-server",
+    "any": "default-mysql-server",
+}
+OLDEST_PYTHON = (3, 11)
+OLDEST_OPAL = (2, 7)
+LISTS = Path("/var/lib/apt/lists")
+ALLOW_TPM = Path("/sys/module/libata/parameters/allow_tpm")
+
+
+def wanted(target: dict[str, Any], installed: set[str]) -> list[str]:
+    """The packages that the target's description asks for."""
+    database = target.get("database", "any")
+    found = [name for name in SERVERS if name in installed]
+    server = found[0] if database == "any" and found else DATABASES[database]
+    kinds = {entry["kind"] for entry in target["configurations"]}
+    return sorted([*PACKAGES, server, *(["tcplay"] if "tcrypt" in kinds else [])])
+
+
+def gather(target: dict[str, Any]) -> dict[str, Any]:
+    """All facts that `refusals` judges."""
+    release = _os_release()
+    names = [*PACKAGES, *SERVERS, *DATABASES.values(), "tcplay"]
+    installed = _installed(names)
+    packages = wanted(target, installed)
+    missing = sorted(set(packages) - installed)
+    cryptsetup = _output("cryptsetup", "--version")
+    return {
+        "uid": os.geteuid(),
+        "distribution": release.get("ID", ""),
+        "version": release.get("VERSION_ID", ""),
+        "name": release.get("PRETTY_NAME", ""),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "systemd": Path("/run/systemd/system").is_dir(),
+        "packages": packages,
+        "missing": missing,
+        "servers": sorted(installed & set(SERVERS)),
+        "candidates": _candidates([*missing, "cryptsetup-bin"]),
+        "lists": any(LISTS.glob("*Packages*")),
+        "cryptsetup": _version(cryptsetup),
+        "hw_opal": "HW_OPAL" in cryptsetup,
+        "sed_transport": _transport(target["disks"].get("sed", {}).get("by_id", "")),
+        "allow_tpm": _text(ALLOW_TPM) in ("1", "Y"),
+    }
+
+
+def refusals(target: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+    """Why this target cannot do what is asked, each a sentence with the way out."""
+    return [*_machine(facts), *_opal(target, facts), *_packages(target, facts)]
+
+
+def _machine(facts: dict[str, Any]) -> list[str]:
+    reasons = []
+    if facts["uid"] != 0:
+        reasons.append(
+            "the agent must be root there to write disks and read RAPL: set ansible_user: root"
+        )
+    if facts["version"] not in SUPPORTED.get(facts["distribution"], ()):
+        reasons.append(
+            f"{facts['name'] or 'its distribution'} is not supported: use Debian 12 or 13, or "
+            "Ubuntu 24.04"
+        )
+    if facts["machine"] != "x86_64":
+        reasons.append(f"it is a {facts['machine']} machine: RAPL is there on x86-64 alone")
+    if not facts["systemd"]:
+        reasons.append(
+            "systemd does not run there, and the agent is a systemd service: boot it with systemd"
+        )
+    if _numbers(facts["python"]) < OLDEST_PYTHON:
+        reasons.append(f"its Python {facts['python']} is too old: 3.11 or newer is needed")
+    return reasons
+
+
+def _opal(target: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+    """Opal needs cryptsetup 2.7 built with HW_OPAL, and a kernel that lets commands through."""
+    asked = [entry["name"] for entry in target["configurations"] if entry["kind"] == "opal"]
+    if not asked:
+        return []
+    reasons = []
+    way_out = (
+        "use Debian 13 or Ubuntu 24.04, or take these configurations out of fde_configurations: "
+        + ", ".join(asked)
+    )
+    candidate = _version(facts["candidates"].get("cryptsetup-bin", ""))
+    if facts["cryptsetup"]:
+        if _numbers(facts["cryptsetup"]) < OLDEST_OPAL or not facts["hw_opal"]:
+            reasons.append(
+                f"its cryptsetup {facts['cryptsetup']} has no Opal support (HW_OPAL, from 2.7 on): "
+                + way_out
+            )
+    elif candidate and _numbers(candidate) < OLDEST_OPAL:
+        reasons.append(
+            f"{facts['name']} would install cryptsetup {candidate}, which has no Opal support "
+            f"(HW_OPAL, from 2.7 on): {way_out}"
+        )
+    if facts["sed_transport"] == "ata" and not facts["allow_tpm"]:
+        reasons.append(
+            "the self-encrypting disk is on SATA, where Linux lets no Opal command through unless "
+            "it was booted with libata.allow_tpm=1: add that to the kernel's command line, reboot"
+        )
+    return reasons
+
+
+def _packages(target: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+    reasons = []
+    database = target.get("database", "any")
+    for other in facts["servers"]:
+        if database != "any" and other != DATABASES[database]:
+            reasons.append(
+                f"{other} is installed there, and {DATABASES[database]} would push it out: remove "
+                f"it yourself, or say fde_database: {_choice(other)}"
+            )
+    for package in facts["missing"]:
+        if facts["candidates"].get(package):
+            continue
+        # Without package lists nothing has a candidate; Debian is known to have no MySQL.
+        absent = package == "mysql-server" and facts["distribution"] == "debian"
+        if package == "mysql-server" and (facts["lists"] or absent):
+            reasons.append(
+                f"{facts['name']} has no mysql-server: say fde_database: mariadb, or add MySQL's "
+                "own package source there"
+            )
+        elif facts["lists"]:
+            reasons.append(
+                f"{facts['name']} offers no package {package}: enable the component that has it "
+                "(universe on Ubuntu), or run apt-get update there"
+            )
+    return reasons
+
+
+def _choice(package: str) -> str:
+    return next(choice for choice, name in DATABASES.items() if name == package)
+
+
+def _candidates(packages: list[str]) -> dict[str, str]:
+    """What apt would install, by package; apt's own caches are not written."""
+    said = _output(
+        *("apt-cache", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="),
+        *("policy", *packages),
+    )
+    found = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", said, re.MULTILINE)
+    return {name: version for name, version in found if version != "(none)"}
+
+
+def _installed(packages: list[str]) -> set[str]:
+    shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages)
+    return {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
+
+
+def _transport(by_id: str) -> str:
+    """`nvme`, `ata` or `scsi`; empty where there is no such disk."""
+    path = Path(by_id)
+    if not by_id or not path.exists():
+        return ""
+    name = path.resolve().name
+    if name.startswith("nvme"):
+        return "nvme"
+    vendor = _text(Path("/sys/block") / name / "device" / "vendor")
+    return "ata" if vendor == "ATA" else "scsi"
+
+
+def _version(text: str) -> str:
+    """The first `1.2` in a text; a Debian epoch (`2:`) is none."""
+    found = re.search(r"(\d+)\.(\d+)", text)
+    return f"{found[1]}.{found[2]}" if found else ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def _os_release() -> dict[str, str]:
+    pairs = (line.partition("=") for line in (_text(Path("/etc/os-release")) or "").splitlines())
+    return {key: value.strip('"') for key, _, value in pairs}
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def _output(*command: str) -> str:
+    """Standard output of a command, whatever its exit code; empty if it is not there."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C", "PATH": path},
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return done.stdout
+
+
+def main() -> int:
+    """Print {"facts", "refusals"} as one line of JSON."""
+    parser = argparse.ArgumentParser(prog="python3 -m agent.preflight", description=__doc__)
+    parser.add_argument("--target", type=Path, required=True)
+    target = json.loads(parser.parse_args().target.read_text(encoding="utf-8"))
+    facts = gather(target)
+    print(json.dumps({"facts": facts, "refusals": refusals(target, facts)}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

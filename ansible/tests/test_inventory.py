@@ -1,0 +1,273 @@
+"""What an inventory may say: each wrong one is refused in words, by its types or by its rules."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agent.controller import stacks
+from agent.controller.errors import ControllerError
+from agent.controller.target import CHAINS, resolve
+
+ROLES = Path(__file__).resolve().parents[1] / "roles"
+MIB = 2**20
+AES = {"cipher": "aes-xts-plain64", "key_bits": 256, "sector_size": 4096}
+GIVEN: dict[str, Any] = {
+    "host": "target",
+    "origin": "measured",
+    "ssh": {"host": "h", "port": 22, "user": "root", "key": None, "known_hosts": None},
+    "disks": {
+        "plain": {"by_id": "/dev/disk/by-id/nvme-A_1", "serial": "1", "size_bytes": 2**31},
+        "sed": {"by_id": "/dev/disk/by-id/nvme-B_2", "serial": "2", "size_bytes": 2**31},
+    },
+    "extent_bytes": 2**30,
+    "filesystem": {"type": "ext4", "options": [], "mount_options": "noatime"},
+    "configurations": [
+        {"name": "plain", "kind": "plain", "disk": "plain"},
+        {"name": "opal", "kind": "opal", "disk": "sed"},
+        {"name": "aes", "kind": "dmcrypt", "disk": "plain", **AES},
+        {"name": "true", "kind": "tcrypt", "disk": "plain", "cipher": "aes", "key_bits": 256},
+    ],
+    "database": "any",
+    "meters": [{"name": "m", "kind": "wt310", "port": "usb", "origin": "measured"}],
+    "assets": {"clip": {"path": "/clip.mpg", "sha256": "0" * 64}},
+    "assumptions": {},
+    "secrets_file": "/x/secrets.json",
+}
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    """GIVEN with one value set; a value of `...` takes the key away."""
+    document = copy.deepcopy(GIVEN)
+    place: Any = document
+    *way, last = [int(key) if key.isdigit() else key for key in path.split("/")]
+    for key in way:
+        place = place[key]
+    if value is ...:
+        del place[last]
+    else:
+        place[last] = value
+    return document
+
+
+def test_what_is_resolved_is_whole_and_typed() -> None:
+    found = resolve(changed("disks/plain/size_bytes", str(2**31)))
+    assert found["format"] == "fde-target/1"
+    assert found["disks"]["plain"] == {
+        "by_id": "/dev/disk/by-id/nvme-A_1",
+        "serial": "1",
+        "size_bytes": 2**31,
+        "erase": None,
+    }
+    assert found["configurations"][2] == {
+        "name": "aes",
+        "kind": "dmcrypt",
+        "disk": "plain",
+        **AES,
+        "header": "luks2",
+        "no_read_workqueue": False,
+        "no_write_workqueue": False,
+    }
+    assert found["assets"]["clip"] == {"path": "/clip.mpg", "sha256": "0" * 64, "sums": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("disks/plain/erase", "1"),
+        ("configurations/2/header", "none"),
+        ("configurations/2/no_read_workqueue", True),
+        ("configurations/2/sector_size", 512),
+        ("configurations/2/disk", "sed"),
+        ("configurations/0/disk", "sed"),
+        ("configurations/0/no_read_workqueue", False),
+        ("assets/clip", {"path": "/c", "sums": "/SHA256SUMS"}),
+        ("assets", {}),
+        *(("configurations/3/cipher", chain) for chain in CHAINS),
+    ],
+)
+def test_what_is_allowed_resolves(path: str, value: object) -> None:
+    resolve(changed(path, value))
+
+
+def test_one_disk_alone_will_do() -> None:
+    for role in ("plain", "sed"):
+        document = changed(f"disks/{'sed' if role == 'plain' else 'plain'}", ...)
+        document["configurations"] = [{"name": "x", "kind": "plain", "disk": role}]
+        assert set(resolve(document)["disks"]) == {role}
+
+
+STACK = {"name": "x", "kind": "dmcrypt", "disk": "plain", **AES}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("disks", {}, "names no disk"),
+        ("disks/sed", ..., "disk sed is not named in fde_disks: .* out: opal"),
+        ("disks/plain/by_id", "/dev/sda", "below /dev/disk/by-id"),
+        ("disks/plain/by_id", "/dev/disk/by-id/../../sda", "below /dev/disk/by-id"),
+        ("disks/plain/by_id", "/dev/disk/by-id/nvme-A_1-part1", "a partition: name the whole disk"),
+        ("disks/plain/by_id", "/dev/disk/by-id/nvme-B_2", "same disk .path."),
+        ("disks/plain/serial", "2", "same disk .serial."),
+        ("disks/plain/serial", " ", "has no serial"),
+        ("disks/plain/erase", "2", "has erase '2', but its serial is '1'"),
+        ("disks/plain/erase", "yes", "by its own serial number, or by none"),
+        ("disks/plain/erase", "", "by its own serial number, or by none"),
+        ("disks/plain/size_bytes", 2**30, "choose a smaller extent_bytes"),
+        ("extent_bytes", 1000, "multiple of 1 MiB"),
+        ("extent_bytes", 0, "multiple of 1 MiB"),
+        ("extent_bytes", -MIB, "multiple of 1 MiB"),
+        ("extent_bytes", 2**40, "choose a smaller extent_bytes"),
+        ("configurations", [], "is empty"),
+        ("configurations/1/name", "plain", "same name 'plain'"),
+        ("configurations/0/name", "a/b", "part of file names"),
+        ("configurations/0/name", "..", "part of file names"),
+        ("configurations/0/name", "-x", "part of file names"),
+        ("configurations/0/name", "two words", "part of file names"),
+        ("configurations/0/name", "x" * 60, "48 characters at most"),
+        ("configurations/0/cipher", "aes-xts-plain64", "cipher means nothing for the kind plain"),
+        ("configurations/0/header", "none", "header means nothing for the kind plain"),
+        ("configurations/1/key_bits", 256, "key_bits means nothing for the kind opal"),
+        ("configurations/1/no_write_workqueue", True, "means nothing for the kind opal"),
+        ("configurations/1/disk", "plain", "disk must be sed"),
+        ("configurations/2/cipher", ..., "needs cipher"),
+        ("configurations/2/key_bits", ..., "needs key_bits"),
+        ("configurations/2/sector_size", ..., "needs sector_size"),
+        ("configurations/2/cipher", "aes", "no cipher 'aes' here: choose one of aes-xts-plain64"),
+        ("configurations/2/cipher", "des-cbc-plain", "choose one of"),
+        ("configurations/2/cipher", "aes-cbc-null", "choose one of"),
+        ("configurations/2/key_bits", 512, "128 or 256"),
+        ("configurations/2/sector_size", 8192, "choose one of 512"),
+        ("configurations/2/header", "luks1", "luks2, or none"),
+        ("configurations/3/cipher", "aes-twofish", "TrueCrypt has no cipher"),
+        ("configurations/3/cipher", "aes-xts-plain64", "TrueCrypt has no cipher"),
+        ("configurations/3/key_bits", 128, "TrueCrypt's ciphers have 256"),
+        ("configurations/3/sector_size", 4096, "sector_size means nothing for the kind tcrypt"),
+        ("configurations/3/header", "none", "header means nothing for the kind tcrypt"),
+        ("meters", [], "no meter is named"),
+        ("secrets_file", "/x/other.json", "named secrets.json"),
+        ("assets/clip/path", "clip.mpg", "absolute path"),
+        ("assets/clip/sha256", ..., "either sha256"),
+        ("assets/clip/sums", "/SHA256SUMS", "either sha256"),
+        ("assets/clip/sha256", "0" * 63, "64 hexadecimal digits"),
+        ("assets/clip", {"path": "/c", "sums": "SHA256SUMS"}, "absolute path"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_in_words(path: str, value: object, words: str) -> None:
+    with pytest.raises(ControllerError, match=words):
+        resolve(changed(path, value))
+
+
+def test_two_meters_need_names_and_ports_of_their_own() -> None:
+    meter = GIVEN["meters"][0]
+    with pytest.raises(ControllerError, match=r"same name 'm'.*same port 'usb': tell equal ones"):
+        resolve({**GIVEN, "meters": [meter, meter]})
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    document = {**changed("extent_bytes", 5), "meters": [], "secrets_file": "/x"}
+    with pytest.raises(ControllerError) as raised:
+        resolve(document)
+    assert str(raised.value).count("; ") == 2
+
+
+# In a process of its own: here, the name `ansible` is that of the folder of these tests.
+VALIDATE = """
+import json, sys
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+options, *all_given = json.load(sys.stdin)
+validator = ArgumentSpecValidator(options)
+print(json.dumps([list(validator.validate(given).error_messages) for given in all_given]))
+"""
+
+
+def given_with(**changes: Any) -> dict[str, Any]:
+    """The variables of GIVEN as an inventory has them, with changes."""
+    given = {f"fde_{key}": value for key, value in GIVEN.items() if key not in ("host", "ssh")}
+    given |= {
+        "fde_build_dir": "/b",
+        "fde_assumptions": {
+            "sed_extra_price": 25.0,
+            "currency": "USD",
+            "electricity_price_per_kwh": 0.1,
+            "battery_wh": 50.0,
+            "life_years": 4.0,
+            "runs_per_day": 24.0,
+        },
+        "fde_meters": [{**GIVEN["meters"][0], "channels": {"1": "system"}}],
+        **changes,
+    }
+    return {key: value for key, value in given.items() if value is not ...}
+
+
+DISK = GIVEN["disks"]["plain"]
+
+
+WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
+    ({"fde_disks": ...}, "missing required arguments: fde_disks"),
+    ({"fde_disks": {"nvme": DISK}}, "fde_disks.nvme. Supported"),
+    ({"fde_disks": {"plain": {**DISK, "eraze": "1"}}}, "fde_disks.plain.eraze"),
+    ({"fde_disks": {"plain": {**DISK, "size_bytes": "big"}}}, "size_bytes"),
+    ({"fde_disks": {"plain": {"by_id": "/dev/disk/by-id/a"}}}, "serial, size_bytes"),
+    ({"fde_extent_bytes": "all"}, "fde_extent_bytes"),
+    ({"fde_configurations": [{**STACK, "kind": "veracrypt"}]}, "kind must be one of"),
+    ({"fde_configurations": [{**STACK, "sector": 512}]}, "fde_configurations.sector"),
+    ({"fde_configurations": [{**STACK, "disk": "nvme0n1"}]}, "disk must be one of"),
+    ({"fde_configurations": [{**STACK, "key_bits": 192}]}, "key_bits must be one of"),
+    ({"fde_configurations": [{**STACK, "sector_size": 520}]}, "sector_size must be one of"),
+    ({"fde_configurations": [{**STACK, "header": "luks1"}]}, "header must be one of"),
+    ({"fde_configurations": [{"name": "x"}]}, "disk, kind"),
+    ({"fde_database": "postgresql"}, "fde_database must be one of: mariadb, mysql, any"),
+    ({"fde_assets": {"clip": "/clip.mpg"}}, "clip"),
+    ({"fde_assets": {"clip": {"path": "/c", "md5": "0"}}}, "fde_assets.clip.md5"),
+    ({"fde_assets": {"movie": {"path": "/c"}}}, "fde_assets.movie"),
+    ({"fde_origin": "guessed"}, "fde_origin must be one of"),
+    ({"fde_secrets_file": ...}, "fde_secrets_file"),
+    ({"fde_meters": [{"name": "m"}]}, "missing required arguments"),
+    ({"fde_filesystem": {**GIVEN["filesystem"], "type": "btrfs"}}, "type must be one of"),
+    ({"fde_assumptions": {"currency": "EUR"}}, "missing required arguments"),
+]
+
+
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    """What the role's argument_specs say of GIVEN, then of each of WRONG_TYPES."""
+    text = (ROLES / "target_spec" / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
+    options = yaml.safe_load(text)["argument_specs"]["main"]["options"]
+    cases = [given_with(), *(given_with(**changes) for changes, _ in WRONG_TYPES)]
+    done = subprocess.run(
+        [sys.executable, "-c", VALIDATE],
+        input=json.dumps([options, *cases]),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ["; ".join(errors) for errors in json.loads(done.stdout)]
+
+
+def test_the_types_let_the_given_one_pass(said: list[str]) -> None:
+    assert said[0] == ""
+
+
+@pytest.mark.parametrize("number", range(len(WRONG_TYPES)))
+def test_what_breaks_a_type_is_refused_by_the_specification(number: int, said: list[str]) -> None:
+    assert re.search(WRONG_TYPES[number][1], said[number + 1])
+
+
+def test_the_lab_has_one_of_every_kind_and_variant() -> None:
+    text = (ROLES.parent / "inventory/lab/group_vars/targets.yml").read_text(encoding="utf-8")
+    entries = yaml.safe_load(text)["fde_configurations"]
+    found = resolve({**GIVEN, "configurations": entries})["configurations"]
+    said = [stacks.words(entry) for entry in found]
+    assert len(set(said)) == len(said) == 17
+    json.dumps(found)
