@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from agent import lock
 from agent.errors import AgentError
 
 
@@ -36,7 +37,13 @@ def run(
     environment["PATH"] = environment.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
     try:
         done = subprocess.run(
-            argv, input=stdin, capture_output=True, env=environment, timeout=timeout_s, check=False
+            argv,
+            input=stdin,
+            capture_output=True,
+            env=environment,
+            timeout=timeout_s,
+            check=False,
+            pass_fds=lock.held(),
         )
     except FileNotFoundError as error:
         raise CommandError(f"The program {argv[0]} is missing: install its package.") from error

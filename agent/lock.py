@@ -12,6 +12,8 @@ from agent.errors import AgentError
 
 RUN = Path("/run/fde-testbed")
 
+_held: set[int] = set()
+
 
 class LockError(AgentError):
     """Someone else holds the lock."""
@@ -26,9 +28,17 @@ def disks(who: str, path: Path = RUN / "agent.lock") -> Iterator[None]:
         _take(fd, lambda: f"The test disks are in use by {_holder(fd)}: wait for it, or stop it.")
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{who} (process {os.getpid()})".encode(), 0)
+        _held.add(fd)
         yield
     finally:
+        _held.discard(fd)
         os.close(fd)
+
+
+def held() -> tuple[int, ...]:
+    """Descriptors that hold the disks. The programs that write them are given these as well, so
+    that one which outlives a killed agent still keeps the next agent away."""
+    return tuple(_held)
 
 
 @contextmanager
@@ -55,4 +65,8 @@ def _take(fd: int, why: Callable[[], str]) -> None:
 
 
 def _holder(fd: int) -> str:
-    return os.pread(fd, 200, 0).decode(errors="replace") or "another process"
+    said = os.pread(fd, 200, 0).decode(errors="replace")
+    pid = said.rpartition("(process ")[2].rstrip(")")
+    if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        return f"what {said} called before it was killed"
+    return said or "another process"
