@@ -7,14 +7,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
+from lab import ssh
+
 ROOT = Path(__file__).resolve().parents[2]
+GUEST = Path(__file__).with_name("guest")
+WATCH = "/run/fde-watch"
 
 
 class Lab(Protocol):
@@ -23,6 +28,7 @@ class Lab(Protocol):
     directory: Path
     state: dict[str, Any]
     ssh: Callable[..., subprocess.CompletedProcess[str]]
+    send: Callable[[Path, str], None]
 
 
 @dataclass(frozen=True)
@@ -88,3 +94,66 @@ def provisioned(controller: Controller) -> Controller:
     done = controller.play("site.yml")
     assert done.returncode == 0, "site.yml failed; its output stands above"
     return controller
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Two watches, in the guest and here, over the argv and environment of every process."""
+
+    watches: dict[str, subprocess.Popen[str]]
+
+    def seen(self) -> dict[str, dict[str, Any]]:
+        """What each has seen so far: lists `argv` and `environ`, and how many it `missed`."""
+        found = {}
+        for place, watch in self.watches.items():
+            assert watch.stdin is not None
+            assert watch.stdout is not None
+            watch.stdin.write("\n")
+            watch.stdin.flush()
+            found[place] = json.loads(watch.stdout.readline())
+        return found
+
+
+@pytest.fixture(scope="session")
+def witness(lab: Lab) -> Iterator[Witness]:
+    """Watches from now to the end of the session; see guest/record.py."""
+    lab.send(GUEST, WATCH)
+    record = f"{WATCH}/guest/record.py"
+    commands = {
+        "guest": ssh.command(lab.state["ssh"], [f"python3 {record}"]),
+        "controller": [sys.executable, str(GUEST / "record.py"), "--poll"],
+    }
+    with ExitStack() as stack:
+        watches = {
+            place: stack.enter_context(
+                subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+                )
+            )
+            for place, command in commands.items()
+        }
+        witness = Witness(watches)
+        witness.seen()  # they are at work
+        yield witness
+        for watch in watches.values():
+            assert watch.stdin is not None
+            watch.stdin.close()
+
+
+@pytest.fixture(scope="session")
+def suite(
+    provisioned: Controller, witness: Witness, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of a finished, sealed and reported micro suite, whose processes were watched."""
+    del witness
+    out = tmp_path_factory.mktemp("suites")
+    place = ["--target", str(provisioned.target), "--inventory", "ansible/inventory/lab"]
+    done = provisioned.python(
+        "agent.controller",
+        *("run", "--suite", "micro", "--blocks", "1", "--seed", "1", "--out", str(out), *place),
+    )
+    assert done.returncode == 0, "the suite failed; its output stands above"
+    (folder,) = out.iterdir()
+    done = provisioned.python("analysis", "report", str(folder))
+    assert done.returncode == 0, "the report failed; its output stands above"
+    return folder

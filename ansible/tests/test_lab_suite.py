@@ -17,22 +17,6 @@ CONFIGURATIONS = {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"}
 WORKLOADS = {"file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"}
 
 
-@pytest.fixture(scope="module")
-def suite(provisioned: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished, sealed and reported micro suite."""
-    out = tmp_path_factory.mktemp("suites")
-    place = ["--target", str(provisioned.target), "--inventory", "ansible/inventory/lab"]
-    done = provisioned.python(
-        "agent.controller",
-        *("run", "--suite", "micro", "--blocks", "1", "--seed", "1", "--out", str(out), *place),
-    )
-    assert done.returncode == 0, "the suite failed; its output stands above"
-    (folder,) = out.iterdir()
-    done = provisioned.python("analysis", "report", str(folder))
-    assert done.returncode == 0, "the report failed; its output stands above"
-    return folder
-
-
 def _runs(suite: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(suite.glob("runs/*/run.json"))]
 

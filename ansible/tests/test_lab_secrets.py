@@ -1,0 +1,203 @@
+"""The lab's passphrase, PIN, PSID and a volume key show nowhere, and the search would find them.
+
+Everything is done once under watch: torn down, provisioned, proven, and the micro suite of
+test_lab_suite.py with its report. Then the same search is made for the secrets and for a decoy
+that was put on purpose wherever one might be careless.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+AGENT = "cd /opt/fde-testbed && PYTHONPATH=/opt/fde-testbed:/opt/fde-testbed/lib python3 -m agent"
+NEEDLES = "/run/fde-watch/needles"
+# On the target all that may hold text; the secrets' own file is the only one left out.
+FOLDERS = "/etc /home /opt /root /run /srv /tmp /usr/local /var"
+HELD_SECRETS = ("secrets.json", "sed.psid")
+# One of each kind that is given a secret; all of them are proven in a test of their own.
+PROVEN = ("opal", "truecrypt-aes256", "dmcrypt-aes256-on-sed", "dmcrypt-aes256")
+PIECE = 12  # characters: who shows as much of a secret has shown it
+
+
+def needles(secret: bytes) -> list[bytes]:
+    """What a secret looks like: as it stands, and in hexadecimal and base64 within anything."""
+    encoded = [secret.hex().encode(), secret.hex().upper().encode()]
+    encoded += [secret[:PIECE], secret[-PIECE:]] if secret.isascii() else []
+    for shift in range(3):
+        # Its neighbours have a say in the first and last characters.
+        inner = base64.b64encode(bytes(shift) + secret + bytes(2))[4:-8]
+        encoded += [inner, inner.replace(b"+", b"-").replace(b"/", b"_")]
+    return sorted(set(encoded))
+
+
+@dataclass
+class Scene:
+    """What there is to be searched; `said` is all that programs printed."""
+
+    controller: Any
+    witness: Any
+    folders: list[Path]
+    said: dict[str, str] = field(default_factory=dict)
+
+    def play(self, playbook: str, **variables: str) -> None:
+        done = self.controller.play(playbook, "-vvv", "--diff", **variables)
+        assert done.returncode == 0
+        self.said[playbook] = done.stdout + done.stderr
+
+    def command(self, *arguments: str) -> None:
+        done = self.controller.python("agent.controller", *arguments)
+        assert done.returncode == 0
+        self.said[arguments[0]] = done.stdout + done.stderr
+
+    def agent(self, arguments: str, code: int = 0) -> None:
+        done = self.controller.lab.ssh(f"{AGENT} {arguments}", check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        self.said[arguments] = done.stdout + done.stderr
+
+    def places(self, wanted: list[bytes], tmp_path: Path) -> set[str]:
+        """Where any of these bytes is found."""
+        found = {name for name, text in self.said.items() if _holds(text.encode(), wanted)}
+        for place, seen in self.witness.seen().items():
+            for kind in ("argv", "environ"):
+                words = "".join(seen[kind]).encode("latin-1")
+                found |= {f"{kind} on the {place}"} if _holds(words, wanted) else set()
+        return found | self._on_the_controller(wanted, tmp_path) | self._in_the_guest(wanted)
+
+    def _on_the_controller(self, wanted: list[bytes], tmp_path: Path) -> set[str]:
+        """The suite, its report, the build folder, and the lab: logs, console, all disks."""
+        file = tmp_path / "needles"
+        file.touch(mode=0o600)
+        file.write_bytes(b"\n".join(wanted))
+        left_out = [f"--exclude={name}" for name in HELD_SECRETS]
+        argv = ["grep", "-rlaF", "-D", "skip", *left_out, "-f", str(file), *map(str, self.folders)]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+        )
+        assert done.returncode < 2, done.stderr
+        return set(done.stdout.split())
+
+    def _in_the_guest(self, wanted: list[bytes]) -> set[str]:
+        """Its files, its journal and what its kernel said."""
+        lab = self.controller.lab
+        lab.ssh(f"umask 077; cat > {NEEDLES}", stdin=b"\n".join(wanted))
+        grep = f"LC_ALL=C grep -aF -f {NEEDLES}"
+        script = (
+            f"{grep} -rls -D skip --exclude=secrets.json --exclude=needles {FOLDERS}; "
+            f"journalctl --no-pager --output=export | {grep} -q && echo journal; "
+            f"dmesg | {grep} -q && echo dmesg; rm {NEEDLES}"
+        )
+        return set(lab.ssh(script).stdout.split())
+
+
+def _holds(text: bytes, wanted: list[bytes]) -> bool:
+    return any(needle in text for needle in wanted)
+
+
+@pytest.fixture(scope="module")
+def quick_writeback(provisioned: Any) -> Iterator[None]:
+    """What the target writes to its system disk gets there, however soon it is removed."""
+    names = ("dirty_expire_centisecs", "dirty_writeback_centisecs")
+    files = " ".join(f"/proc/sys/vm/{name}" for name in names)
+    before = provisioned.lab.ssh(f"cat {files}").stdout.split()
+    provisioned.lab.ssh(f"for f in {files}; do echo 10 > $f; done")
+    yield
+    for name, value in zip(names, before, strict=True):
+        provisioned.lab.ssh(f"echo {value} > /proc/sys/vm/{name}")
+
+
+@pytest.fixture(scope="module")
+def scene(
+    provisioned: Any, witness: Any, quick_writeback: None, request: pytest.FixtureRequest
+) -> Scene:
+    """After everything has been done that needs the secrets."""
+    del quick_writeback
+    scene = Scene(provisioned, witness, [provisioned.build, provisioned.lab.directory])
+    # By the PSID, which otherwise never leaves the controller.
+    scene.play("teardown.yml", fde_psid_revert=provisioned.lab.state["drives"]["sed"]["serial"])
+    scene.command("check", "--inventory", "ansible/inventory/lab")
+    scene.play("site.yml")
+    scene.command("prove", "--target", str(provisioned.target), *PROVEN)
+    torn = json.dumps(_secrets(provisioned)).removesuffix("}")
+    provisioned.lab.ssh("umask 077; cat > /run/fde-watch/secrets.json", stdin=torn.encode())
+    scene.agent("storage leave --secrets /run/fde-watch/secrets.json", code=1)
+    scene.folders.append(request.getfixturevalue("suite"))
+    return scene
+
+
+def _secrets(controller: Any) -> dict[str, str]:
+    found: dict[str, str] = json.loads(Path(controller.lab.state["secrets"]).read_text())
+    return found
+
+
+def test_the_watch_was_awake(scene: Scene) -> None:
+    """It saw the programs that are given secrets, and those that bring them there."""
+    seen = scene.witness.seen()
+    commands = {place: "".join(found["argv"]).split("\0") for place, found in seen.items()}
+    wanted = {"cryptsetup", "luksFormat", "--hw-opal-only", "sfdisk", "mkfs.ext4", "mount"}
+    assert wanted <= set(commands["guest"])
+    assert any("ansible-playbook" in word for word in commands["controller"])
+    assert "ssh" in commands["controller"]
+    started, missed = seen["guest"]["started"], seen["guest"]["missed"]
+    print(f"of {started} programs started in the guest, {missed} had ended before a look")
+    assert missed < started / 20
+
+
+def test_a_secret_that_leaks_is_found(scene: Scene, tmp_path: Path) -> None:
+    """A decoy, put once wherever one might be careless, in the ways that it might look."""
+    decoy = secrets.token_urlsafe(24)
+    packed = base64.b64encode(f'{{"pin": "{decoy}"}}'.encode()).decode()
+    lab = scene.controller.lab
+    planted = (
+        "cat > /run/fde-watch/decoy; "
+        f"D={packed} sh -c 'sleep 0.1'; env D={decoy} sleep 0.1; "
+        f"echo {decoy.encode().hex()} | logger; echo {packed} > /dev/kmsg; "
+        f"echo {decoy} > /var/decoy; sync; rm /var/decoy"
+    )
+    try:
+        lab.ssh(planted, stdin=decoy.encode())
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(0.3)", decoy], check=True)
+        found = scene.places(needles(decoy.encode()), tmp_path)
+    finally:
+        lab.ssh("rm -f /run/fde-watch/decoy; journalctl --rotate --vacuum-time=1s; dmesg --clear")
+    assert found >= {
+        *("argv on the guest", "environ on the guest", "argv on the controller"),
+        *("journal", "dmesg", "/run/fde-watch/decoy", str(lab.directory / "root.qcow2")),
+    }
+
+
+def test_no_secret_shows_anywhere(scene: Scene, tmp_path: Path) -> None:
+    wanted = [n for secret in _secrets(scene.controller).values() for n in needles(secret.encode())]
+    assert scene.places(wanted, tmp_path) == set()
+
+
+def test_the_secrets_lie_in_memory_only(scene: Scene) -> None:
+    """The one file that holds them, and root alone can read it."""
+    look = "find / -xdev -name secrets.json; cd /run/fde-testbed; stat -c '%a %U' secrets.json"
+    found = scene.controller.lab.ssh(f"{look}; stat -f -c %T .").stdout
+    assert found.split() == ["600", "root", "tmpfs"]
+
+
+def test_no_volume_key_shows_anywhere(scene: Scene, tmp_path: Path) -> None:
+    """dm-crypt's key is in the kernel's memory and, encrypted, in the header; nowhere else."""
+    scene.agent("storage prove dmcrypt-aes256")
+    lab = scene.controller.lab
+    plain = json.loads(scene.controller.target.read_text())["disks"]["plain"]["by_id"]
+    passphrase = _secrets(scene.controller)["luks_passphrase"]
+    dump = "cryptsetup luksDump --batch-mode --dump-volume-key --key-file -"
+    key = "/run/fde-watch/key"
+    lab.ssh(f"{dump} --volume-key-file {key} {plain}-part1", stdin=passphrase.encode())
+    shown = lab.ssh(f"base64 -w0 {key}; rm {key}").stdout
+    assert scene.places(needles(base64.b64decode(shown)), tmp_path) == set()
