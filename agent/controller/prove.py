@@ -13,11 +13,12 @@ from typing import Any
 
 from agent.controller import remote, secrets_file, stacks
 from agent.controller.errors import ControllerError
+from agent.controller.names import unknown
 from agent.controller.playbook import ROOT
 from agent.controller.seal import write_json
 
 FORMAT = "fde-proofs/1"
-HEAD = ("configuration", "disk", "enter s", "mkfs s", "driver", "proven", "stack")
+HEAD = ("configuration", "disk", "enter s", "of it mkfs", "proven", "stack", "cipher driver")
 
 Say = Callable[[str], None]
 
@@ -31,9 +32,7 @@ def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> bool:
     known = {entry["name"]: entry for entry in target["configurations"]}
     for name in names:
         if name not in known:
-            raise ControllerError(
-                f"The inventory names no configuration {name!r}: {', '.join(known)}."
-            )
+            raise ControllerError(unknown("configuration", name, known))
     wanted = list(names) or list(known)
     secrets_file.place(target)
     width = max(len(name) for name in [*wanted, HEAD[0]])
@@ -72,39 +71,33 @@ def _say_one(
     entry: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], width: int, say: Say
 ) -> None:
     proof, configuration = entry["proof"], known[entry["configuration"]]
-    say(
-        _row(
-            (
-                entry["configuration"],
-                configuration["disk"],
-                _seconds(entry.get("took_s")),
-                _seconds(entry.get("mkfs_s")),
-                _driver(proof.get("cipher_driver")),
-                "yes" if proof["ok"] else "NO",
-                stacks.words(configuration),
-            ),
-            width,
-        )
+    cells = (
+        entry["configuration"],
+        configuration["disk"],
+        _seconds(entry.get("took_s")),
+        _seconds(entry.get("mkfs_s")),
+        "yes" if proof["ok"] else "NO",
+        stacks.words(configuration),
+        _drivers(proof),
     )
+    say(_row(cells, width))
     for mismatch in proof["mismatches"]:
         say(f"    {mismatch}")
 
 
 def _row(cells: Sequence[str], width: int) -> str:
-    name, disk, enter, mkfs, driver, proven, stack = cells
-    row = f"{name:<{width}}  {disk:<5}  {enter:>7}  {mkfs:>6}  {proven:<6}  {driver:<24}  {stack}"
-    return row.rstrip()
+    name, disk, enter, mkfs, proven, stack, driver = cells
+    return f"{name:<{width}}  {disk:<5}  {enter:>7}  {mkfs:>10}  {proven:<6}  {stack:<71}  {driver}"
 
 
 def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def _driver(found: object) -> str:
-    """The kernel's cipher driver, or drivers of a cascade; the drive's own has no name."""
-    if isinstance(found, list | tuple):
-        return " ".join(map(str, found))
-    return str(found or "-")
+def _drivers(proof: Mapping[str, Any]) -> str:
+    """The kernel's cipher drivers, from the file system down; a drive's own has no name."""
+    found = [layer.get("cipher_driver") for layer in proof.get("layers", [])]
+    return ", ".join(name for name in found if name) or str(proof.get("cipher_driver") or "-")
 
 
 def _save(target: Mapping[str, Any], found: list[dict[str, Any]], proven: bool) -> Path:

@@ -5,31 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# The agent's names of disks stand in tables; these say what lies behind a kind.
-UNENCRYPTED = "no encryption"
-
 
 def words(entry: Mapping[str, Any]) -> str:
     """What a configuration of a resolved target is, in one short line."""
     kind, on_sed = entry["kind"], entry["disk"] == "sed"
     if kind == "plain":
-        return f"{UNENCRYPTED}; the drive's locking is off" if on_sed else UNENCRYPTED
+        return "no encryption" + ("; the drive's locking is off" if on_sed else "")
     if kind == "opal":
         return "Opal: the drive encrypts and locks"
-    where = ", on the self-encrypting disk" if on_sed else ""
+    where = ", on the sed" if on_sed else ""
     if kind == "tcrypt":
         return f"TrueCrypt, {entry['cipher']}, {entry['key_bits']} bit{where}"
     header = "LUKS2" if entry["header"] == "luks2" else "no header"
+    sectors = f"{entry['sector_size']} B sectors"
     queues = [
         name
         for name, off in (("read", "no_read_workqueue"), ("write", "no_write_workqueue"))
         if entry[off]
     ]
     without = f", no {' and '.join(queues)} queue{'s' if len(queues) > 1 else ''}" if queues else ""
-    return (
-        f"dm-crypt, {header}, {entry['cipher']}, {entry['key_bits']} bit, "
-        f"{entry['sector_size']} B sectors{without}{where}"
-    )
+    cipher = f"{entry['cipher']}, {entry['key_bits']} bit"
+    return f"dm-crypt, {header}, {cipher}, {sectors}{without}{where}"
 
 
 def table(entries: list[Mapping[str, Any]]) -> list[str]:

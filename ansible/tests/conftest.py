@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -31,6 +32,27 @@ class Lab(Protocol):
     send: Callable[[Path, str], None]
 
 
+BLOCK = 2**20
+
+
+def _hash(medium: Path) -> str:
+    """Of all blocks that are not zeros and where they lie: holes need not be read."""
+    found = hashlib.sha256()
+    with medium.open("rb") as file:
+        end, offset = medium.stat().st_size, 0
+        while offset < end:
+            try:
+                offset = os.lseek(file.fileno(), offset, os.SEEK_DATA) // BLOCK * BLOCK
+            except OSError:  # nothing but a hole is left
+                break
+            file.seek(offset)
+            block = file.read(BLOCK)
+            if block.strip(b"\0"):
+                found.update(offset.to_bytes(8) + block)
+            offset += BLOCK
+    return found.hexdigest()
+
+
 @dataclass(frozen=True)
 class Controller:
     """Our own commands, pointed at one lab."""
@@ -54,6 +76,11 @@ class Controller:
     def target(self) -> Path:
         """The resolved target."""
         return self.build / "targets" / "target.json"
+
+    def media(self) -> list[str]:
+        """Hashes of both drives' backing files, after the guest has written everything back."""
+        self.lab.ssh("sync")
+        return [_hash(Path(drive["backing"])) for drive in self.lab.state["drives"].values()]
 
     def play(
         self, playbook: str, *arguments: str, **variables: object

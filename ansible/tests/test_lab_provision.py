@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,35 +12,25 @@ import pytest
 pytestmark = pytest.mark.lab
 
 
-def _media(controller: Any) -> list[str]:
-    """Hashes of both drives' backing files, after the guest has written everything back."""
-    controller.lab.ssh("sync")
-    hashes = []
-    for drive in controller.lab.state["drives"].values():
-        with Path(drive["backing"]).open("rb") as file:
-            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
-    return hashes
-
-
 def _disks(controller: Any) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = json.loads(controller.target.read_text())["disks"]
     return found
 
 
 def test_a_second_play_changes_nothing(provisioned: Any) -> None:
-    before = _media(provisioned)
+    before = provisioned.media()
     done = provisioned.play("site.yml")
     assert done.returncode == 0
     assert provisioned.recap(done)["changed"] == 0
-    assert _media(provisioned) == before
+    assert provisioned.media() == before
 
 
 def test_check_mode_changes_nothing(provisioned: Any) -> None:
-    before = _media(provisioned)
+    before = provisioned.media()
     done = provisioned.play("site.yml", "--check")
     assert done.returncode == 0
     assert provisioned.recap(done)["changed"] == 0
-    assert _media(provisioned) == before
+    assert provisioned.media() == before
 
 
 def test_the_secrets_show_nowhere(provisioned: Any) -> None:
@@ -72,7 +61,7 @@ def restored(provisioned: Any) -> Iterator[Any]:
 
 
 def test_disks_that_are_not_the_named_ones_are_refused(restored: Any) -> None:
-    before = _media(restored)
+    before = restored.media()
     disks = _disks(restored)
     disks["plain"] |= {"serial": "ANOTHER"}
     disks["sed"] |= {"size_bytes": 4 * 2**30}
@@ -85,7 +74,7 @@ def test_disks_that_are_not_the_named_ones_are_refused(restored: Any) -> None:
     done = restored.play("site.yml", fde_disks=disks)
     assert done.returncode != 0
     assert "nvme-fde-lab-plain_ABSENT" in done.stdout + done.stderr
-    assert _media(restored) == before
+    assert restored.media() == before
 
 
 def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
@@ -97,11 +86,11 @@ def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
     try:
         lab.ssh("mkfs.ext4 -q /dev/mapper/foreign && mkdir -p /mnt/foreign")
         lab.ssh("mount -o ro /dev/mapper/foreign /mnt/foreign")  # nothing else may write
-        before = _media(provisioned)
+        before = provisioned.media()
         done = provisioned.play("site.yml")
         assert done.returncode != 0
         assert "/mnt/foreign" in done.stdout + done.stderr
-        assert _media(provisioned) == before
+        assert provisioned.media() == before
     finally:
         lab.ssh("umount /mnt/foreign; dmsetup remove foreign", check=False)
 
@@ -110,13 +99,15 @@ def test_a_foreign_signature_is_refused(provisioned: Any) -> None:
     disk = _disks(provisioned)["plain"]["by_id"]
     lab = provisioned.lab
     assert provisioned.play("teardown.yml").returncode == 0
+    kept = lab.ssh("ls /run/fde-testbed/secrets.json", check=False)
+    assert kept.returncode, "a teardown takes the secrets along"
     try:
         lab.ssh(f"mkfs.ext4 -q -F {disk} 16M && sync")
-        before = _media(provisioned)
+        before = provisioned.media()
         done = provisioned.play("site.yml")
         assert done.returncode != 0
         assert "ext4" in done.stdout + done.stderr
-        assert _media(provisioned) == before
+        assert provisioned.media() == before
     finally:
         lab.ssh(f"wipefs -q --all {disk}; udevadm settle")
     done = provisioned.play("site.yml")

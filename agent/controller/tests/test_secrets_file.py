@@ -1,0 +1,92 @@
+"""The secrets on the controller: whole, closed to others, a real vault; no refusal quotes one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.controller import secrets_file
+from agent.controller.errors import ControllerError
+
+WHOLE = {"luks_passphrase": "tango-7431", "opal_admin_pin": "sierra-9", "sed_psid": "PSID0815"}
+
+
+def written(folder: Path, document: object = WHOLE, mode: int = 0o600) -> Path:
+    """A secrets file."""
+    path = folder / "secrets.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    path.chmod(mode)
+    return path
+
+
+def refused(path: Path) -> str:
+    """The words of the refusal, which must not hold a secret."""
+    with pytest.raises(ControllerError) as raised:
+        secrets_file.load(path)
+    for secret in WHOLE.values():
+        assert secret not in str(raised.value)
+    return str(raised.value)
+
+
+def test_a_whole_file_is_described_without_its_contents(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    assert secrets_file.load(path) == WHOLE
+    said = secrets_file.described(path)
+    assert "sed_psid" in said
+    assert not any(secret in said for secret in WHOLE.values())
+
+
+def test_the_psid_may_be_missing(tmp_path: Path) -> None:
+    for psid in ({}, {"sed_psid": ""}, {"sed_psid": None}):
+        document = {key: WHOLE[key] for key in secrets_file.NEEDED} | psid
+        assert set(secrets_file.load(written(tmp_path, document))) == set(secrets_file.NEEDED)
+
+
+@pytest.mark.parametrize(
+    ("document", "mode", "words"),
+    [
+        (WHOLE, 0o640, "open to other users: chmod 600"),
+        (WHOLE, 0o604, "open to other users"),
+        ("luks_passphrase: tango-7431", 0o600, "not JSON"),
+        ([*WHOLE.values()], 0o600, "not a JSON object"),
+        ({**WHOLE, "opal_pin": "sierra-9"}, 0o600, "no secret called opal_pin"),
+        ({"luks_passphrase": "tango-7431"}, 0o600, "opal_admin_pin .* is missing"),
+        ({**WHOLE, "luks_passphrase": ""}, 0o600, "luks_passphrase .* is missing"),
+        ({**WHOLE, "luks_passphrase": "tango-7431\nx"}, 0o600, "not one line"),
+        ({**WHOLE, "sed_psid": 815}, 0o600, "sed_psid"),
+    ],
+)
+def test_what_is_not_whole_is_refused(
+    document: object, mode: int, words: str, tmp_path: Path
+) -> None:
+    said = refused(written(tmp_path, document, mode))
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(said)
+
+
+def test_a_missing_file_is_told_with_what_belongs_in_it(tmp_path: Path) -> None:
+    said = refused(tmp_path / "secrets.json")
+    assert "luks_passphrase, opal_admin_pin, sed_psid" in said
+
+
+def test_a_real_vault_is_opened_by_its_password_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path)
+    for name in ("right", "wrong"):
+        (tmp_path / name).write_text(f"the {name} one\n")
+    vault = str(Path(sys.executable).with_name("ansible-vault"))
+    password = ["--vault-password-file", str(tmp_path / "right")]
+    subprocess.run([vault, "encrypt", *password, str(path)], check=True, capture_output=True)
+    assert not any(secret.encode() in path.read_bytes() for secret in WHOLE.values())
+    monkeypatch.delenv("ANSIBLE_VAULT_PASSWORD_FILE", raising=False)
+    assert "ANSIBLE_VAULT_PASSWORD_FILE" in refused(path)
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "wrong"))
+    assert "no password opens it" in refused(path)
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "right"))
+    assert secrets_file.load(path) == WHOLE
+    assert "Ansible Vault" in secrets_file.described(path)

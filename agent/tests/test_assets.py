@@ -1,0 +1,73 @@
+"""Assets are compared with the sums that the plan knows; older plans know none."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import assets, plan
+from agent.tests.test_plan import DOCUMENT
+
+CONTENT = b"a clip"
+SUM = hashlib.sha256(CONTENT).hexdigest()
+
+
+def made(folder: Path, entry: Any, load: str = "video") -> plan.Plan:
+    """A plan of one workload with one asset in the folder."""
+    document = {
+        **DOCUMENT,
+        "assets": {"clip": entry},
+        "workloads": [{"name": load, "parameters": {}}],
+        "runs": [],
+    }
+    (folder / "clip.mpg").write_bytes(CONTENT)
+    return plan.parse(plan.freeze(document))
+
+
+def test_a_sum_that_is_given_or_listed_is_compared_and_kept(tmp_path: Path) -> None:
+    path, sums = str(tmp_path / "clip.mpg"), tmp_path / "SHA256SUMS"
+    for line in (f"{SUM}  ./clip.mpg", f"{SUM} *clip.mpg", f"{SUM.upper()}  /elsewhere/clip.mpg"):
+        sums.write_text(f"{'0' * 64}  other.mpg\n{line}\n", encoding="utf-8")
+        entry = {"path": path, "sha256": None, "sums": str(sums)}
+        assert assets.check(made(tmp_path, entry)) == {"clip": SUM}
+    entry = {"path": path, "sha256": SUM, "sums": None}
+    assert assets.check(made(tmp_path, entry)) == {"clip": SUM}
+
+
+def test_an_older_plan_names_the_path_alone(tmp_path: Path) -> None:
+    assert assets.check(made(tmp_path, str(tmp_path / "clip.mpg"))) == {"clip": SUM}
+    assert assets.check(made(tmp_path, None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("sha256", "listed", "words"),
+    [
+        ("0" * 64, None, "the inventory says 0{64}: bring back"),
+        (None, f"{'0' * 64}  clip.mpg", "SHA256SUMS says 0{64}"),
+        (None, f"{SUM}  clip.mp4", "do not list clip.mpg"),
+        (None, None, "cannot be read"),
+    ],
+)
+def test_another_file_is_refused_in_words(
+    sha256: str | None, listed: str | None, words: str, tmp_path: Path
+) -> None:
+    sums = tmp_path / "SHA256SUMS"
+    if listed:
+        sums.write_text(listed + "\n", encoding="utf-8")
+    entry = {
+        "path": str(tmp_path / "clip.mpg"),
+        "sha256": sha256,
+        "sums": None if sha256 else str(sums),
+    }
+    with pytest.raises(assets.AssetError, match=words):
+        assets.check(made(tmp_path, entry))
+
+
+def test_what_no_workload_uses_or_is_not_there_is_not_judged(tmp_path: Path) -> None:
+    entry = {"path": str(tmp_path / "clip.mpg"), "sha256": "0" * 64, "sums": None}
+    assert assets.check(made(tmp_path, entry, load="idle")) == {}
+    entry["path"] = str(tmp_path / "absent.mpg")
+    assert assets.check(made(tmp_path, entry)) == {}

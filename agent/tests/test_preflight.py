@@ -1,0 +1,146 @@
+"""What a target may be: judged from facts, so that machines that are not here can be tried."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import preflight
+
+TARGET: dict[str, Any] = {
+    "disks": {"sed": {"by_id": "/dev/disk/by-id/absent"}},
+    "configurations": [{"name": "opal", "kind": "opal"}, {"name": "plain", "kind": "plain"}],
+    "database": "any",
+}
+NO_OPAL = {**TARGET, "configurations": [{"name": "plain", "kind": "plain"}]}
+TRIXIE: dict[str, Any] = {
+    "uid": 0,
+    "distribution": "debian",
+    "version": "13",
+    "name": "Debian GNU/Linux 13 (trixie)",
+    "kernel": "6.12",
+    "machine": "x86_64",
+    "python": "3.13.5",
+    "systemd": True,
+    "packages": [],
+    "missing": [],
+    "servers": [],
+    "candidates": {"cryptsetup-bin": "2:2.7.5-2"},
+    "lists": True,
+    "cryptsetup": "2.7",
+    "hw_opal": True,
+    "sed_transport": "nvme",
+    "allow_tpm": False,
+}
+BOOKWORM = {
+    "version": "12",
+    "name": "Debian GNU/Linux 12 (bookworm)",
+    "python": "3.11.2",
+    "candidates": {"cryptsetup-bin": "2:2.6.1-4~deb12u2"},
+    "cryptsetup": "2.6",
+    "hw_opal": False,
+}
+NOBLE = {"distribution": "ubuntu", "version": "24.04", "name": "Ubuntu 24.04.1 LTS"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "target"),
+    [
+        ({}, TARGET),
+        (NOBLE, TARGET),
+        (BOOKWORM, NO_OPAL),
+        ({"cryptsetup": "", "hw_opal": False, "missing": ["cryptsetup-bin"]}, TARGET),
+        ({"sed_transport": "ata", "allow_tpm": True}, TARGET),
+        ({"sed_transport": "ata"}, NO_OPAL),
+        ({"servers": ["mariadb-server"]}, {**TARGET, "database": "mariadb"}),
+        ({"missing": ["fio"], "candidates": {}, "lists": False}, NO_OPAL),
+        ({**NOBLE, "missing": ["mysql-server"], "lists": False}, {**TARGET, "database": "mysql"}),
+        ({"missing": ["mysql-server"], "candidates": {"mysql-server": "8.4"}}, TARGET),
+    ],
+)
+def test_a_target_that_can_do_it_is_not_refused(
+    changes: dict[str, Any], target: dict[str, Any]
+) -> None:
+    assert preflight.refusals(target, {**TRIXIE, **changes}) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "target", "words"),
+    [
+        ({"uid": 1000}, TARGET, "set ansible_user: root"),
+        ({"version": "11", "name": "Debian GNU/Linux 11"}, TARGET, "Debian GNU/Linux 11 is not"),
+        ({"version": "", "name": "Debian GNU/Linux sid"}, TARGET, "Debian 12 or 13"),
+        ({**NOBLE, "version": "22.04"}, TARGET, "is not supported"),
+        ({"distribution": "fedora", "name": "Fedora 41"}, TARGET, "Fedora 41 is not supported"),
+        ({"distribution": "", "version": "", "name": ""}, TARGET, "its distribution is not"),
+        ({"machine": "aarch64"}, TARGET, "x86-64 alone"),
+        ({"systemd": False}, TARGET, "boot it with systemd"),
+        ({"python": "3.10.12"}, TARGET, "Python 3.10.12 is too old"),
+        (BOOKWORM, TARGET, "its cryptsetup 2.6 has no Opal support.*fde_configurations: opal"),
+        (
+            {**BOOKWORM, "cryptsetup": "", "missing": ["cryptsetup-bin"]},
+            TARGET,
+            "Debian GNU/Linux 12 .bookworm. would install cryptsetup 2.6.*use Debian 13",
+        ),
+        ({"hw_opal": False}, TARGET, "its cryptsetup 2.7 has no Opal support"),
+        ({"sed_transport": "ata"}, TARGET, "libata.allow_tpm=1"),
+        (
+            {"missing": ["mysql-server"], "candidates": {}},
+            {**NO_OPAL, "database": "mysql"},
+            "has no mysql-server: say fde_database: mariadb",
+        ),
+        (
+            {"missing": ["mysql-server"], "candidates": {}, "lists": False},
+            {**NO_OPAL, "database": "mysql"},
+            "has no mysql-server",
+        ),
+        (
+            {"servers": ["mariadb-server"], "candidates": {"mysql-server": "8"}},
+            {**NO_OPAL, "database": "mysql"},
+            "would push it out.*say fde_database: mariadb",
+        ),
+        (
+            {**NOBLE, "missing": ["tcplay"], "candidates": {}},
+            NO_OPAL,
+            "offers no package tcplay: enable the component",
+        ),
+    ],
+)
+def test_a_target_that_cannot_is_refused_with_the_way_out(
+    changes: dict[str, Any], target: dict[str, Any], words: str
+) -> None:
+    reasons = preflight.refusals(target, {**TRIXIE, **changes})
+    assert len(reasons) == 1, reasons
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(reasons[0])
+
+
+def test_packages_follow_what_is_asked() -> None:
+    def wanted(installed: set[str] = frozenset(), **changes: Any) -> set[str]:  # type: ignore[assignment]
+        return set(preflight.wanted({**NO_OPAL, **changes}, installed))
+
+    assert "default-mysql-server" in wanted()
+    assert "tcplay" not in wanted()
+    assert "tcplay" in wanted(configurations=[{"name": "t", "kind": "tcrypt"}])
+    for server in preflight.SERVERS:
+        assert server in wanted({server})
+        assert "default-mysql-server" not in wanted({server})
+    assert "mysql-server" in wanted({"mariadb-server"}, database="mysql")
+    assert "mariadb-server" in wanted(database="mariadb")
+
+
+def test_this_machine_can_be_asked_by_a_python_that_knows_nothing_of_us(tmp_path: Path) -> None:
+    """As on a target: the module alone, isolated from our packages."""
+    target = tmp_path / "target.json"
+    target.write_text(json.dumps(TARGET), encoding="utf-8")
+    command = [sys.executable, "-I", preflight.__file__, "--target", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert set(found["facts"]) == set(TRIXIE)
+    assert found["facts"]["sed_transport"] == ""
+    assert isinstance(found["refusals"], list)

@@ -1,0 +1,194 @@
+"""Looking at the real lab: nothing is left there, and what stands in the way is one sentence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.controller import secrets_file
+
+pytestmark = pytest.mark.lab
+
+INVENTORY = "ansible/inventory/lab"
+LEFT = "ls -d /run/fde-check* 2>/dev/null; ls /opt /etc/fde-testbed 2>/dev/null | sort | sha256sum"
+
+
+def check(controller: Any) -> subprocess.CompletedProcess[str]:
+    """The page of the lab."""
+    done: subprocess.CompletedProcess[str] = controller.python(
+        "agent.controller", "check", "--inventory", INVENTORY
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    return done
+
+
+def words(done: subprocess.CompletedProcess[str]) -> str:
+    """All that was printed on one line, for sentences are wrapped."""
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def as_found(controller: Any) -> tuple[list[str], str]:
+    """Hashes of the media, and what there is of ours in the guest."""
+    return controller.media(), controller.lab.ssh(LEFT).stdout
+
+
+def target_with(controller: Any, folder: Path, **changes: Any) -> Path:
+    """The resolved target with some keys changed."""
+    path = folder / "target.json"
+    document = json.loads(controller.target.read_text(encoding="utf-8")) | changes
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def look(controller: Any, folder: Path, **link: object) -> str:
+    """What looking says of a target whose link is another one; it must refuse."""
+    ssh = controller.lab.state["ssh"] | link
+    path = target_with(controller, folder, ssh=ssh)
+    done = controller.python("agent.controller.look", "--target", str(path))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("fde: ") == 1 and "Traceback" not in done.stderr
+    return str(done.stderr)
+
+
+def test_the_check_shows_each_disk_and_leaves_nothing(controller: Any) -> None:
+    before = as_found(controller)
+    done = check(controller)
+    assert as_found(controller) == before
+    assert done.returncode == 0
+    said = words(done)
+    for drive in controller.lab.state["drives"].values():
+        assert f"serial {drive['serial']}, 2,147,483,648 bytes" in said
+    assert "Debian GNU/Linux 13 (trixie)" in said and "with Opal" in said
+    assert "Nothing stands in the way" in said
+    kept = json.loads((controller.build / "checks" / "target.json").read_text(encoding="utf-8"))
+    assert set(kept["fingerprints"]) == {"plain", "sed"}
+    assert kept["checked_wall"] and not kept["refused"]
+
+
+def test_who_is_not_let_in_is_told_why(controller: Any, tmp_path: Path) -> None:
+    key, nobody = tmp_path / "key", tmp_path / "known_hosts"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    nobody.touch()
+    assert "does not let you in: see ansible_user" in look(controller, tmp_path, key=str(key))
+    assert "its host key is unknown" in look(controller, tmp_path, known_hosts=str(nobody))
+
+
+@pytest.fixture
+def without_python(controller: Any) -> Iterator[Any]:
+    """The guest's python3 is somewhere else for a while."""
+    controller.lab.ssh("mv /usr/bin/python3 /usr/bin/python3-away")
+    yield controller
+    controller.lab.ssh("mv /usr/bin/python3-away /usr/bin/python3")
+
+
+def test_a_target_without_python_is_told(without_python: Any, tmp_path: Path) -> None:
+    assert "has no python3: install it there" in look(without_python, tmp_path)
+
+
+@pytest.fixture
+def without_agent(controller: Any) -> Iterator[Any]:
+    """The guest's agent is somewhere else for a while."""
+    controller.lab.ssh("mkdir -p /opt/fde-testbed; mv /opt/fde-testbed /opt/away")
+    yield controller
+    controller.lab.ssh("rm -rf /opt/fde-testbed; mv /opt/away /opt/fde-testbed")
+
+
+def test_a_play_with_check_looks_at_disks_without_an_agent_there(without_agent: Any) -> None:
+    without_agent.lab.ssh("rm -f /run/fde-testbed/secrets.json")
+    before = as_found(without_agent)
+    done = without_agent.play("site.yml", "--check")
+    assert done.returncode == 0
+    assert without_agent.recap(done)["changed"] == 0
+    assert as_found(without_agent) == before
+    assert without_agent.lab.ssh("ls /run/fde-testbed/secrets.json", check=False).returncode
+    for drive in without_agent.lab.state["drives"].values():
+        assert drive["serial"] in done.stdout.split("Say what would be done to the disks")[1]
+
+
+def test_a_disk_that_changed_since_its_check_is_refused(controller: Any) -> None:
+    """Here it is the kept fingerprint that is another one; the disk is not ours at that time."""
+    by_id = json.loads(controller.target.read_text(encoding="utf-8"))["disks"]["plain"]["by_id"]
+    if controller.lab.ssh(f"test -e {by_id}-part1", check=False).returncode == 0:
+        assert controller.play("teardown.yml").returncode == 0
+    assert check(controller).returncode == 0
+    place = controller.build / "checks" / "target.json"
+    kept = json.loads(place.read_text(encoding="utf-8"))
+    kept["fingerprints"]["plain"] = "0" * 64
+    place.write_text(json.dumps(kept), encoding="utf-8")
+    before = controller.media()
+    done = controller.play("site.yml")
+    assert done.returncode != 0
+    assert "make check again" in words(done)
+    assert controller.media() == before
+    place.unlink()
+
+
+def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
+    provisioned: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Path(provisioned.lab.state["secrets"])
+    vault, password = tmp_path / "secrets.json", tmp_path / "password"
+    vault.write_bytes(plain.read_bytes())
+    vault.chmod(0o600)
+    password.write_text("of the vault\n")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(password))
+    program = Path(sys.executable).with_name("ansible-vault")
+    subprocess.run([str(program), "encrypt", str(vault)], check=True, capture_output=True)
+    path = target_with(provisioned, tmp_path, secrets_file=str(vault))
+
+    def secrets(action: str, *options: str) -> str:
+        done = provisioned.python(
+            "agent.controller.secrets_file", action, "--target", str(path), *options
+        )
+        assert done.returncode == 0
+        return str(done.stdout)
+
+    def there() -> dict[str, str]:
+        found: dict[str, str] = json.loads(provisioned.lab.ssh(f"cat {secrets_file.PLACE}").stdout)
+        return found
+
+    whole = json.loads(plain.read_text(encoding="utf-8"))
+    assert secrets("place") == "", "the same as the play has put there"
+    assert set(there()) == set(secrets_file.NEEDED)
+    assert secrets("place", "--psid") == "changed\n"
+    assert there() == whole
+    mode = provisioned.lab.ssh(f"stat -c '%a %U' {secrets_file.PLACE}").stdout.split()
+    assert mode == ["600", "root"]
+    assert secrets("remove") == "changed\n"
+    assert secrets("remove") == ""
+    assert secrets("place") == "changed\n"
+
+
+def test_configurations_are_proven_in_a_table(provisioned: Any) -> None:
+    command = ("agent.controller", "prove", "--target", str(provisioned.target))
+    done = provisioned.python(*command, "plain", "dmcrypt-aes256-plain")
+    assert done.returncode == 0
+    assert "2 of 2 proven" in done.stdout
+    assert "dm-crypt, no header, aes-xts-plain64, 256 bit" in done.stdout
+    kept = json.loads((provisioned.build / "proofs" / "target.json").read_text(encoding="utf-8"))
+    assert kept["all_proven"] and len(kept["proofs"]) == 2
+    done = provisioned.python(*command, "dmcrypt-aes25")
+    assert done.returncode == 1
+    assert "did you mean dmcrypt-aes256" in done.stderr
+
+
+def test_an_asset_that_is_another_file_stops_the_suite_before_its_first_run(
+    provisioned: Any, tmp_path: Path
+) -> None:
+    clip = {"path": "/usr/share/fde-testbed/clip.mpg", "sha256": "0" * 64, "sums": None}
+    path = target_with(provisioned, tmp_path, assets={"clip": clip})
+    done = provisioned.python(
+        *("agent.controller", "run", "--suite", "micro", "--configurations", "plain"),
+        *("--out", str(tmp_path), "--target", str(path), "--inventory", INVENTORY),
+    )
+    assert done.returncode == 1
+    assert "The agent gave up: The asset clip (/usr/share/fde-testbed/clip.mpg) has" in done.stderr
+    (folder,) = tmp_path.glob("micro-*")
+    assert not list(folder.glob("runs/*/run.json"))
