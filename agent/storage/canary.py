@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -55,7 +56,9 @@ def look(folder: Path, key: str, mapping: str, partition: str, offset_bytes: int
     except OSError as error:
         raise CanaryError(f"The canary could not be looked for ({error.strerror}).") from error
     finally:
-        path.unlink(missing_ok=True)
+        # A file system that failed has gone read-only: what it said first is what counts.
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def read_direct(device: str, offset_bytes: int) -> bytes:

@@ -26,9 +26,18 @@ def is_ours(name: str) -> bool:
 
 
 def devices() -> dict[str, str]:
-    """Our mappings that exist, also half-made ones: name to kernel name."""
-    found = ((dm_name(entry.name), entry.name) for entry in sorted(BLOCK.glob("dm-*")))
-    return {name: kernel for name, kernel in found if name is not None and is_ours(name)}
+    """Our mappings that exist: name to kernel name, which is empty while one has no table.
+
+    device-mapper is asked, for what has no table yet is not to be seen in sysfs.
+    """
+    argv = ["dmsetup", "info", "-c", "--noheadings", "--separator", ":", "-o", "name,minor"]
+    found = {}
+    for line in run(argv).out.splitlines():
+        name, _, minor = line.strip().partition(":")
+        if is_ours(name):
+            kernel = f"dm-{minor}"
+            found[name] = kernel if (BLOCK / kernel).exists() else ""
+    return found
 
 
 def create(name: str, lines: list[str]) -> None:
@@ -43,7 +52,7 @@ def close() -> None:
     """Take all our mappings down, those on which nothing stands first."""
     left = devices()
     while left:
-        free = [name for name, kernel in left.items() if not _holders(kernel)]
+        free = [name for name, kernel in left.items() if not (kernel and _holders(kernel))]
         # If each is held by another, dmsetup will say by whom it fails.
         for name in free or list(left):
             if uuid(left[name]).startswith(_LOCKS_ON_CLOSING):
@@ -54,8 +63,8 @@ def close() -> None:
 
 
 def uuid(kernel: str) -> str:
-    """The mapping's UUID, which tells who made it."""
-    return (BLOCK / kernel / "dm" / "uuid").read_text().strip()
+    """The mapping's UUID, which tells who made it; empty where it has no table."""
+    return (BLOCK / kernel / "dm" / "uuid").read_text().strip() if kernel else ""
 
 
 def _holders(kernel: str) -> list[str]:
@@ -71,6 +80,10 @@ def formatted() -> bool:
 
 def mounts() -> list[Path]:
     """Where our mappings are mounted, the last mount first."""
-    numbers = {(BLOCK / kernel / "dev").read_text().strip() for kernel in devices().values()}
+    numbers = {
+        (entry / "dev").read_text().strip()
+        for entry in BLOCK.glob("dm-*")
+        if is_ours(dm_name(entry.name) or "")
+    }
     lines = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
     return [Path(fields[4]) for fields in lines if fields[2] in numbers][::-1]

@@ -136,8 +136,8 @@ def why_not_ready(place: Place, secrets: Secrets, *, try_passphrase: bool = True
             # Formatting would spoil a good header before the drive refuses the PIN.
             raise _pin_refused(place.partition, error) from error
         return str(error)
-    found = (segment["type"], int(segment["offset"]), int(segment["size"]))
-    if found != ("hw-opal", place.extent.offset_bytes, place.extent.size_bytes):
+    found = (segment["type"], segment["offset"], segment["size"])
+    if found != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
         return "the LUKS2 header describes another range"
     if not (state.read_lock_enabled and state.write_lock_enabled):
         return "the range does not lock"

@@ -174,6 +174,8 @@ def _chain_mismatches(chain: str, header: Mapping[str, Any]) -> list[str]:
 
 
 def _canary_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[str]:
+    if "error" in seen:
+        return [str(seen["error"])]
     if not seen["through_mapping"]:
         return ["the canary was not found through the mapping, so the medium proves nothing"]
     if seen["on_medium"] and not expectation.plaintext_on_medium:
@@ -198,7 +200,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         luks=_luks(place) if expectation.luks_segment else None,
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.get("tcrypt"),
-        canary=canary.look(folder, key, mapping.PATH, place.partition, place.extent.offset_bytes),
+        canary=_canary(place, folder, key),
     )
     plan = planned(place, expectation)
     said = mismatches(plan, found)
@@ -230,6 +232,14 @@ def _luks(place: Place) -> dict[str, Any] | None:
         return opal.luks_metadata(place.partition)
     except CommandError:
         return None
+
+
+def _canary(place: Place, folder: Path, key: str) -> dict[str, Any]:
+    """What was seen of it, or `{error}`, so that all else that was found is told as well."""
+    try:
+        return canary.look(folder, key, mapping.PATH, place.partition, place.extent.offset_bytes)
+    except canary.CanaryError as error:
+        return {"error": str(error)}
 
 
 def _document(layer: Layer, lines: Sequence[str], crypto: str) -> dict[str, Any]:

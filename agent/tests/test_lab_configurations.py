@@ -1,0 +1,359 @@
+"""Every configuration on the virtual lab's kernel and Opal drive: entered, proven, taken down.
+
+The tests build on one another in the order in which they stand: blank disks first, teardown last.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agent.tests.guest import CODE, FOLDER, Target
+
+pytestmark = pytest.mark.lab
+
+EXTENT_BYTES = 64 * 2**20  # small, for mkfs is most of the time here
+CHAINS = ("aes", "serpent", "twofish", "aes-twofish-serpent")
+
+
+def _configurations() -> list[dict[str, Any]]:
+    aes = {"kind": "dmcrypt", "disk": "plain", "cipher": "aes-xts-plain64", "key_bits": 256}
+    large = {**aes, "sector_size": 4096}
+    return [
+        {"name": "plain", "kind": "plain", "disk": "plain"},
+        {"name": "opal", "kind": "opal", "disk": "sed"},
+        *(
+            {
+                **large,
+                "name": f"dmcrypt-{cipher}{bits}",
+                "cipher": f"{cipher}-xts-plain64",
+                "key_bits": bits,
+            }
+            for cipher in ("aes", "serpent", "twofish")
+            for bits in (128, 256)
+        ),
+        {**large, "name": "dmcrypt-aes256-plain", "header": "none"},
+        {**aes, "name": "dmcrypt-aes256-512", "sector_size": 512},
+        {
+            **large,
+            "name": "dmcrypt-aes256-noqueues",
+            "no_read_workqueue": True,
+            "no_write_workqueue": True,
+        },
+        {**large, "name": "dmcrypt-aes256-on-sed", "disk": "sed"},
+        {"name": "sed-unlocked", "kind": "plain", "disk": "sed"},
+        *(
+            {
+                "name": f"truecrypt-{chain}" + ("" if "-" in chain else "256"),
+                "kind": "tcrypt",
+                "disk": "plain",
+                "cipher": chain,
+                "key_bits": 256,
+            }
+            for chain in CHAINS
+        ),
+    ]
+
+
+CONFIGURATIONS = _configurations()
+CASCADE = "truecrypt-aes-twofish-serpent"
+
+# Begins the scripts that run in the guest; `tell` collects what proofs of spoilt stacks say.
+PROLOGUE = f"""
+import json, os, sys
+from dataclasses import replace
+from pathlib import Path
+from agent import plan
+from agent.command import run
+from agent.storage import opal, opal_ioctl, proof, registry, secrets
+from agent.storage.stack import Stack
+spec = plan.load_target(Path("{FOLDER}/target.json"))
+keys = secrets.load(Path("{FOLDER}/secrets.json"))
+stack = Stack(spec, keys)
+said = {{}}
+def tell(name, entered):
+    said[name] = proof.prove(entered, keys, stack.mount_point, name)["mismatches"]
+"""
+EPILOGUE = """
+finally:
+    stack.leave()
+print(json.dumps({**said, "state": stack.state}))
+"""
+
+
+@pytest.fixture(scope="module")
+def target(lab: Any) -> Target:
+    target = Target(lab, CONFIGURATIONS, EXTENT_BYTES)
+    target.agent("teardown")
+    target.agent("prepare")
+    return target
+
+
+def _mapped(target: Target) -> list[str]:
+    listed: str = target.lab.ssh("dmsetup ls").stdout
+    return [line.split()[0] for line in listed.splitlines() if line.startswith("fde-data")]
+
+
+def _range(target: Target) -> dict[str, Any]:
+    """The sed's first locking range, as its owner sees it."""
+    script = f"""
+import json
+from dataclasses import asdict
+from pathlib import Path
+from agent.storage import opal_ioctl, secrets
+pin = secrets.load(Path("{FOLDER}/secrets.json")).opal_admin_pin
+print(json.dumps(asdict(opal_ioctl.range_status("{target.disks["sed"]["by_id"]}", 1, pin))))
+"""
+    found: dict[str, Any] = json.loads(target.python(script))
+    return found
+
+
+def test_every_configuration_is_entered_and_proven(
+    target: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`opal` comes twice: at first, and again after others have used its disk with locking off."""
+    names = [c["name"] for c in CONFIGURATIONS]
+    said = target.said(f"storage prove {' '.join([*names, 'opal'])}")
+    with capsys.disabled():
+        print(f"\n{_row('configuration', 'cipher driver of each layer', 'raw', 'range', 's', '')}")
+        for entry in said:
+            print(_row(*_columns(entry)))
+    assert [entry["configuration"] for entry in said] == [*names, "opal"]
+    assert all(entry["proof"]["ok"] for entry in said)
+    proofs = {entry["configuration"]: entry["proof"] for entry in said}
+    in_the_clear = {name for name, found in proofs.items() if found["canary"]["on_medium"]}
+    assert in_the_clear == {"plain", "opal", "sed-unlocked"}
+    on_sed = {name: found["opal"]["state"] for name, found in proofs.items() if found["opal"]}
+    assert on_sed == {
+        "opal": "unlocked",
+        "dmcrypt-aes256-on-sed": "off",
+        "sed-unlocked": "off",
+    }
+    assert proofs["opal"]["opal"]["locked_read"] == "ENODATA"
+    for configuration in CONFIGURATIONS:
+        _assert_as_planned(configuration, proofs[configuration["name"]])
+    assert _mapped(target) == []
+    assert not target.reads("sed")
+
+
+def _assert_as_planned(configuration: dict[str, Any], found: dict[str, Any]) -> None:
+    """Said by hand once more, without the code that compares."""
+    layers = [layer for layer in found["layers"] if layer["cipher"]]
+    words = str(configuration.get("cipher") or "").removesuffix("-xts-plain64").split("-")
+    assert [layer["cipher"].split("-")[0] for layer in layers] == [w for w in words if w]
+    for layer in layers:
+        assert layer["cipher_driver"]
+        assert layer["volume_key_bits"] == 2 * configuration["key_bits"]
+        assert layer["sector_size"] == configuration.get("sector_size", 512)
+        table = " ".join(layer["table"])
+        assert f"<{2 * configuration['key_bits']}-bit-key>" in table
+        for option in ("no_read_workqueue", "no_write_workqueue"):
+            assert (option in table) == configuration.get(option, False)
+    has_header = configuration["kind"] == "opal" or (
+        configuration["kind"] == "dmcrypt" and configuration.get("header") != "none"
+    )
+    assert (found["luks"] is not None) == has_header
+    if configuration["kind"] == "tcrypt":
+        assert found["tcrypt"]["chain"] == configuration["cipher"]
+
+
+def _columns(entry: dict[str, Any]) -> tuple[str, str, str, str, str, str]:
+    found = entry["proof"]
+    drivers = [layer["cipher_driver"] for layer in found["layers"] if layer["cipher_driver"]]
+    return (
+        entry["configuration"],
+        ", ".join(drivers) or "-",
+        "plaintext" if found["canary"]["on_medium"] else "ciphertext",
+        found["opal"]["state"] if found["opal"] else "-",
+        f"{entry['took_s'] - entry['mkfs_s']:.1f} + mkfs {entry['mkfs_s']:.1f}",
+        "proven" if found["ok"] else "; ".join(found["mismatches"]),
+    )
+
+
+def _row(*columns: str) -> str:
+    widths = (30, 62, 10, 8, 15, 0)
+    return "  ".join(text.ljust(width) for text, width in zip(columns, widths, strict=True))
+
+
+def test_a_mapping_that_was_replaced_is_not_proven(target: Target) -> None:
+    """The table below a fresh file system is another than the plan's, in one thing each time."""
+    script = (
+        PROLOGUE
+        + """
+def put(name, entered, line):
+    run(["umount", str(stack.mount_point)])
+    run(["dmsetup", "suspend", "fde-data"])
+    run(["dmsetup", "load", "fde-data"], stdin=line.encode())
+    run(["dmsetup", "resume", "fde-data"])
+    run(["mkfs.ext4", "-q", "-F", "/dev/mapper/fde-data"])
+    run(["mount", "/dev/mapper/fde-data", str(stack.mount_point)])
+    tell(name, entered)
+try:
+    entered = stack.enter("dmcrypt-aes256-noqueues")
+    tell("as planned", entered)
+    key, short = os.urandom(64).hex(), os.urandom(32).hex()
+    size, below = entered.place.size_sectors, entered.place.partition
+    queues = "no_read_workqueue no_write_workqueue"
+    def crypt(cipher="aes", key=key, start=32768, options=f"3 sector_size:4096 {queues}"):
+        return f"0 {size} crypt {cipher}-xts-plain64 {key} 0 {below} {start} {options}"
+    put("cipher", entered, crypt(cipher="serpent"))
+    put("key", entered, crypt(key=short))
+    put("sector", entered, crypt(options=f"2 {queues}"))
+    put("queues", entered, crypt(options="2 sector_size:4096 no_read_workqueue"))
+    put("place", entered, crypt(start=32760))
+    put("linear", entered, f"0 {size} linear {below} 32768")
+"""
+        + EPILOGUE
+    )
+    said = json.loads(target.python(script))
+    assert said.pop("as planned") == []
+    assert said.pop("state") == "bare"
+    expected = {
+        "cipher": ["cipher is 'serpent-xts-plain64', planned 'aes-xts-plain64'"],
+        "key": ["key_bits is 256, planned 512"],
+        "sector": ["sector_size is 512, planned 4096"],
+        "queues": ["options is ('no_read_workqueue',), planned"],
+        "place": ["offset_sectors is 32760, planned 32768"],
+        "linear": ["target is 'linear', planned 'crypt'", "the canary lies in plaintext"],
+    }
+    for name, words in expected.items():
+        assert len(said[name]) == len(words), said[name]
+        assert all(word in line for word, line in zip(words, said[name], strict=True)), said[name]
+
+
+def test_a_volume_with_other_ciphers_than_planned_is_not_proven(target: Target) -> None:
+    script = (
+        PROLOGUE
+        + """
+class Other(type(registry.load("tcrypt"))):
+    def attach(self, place, configuration, secrets):
+        return super().attach(place, replace(configuration, cipher="twofish"), secrets)
+stack = Stack(spec, keys, load_kind=lambda n: Other() if n == "tcrypt" else registry.load(n))
+try:
+    tell("cipher", stack.enter("truecrypt-aes256"))
+"""
+        + EPILOGUE
+    )
+    cipher, chain = json.loads(target.python(script))["cipher"]
+    assert "dm cipher is 'twofish-xts-plain64', planned 'aes-xts-plain64'" in cipher
+    assert "TrueCrypt chain is 'twofish', planned 'aes'" in chain
+
+
+def test_a_drive_that_does_not_lock_as_planned_is_not_proven(target: Target) -> None:
+    script = (
+        PROLOGUE
+        + """
+import struct
+class Opened(type(registry.load("opal"))):
+    def before_attach(self, place, secrets):
+        opal_ioctl.unlock(place.partition, place.number, secrets.opal_admin_pin)
+        return super().before_attach(place, secrets)
+opened = Stack(spec, keys, load_kind=lambda n: Opened() if n == "opal" else registry.load(n))
+shadow = struct.Struct("<264sB7x")
+def mbr(number, flag):
+    buffer = bytearray(shadow.pack(opal_ioctl._key(0, keys.opal_admin_pin), flag))
+    request = opal_ioctl._request(1, number, shadow.size)
+    opal_ioctl._call(spec.disks["sed"].by_id, request, buffer, "switch its MBR shadow")
+ENABLE, DONE = 229, 233  # IOC_OPAL_ENABLE_DISABLE_MBR (0 enables), IOC_OPAL_MBR_DONE
+try:
+    tell("open before", opened.enter("opal"))
+    opened.leave()
+    entered = stack.enter("opal")
+    mbr(ENABLE, 0)
+    mbr(DONE, 0)
+    tell("shadow", entered)
+    mbr(ENABLE, 1)
+    stack.leave()
+    entered = stack.enter("sed-unlocked")
+    opal_ioctl.enable_locks(entered.place.partition, 1, keys.opal_admin_pin, enabled=True)
+    tell("locking", entered)
+"""
+        + EPILOGUE
+    )
+    said = json.loads(target.python(script))
+    assert said["open before"] == ["the range could be read before it was unlocked"]
+    assert "an MBR shadow hides the start of the disk" in said["shadow"]
+    assert said["locking"] == ["Opal range state is 'unlocked', planned 'off'"]
+    assert said["state"] == "bare"
+    assert _range(target)["state"] == "locked"
+
+
+LEFT = ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256-plain", CASCADE)
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_a_crashed_run_left_of_each_kind_is_taken_down(target: Target, name: str) -> None:
+    target.agent(f"storage enter {name}")
+    assert _mapped(target)
+    assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
+    assert _mapped(target) == []
+    assert not target.reads("sed")
+
+
+def test_half_made_mappings_are_taken_down(target: Target) -> None:
+    """A cascade without its top, one layer without a table and one suspended; and a foreign one."""
+    partition = f"{target.disks['plain']['by_id']}-part1"
+    target.lab.ssh(
+        f"echo '0 2048 linear {partition} 2048' | dmsetup create fde-data-container && "
+        "echo '0 2048 linear /dev/mapper/fde-data-container 0' | dmsetup create fde-data_2 && "
+        "dmsetup create fde-data_1 --notable && dmsetup suspend fde-data_2 && "
+        "echo '0 8 zero' | dmsetup create not-fde-data"
+    )
+    try:
+        assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
+        assert _mapped(target) == []
+        assert "not-fde-data" in target.lab.ssh("dmsetup ls").stdout
+    finally:
+        target.lab.ssh("dmsetup remove not-fde-data")
+
+
+def test_an_agent_killed_on_its_way_up_leaves_nothing_that_the_next_cannot_take_down(
+    target: Target,
+) -> None:
+    target.lab.ssh(
+        f"cd /; export PYTHONPATH={CODE}; python3 -m agent storage enter {CASCADE} "
+        f"--target {FOLDER}/target.json --secrets {FOLDER}/secrets.json > /dev/null & pid=$!; "
+        "until dmsetup ls | grep -q container; do sleep 0.05; done; kill -9 $pid; wait $pid",
+        check=False,
+    )
+    target.lab.ssh("while pgrep -x 'cryptsetup|tcplay' > /dev/null; do sleep 0.1; done")
+    assert "fde-data-container" in _mapped(target)
+    (said,) = target.said("storage enter plain")
+    assert said["state"] == "mounted"
+    target.agent("storage leave")
+    assert _mapped(target) == []
+
+
+def test_what_this_machine_lacks_is_said_before_anything_is_touched(target: Target) -> None:
+    wrong = target.description()
+    wrong["configurations"] = [
+        *CONFIGURATIONS,
+        {**CONFIGURATIONS[2], "name": "unheard-of", "cipher": "khazad-xts-plain64"},
+    ]
+    target.put(f"{FOLDER}/target.json", wrong)
+    try:
+        target.agent("storage enter plain")
+        assert "xts(khazad)" in target.refusal("storage enter unheard-of")
+        target.lab.ssh("mv /usr/sbin/tcplay /usr/sbin/tcplay.away")
+        assert "install its package" in target.refusal(f"storage enter {CASCADE}")
+        assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
+    finally:
+        target.lab.ssh("mv /usr/sbin/tcplay.away /usr/sbin/tcplay", check=False)
+        target.put(f"{FOLDER}/target.json", target.description())
+
+
+def test_teardown_leaves_both_disks_factory_fresh(target: Target) -> None:
+    target.agent(f"storage enter {CASCADE}")
+    target.agent("teardown")
+    assert _mapped(target) == []
+    for disk in target.disks.values():
+        assert target.lab.ssh(f"blkid -p {disk['by_id']}", check=False).stdout == ""
+        assert target.lab.ssh(f"lsblk -nro NAME {disk['by_id']} | wc -l").stdout.strip() == "1"
+    script = f"""
+from agent.storage import opal_ioctl
+found = opal_ioctl.status("{target.disks["sed"]["by_id"]}")
+print(found.locking_enabled, found.mbr_enabled)
+"""
+    assert target.python(script) == "False False"
