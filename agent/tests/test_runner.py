@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -102,6 +103,7 @@ class Lab:
         self.counters = PowercapSource.open(folder / "powercap")
         self.stack = StandIn(self.plan.storage, folder / "disk")
         self.acts: dict[str, Action] = {}
+        self.assets: tuple[str, ...] = ()
         self.proof: dict[str, Any] = {"ok": True, "mismatches": []}
 
     def execute(self) -> int:
@@ -128,6 +130,8 @@ class Lab:
         lab = self
 
         class Scripted(Workload):
+            assets = lab.assets
+
             def run(self, context: Context) -> None:
                 with context.phase("work") as work:
                     if act := lab.acts.get(name):
@@ -291,3 +295,21 @@ def test_the_seed_is_the_same_for_all_configurations_of_a_block(lab: Lab) -> Non
     assert all(len(group) == 1 for group in seeds.values())
     assert len({min(group) for group in seeds.values()}) == len(seeds)
     assert all(0 <= seed < 2**31 for group in seeds.values() for seed in group)
+
+
+def test_an_asset_is_compared_before_the_first_run_and_its_sum_kept(lab: Lab) -> None:
+    clip = lab.folder.parent / "clip"
+    clip.write_bytes(b"a clip")
+    lab.assets = ("clip",)
+    entry = {"path": str(clip), "sha256": "0" * 64, "sums": None}
+    lab.plan = plan.parse(plan.freeze({**_document(), "assets": {"clip": entry}}))
+    assert lab.execute() == 1
+    ended = journal.read(lab.folder / "journal.jsonl")[-1]
+    assert ended.state == "suite-failed"
+    assert f"The asset clip ({clip}) has the SHA-256" in ended.detail
+    assert not (lab.folder / "runs").exists()
+    entry["sha256"] = hashlib.sha256(b"a clip").hexdigest()
+    lab.plan = plan.parse(plan.freeze({**_document(), "assets": {"clip": entry}}))
+    assert lab.execute() == 0
+    kept = json.loads((lab.folder / "provenance" / "before.json").read_text(encoding="utf-8"))
+    assert kept["assets"] == {"clip": entry["sha256"]}

@@ -177,18 +177,3 @@ def test_configurations_are_proven_in_a_table(provisioned: Any) -> None:
     done = provisioned.python(*command, "dmcrypt-aes25")
     assert done.returncode == 1
     assert "did you mean dmcrypt-aes256" in done.stderr
-
-
-def test_an_asset_that_is_another_file_stops_the_suite_before_its_first_run(
-    provisioned: Any, tmp_path: Path
-) -> None:
-    clip = {"path": "/usr/share/fde-testbed/clip.mpg", "sha256": "0" * 64, "sums": None}
-    path = target_with(provisioned, tmp_path, assets={"clip": clip})
-    done = provisioned.python(
-        *("agent.controller", "run", "--suite", "micro", "--configurations", "plain"),
-        *("--out", str(tmp_path), "--target", str(path), "--inventory", INVENTORY),
-    )
-    assert done.returncode == 1
-    assert "The agent gave up: The asset clip (/usr/share/fde-testbed/clip.mpg) has" in done.stderr
-    (folder,) = tmp_path.glob("micro-*")
-    assert not list(folder.glob("runs/*/run.json"))
