@@ -128,20 +128,18 @@ def _give_back(
     if dry:
         actions = [f"would revert {disk.by_id} {how}"] if owned else []
         return [*actions, f"would remove the partition of {disk.by_id}"]
+    if not owned:
+        layout.clear(disk, before)
+        return [f"removed the partition of {disk.by_id}"]
     now = facts.gather(disk)
     reasons = _reasons_not_to_clear(disk, now, by_psid=by_psid)
     if reasons:
         raise GuardError(" ".join(reasons))
     guard.refuse_changed(disk, before, now)
-    path = now.path or disk.by_id
-    if not owned:
-        layout.clear(disk, before)
-    else:
-        actions = [f"{opal.disown(path, secrets, by_psid=by_psid)}: {disk.by_id}"]
-        # A revert changes the keys of all ranges: table, mark and data are gone.
-        layout.blank_after_revert(disk, now)
-        return [*actions, f"blanked {disk.by_id}"]
-    return [f"removed the partition of {disk.by_id}"]
+    done = opal.disown(now.path or disk.by_id, secrets, by_psid=by_psid)
+    # A revert changes the keys of all ranges: table, mark and data are gone.
+    layout.blank_after_revert(disk, now)
+    return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
 
 
 def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[str]:
