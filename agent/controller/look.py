@@ -19,7 +19,7 @@ from agent.controller import remote
 from agent.controller.bundle import HOME, ROOT, collect, pack
 from agent.controller.errors import ControllerError
 
-NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, OLD_PYTHON = 94, 95, 96, 97, 98
+NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER = 94, 95, 96, 97, 98
 # The folder goes whatever happens, also where the link is lost and the script is hung up on.
 SCRIPT = f"""
 [ "$(stat -f -c %T /run)" = tmpfs ] || exit {NOT_TMPFS}
@@ -30,7 +30,7 @@ trap 'exit 130' HUP INT TERM PIPE
 tar -xf - -C "$d" || exit {NOT_UNPACKED}
 cd "$d/{HOME}" || exit {NOT_UNPACKED}
 export PYTHONPATH="$PWD:$PWD/lib" PYTHONDONTWRITEBYTECODE=1
-python3 -m agent.preflight --target "$d/target.json" || exit {OLD_PYTHON}
+python3 -m agent.preflight --target "$d/target.json" || exit {NO_ANSWER}
 [ "$1" = disks ] || exit 0
 python3 -m agent check --target "$d/target.json"
 """

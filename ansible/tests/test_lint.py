@@ -104,8 +104,9 @@ def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
         "by_id": "/dev/disk/by-id/nvme-fde-lab-sed_SED",
         "serial": "SED",
         "size_bytes": 2**31,
-        "erase": None,
+        "erase": "SED",
     }
+    assert found["disks"]["plain"]["erase"] is None
     stacks = {stack["name"]: stack for stack in found["configurations"]}
     assert {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"} < set(stacks)
     assert {stack["kind"] for stack in stacks.values()} == {"plain", "opal", "dmcrypt", "tcrypt"}
