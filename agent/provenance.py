@@ -27,6 +27,7 @@ _VERSIONS = {
     "mplayer": ["mplayer"],
     "mysqld": ["mysqld", "--version"],
     "sysbench": ["sysbench", "--version"],
+    "tcplay": ["tcplay", "--version"],
 }
 
 
