@@ -16,11 +16,13 @@ import pytest
 
 from agent.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 from agent.storage import facts, guard, inspect, layout, provision
-from agent.storage.devices import Use
+from agent.storage.devices import Use, zero
 from agent.storage.facts import DiskFacts, Partition, Signature, disk_uuid, partition_uuid
 from agent.storage.guard import GuardError
 from agent.storage.opal_ioctl import Status
 from agent.storage.secrets import Secrets
+from agent.tests import dangers
+from agent.tests.danger_rows import ROWS
 
 DISK = Disk("plain", "/dev/disk/by-id/nvme-x_S1", "S1", 2**31)
 ERASABLE = replace(DISK, erase="S1")
@@ -281,6 +283,14 @@ def test_extents_that_cannot_be_laid_out(extent: Extent, reason: str) -> None:
     assert reason in (layout.fits(DISK, extent) or "")
 
 
+def test_what_is_to_be_erased_is_not_ready() -> None:
+    extent = Extent(2**24, 2**30 - 2**24)
+    assert layout.ready(DISK, _inside(LUKS), extent)
+    assert not layout.ready(DISK, _inside(LUKS), Extent(2**24, 2**29))
+    assert not layout.ready(ERASABLE, _inside(replace(OURS, signatures=(EXT4,))), extent)
+    assert not layout.ready(DISK, BLANK, extent)
+
+
 def test_the_largest_extent_leaves_room_for_the_backup_table() -> None:
     most = DISK.size_bytes - layout.START_BYTES - layout.END_BYTES - 2**24
     assert layout.fits(DISK, Extent(2**24, most)) is None
@@ -330,6 +340,54 @@ def test_a_real_blank_disk_is_seen_as_blank(loop: Loop) -> None:
     found = _facts(device)
     assert found.blank
     assert guard.refusals(_disk(device), found) == []
+
+
+@pytest.mark.parametrize("place", [0, 64 * 2**20 - 4096])
+def test_data_that_nobody_knows_are_seen_at_both_ends(loop: Loop, place: int) -> None:
+    device, _ = loop()
+    with device.open("r+b") as file:
+        file.seek(place)
+        file.write(bytes(range(1, 256)))
+    found = _facts(device)
+    assert found.unknown
+    assert "data that nobody knows" in guard.refusals(_disk(device), found)[0]
+
+
+def test_a_disk_of_ones_is_blank(loop: Loop) -> None:
+    device, _ = loop()
+    with device.open("r+b") as file:
+        file.write(b"\xff" * (64 * 2**20))
+    assert _facts(device).blank
+
+
+def test_who_holds_a_disk_for_himself_is_found(loop: Loop) -> None:
+    device, _ = loop()
+    fd = os.open(device, os.O_RDONLY | os.O_EXCL)
+    try:
+        uses = _facts(device).uses
+    finally:
+        os.close(fd)
+    assert [use.how for use in uses] == ["held exclusively by a program, as ZFS does"]
+    assert _facts(device).uses == ()
+
+
+def test_only_a_free_disk_of_the_same_appearance_is_blanked(loop: Loop) -> None:
+    device, backing = loop()
+    with device.open("r+b") as file:
+        file.write(b"x" * 4096)
+    seq = _facts(device).diskseq
+    with pytest.raises(OSError, match="another disk"):
+        zero(str(device), seq + 1, [(0, 2**20)])
+    fd = os.open(device, os.O_RDONLY | os.O_EXCL)
+    try:
+        with pytest.raises(OSError, match="busy"):
+            zero(str(device), seq, [(0, 2**20)])
+    finally:
+        os.close(fd)
+    os.sync()
+    assert backing.read_bytes()[:4096] == b"x" * 4096
+    zero(str(device), seq, [(0, 2**20)])
+    assert not any(backing.read_bytes())
 
 
 def test_a_real_file_system_is_refused_mounted_or_not(loop: Loop, tmp_path: Path) -> None:
@@ -394,3 +452,29 @@ def test_prepare_writes_no_disk_at_all_if_one_is_refused(loop: Loop) -> None:
     os.sync()
     after = [hashlib.sha256(f.read_bytes()).hexdigest() for f in (first_file, second_file)]
     assert before == after
+
+
+def test_the_page_of_dangers_has_a_row_for_each_of_them() -> None:
+    _, _, rest = dangers.DOCUMENT.read_text(encoding="utf-8").partition(dangers.BEGIN)
+    table = rest.partition(dangers.END)[0].strip().splitlines()[2:]
+    assert [line.split(" | ")[1] for line in table] == [row.situation for row in ROWS]
+    endings = [line.rsplit(" | ")[-1] for line in table]
+    wanted = ["changed |" if row.allowed else "unchanged |" for row in ROWS]
+    assert endings == wanted
+    assert endings.count("unchanged |") >= 25
+
+
+def test_the_places_of_a_sparse_file_count_in_its_hash(tmp_path: Path) -> None:
+    hashes = []
+    for place in (0, 2**20, 2**30):
+        path = tmp_path / str(place)
+        with path.open("wb") as file:
+            file.truncate(2**31)
+            file.seek(place)
+            file.write(b"x")
+        hashes.append(dangers.content_hash(path))
+    assert len(set(hashes)) == 3
+    with path.open("r+b") as file:  # zeros that are written are contents like those that are not
+        file.seek(2**29)
+        file.write(bytes(4096))
+    assert dangers.content_hash(path) == hashes[-1]

@@ -1,0 +1,540 @@
+"""The dangerous situations; each is made for real in the guest, on the lab's own drives."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from agent.plan import DATA_OFFSET_BYTES, Disk, Extent
+from agent.storage import layout
+from agent.tests.dangers import Row, poke
+
+EXTENT = Extent(DATA_OFFSET_BYTES, 64 * 2**20)
+END = "$(blockdev --getsize64 $D)"
+ERASE = {"erase": "{serial}"}
+SETTLE = "udevadm settle; "
+GPT = f"echo 'start=1MiB' | sfdisk -q --label gpt $D; {SETTLE}"
+MKFS = "mkfs.ext4 -qF -E lazy_itable_init=0,lazy_journal_init=0"
+
+
+def laid_out(serial: str, extent: Extent = EXTENT) -> str:
+    """Shell text that writes the layout as it is for the disk of this serial."""
+    script = layout.script(Disk("plain", "", serial, 0), extent)
+    return f"sfdisk -q $D <<'X'\n{script}X\n{SETTLE}"
+
+
+OURS = laid_out("FDELABPLAIN01")
+# What a program in the background has in hand is told by its /proc entry.
+GONE = "kill $(cat $F/pid); while [ -d /proc/$(cat $F/pid) ]; do sleep 0.1; done"
+HOLD = (
+    "python3 -c 'import os,sys,time; os.open(sys.argv[1], os.O_RDWR | os.O_EXCL); time.sleep(999)' "
+    "$D >/dev/null 2>&1 & echo $! >$F/pid; "
+    "until ls -l /proc/$!/fd | grep -q $D; do sleep 0.1; done; "
+)
+
+
+def elsewhere(device: str, then: str = "") -> str:
+    """Shell text that mounts a device in a namespace of its own, and does more in there."""
+    return (
+        f"rm -f $F/there; unshare -m sh -c 'mount $0 /mnt; {then} touch $F/there; "
+        f"exec sleep 999' {device} >/dev/null 2>&1 & echo $! >$F/pid; "
+        "until [ -e $F/there ]; do sleep 0.1; done; "
+    )
+
+
+def _xfs() -> bytes:
+    """A superblock of XFS, version 4, as libblkid checks it."""
+    head = struct.pack(">4sIQQQ16s", b"XFSB", 4096, 65536, 0, 0, bytes(range(16)))
+    places = struct.pack(">QQQQIIIII", 4, 128, 129, 130, 1, 16384, 4, 1, 2560)
+    sizes = struct.pack(">HHHH12sBBBBBBBB", 0xB4A4, 512, 256, 16, b"", 12, 9, 8, 4, 14, 0, 0, 25)
+    return head + places + sizes
+
+
+def _fat() -> bytes:
+    """A boot sector of FAT16."""
+    head = b"\xeb\x3c\x90mkfs.fat" + struct.pack(
+        "<HBHBHHBHHHII", 512, 4, 4, 2, 512, 0, 0xF8, 128, 32, 64, 0, 131072
+    )
+    return (head + struct.pack("<BBBI11s8s", 0x80, 0, 0x29, 1, b"USBSTICK   ", b"FAT16   ")).ljust(
+        510, b"\0"
+    ) + b"\x55\xaa"
+
+
+def _ntfs() -> str:
+    """A boot sector of NTFS and the record of its MFT that libblkid looks for."""
+    boot = b"\xeb\x52\x90NTFS    " + struct.pack("<HBHBHHB", 512, 8, 0, 0, 0, 0, 0xF8)
+    boot += bytes(2 + 2 + 2 + 4 + 4) + struct.pack(
+        "<IQQQbxxxbxxxQI", 0x800080, 262136, 4, 16384, -10, 1, 7, 0
+    )
+    record = b"FILE" + bytes(1020)
+    return poke(0, boot.ljust(510, b"\0") + b"\x55\xaa") + poke(4 * 4096, record * 4)
+
+
+def _zfs() -> str:
+    """An array of uberblocks, without the list of names and values that a whole label has."""
+    return poke(128 * 1024, struct.pack("<QQ", 0x00BAB10C, 5000).ljust(1024, b"\0") * 8)
+
+
+IDENTITY = [
+    Row("absent", "no disk at the path", ("no block device",), disk={"by_id": "{by_id}_ABSENT"}),
+    Row(
+        "other-path",
+        "the path is another disk's",
+        ("has serial 'FDELABSED0001'",),
+        disk={"by_id": "{other_by_id}"},
+    ),
+    Row(
+        "partition-path",
+        "the path is a partition's",
+        ("not a whole disk", "has serial"),
+        make=OURS,
+        disk={"by_id": "{by_id}-part1"},
+    ),
+    Row(
+        "mapping-path",
+        "the path is a mapping's on the disk",
+        ("not a whole disk",),
+        make="echo 0 8192 linear $D 0 | dmsetup create danger; ",
+        undo="dmsetup remove --retry danger",
+        disk={"by_id": "/dev/mapper/danger"},
+    ),
+    Row("serial", "another serial", ("'FDELABPLAIN02'",), disk={"serial": "FDELABPLAIN02"}),
+    Row("size", "another size", ("has 2147483648 bytes",), disk={"size_bytes": 2**31 - 4096}),
+    Row("small", "an extent larger than the disk", ("choose a smaller",), extent_bytes=2**31),
+    Row("erase-serial", "`erase` names another serial", ("'OTHER'",), disk={"erase": "OTHER"}),
+]
+
+USES = [
+    Row(
+        "mounted",
+        "mounted",
+        ("mounted on /mnt",),
+        make=f"{MKFS} $D; mount $D /mnt; ",
+        undo="umount /mnt",
+    ),
+    Row(
+        "mounted-erase",
+        "mounted, with `erase`",
+        ("mounted on /mnt",),
+        make=f"{MKFS} $D; mount $D /mnt; ",
+        undo="umount /mnt",
+        disk=ERASE,
+    ),
+    Row(
+        "read-only",
+        "a partition mounted read-only",
+        ("mounted on /mnt", "table that is not ours"),
+        make=f"{GPT}{MKFS} $P; mount -o ro $P /mnt; ",
+        undo="umount /mnt",
+    ),
+    Row(
+        "namespace",
+        "mounted in another mount namespace alone",
+        ("mounted on /mnt for sleep[PID] alone",),
+        make=f"{MKFS} $D; {elsewhere('$D')}",
+        undo=GONE,
+    ),
+    Row(
+        "namespace-ours",
+        "ours, its partition mounted in another mount namespace alone",
+        ("mounted on /mnt for sleep[PID] alone",),
+        make=f"{OURS}{MKFS} $P; {elsewhere('$P')}",
+        undo=GONE,
+        commands=("prepare", "teardown"),
+    ),
+    Row(
+        "swap",
+        "in use as swap",
+        ("used as swap",),
+        make="mkswap -q $D; swapon $D; ",
+        undo="swapoff $D",
+    ),
+    Row(
+        "root",
+        "carries the root file system",
+        ("carries the root file system",),
+        make=f"{MKFS} $D; {elsewhere('$D', 'sh -e $F/root /mnt;')}",
+        undo=GONE,
+        chroot=True,
+    ),
+    Row(
+        "root-ancestor",
+        "the root file system stands on a mapping on its partition",
+        ("carries the root file system", "held by danger"),
+        make=f"{GPT}"
+        "echo 0 262144 linear $P 0 | dmsetup create danger; "
+        f"{MKFS} /dev/mapper/danger; {elsewhere('/dev/mapper/danger', 'sh -e $F/root /mnt;')}",
+        undo=f"{GONE}; dmsetup remove --retry danger",
+        chroot=True,
+    ),
+    Row(
+        "lvm",
+        "physical volume of LVM, a volume active",
+        ("LVM2_member", "held by danger-v"),
+        make="pvcreate -qy $D; vgcreate -qy danger $D; lvcreate -qy -Wn -Zn -L 8M -n v danger; ",
+        undo="vgchange -qan danger",
+    ),
+    Row(
+        "lvm-off",
+        "physical volume of LVM, nothing active",
+        ("LVM2_member",),
+        make="pvcreate -qy $D; vgcreate -qy danger $D; ",
+    ),
+    Row(
+        "md",
+        "member of an array that runs",
+        ("linux_raid_member", "held by md127"),
+        make="mdadm -q -C /dev/md127 -l0 -n1 --force --run $D; ",
+        undo="mdadm -q -S /dev/md127",
+    ),
+    Row(
+        "md-off",
+        "member of an array that does not run",
+        ("linux_raid_member",),
+        make="mdadm -q -C /dev/md127 -l0 -n1 --force --run $D; mdadm -q -S /dev/md127; ",
+    ),
+    Row(
+        "md-end",
+        "the same, its superblock at the end of the disk",
+        ("linux_raid_member",),
+        make="mdadm -q -C /dev/md127 -e 1.0 -l1 -n2 --run $D missing; mdadm -q -S /dev/md127; ",
+    ),
+    Row(
+        "multipath",
+        "held by a multipath map",
+        ("held by danger",),
+        make="modprobe dm-round-robin; echo 0 $(blockdev --getsz $D) multipath 0 0 1 1 round-robin "
+        "0 1 1 $D 1 | dmsetup create danger; ",
+        undo="dmsetup remove --retry danger",
+    ),
+    Row(
+        "dm",
+        "ours, held by someone else's mapping",
+        ("held by danger",),
+        make=f"{OURS}echo 0 8192 linear $P 0 | dmsetup create danger; ",
+        undo="dmsetup remove --retry danger",
+        commands=("prepare", "teardown"),
+    ),
+    Row(
+        "bcache",
+        "backing device of bcache",
+        ("bcache", "held by bcache0"),
+        make=f"make-bcache -B $D >/dev/null; {SETTLE}"
+        "[ -e /sys/block/bcache0 ] || echo $D >/sys/fs/bcache/register; ",
+        undo="echo 1 >/sys/block/bcache0/bcache/stop; "
+        "while [ -e /sys/block/bcache0 ]; do sleep 0.1; done",
+    ),
+    Row(
+        "zfs",
+        "uberblocks of ZFS, which libblkid does not take for a label",
+        ("data that nobody knows",),
+        make=_zfs(),
+    ),
+    Row(
+        "held",
+        "held exclusively by a program, as ZFS holds its disks",
+        ("held exclusively by a program",),
+        make=HOLD,
+        undo=GONE,
+    ),
+    Row(
+        "loop",
+        "a loop device stands on it",
+        ("held by loop",),
+        make="losetup /dev/loop7 $D; ",
+        undo="losetup -d /dev/loop7",
+    ),
+]
+
+CONTENTS = [
+    Row("ext4", "ext4", ("ext4",), make=f"{MKFS} $D; "),
+    Row("xfs", "XFS", ("(xfs)",), make=poke(0, _xfs())),
+    Row("fat", "FAT", ("vfat",), make=poke(0, _fat())),
+    Row("ntfs", "NTFS", ("ntfs",), make=_ntfs()),
+    Row(
+        "iso", "an ISO image", ("iso9660",), make=poke(0x8000, b"\x01CD001\x01".ljust(2048, b"\0"))
+    ),
+    Row("swap-off", "swap that is not in use", ("(swap)",), make="mkswap -q $D; "),
+    Row(
+        "luks",
+        "LUKS",
+        ("crypto_LUKS",),
+        make="echo -n x | cryptsetup luksFormat -q --pbkdf pbkdf2 --pbkdf-force-iterations 1000 "
+        "--luks2-keyslots-size 1m --key-file - $D; ",
+    ),
+    Row(
+        "luks-inside",
+        "ours, with LUKS of another label in its partition",
+        ("crypto_LUKS", "in its partition"),
+        make=f"{OURS}echo -n x | cryptsetup luksFormat -q --label home --pbkdf pbkdf2 "
+        "--pbkdf-force-iterations 1000 --luks2-keyslots-size 1m --key-file - $P; ",
+        commands=("prepare", "teardown"),
+    ),
+    Row(
+        "inside",
+        "ours, with a file system made in its partition by hand",
+        ("in its partition (ext4)",),
+        make=f"{OURS}{MKFS} $P; ",
+        commands=("prepare", "teardown"),
+    ),
+    Row(
+        "other-extent",
+        "ours of another extent, with a foreign file system inside",
+        ("in its partition (ext4)",),
+        make=f"{laid_out('FDELABPLAIN01', Extent(DATA_OFFSET_BYTES, 2**27))}{MKFS} $P; ",
+    ),
+    Row(
+        "gpt",
+        "GPT with a file system",
+        ("table that is not ours (gpt, ext4)",),
+        make=f"{GPT}{MKFS} $P; ",
+    ),
+    Row(
+        "mbr",
+        "MBR with an empty partition",
+        ("table that is not ours (dos",),
+        make=f"echo 'start=1MiB' | sfdisk -q --label dos $D; {SETTLE}",
+    ),
+    Row(
+        "backup-gpt",
+        "GPT whose start was wiped, its backup lives",
+        ("table that is not ours (gpt",),
+        make=f"echo 'start=1MiB' | sfdisk -q --label gpt $D; dd if=/dev/zero of=$D bs=1M count=1 "
+        f"conv=fsync status=none; blockdev --rereadpt $D; {SETTLE}",
+    ),
+    Row(
+        "copy",
+        "our mark, copied from another disk",
+        ("not the mark of this very disk",),
+        make=laid_out("FDELABSED0001"),
+    ),
+    Row(
+        "stale",
+        "a table that the kernel was not told of",
+        ("than the kernel shows",),
+        make="echo 'start=1MiB' | sfdisk -q --no-reread --no-tell-kernel --label gpt $D; ",
+        disk=ERASE,
+    ),
+    Row(
+        "unknown",
+        "unknown data at its start",
+        ("data that nobody knows",),
+        make="dd if=/dev/urandom of=$D bs=1M count=1 conv=fsync status=none; ",
+    ),
+    Row(
+        "unknown-end",
+        "unknown data at its end alone",
+        ("data that nobody knows",),
+        make=poke(f"{END} - 4096", bytes(range(1, 256))),
+    ),
+]
+
+RACES = [
+    Row(
+        "written",
+        "someone writes to it between the look and the write",
+        ("changed since it was looked at", "first or last MiB"),
+        make="dd if=/dev/urandom of=$F/mib bs=1M count=1 status=none; "
+        "dd if=$F/mib of=$D bs=1M conv=fsync status=none; ",
+        late="blkdiscard -fq $D; ",
+        second_look="dd if=$F/mib of=$D bs=1M conv=fsync status=none",
+        disk=ERASE,
+    ),
+    Row(
+        "mounted-between",
+        "someone mounts it between the look and the write",
+        ("mounted on /mnt",),
+        make=f"{MKFS} $D; tune2fs -O ^has_journal $D >/dev/null; ",
+        second_look="mount -o ro $D /mnt",
+        undo="umount /mnt",
+        disk=ERASE,
+    ),
+    Row(
+        "replugged",
+        "unplugged and plugged in again between the look and the write",
+        ("changed since it was looked at", "connected anew"),
+        second_look="nvme disconnect -n nqn.2026-01.org.fde-testbed:plain >/dev/null; "
+        "/usr/local/sbin/fde-lab-drives >/dev/null",
+    ),
+    Row(
+        "checked",
+        "changed since `make check`",
+        ("changed since it was checked", "make check"),
+        make=f"{MKFS} $D; ",
+        checked=True,
+        late=poke(2048, b"one more byte"),
+        disk=ERASE,
+    ),
+]
+
+DRIVES = [
+    Row(
+        "error-start",
+        "its first block cannot be read",
+        ("cannot be read (",),
+        faults=({"name": "media-error", "lba": 0},),
+        disk=ERASE,
+    ),
+    Row(
+        "error-end",
+        "its last block cannot be read",
+        ("cannot be read (",),
+        faults=({"name": "media-error", "lba": 2**31 // 4096 - 1},),
+        disk=ERASE,
+    ),
+    Row(
+        "no-opal",
+        "no Opal, and a configuration needs it",
+        ("offers no Opal",),
+        kinds=("plain", "opal"),
+    ),
+]
+
+PATHS = [
+    Row(
+        "two-paths",
+        "two paths to one disk, without multipath",
+        ("has the same serial and size as /dev/sdb",),
+        make="modprobe scsi_debug add_host=2 vpd_use_hostno=0 dev_size_mb=128 delay=0; "
+        "udevadm settle; [ -b /dev/sdb ]; ",
+        undo="udevadm settle; rmmod scsi_debug",
+        disk={"by_id": "/dev/sda", "serial": "2000", "size_bytes": 2**27, "erase": "2000"},
+        medium="/dev/sda",
+    ),
+]
+
+OWNER = {"lr": 0, "key": "somebody's PIN"}
+ADMIN = {"who": 0, "opal_key": OWNER}
+WHOLE = {"range_start": 0, "range_length": 0, "RLE": 1, "WLE": 1, "session": ADMIN}
+TAKEN = [["TAKE_OWNERSHIP", OWNER], ["ACTIVATE_LSP", {"key": OWNER, "num_lrs": 1}]]
+LOCKED = [["LR_SETUP", WHOLE], ["LOCK_UNLOCK", {"session": ADMIN, "l_state": 4}]]
+
+
+def opal(*steps: list[Any]) -> str:
+    """Shell text that has the kernel do Opal calls on the disk, each of which must be done."""
+    request = json.dumps({"device": "DISK", "steps": steps}).replace("'", "'\\''")
+    return (
+        f"echo '{request}' | sed s,DISK,$D, | python3 $F/guest/opal_ioctl.py >$F/answers; "
+        "! grep -q -e errno -e '\"code\": [^0]' $F/answers; blockdev --flushbufs $D; "
+    )
+
+
+def our_header(passphrase: str) -> str:
+    """Shell text that lays the disk out as ours and has it owned by somebody; a program's words."""
+    return (
+        f"{laid_out('FDELABSED0001')}{{ {passphrase}; echo another PIN; }} | "
+        "cryptsetup luksFormat -q --type luks2 --hw-opal-only --label fde-testbed --offset 32768 "
+        "--pbkdf pbkdf2 --pbkdf-force-iterations 1000 $P; "
+    )
+
+
+PASSPHRASE = (
+    "python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "
+    "$F/secrets.json luks_passphrase"
+)
+BOTH = ("prepare", "teardown")
+REVERT = "teardown --psid-revert FDELABSED0001"
+
+SED = [
+    Row(
+        "reverted",
+        "self-encrypting, reads as random bytes",
+        ("data that nobody knows",),
+        make="dd if=/dev/urandom of=$D bs=1M count=2 conv=fsync status=none; ",
+        role="sed",
+    ),
+    Row(
+        "locked",
+        "locked by its owner",
+        ("cannot be read (ENODATA)", "PSID_REVERT=FDELABSED0001"),
+        make=opal(*TAKEN, *LOCKED),
+        role="sed",
+        disk=ERASE,
+        commands=BOTH,
+    ),
+    Row(
+        "owned",
+        "owned by someone, nothing locked",
+        ("Opal locking is enabled", "PSID_REVERT=FDELABSED0001"),
+        make=opal(*TAKEN),
+        role="sed",
+        disk=ERASE,
+        commands=BOTH,
+    ),
+    Row(
+        "shadow",
+        "its start hidden by an MBR shadow",
+        ("MBR shadow", "PSID_REVERT=FDELABSED0001"),
+        make=opal(*TAKEN),
+        faults=({"name": "shadow-on"},),
+        role="sed",
+        disk=ERASE,
+        commands=BOTH,
+    ),
+    Row(
+        "other-pin",
+        "ours, but the PIN of the secrets is another one",
+        ("not authorised", "PSID_REVERT=FDELABSED0001"),
+        make=our_header(PASSPHRASE),
+        role="sed",
+        kinds=("opal",),
+        commands=BOTH,
+    ),
+    Row(
+        "other-secrets",
+        "ours, but all secrets are others",
+        ("PSID_REVERT=FDELABSED0001",),
+        make=our_header("echo another passphrase"),
+        role="sed",
+        kinds=("opal",),
+        commands=BOTH,
+    ),
+    Row(
+        "psid-serial",
+        "a revert by PSID confirmed with another serial",
+        ("No disk of this inventory has the serial 'FDELABSED0009'",),
+        make=opal(*TAKEN, *LOCKED),
+        role="sed",
+        commands=("teardown --psid-revert FDELABSED0009",),
+    ),
+    Row(
+        "psid-content",
+        "a revert by PSID of a disk with a file system on it",
+        ("(ext4)", 'erase: "FDELABSED0001"'),
+        make=f"{opal(*TAKEN)}{MKFS} $D; ",
+        role="sed",
+        commands=(REVERT,),
+    ),
+    Row(
+        "psid-wrong",
+        "a revert by PSID with a PSID that is not the drive's",
+        ("Compare sed_psid with the drive's label",),
+        make=opal(*TAKEN, *LOCKED),
+        role="sed",
+        secrets={"sed_psid": "0" * 32},
+        commands=(REVERT,),
+    ),
+]
+
+ALLOWED = [
+    Row(
+        "psid",
+        "a revert by PSID confirmed with its serial, for contrast",
+        ("reverted by PSID",),
+        make=opal(*TAKEN, *LOCKED),
+        role="sed",
+        commands=(REVERT,),
+        allowed=True,
+    ),
+    Row(
+        "erase",
+        "ext4 and `erase` with its serial, for contrast",
+        ("erased and partitioned",),
+        make=f"{MKFS} $D; ",
+        disk=ERASE,
+        allowed=True,
+    ),
+]
+
+ROWS = [*IDENTITY, *PATHS, *USES, *CONTENTS, *RACES, *DRIVES, *SED, *ALLOWED]

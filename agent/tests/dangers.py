@@ -1,0 +1,269 @@
+"""Dangerous situations: how one is made in the guest, what must be said, and the page that tells.
+
+`docs/dangers.md` holds what the tests saw: they leave it in build/dangers.json, from which
+`python -m agent.tests.dangers` writes the table.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab import ssh
+from lab.drive.control import ask
+from lab.drive.tests.guest_sed import SCRIPTS
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCUMENT = REPOSITORY / "docs" / "dangers.md"
+SEEN = REPOSITORY / "build" / "dangers.json"
+BEGIN = "<!-- table of dangers: begin (written by python -m agent.tests.dangers) -->"
+END = "<!-- table of dangers: end -->"
+CODE = "/opt/fde-agent-dangers"
+FOLDER = "/run/fde-agent-dangers"
+_CHUNK_BYTES = 2**20
+# Makes a folder a root to live in, read-only, so that nothing is written while it is one.
+_ROOT = """cd $1; mkdir usr proc sys dev run etc opt tmp var
+for d in usr proc sys dev run etc opt; do mount --rbind /$d $d; mount --make-rslave $d; done
+ln -s usr/bin bin; ln -s usr/sbin sbin; ln -s usr/lib lib; [ ! -e /lib64 ] || ln -s usr/lib64 lib64
+mount -o remount,ro .
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One situation; the shell texts know $D (the disk), $P (its first partition), $F (a folder).
+
+    `make` makes it, `late` is run after the medium was hashed and before the agent starts, `undo`
+    ends it. `disk` overrides fields of the disk's entry in the inventory; its texts may name
+    {by_id}, {serial}, {other_by_id}. `says`: what must stand in the refusal. `second_look`: run as
+    the guard looks for the second time, between what it approved and what it would write. `faults`:
+    what the drive does meanwhile. `chroot`: the agent's root is
+    /mnt in the namespace of $F/pid. `checked`: it is handed what
+    `check` said before `late`. `allowed`: it is not refused, for contrast.
+    `secrets` replaces some of them; `medium`: a disk of the guest's own, hashed as well.
+    """
+
+    name: str
+    situation: str
+    says: tuple[str, ...]
+    make: str = ""
+    late: str = ""
+    undo: str = ""
+    role: str = "plain"
+    disk: Mapping[str, Any] = field(default_factory=dict)
+    extent_bytes: int = 64 * 2**20
+    kinds: tuple[str, ...] = ("plain",)
+    second_look: str = ""
+    faults: tuple[Mapping[str, Any], ...] = ()
+    commands: tuple[str, ...] = ("prepare",)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    medium: str = ""
+    chroot: bool = False
+    checked: bool = False
+    allowed: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What happened: exit code and words of each command, and whether the media stayed as is."""
+
+    name: str
+    situation: str
+    said: tuple[str, ...]
+    unchanged: bool
+
+
+def poke(offset: int | str, data: bytes) -> str:
+    """Shell text that writes some bytes to $D; the offset may be an arithmetic expression."""
+    text = base64.b64encode(data).decode()
+    options = "bs=64k iflag=fullblock oflag=seek_bytes conv=notrunc,fsync status=none"
+    return f"echo {text} | base64 -d | dd of=$D seek=$(({offset})) {options}; "
+
+
+def content_hash(path: Path) -> str:
+    """SHA-256 of a sparse file's contents: of its places that are not all zeros, with them."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        place = 0
+        while place < size:
+            try:
+                place = os.lseek(file.fileno(), place, os.SEEK_DATA)
+            except OSError:  # nothing but a hole is left
+                break
+            place -= place % _CHUNK_BYTES
+            chunk = os.pread(file.fileno(), _CHUNK_BYTES, place)
+            if chunk.strip(b"\0"):
+                digest.update(place.to_bytes(8) + chunk)
+            place += _CHUNK_BYTES
+    return digest.hexdigest()
+
+
+class Guest:
+    """The lab's guest with this checkout's agent in a folder of its own."""
+
+    def __init__(self, lab: Any) -> None:
+        self.lab = lab
+        self.drives: dict[str, dict[str, Any]] = lab.state["drives"]
+        self.secrets: dict[str, str] = json.loads(Path(lab.state["secrets"]).read_text())
+        for package in ("agent", "workloads", "instrumentation"):
+            lab.send(REPOSITORY / package, CODE)
+        self.sh(f"umask 077; mkdir -p {FOLDER}; modprobe -a loop raid0 raid1 bcache dm-multipath")
+        lab.send(SCRIPTS, FOLDER)
+        revert = ["PSID_REVERT_TPR", {"lr": 0, "key": self.secrets["sed_psid"]}]
+        self.put("revert.json", {"device": self.by_id("sed"), "steps": [revert]})
+        self.put("secrets.json", self.secrets)
+        self.sh(f"cat >{FOLDER}/root", stdin=_ROOT.encode())
+
+    def sh(self, command: str, *, check: bool = True, stdin: bytes = b"") -> Any:
+        """A shell command in the guest; all share one connection, for logging in takes long."""
+        place = Path(self.lab.state["qmp"]).with_name("ssh-dangers")
+        shared = ("ControlMaster=auto", f"ControlPath={place}", "ControlPersist=120")
+        program, *rest = ssh.command(self.lab.state["ssh"], [command])
+        words = [program, *(word for option in shared for word in ("-o", option)), *rest]
+        done = subprocess.run(words, input=stdin, capture_output=True, check=False, timeout=60)
+        out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        assert not check or done.returncode == 0, f"`{command}`: {done.returncode}\n{out}{err}"
+        return subprocess.CompletedProcess(command, done.returncode, out, err)
+
+    def by_id(self, role: str) -> str:
+        drive = self.drives[role]
+        return f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
+
+    def words(self, role: str) -> str:
+        """The shell's words for a row's disk."""
+        return f"export F={FOLDER}; D=$(readlink -f {self.by_id(role)}); P=${{D}}p1; "
+
+    def hashes(self, medium: str = "") -> tuple[str, ...]:
+        """Of both media, from outside the guest; what the guest had to write, it has synced."""
+        inside = self.sh(f"blockdev --flushbufs {medium}; sha256sum {medium}") if medium else None
+        media = (content_hash(Path(drive["backing"])) for drive in self.drives.values())
+        return (*media, inside.stdout if inside else "")
+
+    def blank(self, role: str, first: str = "true") -> None:
+        """Nothing on the disk, as its edges and headers tell; the whole medium of a plain one."""
+        if role == "plain":
+            wipe = "blkdiscard -fq $D; "
+        else:
+            # A revert lets the drive forget its owner, and then reads as random bytes.
+            wipe = (
+                "cat $F/revert.json | python3 $F/guest/opal_ioctl.py >/dev/null; "
+                "dd if=/dev/zero of=$D bs=1M count=20 conv=fsync status=none; "
+                "dd if=/dev/zero of=$D bs=1M seek=$(($(blockdev --getsize64 $D) / 1048576 - 2)) "
+                "count=2 conv=fsync status=none; "
+            )
+        script = f"{self.words(role)}{first}; {wipe}blockdev --flushbufs --rereadpt $D"
+        self.sh(f"{script}; udevadm settle")
+
+    def target(self, row: Row) -> dict[str, Any]:
+        """The description of a target with the row's disk alone, as the row wants it."""
+        drive = self.drives[row.role]
+        other = self.drives["sed" if row.role == "plain" else "plain"]
+        entry: dict[str, Any] = {
+            "by_id": self.by_id(row.role),
+            "serial": drive["serial"],
+            "size_bytes": drive["size_bytes"],
+        }
+        known = {"by_id": entry["by_id"], "serial": drive["serial"], "other": other["serial"]}
+        known["other_by_id"] = f"/dev/disk/by-id/nvme-{other['model']}_{other['serial']}"
+        entry |= {k: v.format(**known) if isinstance(v, str) else v for k, v in row.disk.items()}
+        return {
+            "format": "fde-target/1",
+            "disks": {row.role: entry},
+            "extent_bytes": row.extent_bytes,
+            "filesystem": {"type": "ext4", "options": [], "mount_options": ""},
+            "configurations": [{"name": k, "kind": k, "disk": row.role} for k in row.kinds],
+        }
+
+    def agent(self, arguments: str, path: str = "", *, chroot: bool = False) -> Any:
+        """One command of the agent; its exit code is for the test to judge."""
+        within = f"nsenter -m -t $(cat {FOLDER}/pid) chroot /mnt" if chroot else ""
+        program = f"{within} python3 -m agent {arguments}; code=$?; sync; exit $code"
+        return self.sh(f"cd / && PYTHONPATH={CODE} PATH={path}$PATH {program}", check=False)
+
+    def checked(self, target: str) -> str:
+        """The option that hands on what `check` says now."""
+        done = self.agent(f"check --target {target}")
+        prints = {d["role"]: d["fingerprint"] for d in json.loads(done.stdout)["disks"]}
+        return f"--checked '{json.dumps(prints)}'"
+
+    def put_second_look(self, script: str) -> str:
+        """A wipefs in front of the real one that runs a script when it is called again."""
+        text = (
+            f"#!/bin/sh\nn=$(cat {FOLDER}/looks 2>/dev/null || echo 0)\n"
+            f"echo $((n + 1)) >{FOLDER}/looks\n"
+            f'if [ $n = 1 ]; then {script}\nfi\nexec /usr/sbin/wipefs "$@"\n'
+        )
+        place = f"{CODE}/bin"  # nothing can be executed below /run
+        self.sh(
+            f"mkdir -p {place}; rm -f {FOLDER}/looks; cat >{place}/wipefs; chmod +x {place}/wipefs",
+            stdin=text.encode(),
+        )
+        return f"{place}:"
+
+    def ask(self, role: str, command: str, **parameters: Any) -> dict[str, Any]:
+        """A command to a drive's control socket."""
+        return ask(Path(self.drives[role]["control"]), command, **parameters)
+
+    def put(self, name: str, document: Mapping[str, Any]) -> str:
+        """A JSON file in the guest's folder; its path there."""
+        self.sh(f"umask 077; cat > {FOLDER}/{name}", stdin=json.dumps(document).encode())
+        return f"{FOLDER}/{name}"
+
+
+def plain_words(text: str) -> str:
+    """The tool's words with the names of this run's devices and processes made general."""
+    text = re.sub(r"/dev/disk/by-id/nvme-fde-lab-(plain|sed)_FDELAB\w+?(?=[,;:) ])", "BY-ID", text)
+    text = re.sub(r"/dev/nvme\dn1|nvme\dn1", "DISK", text)
+    text = re.sub(r"\[\d+\]", "[PID]", text)
+    text = re.sub(r"\bmd12\d\b", "md127", text)
+    return text.strip()
+
+
+def line(seen: Mapping[str, Any]) -> str:
+    """A row of the page."""
+    said = "<br>".join(s.replace("|", "\\|") for s in seen["said"])
+    return f"| {seen['situation']} | {said} | {'unchanged' if seen['unchanged'] else 'changed'} |"
+
+
+def render(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The table in Markdown."""
+    head = ["| | situation | what the tool said | both media |", "|---|---|---|---|"]
+    return "\n".join([*head, *(f"| {n} {line(row)}" for n, row in enumerate(rows, 1))])
+
+
+def insert(document: str, table: str) -> str:
+    """The document with the table between its two marker lines; raises ValueError without them."""
+    head, begin, rest = document.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document lacks the lines {BEGIN!r} and {END!r}")
+    return f"{head}{BEGIN}\n\n{table}\n\n{END}{tail}"
+
+
+def keep(rows: Mapping[str, Seen]) -> None:
+    """Add what was seen to what the page is made from."""
+    known = json.loads(SEEN.read_text(encoding="utf-8")) if SEEN.exists() else {}
+    known |= {name: asdict(row) for name, row in rows.items()}
+    SEEN.parent.mkdir(exist_ok=True)
+    SEEN.write_text(json.dumps(known, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    from agent.tests.danger_rows import ROWS
+
+    known = json.loads(SEEN.read_text(encoding="utf-8"))
+    missing = [row.name for row in ROWS if row.name not in known]
+    if missing:
+        sys.exit(f"fde: not seen yet: {', '.join(missing)}: run agent/tests/test_lab_dangers.py")
+    table = render(known[row.name] for row in ROWS)
+    DOCUMENT.write_text(insert(DOCUMENT.read_text(encoding="utf-8"), table), encoding="utf-8")

@@ -1,0 +1,86 @@
+"""No disk is written that must not be: real situations on the real kernel, media hashed outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agent.tests import dangers
+from agent.tests.danger_rows import ROWS
+from agent.tests.dangers import FOLDER, Guest, Row, Seen, plain_words
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def guest(lab: Any) -> Iterator[Guest]:
+    guest = Guest(lab)
+    for role in guest.drives:
+        guest.blank(role)
+    yield guest
+    for role in guest.drives:
+        guest.blank(role)
+    guest.sh(
+        f"rm -rf {FOLDER} {dangers.CODE}; modprobe -ra bcache raid0 raid1 dm-multipath || true"
+    )
+
+
+@pytest.fixture(scope="module")
+def seen() -> Iterator[dict[str, Seen]]:
+    """What the tests saw; the page is made from it."""
+    rows: dict[str, Seen] = {}
+    yield rows
+    dangers.keep(rows)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row) -> None:
+    words = guest.words(row.role)
+    target, secrets = (
+        f"{FOLDER}/target.json",
+        f"{FOLDER}/{'row-' if row.secrets else ''}secrets.json",
+    )
+    second = guest.put_second_look(f"{words}{row.second_look}") if row.second_look else ""
+    before: tuple[str, ...] = ()
+    try:
+        description = json.dumps(guest.target(row)).encode()
+        if row.secrets:
+            guest.put("row-secrets.json", {**guest.secrets, **row.secrets})
+        guest.sh(f"set -e; cat >{target}; {words}{row.make} sync", stdin=description)
+        before = guest.hashes(row.medium)
+        checked = guest.checked(target) if row.checked else ""
+        if row.late:
+            guest.sh(f"set -e; {words}{row.late} sync")
+            before = guest.hashes(row.medium) if row.checked else before
+        for fault in row.faults:
+            assert guest.ask(row.role, "fault", **fault)["ok"]
+        told = [
+            guest.agent(
+                f"{command} --target {target} --secrets {secrets} {checked}",
+                second,
+                chroot=row.chroot,
+            )
+            for command in row.commands
+        ]
+        unchanged = guest.hashes(row.medium) == before
+    finally:
+        if row.faults:
+            guest.ask(row.role, "clear-faults")
+        guest.blank(row.role, row.undo or "true")
+    said = [plain_words(done.stdout if row.allowed else done.stderr) for done in told]
+    for done, text in zip(told, said, strict=True):
+        assert done.returncode == (0 if row.allowed else 1), done
+        assert row.allowed or (text.startswith("fde: ") and "Traceback" not in text)
+        assert [part for part in row.says if part not in text] == []
+    assert unchanged != row.allowed
+    seen[row.name] = Seen(row.name, row.situation, tuple(dict.fromkeys(said)), unchanged)
+
+
+def test_the_page_tells_what_was_seen(seen: dict[str, Seen]) -> None:
+    page = dangers.DOCUMENT.read_text(encoding="utf-8")
+    assert [row.name for row in seen.values() if dangers.line(vars(row)) not in page] == [], (
+        "docs/dangers.md is old: run python -m agent.tests.dangers"
+    )
