@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.plan import Disk, StorageSpec
-from agent.storage import devices, facts, guard, layout, opal
+from agent.storage import devices, facts, guard, layout, opal, opal_ioctl
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError
@@ -174,9 +174,24 @@ def _own(
         return _lock(place, secrets, dry=dry)
     if dry:
         return [f"would make the locking range of {disk.by_id} ({missing})"]
+    _ask_pin(place, secrets)
     guard.check_ours(disk)
     opal.own(place, secrets)
     return [f"made the locking range of {disk.by_id} ({missing})"]
+
+
+def _ask_pin(place: Place, secrets: Secrets) -> None:
+    """A drive that has an owner must take our PIN: formatting spoils the header before it asks."""
+    if not opal_ioctl.status(place.partition).locking_enabled:
+        return
+    try:
+        opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
+    except opal_ioctl.OpalError as error:
+        raise GuardError(
+            f"Disk {place.disk.role} ({place.disk.by_id}) has an owner and does not take our PIN "
+            f"({error}) Each try counts against the drive's limit: put the PIN it was owned with "
+            f"into the secrets, or erase it: make teardown PSID_REVERT={place.disk.serial}."
+        ) from error
 
 
 def _lock(place: Place, secrets: Secrets, *, dry: bool) -> list[str]:
