@@ -95,21 +95,22 @@ def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
         lab.ssh("umount /mnt/foreign; dmsetup remove foreign", check=False)
 
 
-def test_a_foreign_signature_is_refused(provisioned: Any) -> None:
-    disk = _disks(provisioned)["plain"]["by_id"]
+def test_a_foreign_signature_is_refused_unless_the_disk_is_given_up(provisioned: Any) -> None:
+    disks = _disks(provisioned)
+    disk = disks["plain"]["by_id"]
     lab = provisioned.lab
     assert provisioned.play("teardown.yml").returncode == 0
     kept = lab.ssh("ls /run/fde-testbed/secrets.json", check=False)
     assert kept.returncode, "a teardown takes the secrets along"
-    try:
-        lab.ssh(f"mkfs.ext4 -q -F {disk} 16M && sync")
-        before = provisioned.media()
-        done = provisioned.play("site.yml")
-        assert done.returncode != 0
-        assert "ext4" in done.stdout + done.stderr
-        assert provisioned.media() == before
-    finally:
-        lab.ssh(f"wipefs -q --all {disk}; udevadm settle")
+    lab.ssh(f"mkfs.ext4 -q -F {disk} 16M && sync")
+    before = provisioned.media()
     done = provisioned.play("site.yml")
+    assert done.returncode != 0
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "ext4" in said and f'erase: "{disks["plain"]["serial"]}"' in said
+    assert provisioned.media() == before
+    disks["plain"]["erase"] = disks["plain"]["serial"]
+    done = provisioned.play("site.yml", fde_disks=disks)
     assert done.returncode == 0
     assert provisioned.recap(done)["changed"] >= 1
+    assert provisioned.play("resolve.yml").returncode == 0
