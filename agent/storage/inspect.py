@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.command import run
 from agent.plan import Disk, StorageSpec
-from agent.storage import facts, guard, layout
+from agent.storage import facts, guard, layout, reverted
 from agent.storage.facts import DiskFacts
 from agent.storage.opal_ioctl import Status
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
@@ -82,7 +82,10 @@ def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
     owned = found.opal is not None and found.opal.locking_enabled
     if not ready:
         erased = guard.foreign(disk, found)
-        steps.append("erase what is on it (its erase allows that)" if erased else "")
+        if reverted.left_by_us(disk, found):
+            steps.append("blank what our own revert left on it")
+        elif erased:
+            steps.append("erase what is on it (its erase allows that)")
         size_mib = layout.partition_bytes(spec.extent) // layout.MIB
         steps.append(f"write a GPT with one marked partition of {size_mib} MiB")
     if carries_opal(spec, disk.role):
@@ -92,7 +95,7 @@ def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
             steps.append("make its locking range anew with the PIN of the secrets")
         else:
             steps.append("ask with the PIN whether the range is as it must be, and lock it")
-    return [step for step in steps if step] or ["nothing"]
+    return steps or ["nothing"]
 
 
 def _kind_of_disk(path: str) -> tuple[str, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from agent.errors import AgentError
 from agent.plan import Disk, StorageSpec
-from agent.storage import devices, facts, guard, layout, opal, opal_ioctl
+from agent.storage import devices, facts, guard, layout, opal, opal_ioctl, reverted
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError
@@ -48,12 +50,17 @@ def carries_opal(spec: StorageSpec, role: str) -> bool:
 
 def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
     """The guard's reasons, and what the layout and the configurations need; asks for no PIN."""
-    reasons = guard.refusals(disk, found)
+    reasons = guard.refusals(_given_up(disk, found), found)
     if reason := layout.fits(disk, spec.extent):
         reasons.append(reason)
     if found.path and found.opal is None and carries_opal(spec, disk.role):
         reasons.append(_no_opal(disk, found.path))
     return reasons
+
+
+def _given_up(disk: Disk, found: DiskFacts) -> Disk:
+    """The disk, to be erased also where our own revert left what is on it."""
+    return replace(disk, erase=disk.serial) if reverted.left_by_us(disk, found) else disk
 
 
 def _no_opal(disk: Disk, path: str) -> str:
@@ -105,6 +112,8 @@ def teardown(
         by_psid = psid_revert == disk.serial
         if found[role].partition or by_psid:
             actions += _give_back(disk, found[role], secrets, by_psid=by_psid, dry=dry)
+        elif reverted.left_by_us(disk, found[role]):
+            actions += _blank_at_last(disk, found[role], dry=dry)
     return actions
 
 
@@ -136,10 +145,33 @@ def _give_back(
     if reasons:
         raise GuardError(" ".join(reasons))
     guard.refuse_changed(disk, before, now)
-    done = opal.disown(now.path or disk.by_id, secrets, by_psid=by_psid)
+    path = now.path or disk.by_id
+    done = _noting(disk, now, lambda: opal.disown(path, secrets, by_psid=by_psid))
     # A revert changes the keys of all ranges: table, mark and data are gone.
     layout.blank_after_revert(disk, now)
+    reverted.forget(disk)
     return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
+
+
+def _noting(disk: Disk, now: DiskFacts, revert: Callable[[], str | None]) -> str | None:
+    """Revert with a note of it, so that a crash does not leave a disk which nobody knows."""
+    reverted.begin(disk, now)
+    try:
+        done = revert()
+    except AgentError:
+        reverted.forget(disk)
+        raise
+    layout.reread(now.path or disk.by_id)
+    reverted.done(disk, facts.gather(disk))
+    return done
+
+
+def _blank_at_last(disk: Disk, found: DiskFacts, *, dry: bool) -> list[str]:
+    """What an earlier teardown did not come to after its revert."""
+    if not dry:
+        layout.blank_after_revert(disk, guard.check_still(_given_up(disk, found), found))
+        reverted.forget(disk)
+    return [f"{'would blank' if dry else 'blanked'} {disk.by_id}"]
 
 
 def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[str]:
@@ -157,7 +189,8 @@ def _lay_out(disk: Disk, found: DiskFacts, spec: StorageSpec, *, dry: bool) -> l
         return []
     erased = guard.foreign(disk, found)
     if not dry:
-        layout.write(disk, spec.extent, found)
+        layout.write(_given_up(disk, found), spec.extent, found)
+        reverted.forget(disk)
     what = "erase and partition" if dry and erased else "partition" if dry else "partitioned"
     what = "erased and partitioned" if erased and not dry else what
     return [f"{'would ' if dry else ''}{what} {disk.by_id}"]
@@ -176,8 +209,30 @@ def _own(
         return [f"would make the locking range of {disk.by_id} ({missing})"]
     _ask_pin(place, secrets)
     guard.check_ours(disk)
-    opal.own(place, secrets)
+    try:
+        opal.own(place, secrets)
+    except AgentError as error:
+        _own_from_scratch(disk, spec, secrets, error)
     return [f"made the locking range of {disk.by_id} ({missing})"]
+
+
+def _own_from_scratch(disk: Disk, spec: StorageSpec, secrets: Secrets, first: AgentError) -> None:
+    """Give up an ownership that an interrupted try took by half, and take it whole.
+
+    Such a drive has our PIN, but locks nothing yet. Raises `first` where that was not the reason.
+    """
+    found = facts.gather(disk)
+    path = found.path
+    if path is None or found.opal is None or found.opal.locking_enabled:
+        raise first
+    try:
+        _noting(disk, found, lambda: opal_ioctl.revert(path, secrets.opal_admin_pin))
+    except AgentError:
+        raise first from None
+    left = facts.gather(disk)
+    layout.write(_given_up(disk, left), spec.extent, left)
+    reverted.forget(disk)
+    opal.own(layout.place(disk, spec.extent, guard.check_ours(disk)), secrets)
 
 
 def _ask_pin(place: Place, secrets: Secrets) -> None:

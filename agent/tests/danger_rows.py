@@ -311,9 +311,9 @@ CONTENTS = [
     ),
     Row(
         "stale",
-        "a table that the kernel was not told of",
+        "a table with a partition that the kernel does not show",
         ("than the kernel shows",),
-        make="echo 'start=1MiB' | sfdisk -q --no-reread --no-tell-kernel --label gpt $D; ",
+        make=f"{GPT}partx --delete $D; ",
         disk=ERASE,
     ),
     Row(

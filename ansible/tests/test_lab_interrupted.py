@@ -21,6 +21,7 @@ from agent.controller import fetch
 from agent.storage.guard import MAPPING, MOUNT_POINT
 from lab import ssh
 from lab.drive import control
+from lab.drive.tests.guest_sed import SCRIPTS
 from lab.qmp import Qmp
 
 pytestmark = pytest.mark.lab
@@ -147,9 +148,26 @@ class Bench:
         for disk in self._disks():
             assert self.lab.ssh(f"wipefs --no-act --noheadings {disk}").stdout == ""
 
+    @property
+    def secrets(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads(Path(self.lab.state["secrets"]).read_text())
+        return found
+
+    def opal(self, device: str, *steps: list[Any]) -> None:
+        """Have the guest's kernel do Opal calls, each of which must be done."""
+        self.lab.send(SCRIPTS, TRAP)
+        script = f"python3 {TRAP}/{SCRIPTS.name}/opal_ioctl.py"
+        request = json.dumps({"device": device, "steps": steps}).encode()
+        for answer in json.loads(self.lab.ssh(script, stdin=request).stdout):
+            assert answer.get("code") == 0, answer
+
+    def disk(self, role: str) -> str:
+        """A disk's by-id path."""
+        path: str = json.loads(self.controller.target.read_text())["disks"][role]["by_id"]
+        return path
+
     def _disks(self) -> list[str]:
-        disks = json.loads(self.controller.target.read_text())["disks"]
-        return [disk["by_id"] for disk in disks.values()]
+        return [self.disk(role) for role in ("plain", "sed")]
 
 
 @pytest.fixture(scope="module")
@@ -278,6 +296,24 @@ def test_an_agent_killed_between_owning_and_locking(bench: Bench, method: str, t
     bench.agent("teardown")
     killed_after(bench, "prepare", method, table)
     assert json.loads(bench.agent("prepare").stdout)["changed"]
+    bench.assert_whole()
+
+
+def test_an_ownership_taken_by_half(bench: Bench) -> None:
+    """The drive has a PIN, and nothing was activated: with ours it is mended, else it is left."""
+    bench.agent("teardown")
+    sed = bench.disk("sed")
+    pin = bench.secrets["opal_admin_pin"]
+    for key in (f"not {pin}", pin):
+        bench.opal(sed, ["TAKE_OWNERSHIP", {"lr": 0, "key": key}])
+        done = bench.agent("prepare", check=False)
+        if key == pin:
+            assert json.loads(done.stdout)["changed"]
+        else:
+            assert done.returncode == 1
+            assert "PSID_REVERT=" in done.stderr
+            psid = bench.secrets["sed_psid"]
+            bench.opal(sed, ["PSID_REVERT_TPR", {"lr": 0, "key": psid}])
     bench.assert_whole()
 
 
