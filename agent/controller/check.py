@@ -62,7 +62,8 @@ def _one(target: Mapping[str, Any], say: Say) -> int:
         for disk in seen.disks:
             _disk(disk, say)
         refusals += len(seen.refused)
-        say(f"\nsaved for make provision: {_save(target, seen)}")
+        if seen.error is None:
+            say(f"\nsaved for make provision: {_save(target, seen)}")
     say("\nCONFIGURATIONS")
     for line in stacks.table(target["configurations"]):
         say(f"  {line}")
