@@ -78,7 +78,10 @@ def _no_opal(disk: Disk, path: str) -> str:
 
 
 def _changed(disk: Disk, found: DiskFacts, checked: Mapping[str, str] | None) -> list[str]:
-    if checked is None or found.partition or checked.get(disk.role) == found.fingerprint:
+    if checked is None or checked.get(disk.role) == found.fingerprint:
+        return []
+    # Nothing is lost on a disk that is ours or blank: it may have been torn down since.
+    if found.partition or found.blank or reverted.left_by_us(disk, found):
         return []
     return [
         f"Disk {disk.role} ({disk.by_id}, {found.path}) changed since it was checked: "
