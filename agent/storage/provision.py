@@ -32,7 +32,7 @@ def prepare(
     reasons: list[str] = []
     for role, disk in spec.disks.items():
         reasons += reasons_not_to_prepare(spec, disk, found[role])
-        reasons += _changed(disk, found[role], checked)
+        reasons += reasons_of_change(disk, found[role], checked)
     if reasons:
         raise GuardError(" ".join(reasons))
     actions = _go_bare(spec, secrets, dry=dry)
@@ -77,7 +77,8 @@ def _no_opal(disk: Disk, path: str) -> str:
     )
 
 
-def _changed(disk: Disk, found: DiskFacts, checked: Mapping[str, str] | None) -> list[str]:
+def reasons_of_change(disk: Disk, found: DiskFacts, checked: Mapping[str, str] | None) -> list[str]:
+    """Why the disk is not the one that was looked at before; `checked`: role to fingerprint."""
     if checked is None or checked.get(disk.role) == found.fingerprint:
         return []
     # Nothing is lost on a disk that is ours or blank: it may have been torn down since.

@@ -435,6 +435,21 @@ def test_a_regular_file_is_no_disk(tmp_path: Path) -> None:
         guard.check(_disk(tmp_path / "file"))
 
 
+@pytest.mark.parametrize("found", [BLANK, READY], ids=["blank", "ours"])
+def test_a_disk_with_nothing_to_lose_need_not_be_as_it_was_checked(found: DiskFacts) -> None:
+    assert provision.reasons_of_change(DISK, found, {"plain": "another"}) == []
+
+
+def test_a_disk_with_contents_must_be_as_it_was_checked() -> None:
+    found = replace(BLANK, signatures=(EXT4,))
+    assert found.fingerprint
+    assert provision.reasons_of_change(DISK, found, {"plain": found.fingerprint}) == []
+    assert provision.reasons_of_change(DISK, found, None) == []
+    for checked in ({"plain": "another"}, {}):
+        (reason,) = provision.reasons_of_change(DISK, found, checked)
+        assert "changed since it was checked" in reason
+
+
 def test_prepare_writes_no_disk_at_all_if_one_is_refused(loop: Loop) -> None:
     """A loop device has no serial number, so its identity never matches."""
     (first, first_file), (second, second_file) = loop(), loop()
