@@ -113,21 +113,26 @@ def test_a_play_with_check_looks_at_disks_without_an_agent_there(without_agent: 
 
 
 def test_a_disk_that_changed_since_its_check_is_refused(controller: Any) -> None:
-    """Here it is the kept fingerprint that is another one; the disk is not ours at that time."""
-    by_id = json.loads(controller.target.read_text(encoding="utf-8"))["disks"]["plain"]["by_id"]
+    """It is given up, but what lies on it now is not what was looked at."""
+    disks = json.loads(controller.target.read_text(encoding="utf-8"))["disks"]
+    by_id = disks["plain"]["by_id"]
     if controller.lab.ssh(f"test -e {by_id}-part1", check=False).returncode == 0:
         assert controller.play("teardown.yml").returncode == 0
-    assert check(controller).returncode == 0
     place = controller.build / "checks" / "target.json"
-    kept = json.loads(place.read_text(encoding="utf-8"))
-    kept["fingerprints"]["plain"] = "0" * 64
-    place.write_text(json.dumps(kept), encoding="utf-8")
-    before = controller.media()
-    done = controller.play("site.yml")
-    assert done.returncode != 0
-    assert "make check again" in words(done)
-    assert controller.media() == before
-    place.unlink()
+    try:
+        controller.lab.ssh(f"mkfs.ext4 -qF {by_id} 16M && sync && udevadm settle")
+        assert check(controller).returncode == 1  # refused, but looked at
+        assert json.loads(place.read_text(encoding="utf-8"))["fingerprints"]["plain"]
+        controller.lab.ssh(f"mkfs.ext4 -qF -L other {by_id} 16M && sync && udevadm settle")
+        before = controller.media()
+        disks["plain"]["erase"] = disks["plain"]["serial"]
+        done = controller.play("site.yml", fde_disks=disks)
+        assert done.returncode != 0
+        assert "make check again" in words(done)
+        assert controller.media() == before
+    finally:
+        controller.lab.ssh(f"blkdiscard -f {by_id}; udevadm settle")
+        place.unlink(missing_ok=True)
 
 
 def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
