@@ -65,6 +65,15 @@ def partition_start_bytes(name: str) -> int:
     return int((BLOCK / name / "start").read_text()) * SECTOR_BYTES
 
 
+def settle() -> None:
+    """Wait until udev is done with what was changed.
+
+    Whoever closes a disk after writing makes it read the table once more, and meanwhile the
+    partitions are gone. A time-out is passed over: what is missing then will be missed.
+    """
+    run(["udevadm", "settle", "--timeout=30"], ok=(0, 1))
+
+
 def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
     """The kernel name of the disk's only partition once its node is there; None if it never is."""
     deadline = time.monotonic() + timeout_s

@@ -87,6 +87,7 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
         ["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", path],
         stdin=script(disk, extent).encode(),
     )
+    devices.settle()
     if devices.wait_for_partition(Path(path).name) is None:
         raise LayoutError(
             f"The kernel does not show the new partition of {path}: "
@@ -131,6 +132,7 @@ def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
 
 def reread(path: str) -> None:
     """Make the kernel forget what it remembers of the disk's blocks and partitions."""
+    devices.settle()
     run(["blockdev", "--flushbufs", "--rereadpt", path])
 
 
