@@ -211,7 +211,8 @@ def _own(
         return _lock(place, secrets, dry=dry)
     if dry:
         return [f"would make the locking range of {disk.by_id} ({missing})"]
-    _ask_pin(place, secrets)
+    # A drive that has an owner must take our PIN: formatting spoils the header before it asks.
+    opal.range_found(place, secrets)
     guard.check_ours(disk)
     try:
         opal.own(place, secrets)
@@ -237,20 +238,6 @@ def _own_from_scratch(disk: Disk, spec: StorageSpec, secrets: Secrets, first: Ag
     layout.write(_given_up(disk, left), spec.extent, left)
     reverted.forget(disk)
     opal.own(layout.place(disk, spec.extent, guard.check_ours(disk)), secrets)
-
-
-def _ask_pin(place: Place, secrets: Secrets) -> None:
-    """A drive that has an owner must take our PIN: formatting spoils the header before it asks."""
-    if not opal_ioctl.status(place.partition).locking_enabled:
-        return
-    try:
-        opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
-    except opal_ioctl.OpalError as error:
-        raise GuardError(
-            f"Disk {place.disk.role} ({place.disk.by_id}) has an owner and does not take our PIN "
-            f"({error}) Each try counts against the drive's limit: put the PIN it was owned with "
-            f"into the secrets, or erase it: make teardown PSID_REVERT={place.disk.serial}."
-        ) from error
 
 
 def _lock(place: Place, secrets: Secrets, *, dry: bool) -> list[str]:

@@ -21,6 +21,7 @@ from typing import Any
 from lab import ssh
 from lab.drive.control import ask
 from lab.drive.tests.guest_sed import SCRIPTS
+from lab.drive.tests.marked import insert
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "dangers.md"
@@ -241,15 +242,6 @@ def render(rows: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join([*head, *(f"| {n} {line(row)}" for n, row in enumerate(rows, 1))])
 
 
-def insert(document: str, table: str) -> str:
-    """The document with the table between its two marker lines; raises ValueError without them."""
-    head, begin, rest = document.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the document lacks the lines {BEGIN!r} and {END!r}")
-    return f"{head}{BEGIN}\n\n{table}\n\n{END}{tail}"
-
-
 def keep(rows: Mapping[str, Seen]) -> None:
     """Add what was seen to what the page is made from."""
     known = json.loads(SEEN.read_text(encoding="utf-8")) if SEEN.exists() else {}
@@ -265,4 +257,6 @@ if __name__ == "__main__":
     if missing := [row.name for row in ROWS if row.name not in known]:
         print(f"fde: not seen yet, so left out: {', '.join(missing)}", file=sys.stderr)
     table = render(known[row.name] for row in ROWS if row.name in known)
-    DOCUMENT.write_text(insert(DOCUMENT.read_text(encoding="utf-8"), table), encoding="utf-8")
+    DOCUMENT.write_text(
+        insert(DOCUMENT.read_text(encoding="utf-8"), BEGIN, END, table), encoding="utf-8"
+    )

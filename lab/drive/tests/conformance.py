@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.drive.tests.marked import insert
+
 TESTS = Path(__file__).resolve().parent
 DOCUMENT = TESTS.parents[2] / "docs" / "drive.md"
 BEGIN = "<!-- conformance table: begin (written by python -m lab.drive.tests.conformance) -->"
@@ -113,16 +115,6 @@ def _cell(references: set[tuple[bool, int]]) -> str:
     return " ".join(granted + denied) or "–"
 
 
-def insert(document: str, table: str) -> str:
-    """The document with the table between its two marker lines; raises ValueError without them."""
-    head, begin, rest = document.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the document lacks the lines {BEGIN!r} and {END!r}")
-    return f"{head}{BEGIN}\n\n{table}\n\n{END}{tail}"
-
-
 if __name__ == "__main__":
-    DOCUMENT.write_text(
-        insert(DOCUMENT.read_text(encoding="utf-8"), render(collect())), encoding="utf-8"
-    )
+    page = insert(DOCUMENT.read_text(encoding="utf-8"), BEGIN, END, render(collect()))
+    DOCUMENT.write_text(page, encoding="utf-8")

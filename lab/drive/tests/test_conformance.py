@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from lab.drive.tests import conformance
-from lab.drive.tests.conformance import Claim, claims_of, count, render, unproven
+from lab.drive.tests.conformance import BEGIN, END, Claim, claims_of, count, render, unproven
 from lab.drive.tests.guest.opal_ioctl import CALLS
+from lab.drive.tests.marked import insert
 from lab.drive.tests.opal_host import OpalSession, RefusedError
 from lab.drive.tests.process import Drive
 
@@ -30,7 +31,7 @@ ONE = [
 
 def test_the_document_holds_the_table_of_today() -> None:
     document = conformance.DOCUMENT.read_text(encoding="utf-8")
-    assert document == conformance.insert(document, render(conformance.collect())), (
+    assert document == insert(document, BEGIN, END, render(conformance.collect())), (
         "docs/drive.md is old: run python -m lab.drive.tests.conformance"
     )
 
@@ -85,4 +86,4 @@ def test_every_opal_call_of_the_kernel_is_tried() -> None:
 
 def test_a_document_without_the_marker_lines_is_refused() -> None:
     with pytest.raises(ValueError, match="lacks the lines"):
-        conformance.insert("# The drive\n", "| a | b |")
+        insert("# The drive\n", BEGIN, END, "| a | b |")

@@ -1,0 +1,12 @@
+"""Pages that hold a table written by a program, between two lines that mark its place."""
+
+from __future__ import annotations
+
+
+def insert(document: str, begin: str, end: str, table: str) -> str:
+    """The document with the table between its two marker lines; raises ValueError without them."""
+    head, found, rest = document.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"the document lacks the lines {begin!r} and {end!r}")
+    return f"{head}{begin}\n\n{table}\n\n{end}{tail}"
