@@ -39,7 +39,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _report(folder: Path) -> int:
-    from analysis import answer, build, results, tables
+    from analysis import results
+    from analysis.page import answer, build, tables
 
     found = results.results(folder)
     results.write(found)
@@ -64,7 +65,7 @@ def _verify(folder: Path) -> int:
 
 
 def _pair() -> int:
-    from analysis import build
+    from analysis.page import build
 
     build.NOTEBOOK.write_text(build.pair(), encoding="utf-8")
     return 0

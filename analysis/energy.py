@@ -12,11 +12,11 @@ import polars as pl
 from analysis.align import TargetClock
 from analysis.counted import counted, one_per_zone, pauses
 from analysis.curve import Edge
-from analysis.load import rapl_readings
 from analysis.metered import Energy, Metered
 from analysis.records import TAIL, Meter, Run, Suite
 from analysis.remarks import Remarks
 from analysis.rest import run_edges
+from analysis.suite_folder import rapl_readings
 from analysis.uncertainty import TypeB
 from instrumentation.sources import counter as rapl
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from analysis.load import rapl_readings
 from analysis.records import Run, Suite
+from analysis.suite_folder import rapl_readings
 from instrumentation.sources.counter import Reading, difference, unit_shortfall
 
 # Between two updates of a counter: a reading may be this much older than its time (kernel,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.payback import Assumptions, assumptions_of
+from analysis.money.payback import Assumptions, assumptions_of
 from analysis.samples import Samples
 from instrumentation.sources.counter import Reading
 

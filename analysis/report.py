@@ -17,7 +17,7 @@
 import os
 from pathlib import Path
 
-from analysis.sections import Report
+from analysis.page.sections import Report
 
 report = Report.open(Path(os.environ.get("FDE_SUITE_DIR", ".")))
 report.head()

@@ -9,8 +9,8 @@ import polars as pl
 
 from analysis.align import TargetClock
 from analysis.energy import energy_table
-from analysis.load import load
 from analysis.records import Suite
+from analysis.suite_folder import read
 from analysis.summary import summarise
 from analysis.watermarks import WatermarkTrust, disagreements, watermarks
 
@@ -34,7 +34,7 @@ class Results:
 
 def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
-    suite = load(folder, raw)
+    suite = read(folder, raw)
     clock = TargetClock.fit(suite.clock)
     marks = tuple(watermarks(suite, clock))
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from analysis.inference.stats import Comparison, Estimate, compare, estimate
 from analysis.records import BASELINE, Suite
-from analysis.stats import Comparison, Estimate, compare, estimate
 
 BlockValues = Mapping[int, float]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from analysis.payback import Span
-from analysis.stats import Comparison, Estimate
+from analysis.inference.stats import Comparison, Estimate
+from analysis.money.payback import Span
 
 NO_INTERVAL = "n = 1: no interval"
 NOTHING = "–"

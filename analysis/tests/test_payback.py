@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from analysis import paper
-from analysis.answer import payback_sentence
-from analysis.payback import (
+from analysis.inference.stats import Estimate
+from analysis.money.payback import (
     Assumptions,
     Payback,
     assumptions_of,
@@ -12,7 +11,8 @@ from analysis.payback import (
     payback,
     runs_to_repay,
 )
-from analysis.stats import Estimate
+from analysis.page.answer import payback_sentence
+from analysis.published import paper
 from analysis.tests.synthetic import ASSUMPTIONS
 
 PAPER = Assumptions(25.0, "USD", 0.12, 50.0, 3.0, 100.0)

@@ -11,11 +11,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis import answer, build, load, results, tables, verify
+from analysis import results, suite_folder, verify
 from analysis.__main__ import main
-from analysis.figures import PLOTS, draw, forest
+from analysis.figures.bars import PLOTS, draw, forest
+from analysis.page import answer, build, tables
+from analysis.page.sections import Report
 from analysis.records import SuiteError
-from analysis.sections import Report
 from analysis.summary import SUMMARY_SCHEMA
 from analysis.tests.synthetic import CONFIGURATIONS, PHASES, Options, Truth, write_suite
 from analysis.tests.synthetic import write_manifest as seal
@@ -307,7 +308,7 @@ def test_what_is_no_suite_is_refused(
     if content is not None:
         (tmp_path / "plan.json").write_text(content)
     with pytest.raises(SuiteError, match=re.escape(said)):
-        load.load(tmp_path)
+        suite_folder.read(tmp_path)
     assert main(["report", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("fde: ")
     assert main(["report", str(tmp_path / "nowhere")]) == 1
@@ -350,7 +351,7 @@ def test_a_run_without_its_closing_mark_is_void(tmp_path: Path) -> None:
     lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
     last = max(i for i, line in enumerate(lines) if '"finished"' in line)
     (folder / "journal.jsonl").write_text("".join(lines[:last]) + lines[last][:30])
-    suite = load.load(folder)
+    suite = suite_folder.read(folder)
     (void,) = suite.void
     assert void.run_id == json.loads(lines[last])["run_id"]
     assert "no closing mark" in void.reason

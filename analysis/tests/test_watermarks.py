@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 from analysis.align import TargetClock
-from analysis.load import load
 from analysis.manifest import canonical_sha256, check
 from analysis.records import Meter, Suite
 from analysis.samples import NOTHING, of_table
+from analysis.suite_folder import read
 from analysis.watermark import Fit
 from analysis.watermarks import (
     AGREES,
@@ -258,6 +258,6 @@ def test_lines_of_a_folder_are_read_and_damage_is_told(tmp_path: Path) -> None:
     plan["sha256"] = canonical_sha256(plan)
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     (tmp_path / "watermark.jsonl").write_text(json.dumps(LINES[0]) + '\n{"when": "e')
-    found = load(tmp_path)
+    found = read(tmp_path)
     assert found.watermarks == (LINES[0],)
     assert any("watermark.jsonl" in problem for problem in found.problems)

@@ -17,8 +17,9 @@ from traitlets.config import Config
 from analysis.records import SuiteError
 
 HERE = Path(__file__).parent
-NOTEBOOK = HERE / "report.ipynb"
-PAIRED = HERE / "report.py"
+PACKAGE = HERE.parent
+NOTEBOOK = PACKAGE / "report.ipynb"
+PAIRED = PACKAGE / "report.py"
 TIMEOUT_S = 600
 
 
@@ -38,7 +39,7 @@ def build(folder: Path, title: str) -> Path:
 def execute(folder: Path) -> Any:
     """The notebook with its outputs for the suite in `folder`. Raises SuiteError."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
-    root = str(HERE.parent)
+    root = str(PACKAGE.parent)
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
         **os.environ,

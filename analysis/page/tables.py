@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from analysis import words
+from analysis.inference.stats import Estimate
 from analysis.results import Results
-from analysis.stats import Estimate
 
 SYSTEM = "system"
 

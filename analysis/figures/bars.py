@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import words
+from analysis.inference.stats import Estimate
 from analysis.records import BASELINE, Suite
-from analysis.stats import Estimate
 from analysis.summary import block_values, estimate_of, joint_origin
 
 # Okabe and Ito's colours; the hatches keep the bars apart where there is no colour at all.

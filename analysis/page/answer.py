@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from analysis import costs, words
-from analysis.payback import Assumptions, Payback, Span
+from analysis import words
+from analysis.inference.stats import Comparison
+from analysis.money import costs
+from analysis.money.payback import Assumptions, Payback, Span
 from analysis.records import BASELINE
 from analysis.results import Results
-from analysis.stats import Comparison
 
 BANNER = (
     "Figures come from the virtual lab's power model; they show that the testbed works, "

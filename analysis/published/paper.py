@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.payback import battery_runs, runs_to_repay
+from analysis.inference.stats import Comparison, Estimate
+from analysis.money.payback import battery_runs, runs_to_repay
 from analysis.records import BASELINE
-from analysis.stats import Comparison, Estimate
 from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
 
-REFERENCE = Path(__file__).parent.parent / "data" / "reference" / "fujimoto.csv"
+REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "fujimoto.csv"
 CITATION = "Fujimoto, Peterson, Reiher: Comparing the Power of Full Disk Encryption Alternatives"
 COMPARED = ("read-10mb", "write-1gb", "untar", "grep")
 SYSTEM = "system"

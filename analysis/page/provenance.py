@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from analysis import markup, words
-from analysis.markup import Html
+from analysis import words
+from analysis.page import markup
+from analysis.page.markup import Html
 from analysis.results import Results
 
 MACHINE = {

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.payback import Payback, Span, battery_runs, payback
+from analysis.inference.stats import Comparison, Estimate
+from analysis.money.payback import Payback, Span, battery_runs, payback
 from analysis.records import Suite
-from analysis.stats import Comparison, Estimate
 from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
 
 SYSTEM = "system"

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analysis import manifest, markup, readers, trust, words
-from analysis.markup import Html
+from analysis import manifest, readers, trust, words
+from analysis.page import markup
+from analysis.page.markup import Html
 from analysis.records import Meter, Suite
 from analysis.results import Results
 from analysis.watermarks import AGREES, CANNOT_TELL, DISAGREES, WatermarkTrust

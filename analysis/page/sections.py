@@ -7,24 +7,17 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis import (
-    answer,
-    costs,
-    figures,
-    markup,
-    provenance,
-    timeline,
-    tradeoffs,
-    trust_section,
-    words,
-)
+from analysis import words
 from analysis.energy import ALL, BETWEEN
-from analysis.markup import Html
+from analysis.figures import bars, timeline
+from analysis.inference.stats import Estimate
+from analysis.money import costs
+from analysis.page import answer, markup, provenance, tradeoffs, trust_section
+from analysis.page.markup import Html
+from analysis.page.tables import headline_rows
 from analysis.records import BASELINE, TAIL
 from analysis.results import Results, results
-from analysis.stats import Estimate
 from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
-from analysis.tables import headline_rows
 
 COLUMNS = ("system", "drive", "package-0", "dram")
 HEADLINE = (
@@ -79,7 +72,7 @@ class Report:
             )
         page += self.headline()
         page += markup.picture(
-            figures.forest(found.summary, found.suite),
+            bars.forest(found.summary, found.suite),
             "Ratio of system energy to plain, paired within blocks, with 95 % intervals. Filled: "
             "a verdict (differs or equivalent). Hollow: inconclusive. Arrow: the interval goes on. "
             "Each interval stands for itself, not for all of them at once.",
@@ -145,13 +138,13 @@ class Report:
         page += self._components(name)
         page += self._phases(name)
         shown = []
-        for plot in figures.PLOTS:
+        for plot in bars.PLOTS:
             if plot.workload != name:
                 continue
             number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
             origin = joint_origin(energy)
             caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals; dots: blocks."
-            shown.append(markup.picture(figures.draw(plot, energy, found.suite), caption, origin))
+            shown.append(markup.picture(bars.draw(plot, energy, found.suite), caption, origin))
         page += markup.gallery(shown)
         run = timeline.typical_run(found.suite, name)
         if run is not None:

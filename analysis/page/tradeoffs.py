@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from analysis import answer, costs, markup, paper, words
-from analysis.markup import Html
-from analysis.payback import Payback, Span
+from analysis import words
+from analysis.money import costs
+from analysis.money.payback import Payback, Span
+from analysis.page import answer, markup
+from analysis.page.markup import Html
+from analysis.published import paper
 from analysis.records import BASELINE
 from analysis.results import Results
 

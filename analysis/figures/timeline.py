@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import align, words
-from analysis.figures import STYLE, with_origin
-from analysis.load import rapl_readings
+from analysis.figures.bars import STYLE, with_origin
 from analysis.records import Run, Suite
+from analysis.suite_folder import rapl_readings
 from analysis.windows import fit, windows
 
 LINES = {"system": ("#222222", "-"), "drive": ("#0072B2", "-"), "package-0": ("#D55E00", "-")}

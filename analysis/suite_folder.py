@@ -25,7 +25,7 @@ from instrumentation.sources.counter import Reading
 PLAN_FORMAT = "fde-plan/1"
 
 
-def load(folder: Path, raw: bool = False) -> Suite:
+def read(folder: Path, raw: bool = False) -> Suite:
     """Read the suite in `folder`; with `raw`, meters are decoded anew from their raw bytes.
 
     Raises SuiteError if there is no readable plan, or it is of another version.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.stats import Estimate, estimate
+from analysis.inference.stats import Estimate, estimate
 
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25

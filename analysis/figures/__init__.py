@@ -1,0 +1,1 @@
+"""Pictures: colour-blind safe, fit for print, every axis with its unit."""

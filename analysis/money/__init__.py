@@ -1,0 +1,1 @@
+"""From joules to money, batteries and carbon."""
