@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from analysis.labels import configuration_label
 from analysis.money.payback import Assumptions, assumptions_of
 from analysis.samples import Samples
 from instrumentation.sources.counter import Reading
@@ -128,6 +129,43 @@ class Suite:
     def configurations(self) -> list[str]:
         """Names in the plan's order."""
         return _names(self.plan.get("configurations", []))
+
+    @property
+    def baseline(self) -> str | None:
+        """What all is a ratio to: the configuration named plain, else the first of kind plain."""
+        plain = self._of_kinds("plain")
+        return BASELINE if BASELINE in self.configurations else next(iter(plain), None)
+
+    @property
+    def sed(self) -> str | None:
+        """The first configuration that the drive itself encrypts."""
+        return next(iter(self._of_kinds("opal")), None)
+
+    @property
+    def software(self) -> list[str]:
+        """The configurations that the processor encrypts, in the plan's order."""
+        return self._of_kinds("dmcrypt", "tcrypt")
+
+    def kind_of(self, name: str) -> str:
+        """Kind of a configuration; empty where the plan does not say."""
+        return self._kinds.get(name, "")
+
+    def label(self, name: str) -> str:
+        """A configuration's name for people."""
+        entry = next((e for e in self._entries if e.get("name") == name), {})
+        return configuration_label(name, entry)
+
+    @property
+    def _entries(self) -> list[Mapping[str, Any]]:
+        given = self.plan.get("configurations")
+        return [e for e in given if isinstance(e, Mapping)] if isinstance(given, list) else []
+
+    @property
+    def _kinds(self) -> dict[str, str]:
+        return {str(e.get("name")): str(e.get("kind") or "") for e in self._entries}
+
+    def _of_kinds(self, *kinds: str) -> list[str]:
+        return [name for name in self.configurations if self._kinds.get(name) in kinds]
 
     @property
     def workloads(self) -> list[str]:

@@ -18,6 +18,24 @@ from instrumentation.trace import StreamWriter
 
 DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "report.html", "report.ipynb")
 CONFIGURATIONS = ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256")
+STACKS: Mapping[str, Mapping[str, Any]] = {
+    "plain": {"kind": "plain", "disk": "plain"},
+    "opal": {"kind": "opal", "disk": "sed"},
+    "dmcrypt-aes128": {
+        "kind": "dmcrypt",
+        "disk": "plain",
+        "cipher": "aes-xts-plain64",
+        "key_bits": 128,
+        "sector_size": 4096,
+    },
+    "dmcrypt-aes256": {
+        "kind": "dmcrypt",
+        "disk": "plain",
+        "cipher": "aes-xts-plain64",
+        "key_bits": 256,
+        "sector_size": 4096,
+    },
+}
 PHASES: Mapping[str, Mapping[str, float]] = {
     "file_io": {"write-small": 0.8, "read-small": 0.6, "write-large": 1.2, "read-large": 0.9},
     "kernel_tree": {"copy": 0.4, "untar": 1.4, "tar": 2.0, "delete": 0.3},
@@ -175,7 +193,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
         "blocks": o.blocks,
         "created_wall": "2026-01-01T00:00:00+00:00",
         "origin": o.origin,
-        "configurations": [{"name": name} for name in o.configurations],
+        "configurations": [{"name": name, **STACKS.get(name, {})} for name in o.configurations],
         "workloads": [{"name": name, "parameters": {}} for name in o.workloads],
         "runs": runs,
         "settle_s": REST_S,
