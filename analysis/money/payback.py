@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.inference.stats import Estimate, estimate
+from analysis.money.span import Span as Span
 
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25
@@ -28,15 +29,6 @@ class Assumptions:
     battery_wh: float
     life_years: float
     runs_per_day: float
-
-
-@dataclass(frozen=True)
-class Span:
-    """A figure with its interval; `high` None with a given `low` means without bound."""
-
-    mid: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
