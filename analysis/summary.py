@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from analysis import origin
+from analysis.inference.family import judged
+from analysis.inference.planning import detectable
 from analysis.inference.stats import Comparison, Estimate, compare, estimate
-from analysis.records import BASELINE, Suite
+from analysis.records import Suite
 
 BlockValues = Mapping[int, float]
+Key = tuple[str, str, str, str]
+KEYS = ("workload", "configuration", "source", "component")
 
 SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
     "suite_id": pl.String(),
@@ -27,6 +32,11 @@ SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
     "ratio": pl.Float64(),
     "ratio_low": pl.Float64(),
     "ratio_high": pl.Float64(),
+    "p_value": pl.Float64(),
+    "p_holm": pl.Float64(),
+    "p_equivalence": pl.Float64(),
+    "p_equivalence_holm": pl.Float64(),
+    "detectable": pl.Float64(),
     "verdict": pl.String(),
     "origin": pl.String(),
 }
@@ -69,61 +79,95 @@ def compare_blocks(base: BlockValues, other: BlockValues, margin: float) -> Comp
 
 
 def joint_origin(energy: pl.DataFrame) -> str:
-    """`modelled` if any row is, else `measured`; what rests on both is modelled."""
-    return "modelled" if (energy["origin"] == "modelled").any() else "measured"
+    """The origin of what rests on all these rows: the worst of theirs."""
+    return origin.joint(energy["origin"].unique())
 
 
 def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
-    """The table of `SUMMARY_SCHEMA`, in the plan's order."""
-    keys = ["workload", "configuration", "source", "component"]
-    whole = energy.filter(pl.col("phase") == "all")
-    rank = {
-        "workload": {name: i for i, name in enumerate(suite.workloads)},
-        "configuration": {name: i for i, name in enumerate(suite.configurations)},
-    }
-    groups = sorted(
-        whole.partition_by(keys, as_dict=True).items(),
-        key=lambda item: (
-            rank["workload"].get(str(item[0][0]), 99),
-            rank["configuration"].get(str(item[0][1]), 99),
-            str(item[0][2]),
-            str(item[0][3]),
-        ),
-    )
-    base = {(k[0], k[2], k[3]): frame for k, frame in groups if k[1] == BASELINE}
+    """The table of `SUMMARY_SCHEMA`, in the plan's order.
+
+    All comparisons with the baseline that share a source and a component are one family, so the
+    verdicts follow from p-values adjusted over them.
+    """
+    groups = _groups(suite, energy)
+    versus = _versus(suite, groups)
     rows = []
-    for (workload, configuration, source, component), frame in groups:
-        values = _by_block(frame, "energy_j")
-        mean = estimate_of(values)
+    for key, frame in groups.items():
+        mean = estimate_of(_by_block(frame, "energy_j"))
         if mean is None:
             continue
-        plain = base.get((workload, source, component))
-        versus = None
-        if configuration != BASELINE and plain is not None:
-            versus = compare_blocks(_by_block(plain, "energy_j"), values, suite.margin)
-        pair = frame if plain is None or versus is None else pl.concat([frame, plain])
+        found = versus.get(key)
+        pair = frame if found is None else pl.concat([frame, groups[_base_of(key, suite)]])
         rows.append(
             {
                 "suite_id": suite.suite_id,
                 "host": suite.host,
-                "workload": workload,
-                "configuration": configuration,
-                "source": source,
-                "component": component,
+                **dict(zip(KEYS, key, strict=True)),
                 "n": mean.n,
                 "mean_j": mean.mean,
                 "ci_low_j": mean.low,
                 "ci_high_j": mean.high,
                 "mean_s": _mean(_by_block(frame, "duration_s")),
                 "mean_w": _mean(_by_block(frame, "power_w")),
-                "ratio": versus.ratio if versus else None,
-                "ratio_low": versus.low if versus else None,
-                "ratio_high": versus.high if versus else None,
-                "verdict": _word(configuration, versus),
+                **_compared(found),
+                "verdict": _word(key[1] == suite.baseline, found),
                 "origin": joint_origin(pair),
             }
         )
     return pl.DataFrame(rows, schema=dict(SUMMARY_SCHEMA))
+
+
+def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, pl.DataFrame]:
+    """Whole runs by `KEYS`; what the plan does not name comes last."""
+    whole = energy.filter(pl.col("phase") == "all")
+    workload = {name: i for i, name in enumerate(suite.workloads)}
+    configuration = {name: i for i, name in enumerate(suite.configurations)}
+
+    def place(key: Key) -> tuple[int, int, str, str]:
+        last = len(workload) + len(configuration)
+        return workload.get(key[0], last), configuration.get(key[1], last), key[2], key[3]
+
+    found = {_key(k): frame for k, frame in whole.partition_by(KEYS, as_dict=True).items()}
+    return {key: found[key] for key in sorted(found, key=place)}
+
+
+def _key(values: Sequence[object]) -> Key:
+    workload, configuration, source, component = (str(value) for value in values)
+    return workload, configuration, source, component
+
+
+def _base_of(key: Key, suite: Suite) -> Key:
+    return key[0], suite.baseline or "", key[2], key[3]
+
+
+def _versus(suite: Suite, groups: Mapping[Key, pl.DataFrame]) -> dict[Key, Comparison]:
+    """Each group against the baseline's, judged by families of one source and component."""
+    values = {key: _by_block(frame, "energy_j") for key, frame in groups.items()}
+    alone = {
+        key: found
+        for key, own in values.items()
+        if (base := _base_of(key, suite)) != key
+        and base in values
+        and (found := compare_blocks(values[base], own, suite.margin)) is not None
+    }
+    judged_by_key: dict[Key, Comparison] = {}
+    for family in dict.fromkeys(key[2:] for key in alone):
+        members = [key for key in alone if key[2:] == family]
+        judged_by_key |= zip(members, judged([alone[key] for key in members]), strict=True)
+    return judged_by_key
+
+
+def _compared(found: Comparison | None) -> dict[str, float | None]:
+    return {
+        "ratio": found.ratio if found else None,
+        "ratio_low": found.low if found else None,
+        "ratio_high": found.high if found else None,
+        "p_value": found.p_value if found else None,
+        "p_holm": found.p_holm if found else None,
+        "p_equivalence": found.p_equivalence if found else None,
+        "p_equivalence_holm": found.p_equivalence_holm if found else None,
+        "detectable": detectable(found.sd_log, found.n) if found else None,
+    }
 
 
 def _by_block(frame: pl.DataFrame, column: str) -> dict[int, float]:
@@ -140,7 +184,7 @@ def _mean(values: BlockValues) -> float | None:
     return sum(values.values()) / len(values) if values else None
 
 
-def _word(configuration: str, versus: Comparison | None) -> str:
-    if configuration == BASELINE:
+def _word(baseline: bool, versus: Comparison | None) -> str:
+    if baseline:
         return ""
     return versus.verdict if versus else "inconclusive"

@@ -1,8 +1,9 @@
-"""Intervals and verdicts, with the block as the unit of replication.
+"""Intervals, tests and verdicts, with the block as the unit of replication.
 
 Student's t throughout: at the few blocks of a suite, bootstrap intervals cover too little.
 Configurations are compared by the log-ratio of joules within a block, so that drift from block to
-block cancels.
+block cancels. The core works along the last axis of arrays, so that one suite and ten thousand
+simulated ones go through the same lines.
 """
 
 from __future__ import annotations
@@ -13,9 +14,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 Verdict = Literal["differs", "equivalent", "inconclusive"]
+Floats = npt.NDArray[np.float64]
+
+LEVEL = 0.05
+# Logarithms of the same ratio differ by their rounding; joules never agree as well as this.
+NO_SCATTER = 1e-13
+LARGEST_LOG = 700.0  # exp of more is no number
 
 
 @dataclass(frozen=True)
@@ -47,8 +55,11 @@ class Estimate:
 class Comparison:
     """Ratio of one configuration to another, paired within `n` blocks.
 
-    `low`/`high` are the 95 % interval, `low90`/`high90` the 90 % interval of the equivalence test;
-    all None where n < 2. `p_value` is that of the two-sided paired t test of ratio = 1.
+    `low`/`high` are the 95 % interval, `low90`/`high90` the 90 % interval of the equivalence test.
+    `p_value` is that of the two-sided paired t test of ratio = 1, `p_equivalence` the larger of the
+    two one-sided ones against the margin (TOST); `sd_log` is the standard deviation of the paired
+    log-ratios. All these are None where n < 2. `p_holm` and `p_equivalence_holm` are set where the
+    comparison belongs to a family (`family.judged`).
     """
 
     n: int
@@ -58,8 +69,73 @@ class Comparison:
     low90: float | None
     high90: float | None
     p_value: float | None
+    p_equivalence: float | None
+    sd_log: float | None
     margin: float
-    verdict: Verdict
+    p_holm: float | None = None
+    p_equivalence_holm: float | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the family's p-values where there is one, else by its own."""
+        if self.p_holm is None or self.p_equivalence_holm is None:
+            return verdict(self.p_value, self.p_equivalence)
+        return verdict(self.p_holm, self.p_equivalence_holm)
+
+    @property
+    def both(self) -> bool:
+        """Surely not 1 and surely within the margin: called equivalent, but there is a change."""
+        p = self.p_value if self.p_holm is None else self.p_holm
+        return self.verdict == "equivalent" and p is not None and p < LEVEL
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Student's t of paired log-ratios: mean and standard deviation over `n` ≥ 2 blocks.
+
+    `mean` and `sd` are arrays of one shape, an element a comparison.
+    """
+
+    mean: Floats
+    sd: Floats
+    n: int
+
+    @classmethod
+    def of(cls, log_base: Floats, log_other: Floats) -> Paired:
+        """From logarithms; the blocks lie along the last axis, at least two."""
+        difference = log_other - log_base
+        mean, sd = np.mean(difference, axis=-1), np.std(difference, axis=-1, ddof=1)
+        sd = np.where(sd < NO_SCATTER, 0.0, sd)
+        mean = np.where((sd == 0) & (np.abs(mean) < NO_SCATTER), 0.0, mean)
+        return cls(mean, sd, difference.shape[-1])
+
+    def interval(self, confidence: float) -> tuple[Floats, Floats]:
+        """Limits of the mean log-ratio."""
+        half = half_width(self.sd, self.n, confidence)
+        return self.mean - half, self.mean + half
+
+    def p_value(self) -> Floats:
+        """Two-sided, of a mean log-ratio of 0."""
+        return 2 * stats.t.sf(np.abs(self._t(0.0)), self.n - 1)
+
+    def p_equivalence(self, margin: float) -> Floats:
+        """TOST: the larger p of the tests against 1/(1 + margin) and 1 + margin (Schuirmann)."""
+        limit = math.log1p(margin)
+        above = stats.t.sf(self._t(-limit), self.n - 1)
+        below = stats.t.cdf(self._t(limit), self.n - 1)
+        return np.maximum(above, below)
+
+    def _t(self, log_ratio: float) -> Floats:
+        """Distance of the mean from `log_ratio` in standard errors, ±∞ without any scatter."""
+        distance = self.mean - log_ratio
+        error = self.sd / math.sqrt(self.n)
+        certain = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))
+        return np.where(error > 0, distance / np.where(error > 0, error, 1.0), certain)
+
+
+def half_width(sd: float | Floats, n: int, confidence: float) -> Floats:
+    """Half width of Student's interval of a mean of `n` ≥ 2 values with this deviation."""
+    return np.asarray(sd) * (float(stats.t.ppf(0.5 + confidence / 2, n - 1)) / math.sqrt(n))
 
 
 def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
@@ -70,8 +146,7 @@ def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
     mean = float(np.mean(values))
     if n < 2:
         return Estimate(n, mean, None, None)
-    error = float(np.std(values, ddof=1)) / math.sqrt(n)
-    half = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) * error
+    half = float(half_width(float(np.std(values, ddof=1)), n, confidence))
     return Estimate(n, mean, mean - half, mean + half)
 
 
@@ -83,41 +158,45 @@ def compare(base: Sequence[float], other: Sequence[float], margin: float) -> Com
     """
     if len(base) != len(other):
         raise ValueError("paired values must come in equal numbers")
-    if not base or min(*base, *other) <= 0:
-        return None
-    log_base, log_other = np.log(base), np.log(other)
+    pairs = np.asarray([base, other], dtype=float)
     n = len(base)
-    mean = float(np.mean(log_other - log_base))
+    if n == 0 or not np.all(np.isfinite(pairs) & (pairs > 0)):
+        return None
+    logs = np.log(pairs)
     if n < 2:
-        return Comparison(
-            n, math.exp(mean), None, None, None, None, None, margin, verdict(None, None, margin)
-        )
-    if np.ptp(log_other - log_base) < 1e-15:  # no scatter at all: ttest_rel would divide by it
-        low = high = low90 = high90 = math.exp(mean)
-        p_value = 1.0 if mean == 0 else 0.0
-    else:
-        test = stats.ttest_rel(log_other, log_base)
-        low, high = (math.exp(limit) for limit in test.confidence_interval(0.95))
-        low90, high90 = (math.exp(limit) for limit in test.confidence_interval(0.90))
-        p_value = float(test.pvalue)
-    word = verdict((low, high), (low90, high90), margin)
-    return Comparison(n, math.exp(mean), low, high, low90, high90, p_value, margin, word)
+        ratio = _exp(logs[1, 0] - logs[0, 0])
+        return Comparison(n, ratio, None, None, None, None, None, None, None, margin)
+    paired = Paired.of(logs[0], logs[1])
+    low, high = (_exp(limit) for limit in paired.interval(0.95))
+    low90, high90 = (_exp(limit) for limit in paired.interval(1 - 2 * LEVEL))
+    return Comparison(
+        n,
+        _exp(paired.mean),
+        low,
+        high,
+        low90,
+        high90,
+        float(paired.p_value()),
+        float(paired.p_equivalence(margin)),
+        float(paired.sd),
+        margin,
+    )
 
 
-def verdict(
-    interval95: tuple[float, float] | None, interval90: tuple[float, float] | None, margin: float
-) -> Verdict:
-    """What an interval of a ratio allows to say.
+def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:
+    """What the two tests allow to say, each at 5 %.
 
-    *equivalent*: the 90 % interval lies within 1/(1 + margin) … 1 + margin (two one-sided tests at
-    5 %). *differs*: the 95 % interval excludes 1. A ratio that is both (surely not 1, and surely
-    within the margin declared to be of no account) is called equivalent. All else, and n < 2, is
-    *inconclusive*.
+    *equivalent*: both one-sided tests reject a ratio beyond the margin, i.e. the 90 % interval lies
+    within 1/(1 + margin) … 1 + margin. *differs*: the two-sided test rejects a ratio of 1. A ratio
+    that is both (surely not 1, and surely within the margin declared to be of no account) is called
+    equivalent. All else, and n < 2, is *inconclusive*.
     """
-    if interval95 is None or interval90 is None:
+    if p_value is None or p_equivalence is None:
         return "inconclusive"
-    if 1 / (1 + margin) < interval90[0] and interval90[1] < 1 + margin:
+    if p_equivalence < LEVEL:
         return "equivalent"
-    if interval95[0] > 1 or interval95[1] < 1:
-        return "differs"
-    return "inconclusive"
+    return "differs" if p_value < LEVEL else "inconclusive"
+
+
+def _exp(log: float | Floats) -> float:
+    return math.exp(max(-LARGEST_LOG, min(LARGEST_LOG, float(log))))

@@ -1,0 +1,140 @@
+"""The questions that the answer rests on: configurations over all working workloads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from analysis.inference.family import judged
+from analysis.inference.stats import Comparison, Floats, compare
+from analysis.records import Suite
+
+SYSTEM = "system"
+IDLE = "idle"
+ALL = "all"
+RESAMPLES, SEED = 9_999, 20_260_301
+
+BlockValues = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """`other` against `base` over `workloads`: per block the geometric mean, then paired.
+
+    `comparison` is None where no block has both sides. `permutation_p` is the p-value of a paired
+    permutation test of the same log-ratios: beside the t test's, a check of robustness.
+    """
+
+    base: str
+    other: str
+    declared: bool
+    comparison: Comparison | None
+    workloads: tuple[str, ...]
+    permutation_p: float | None
+
+
+def contrasts(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[Contrast]:
+    """The declared contrasts, then each other configuration against the baseline; one family."""
+    joules = by_block(energy, component)
+    found = [_contrast(suite, joules, *pair) for pair in _pairs(suite)]
+    family = iter(judged([c.comparison for c in found if c.comparison is not None]))
+    return [c if c.comparison is None else replace(c, comparison=next(family)) for c in found]
+
+
+def contrast(
+    suite: Suite, energy: pl.DataFrame, base: str, other: str, component: str = SYSTEM
+) -> Contrast:
+    """One contrast by itself, its p-values not adjusted for any other."""
+    return _contrast(suite, by_block(energy, component), base, other, False)
+
+
+def working(suite: Suite) -> list[str]:
+    """The workloads that do something: idling saves nobody anything."""
+    return [name for name in suite.workloads if name != IDLE]
+
+
+def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict[int, float]]:
+    """Mean joules of whole runs by (workload, configuration) and block, where there are any."""
+    rows = (
+        energy.filter(
+            (pl.col("component") == component)
+            & (pl.col("phase") == ALL)
+            & pl.col("energy_j").is_not_null()
+        )
+        .group_by("workload", "configuration", "block")
+        .agg(pl.col("energy_j").mean())
+        .sort("block")
+    )
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for workload, configuration, block, energy_j in rows.iter_rows():
+        found.setdefault((workload, configuration), {})[int(block)] = float(energy_j)
+    return found
+
+
+def permutation_p(log_ratios: Sequence[float]) -> float | None:
+    """Two-sided p-value of a mean of 0 by swapping the sides of pairs; None for fewer than two.
+
+    Exact for up to 13 blocks, else from 9 999 seeded draws.
+    """
+    if len(log_ratios) < 2:
+        return None
+    test = stats.permutation_test(
+        (np.asarray(log_ratios),),
+        _mean,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        rng=np.random.default_rng(SEED),
+    )
+    return float(test.pvalue)
+
+
+def _mean(values: Floats, axis: int) -> Floats:
+    return np.asarray(np.mean(values, axis=axis))
+
+
+def _pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
+    """Each pair of configurations once, whichever way round it was declared first."""
+    baseline = suite.baseline
+    against = [] if baseline is None else [(baseline, name) for name in suite.configurations]
+    seen: set[frozenset[str]] = set()
+    for number, (base, other) in enumerate([*suite.contrasts, *against]):
+        pair = frozenset((base, other))
+        if len(pair) == 2 and pair not in seen:
+            seen.add(pair)
+            yield base, other, number < len(suite.contrasts)
+
+
+def _contrast(
+    suite: Suite,
+    joules: Mapping[tuple[str, str], BlockValues],
+    base: str,
+    other: str,
+    declared: bool,
+) -> Contrast:
+    """A block counts only where it has every one of the workloads on both sides.
+
+    So each block means the same; workloads that only one side has are left out.
+    """
+    pairs = {
+        name: (joules[name, base], joules[name, other])
+        for name in working(suite)
+        if (name, base) in joules and (name, other) in joules
+    }
+    sides = [side for both in pairs.values() for side in both]
+    blocks = sorted(set.intersection(*(set(side) for side in sides))) if sides else []
+    means = [[_geometric([both[k][b] for both in pairs.values()]) for b in blocks] for k in (0, 1)]
+    comparison = compare(means[0], means[1], suite.margin)
+    if comparison is None:
+        return Contrast(base, other, declared, None, (), None)
+    by_permutation = permutation_p([float(x) for x in np.log(means[1]) - np.log(means[0])])
+    return Contrast(base, other, declared, comparison, tuple(pairs), by_permutation)
+
+
+def _geometric(values: Sequence[float]) -> float:
+    """Geometric mean, 0 where a value is not positive: there is none then."""
+    return float(stats.gmean(values)) if min(values) > 0 else 0.0
