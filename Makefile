@@ -110,6 +110,10 @@ report: venv ## joules, verdicts and payback of the newest suite
 	$(NEED_SUITE)
 	@$(RUN) -m analysis report $(SUITE_DIR)
 
+.PHONY: synthetic
+synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled synthetic, and its report
+	@folder=$$($(RUN) -m analysis.synthetic data/suites) && $(RUN) -m analysis report "$$folder"
+
 .PHONY: verify
 verify: venv ## check the sums of a suite and make its figures again
 	$(NEED_SUITE)

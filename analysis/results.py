@@ -9,6 +9,7 @@ import polars as pl
 
 from analysis.align import TargetClock
 from analysis.energy import energy_table
+from analysis.origin import joint
 from analysis.records import Suite
 from analysis.suite_folder import read
 from analysis.summary import summarise
@@ -27,9 +28,8 @@ class Results:
 
     @property
     def origin(self) -> str:
-        """`modelled` if any figure is, or would be: what the report must say at its top."""
-        origins = {*self.energy["origin"], str(self.suite.plan.get("origin", "modelled"))}
-        return "modelled" if "modelled" in origins else "measured"
+        """The worst that any figure is, or would be: what the report must say at its top."""
+        return joint([*self.energy["origin"].unique(), str(self.suite.plan.get("origin", ""))])
 
 
 def results(folder: Path, raw: bool = False) -> Results:

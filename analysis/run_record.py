@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from analysis.origin import ORDER
 from analysis.records import TAIL, Counter, Phase, Run
 from instrumentation.sources.counter import Reading
 
@@ -29,7 +30,7 @@ def parse(document: Mapping[str, Any]) -> Run:
     if not any(phase.name != TAIL for phase in phases):
         raise ValueError("it has no phases")
     origin = str(document["origin"])
-    if origin not in {"measured", "modelled"}:
+    if origin not in ORDER:
         raise ValueError(f"origin {origin!r}")
     return Run(
         run_id=str(document["run_id"]),

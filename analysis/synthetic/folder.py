@@ -1,0 +1,244 @@
+"""The files of a suite folder (data contract: data/README.md), written from what is known."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.synthetic.power import Clocks, Power
+from instrumentation import decode
+from instrumentation.simulators.smartpower3 import SmartPower3Simulator
+from instrumentation.trace import StreamWriter
+
+RANGE_UJ = 262_143_328_850
+ZONES = ("package-0", "dram")
+BOOT = "5f0c6d3e-0000-4000-8000-000000000001"
+CHANNELS = {"0": "system", "1": "drive"}
+UNSEALED = (
+    "manifest.json",
+    "energy.parquet",
+    "summary.parquet",
+    "summary.csv",
+    "next.json",
+    "report.html",
+    "report.ipynb",
+    "report.pdf",
+)
+BURST = 5  # round trips one after another
+
+Marks = list[tuple[str, float, float]]  # phase, begin and end in the controller's seconds
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the target's own files are written with."""
+
+    power: Power
+    clocks: Clocks
+    origin: str
+    counter_start_uj: int = 5_000_000_000
+    rapl_step_s: float = 0.1
+    started_wall: str = "2026-01-01T00:00:00Z"
+
+    def read(self, zone: str, t_s: float) -> dict[str, int]:
+        """A reading of a counter, as run.json and rapl.jsonl hold it."""
+        now = self.clocks.target_ns(t_s)
+        uj = (self.counter_start_uj + round(self.power.at(zone, t_s) * 1e6)) % (RANGE_UJ + 1)
+        return {"t_before_ns": now - 500, "t_after_ns": now + 500, "energy_uj": uj}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run as it happened; `work` by phase."""
+
+    run: Mapping[str, Any]
+    marks: Marks
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    work: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> None:
+    """run.json and rapl.jsonl."""
+    clock = target.clocks.target_ns
+    start, end = done.marks[0][1], done.marks[-1][2]
+    document = {
+        "format": "fde-run/1",
+        **{key: done.run[key] for key in ("run_id", "block", "configuration", "workload")},
+        "plan_sha256": plan_sha256,
+        "boot_id": BOOT,
+        "parameters": dict(done.parameters),
+        "started_wall": target.started_wall,
+        "status": "finished",
+        "void_reason": None,
+        "t_start_ns": clock(start),
+        "t_end_ns": clock(end),
+        "origin": target.origin,
+        "phases": [_phase(mark, target, done.work.get(mark[0], {})) for mark in done.marks],
+        "pyrapl": {
+            "t_start_ns": clock(start),
+            "t_end_ns": clock(end),
+            "duration_us": round((end - start) * 1e6),
+            "zones": [_pyrapl(zone, target, start, end) for zone in ZONES],
+        },
+        "proof": {"ok": True, "mismatches": []},
+        "checks": [],
+    }
+    dump(folder / "run.json", document)
+    times = np.arange(start, end, target.rapl_step_s)
+    samples = [{"zone": zone, **target.read(zone, float(t))} for t in times for zone in ZONES]
+    write_lines(folder / "rapl.jsonl", samples)
+
+
+def _phase(
+    mark: tuple[str, float, float], target: Target, work: Mapping[str, float]
+) -> dict[str, Any]:
+    name, begin, end = mark
+    counters = [
+        {
+            "source": "powercap",
+            "zone": zone,
+            "start": target.read(zone, begin),
+            "end": target.read(zone, end),
+            "max_range_uj": RANGE_UJ,
+            "flags": [],
+        }
+        for zone in ZONES
+    ]
+    return {
+        "name": name,
+        "t_start_ns": target.clocks.target_ns(begin),
+        "t_end_ns": target.clocks.target_ns(end),
+        "counters": counters,
+        "work": dict(work),
+        "own_cpu_s": 0.01,
+    }
+
+
+def _pyrapl(zone: str, target: Target, start: float, end: float) -> dict[str, Any]:
+    first, last = target.read(zone, start), target.read(zone, end)
+    return {
+        "zone": zone,
+        "pyrapl_uj": last["energy_uj"] - first["energy_uj"] - 40,
+        "own_start": first,
+        "own_end": last,
+    }
+
+
+def journal(states: Sequence[tuple[float, str, str]], clocks: Clocks) -> list[dict[str, Any]]:
+    """Lines of journal.jsonl from (controller's seconds, state, run_id)."""
+    return [
+        {
+            "seq": seq,
+            "t_mono_ns": clocks.target_ns(t_s),
+            "boot_id": BOOT,
+            "state": state,
+            "run_id": run_id,
+            "detail": "",
+        }
+        for seq, (t_s, state, run_id) in enumerate(states)
+    ]
+
+
+def clock_lines(
+    total_s: float, clocks: Clocks, generator: np.random.Generator, bursts: int = 6
+) -> list[dict[str, Any]]:
+    """Bursts of round trips; the way there takes as long as the way back, give or take."""
+    lines = []
+    for t_s in np.linspace(0.5, total_s - 0.5, bursts):
+        for i in range(BURST):
+            there, back = generator.uniform(2e-4, 6e-4, 2)
+            sent = t_s + 0.01 * i
+            lines.append(
+                {
+                    "t_send_ns": round(sent * 1e9),
+                    "t_target_ns": clocks.target_ns(sent + there),
+                    "t_receive_ns": round((sent + there + back) * 1e9),
+                    "boot_id": BOOT,
+                }
+            )
+    return lines
+
+
+@dataclass(frozen=True)
+class Line:
+    """A SmartPower3 and how its lines arrive. `lost_s`: controller's seconds without samples."""
+
+    origin: str
+    accuracy: Mapping[str, Any]
+    interval_ms: int = 50
+    lost_s: tuple[float, float] | None = None
+    reopen_after_loss: bool = True
+
+
+def write_meter(
+    folder: Path, power: Power, clocks: Clocks, line: Line, generator: np.random.Generator
+) -> None:
+    """What the meter would have sent, late bunches and all, and its decoded samples."""
+    folder.mkdir(parents=True)
+    dump(folder / "meter.json", _description(folder.name, line))
+    writer = StreamWriter(folder / "stream.raw")
+    writer.append(0, b"")
+    step_s = line.interval_ms / 1000 * (1 + clocks.device_skew)
+    ends_s = step_s * np.arange(1, int(power.end_s / step_s), dtype=np.float64)
+    used_j = np.stack([power.all_at(name, ends_s) for name in CHANNELS.values()], axis=1)
+    sent = SmartPower3Simulator(line.interval_ms, t_ms=4_000).advance(used_j)
+    length = len(sent) // len(ends_s)
+    arrived_s = 0.0
+    lost = False
+    for k, end_s in enumerate(ends_s.tolist()):
+        if line.lost_s and line.lost_s[0] <= end_s <= line.lost_s[1]:
+            lost = True
+            continue
+        if lost and line.reopen_after_loss:
+            writer.append(round(end_s * 1e9), b"")
+        lost = False
+        delay_s = float(generator.exponential(8e-4)) + (0.35 if (k + 1) % 61 < 6 else 0.0)
+        arrived_s = max(arrived_s, end_s + 3e-4 + delay_s)  # a port hands bytes over in order
+        writer.append(round(arrived_s * 1e9), sent[k * length : (k + 1) * length])
+    writer.close()
+    decode.write_samples(folder)
+
+
+def _description(name: str, line: Line) -> dict[str, Any]:
+    return {
+        "format": "fde-meter/2",
+        "name": name,
+        "kind": "smartpower3",
+        "port": "pty",
+        "baud": 115200,
+        "channels": CHANNELS,
+        "origin": line.origin,
+        "settings": {"interval_ms": line.interval_ms},
+        "timing": "device",
+        "arrival_delay_limit_s": 0.02,
+        "accuracy": dict(line.accuracy),
+    }
+
+
+def write_manifest(folder: Path) -> None:
+    """Seal the folder as it stands."""
+    files = sorted(f for f in folder.rglob("*") if f.is_file() and f.name not in UNSEALED)
+    sums = {str(file.relative_to(folder)): _sha256(file) for file in files}
+    dump(folder / "manifest.json", {"format": "fde-manifest/1", "files": sums})
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def dump(path: Path, document: Any) -> None:
+    """A JSON file, its folder made where it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """A file of JSON lines."""
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,230 @@
+"""A small suite whose joules are known beforehand, with what may go wrong in it on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.manifest import canonical_sha256
+from analysis.synthetic.folder import (
+    Done,
+    Line,
+    Marks,
+    Target,
+    clock_lines,
+    dump,
+    journal,
+    write_lines,
+    write_manifest,
+    write_meter,
+    write_run,
+)
+from analysis.synthetic.power import COMPONENTS, Clocks, Power
+
+CONFIGURATIONS = ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256")
+STACKS: Mapping[str, Mapping[str, Any]] = {
+    "plain": {"kind": "plain", "disk": "plain"},
+    "opal": {"kind": "opal", "disk": "sed"},
+    "dmcrypt-aes128": {
+        "kind": "dmcrypt",
+        "disk": "plain",
+        "cipher": "aes-xts-plain64",
+        "key_bits": 128,
+        "sector_size": 4096,
+    },
+    "dmcrypt-aes256": {
+        "kind": "dmcrypt",
+        "disk": "plain",
+        "cipher": "aes-xts-plain64",
+        "key_bits": 256,
+        "sector_size": 4096,
+    },
+}
+PHASES: Mapping[str, Mapping[str, float]] = {
+    "file_io": {"write-small": 0.8, "read-small": 0.6, "write-large": 1.2, "read-large": 0.9},
+    "kernel_tree": {"copy": 0.4, "untar": 1.4, "tar": 2.0, "delete": 0.3},
+    "kernel_grep": {"grep-1": 1.1},
+    "sql": {"create": 0.2, "load": 0.8, "query": 1.0, "drop": 0.2},
+    "video": {"play": 2.0},
+    "idle": {"idle": 1.0},
+}
+SLOWER = {"plain": 1.0, "opal": 1.012, "dmcrypt-aes128": 1.25, "dmcrypt-aes256": 1.34}
+TIED_TO_TIME = ("video", "idle")
+IDLE_W = (21.0, 2.2, 4.0, 0.9)  # by component
+REST_S, TAIL_S = 0.5, 0.4
+WORK = {"bytes": 41943040.0, "files": 4.0}
+ASSUMPTIONS = {
+    "sed_extra_price": 25.0,
+    "currency": "USD",
+    "electricity_price_per_kwh": 0.12,
+    "battery_wh": 50.0,
+    "life_years": 5.0,
+    "runs_per_day": 50.0,
+}
+
+
+@dataclass
+class Options:
+    """What to make, and what to break."""
+
+    blocks: int = 3
+    configurations: Sequence[str] = CONFIGURATIONS
+    workloads: Sequence[str] = tuple(PHASES)
+    origin: str = "modelled"
+    interval_ms: int = 50
+    noise: float = 0.004
+    seed: int = 7
+    clocks: Clocks = field(default_factory=Clocks)
+    counter_start_uj: int = 5_000_000_000
+    lost_windows: tuple[float, float] | None = None  # controller seconds without samples
+    reopen_after_loss: bool = True
+    accuracy: Mapping[str, Any] = field(
+        default_factory=lambda: {"relative_limit": 0.03, "absolute_limit_w": 0.0005, "source": "-"}
+    )
+
+
+@dataclass
+class Truth:
+    """Joules by (run_id, phase, component), and where each run lies on the controller's clock."""
+
+    energy_j: dict[tuple[str, str, str], float]
+    runs: dict[str, tuple[float, float]]
+    phases_s: dict[tuple[str, str], tuple[float, float]]
+
+
+def write_suite(folder: Path, options: Options | None = None, seal: bool = True) -> Truth:
+    """Make the folder; returns what a perfect analysis would find."""
+    o = options or Options()
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(o.seed)
+    plan = _plan(o, generator)
+    power, truth = Power(), Truth({}, {}, {})
+    power.add(3.0, IDLE_W)
+    states: list[tuple[float, str, str]] = [(power.end_s, "suite-started", "")]
+    done = []
+    for run in plan["runs"]:
+        run_id = run["run_id"]
+        marks = _enact(run, o, generator, power, truth)
+        done.append(Done(run, marks, work={phase: WORK for phase, _, _ in marks}))
+        start, end = truth.runs[run_id]
+        states += [(start - 0.2, "switching", run_id), (start - 0.1, "running", run_id)]
+        states.append((end + 0.01, "finished", run_id))
+    power.add(3.0, IDLE_W)
+    states.append((power.end_s - 1, "suite-finished", ""))
+    _true_energies(truth, power)
+
+    dump(folder / "plan.json", plan)
+    target = Target(power, o.clocks, o.origin, o.counter_start_uj)
+    for one in done:
+        write_run(folder / "runs" / one.run["run_id"], one, target, plan["sha256"])
+    write_lines(folder / "journal.jsonl", journal(states, o.clocks))
+    write_lines(folder / "clock.jsonl", clock_lines(power.end_s, o.clocks, generator))
+    line = Line(o.origin, o.accuracy, o.interval_ms, o.lost_windows, o.reopen_after_loss)
+    write_meter(folder / "meters" / "meter0", power, o.clocks, line, generator)
+    provenance = {"kernel": "6.12.0-test", "packages": {"cryptsetup": "2.7.5"}}
+    dump(folder / "provenance" / "before.json", provenance)
+    dump(folder / "provenance" / "after.json", provenance)
+    dump(folder / "timing.json", {"wall_s": 100.0, "measuring_s": 60.0, "other_s": 40.0})
+    if seal:
+        write_manifest(folder)
+    return truth
+
+
+def shuffled(
+    blocks: int,
+    configurations: Sequence[str],
+    workloads: Sequence[str],
+    generator: np.random.Generator,
+) -> list[dict[str, Any]]:
+    """The runs of a plan: in each block every configuration once, and in it every workload."""
+    runs: list[dict[str, Any]] = []
+    for block in range(blocks):
+        for configuration in generator.permutation(list(configurations)):
+            for workload in generator.permutation(list(workloads)):
+                index = len(runs)
+                runs.append(
+                    {
+                        "run_id": f"{index:04d}-b{block:02d}-{configuration}-{workload}",
+                        "index": index,
+                        "block": block,
+                        "configuration": str(configuration),
+                        "workload": str(workload),
+                    }
+                )
+    return runs
+
+
+def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan with its sum."""
+    return {**plan, "sha256": canonical_sha256(plan)}
+
+
+def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
+    return frozen(
+        {
+            "format": "fde-plan/1",
+            "suite_id": "synthetic-bench-20260101T000000Z",
+            "suite": "synthetic",
+            "scale": "known joules",
+            "host": "bench",
+            "seed": o.seed,
+            "blocks": o.blocks,
+            "created_wall": "2026-01-01T00:00:00+00:00",
+            "origin": o.origin,
+            "configurations": [{"name": name, **STACKS.get(name, {})} for name in o.configurations],
+            "workloads": [{"name": name, "parameters": {}} for name in o.workloads],
+            "runs": shuffled(o.blocks, o.configurations, o.workloads, generator),
+            "settle_s": REST_S,
+            "analysis": {
+                "contrasts": [["plain", "opal"], ["opal", "dmcrypt-aes128"]],
+                "margin": 0.02,
+            },
+            "assumptions": ASSUMPTIONS,
+        }
+    )
+
+
+def _enact(
+    run: Mapping[str, Any],
+    o: Options,
+    generator: np.random.Generator,
+    power: Power,
+    truth: Truth,
+) -> Marks:
+    """Let a run happen: its phases with short rests between them, then the tail."""
+    power.add(REST_S, IDLE_W)
+    start = power.end_s
+    marks: Marks = []
+    tied = run["workload"] in TIED_TO_TIME
+    for phase, seconds in PHASES[run["workload"]].items():
+        factor = 1.0 if tied else SLOWER[run["configuration"]]
+        length = seconds * factor * float(np.exp(generator.normal(0, 0 if tied else o.noise)))
+        scatter = float(np.exp(generator.normal(0, o.noise)))
+        busy = 0.1 if run["workload"] == "idle" else 1.0
+        extra = np.array([9.0, 1.6, 6.0, 0.7]) * busy
+        extra[1] += 0.15 if run["configuration"] == "opal" else 0.0
+        watts = (np.array(IDLE_W) + extra) * scatter
+        begin, end = power.add(length, watts.tolist())
+        marks.append((phase, begin, end))
+        power.add(0.12, IDLE_W)
+    begin, end = power.add(TAIL_S, [w * 1.05 for w in IDLE_W])
+    marks.append(("tail", begin, end))
+    run_id = str(run["run_id"])
+    truth.runs[run_id] = (start, end)
+    for phase, begin, end in marks:
+        truth.phases_s[run_id, phase] = (begin, end)
+    return marks
+
+
+def _true_energies(truth: Truth, power: Power) -> None:
+    """Fill in the joules of each phase, and of all but the tail."""
+    for (run_id, phase), (begin, end) in truth.phases_s.items():
+        for name in COMPONENTS:
+            used_j = power.at(name, end) - power.at(name, begin)
+            truth.energy_j[run_id, phase, name] = used_j
+            whole_j = truth.energy_j.get((run_id, "all", name), 0.0)
+            truth.energy_j[run_id, "all", name] = whole_j + (0.0 if phase == "tail" else used_j)

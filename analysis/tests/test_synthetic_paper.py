@@ -1,0 +1,95 @@
+"""The paper's conclusions come out of a suite drawn from its figures."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from analysis import verify
+from analysis.inference.contrasts import contrast
+from analysis.money.costs import paybacks
+from analysis.results import Results, results, write
+from analysis.synthetic.paper import expected, write_paper_suite
+
+SOFTWARE = ("dmcrypt-aes128", "dmcrypt-aes256")
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("suites") / "paper"
+    write_paper_suite(folder)
+    return results(folder)
+
+
+def _verdicts(paper: Results, workload: str) -> dict[str, str]:
+    rows = paper.summary.filter(
+        (pl.col("workload") == workload) & (pl.col("component") == "system")
+    )
+    return dict(rows.select("configuration", "verdict").iter_rows())
+
+
+def test_everything_says_that_it_is_synthetic(paper: Results) -> None:
+    assert paper.origin == "synthetic"
+    assert set(paper.energy["origin"]) == {"synthetic"}
+    assert set(paper.summary["origin"]) == {"synthetic"}
+    assert paper.suite.plan["scale"].startswith("SYNTHETIC")
+
+
+def test_the_suite_is_whole_and_follows_from_its_raw_bytes(paper: Results) -> None:
+    assert paper.suite.problems == ()
+    assert len(paper.suite.runs) == 20 * 4 * 5
+    write(paper)
+    assert verify.verify(paper.suite.folder).problems == ()
+
+
+def test_what_was_put_in_comes_out(paper: Results) -> None:
+    """Over 20 blocks the mean of each phase lies within four standard errors of the figure."""
+    means = (
+        paper.energy.filter(pl.col("component") == "system")
+        .group_by("configuration", "workload", "phase")
+        .agg(pl.col("energy_j").mean(), pl.col("duration_s").mean())
+    )
+    found = {tuple(row[:3]): row[3:] for row in means.iter_rows()}
+    for configuration, workloads in expected().items():
+        for workload, phases in workloads.items():
+            for phase, wanted in phases.items():
+                joules, seconds = found[configuration, workload, phase]
+                slack = 4 / 20**0.5
+                assert joules == pytest.approx(
+                    wanted.joules, rel=slack * wanted.scatter_j + 1e-3
+                ), (configuration, phase)
+                assert seconds == pytest.approx(wanted.seconds, rel=slack * wanted.scatter_s + 1e-4)
+
+
+def test_hardware_is_as_good_as_plain(paper: Results) -> None:
+    found = contrast(paper.suite, paper.energy, "plain", "opal").comparison
+    assert found is not None and found.verdict == "equivalent"
+
+
+@pytest.mark.parametrize("name", SOFTWARE)
+def test_software_is_dearer_than_plain_and_than_hardware(paper: Results, name: str) -> None:
+    for base in ("plain", "opal"):
+        found = contrast(paper.suite, paper.energy, base, name).comparison
+        assert found is not None and found.verdict == "differs"
+        assert found.low is not None and found.low > 1.1
+    for workload in ("file_io", "kernel_tree", "kernel_grep"):
+        assert _verdicts(paper, workload)[name] == "differs"
+
+
+@pytest.mark.parametrize("workload", ["sql", "video"])
+def test_sql_and_video_show_no_difference(paper: Results, workload: str) -> None:
+    verdicts = _verdicts(paper, workload)
+    assert verdicts.pop("plain") == ""
+    assert len(verdicts) == 3 and set(verdicts.values()) <= {"equivalent", "inconclusive"}
+
+
+def test_the_drive_is_not_repaid_within_its_life(paper: Results) -> None:
+    assert paper.suite.assumptions is not None
+    life = paper.suite.assumptions.life_years
+    found = [p for p in paybacks(paper.suite, paper.energy) if p.workload == "kernel_tree"]
+    assert [p.against for p in found] == list(SOFTWARE)
+    for payback in found:
+        assert payback.saving_j.mean == pytest.approx(1000, abs=250)
+        assert payback.runs is not None and payback.runs.mid == pytest.approx(750_000, rel=0.25)
+        assert payback.years is not None and payback.years.low is not None
+        assert payback.years.low > life
