@@ -19,6 +19,7 @@ from matplotlib.figure import Figure as Picture
 from analysis.align import Floats, TargetClock
 from analysis.watermark import Fit
 from analysis.watermarks import AGREES, DISAGREES, agreement
+from lab.bench import Figure, at_least, at_most
 from lab.metrology.alignment_scene import (
     BOOT,
     LIMIT_S,
@@ -33,7 +34,6 @@ from lab.metrology.alignment_scene import (
     stamps_s,
     watermarks,
 )
-from lab.metrology.figure import Figure, at_least, at_most
 
 WRONG_LINK_S = 0.060
 LEAST_HELD = 0.93  # of a bound of 95 %, as for energies

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from lab.metrology.figure import Figure, at_most
+from lab.bench import Figure, at_most
 
 TMPFS = Path("/dev/shm")
 REPOSITORY = Path(__file__).resolve().parents[2]

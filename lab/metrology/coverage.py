@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure as Picture
 
 from analysis.uncertainty import TypeB
+from lab.bench import Figure, at_most
 from lab.metrology import loads_independent
-from lab.metrology.figure import Figure, at_most
 from lab.metrology.loads import INSTRUMENTS, TRUE, Calibration, Floats, Trial, trial
 from lab.metrology.phases import KINDS
 

@@ -29,7 +29,7 @@ from instrumentation.simulators.conversation import Wire, conversation, whole
 from instrumentation.simulators.faults import METER_FAULTS, WIRE_FAULTS, FaultyMeter, FaultyWire
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
-from lab.metrology.figure import Figure, at_least, at_most
+from lab.bench import Figure, at_least, at_most
 
 RECORDS = 60  # of a stream with one fault
 TRIALS = 200  # of each kind of fault

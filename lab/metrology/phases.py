@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Picture
 from analysis.curve import Edge
 from analysis.metered import Metered
 from analysis.samples import of_table
-from lab.metrology.figure import Figure, at_most
+from lab.bench import Figure, at_most
 from lab.metrology.loads import (
     AROUND,
     DELAY_S,

@@ -25,8 +25,8 @@ from instrumentation.decode import decode
 from instrumentation.meters.smartpower3_lines import LINE_BYTES
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
+from lab.bench import Figure, at_most
 from lab.errors import LabError
-from lab.metrology.figure import Figure, at_most
 
 CYCLES = 1_000
 INTERVAL_MS = 10

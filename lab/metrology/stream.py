@@ -25,8 +25,8 @@ from instrumentation.decode import write_samples
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.trace import read_frames
+from lab.bench import Figure, at_most
 from lab.errors import LabError
-from lab.metrology.figure import Figure, at_most
 from lab.paths import REPOSITORY
 
 FRAMES_HZ = 20_000

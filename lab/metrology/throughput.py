@@ -32,7 +32,7 @@ from instrumentation.meters.powersensor3 import MAX_LEVEL, SUPPLY_V, PowerSensor
 from instrumentation.meters.powersensor3_talk import Sensor
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.trace import StreamWriter
-from lab.metrology.figure import Figure, at_most
+from lab.bench import Figure, at_most
 from lab.paths import REPOSITORY
 
 FRAMES_HZ = 1000

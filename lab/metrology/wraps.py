@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instrumentation.sources.counter import DOUBLE_WRAP, MAX_POWER_W, Reading, difference, total
-from lab.metrology.figure import Figure, at_least, at_most
+from lab.bench import Figure, at_least, at_most
 
 WRAP = 2**32
 # 2^-14 J, 2^-16 J, and the memory of servers, in the kernel's nJ.

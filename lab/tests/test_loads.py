@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lab.bench import Figure
 from lab.metrology import coverage, loads_independent, phases
-from lab.metrology.figure import Figure
 from lab.metrology.loads import INSTRUMENTS, Calibration, Instrument, realistic, records, trial
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from instrumentation.trace import StreamWriter
+from lab.bench import Figure
 from lab.metrology import stream, throughput
-from lab.metrology.figure import Figure
 
 
 def by_name(figures: list[Figure]) -> dict[str, Figure]:
