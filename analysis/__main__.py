@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 from pathlib import Path
 
 from analysis.records import SuiteError
-
-WIDTH = 100  # of the sentences on the terminal; the table is wider where it must be
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,18 +36,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _report(folder: Path) -> int:
-    from analysis import results
-    from analysis.page import answer, build, tables
+    from analysis.page import build
 
-    found = results.results(folder)
-    results.write(found)
-    path = build.build(folder, f"Disk encryption in joules: {found.suite.suite_id}")
-    if found.origin == "modelled":
-        print(f"MODELLED: {answer.BANNER}\n")
-    print(tables.headline_text(found), end="\n\n")
-    notes = [f"note: {problem}" for problem in found.suite.problems]
-    print("\n".join(textwrap.fill(said, WIDTH) for said in [*answer.sentences(found), *notes]))
-    print(f"\nreport: {path}")
+    built = build.build(folder)
+    print(built.text)
+    print(f"\nreport: {built.page}")
     return 0
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import polars as pl
 
@@ -39,7 +40,11 @@ ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     "energy_u95_j": pl.Float64(),
     "coverage": pl.Float64(),
     "flags": pl.String(),
+    "bytes": pl.Float64(),
+    "files": pl.Float64(),
+    "queries": pl.Float64(),
 }
+WORK = ("bytes", "files", "queries")  # units of work that are columns
 RAPL = "rapl"
 ALL = "all"
 BETWEEN = "between"
@@ -55,7 +60,7 @@ class Label:
     origin: str
 
 
-Row = dict[str, object]
+Row = dict[str, Any]
 
 
 def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame:
@@ -70,11 +75,24 @@ def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame
         rows += _counter_rows(suite, run)
     for meter in suite.meters:
         rows += _meter_rows(suite, meter, clock)
+    same = {"suite_id": suite.suite_id, "host": suite.host}
+    work = {(run.run_id, phase): done for run in suite.runs for phase, done in _work(run)}
     frame = pl.DataFrame(
-        [{"suite_id": suite.suite_id, "host": suite.host, **row} for row in rows],
+        [{**same, **row, **work.get((row["run_id"], row["phase"]), {})} for row in rows],
         schema=dict(ENERGY_SCHEMA),
     )
     return frame.sort("run_id", "source", "component", maintain_order=True)
+
+
+def _work(run: Run) -> Iterator[tuple[str, dict[str, float]]]:
+    """Work done by phase, and by all without the tail, in the units of `WORK` that it has."""
+    whole: dict[str, float] = {}
+    for phase in run.phases:
+        done = {unit: phase.work[unit] for unit in WORK if unit in phase.work}
+        yield phase.name, done
+        if phase.name != TAIL:
+            whole |= {unit: whole.get(unit, 0.0) + amount for unit, amount in done.items()}
+    yield ALL, whole
 
 
 def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:

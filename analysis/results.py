@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import io
+import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+from analysis import currency
 from analysis.align import TargetClock
 from analysis.energy import energy_table
+from analysis.inference.contrasts import Contrast, contrasts
+from analysis.inference.planning import next_suite
 from analysis.origin import joint
 from analysis.records import Suite
 from analysis.suite_folder import read
 from analysis.summary import summarise
 from analysis.watermarks import WatermarkTrust, disagreements, watermarks
+from analysis.whole_file import replaced
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,16 @@ class Results:
         """The worst that any figure is, or would be: what the report must say at its top."""
         return joint([*self.energy["origin"].unique(), str(self.suite.plan.get("origin", ""))])
 
+    @cached_property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """Configurations over all working workloads at once, the declared ones first."""
+        return tuple(contrasts(self.suite, self.energy))
+
+    @cached_property
+    def next_suite(self) -> dict[str, Any]:
+        """How many more blocks the precision takes that the plan asks for (`fde-next/1`)."""
+        return next_suite(self.suite, self.contrasts)
+
 
 def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
@@ -43,12 +61,13 @@ def results(folder: Path, raw: bool = False) -> Results:
 
 
 def write(found: Results) -> None:
-    """energy.parquet, summary.parquet and summary.csv; each appears whole or not at all."""
+    """energy.parquet, summary.parquet, summary.csv, next.json; each whole or not at all."""
     folder = found.suite.folder
+    says = currency.metadata(folder)
     for name, frame in (("energy.parquet", found.energy), ("summary.parquet", found.summary)):
-        temporary = folder / f".{name}.part"
-        frame.write_parquet(temporary)
-        temporary.replace(folder / name)
-    temporary = folder / ".summary.csv.part"
-    found.summary.write_csv(temporary)
-    temporary.replace(folder / "summary.csv")
+        held = io.BytesIO()
+        frame.write_parquet(held, metadata=says)
+        replaced(folder / name, held.getvalue())
+    replaced(folder / "summary.csv", found.summary.write_csv().encode())
+    document = json.dumps(found.next_suite, indent=1, ensure_ascii=False)
+    replaced(folder / "next.json", f"{document}\n".encode())

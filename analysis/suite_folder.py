@@ -55,6 +55,11 @@ def read(folder: Path, raw: bool = False) -> Suite:
     return Suite(**{**vars(suite), "problems": (*problems, *_gaps(suite))})
 
 
+def suite_id(folder: Path) -> str:
+    """Which suite is in `folder`, by its plan. Raises SuiteError as `read` does."""
+    return str(_plan(folder).get("suite_id", folder.name))
+
+
 def rapl_readings(suite: Suite, run_id: str, zone: str) -> list[Reading]:
     """The good samples of one counter during a run, in order of time."""
     readings = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
+from analysis.derive import TERMINAL_TEXT, unwritten
 from analysis.records import SuiteError
+from analysis.suite_folder import suite_id
+from analysis.whole_file import replaced
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent
@@ -23,32 +27,47 @@ PAIRED = PACKAGE / "report.py"
 TIMEOUT_S = 600
 
 
-def build(folder: Path, title: str) -> Path:
-    """Write report.ipynb and report.html into the suite; returns the path of the HTML.
+@dataclass(frozen=True)
+class Built:
+    """Where the page is, and what the terminal is told."""
 
-    Raises SuiteError where the notebook cannot be executed.
+    page: Path
+    text: str
+
+
+def build(folder: Path) -> Built:
+    """Derive a suite's tables, write them and report.ipynb and report.html beside it.
+
+    All of it happens in the notebook's kernel, once. Raises SuiteError where the suite has nothing
+    to report from or a file cannot be written; the files from before then stay as they were.
     """
-    notebook = execute(folder)
+    title = f"Disk encryption in joules: {suite_id(folder)}"
+    notebook, text = execute(folder)
     page = export(notebook, title)
-    _replace(folder / "report.ipynb", nbformat.writes(notebook))  # type: ignore[no-untyped-call]
-    path = folder / "report.html"
-    _replace(path, page)
-    return path
+    executed = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    try:
+        replaced(folder / "report.ipynb", executed.encode())
+        replaced(folder / "report.html", page.encode())
+    except OSError as error:
+        raise SuiteError(unwritten(error)) from error
+    return Built(folder / "report.html", text)
 
 
-def execute(folder: Path) -> Any:
-    """The notebook with its outputs for the suite in `folder`. Raises SuiteError."""
+def execute(folder: Path) -> tuple[Any, str]:
+    """The notebook with its outputs for the suite in `folder`, and the text for the terminal.
+
+    Raises SuiteError.
+    """
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     root = str(PACKAGE.parent)
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {
-        **os.environ,
-        "FDE_SUITE_DIR": str(folder.resolve()),
-        "PYTHONPATH": os.pathsep.join(paths),
-    }
+    environment = {**os.environ, "FDE_SUITE_DIR": str(folder.resolve())}
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
     try:
         # A socket in a private folder with a short name: no port, and nobody else can listen in.
         with tempfile.TemporaryDirectory(prefix="fde-") as private:
+            text = Path(private) / "terminal.txt"
+            environment[TERMINAL_TEXT] = str(text)
             connection = {"transport": "ipc", "connection_file": f"{private}/kernel.json"}
             client = NotebookClient(
                 notebook,
@@ -58,17 +77,22 @@ def execute(folder: Path) -> Any:
                 config=Config({"KernelManager": connection}),
             )
             client.execute(env=environment)
+            return notebook, text.read_text(encoding="utf-8")
     except CellTimeoutError:
         raise SuiteError(
             f"The notebook did not finish within {TIMEOUT_S} s: free the machine and repeat."
         ) from None
     except CellExecutionError as error:
-        raise SuiteError(f"The notebook failed: {error.ename}: {error.evalue}") from error
+        if error.ename == SuiteError.__name__:
+            raise SuiteError(error.evalue) from None
+        raise SuiteError(
+            f"The report failed by a fault of its own ({error.ename}: {error.evalue}); "
+            "the suite is not to blame, and a report from before is as it was."
+        ) from error
     except (DeadKernelError, RuntimeError, OSError) as error:
         raise SuiteError(
             f"The notebook's kernel did not run ({error}): `make venv` makes the environment anew."
         ) from error
-    return notebook
 
 
 def export(notebook: Any, title: str) -> str:
@@ -91,9 +115,3 @@ def pair() -> str:
         cell["id"] = f"cell-{number:02d}"  # jupytext draws ids at random
     text = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
     return f"{text}\n"
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from analysis import words
+from analysis.derive import derive
 from analysis.energy import ALL, BETWEEN
 from analysis.figures import bars, timeline
 from analysis.inference.stats import Estimate
@@ -16,7 +17,7 @@ from analysis.page import answer, markup, provenance, tradeoffs, trust_section
 from analysis.page.markup import Html
 from analysis.page.tables import headline_rows
 from analysis.records import BASELINE, TAIL
-from analysis.results import Results, results
+from analysis.results import Results
 from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
 
 COLUMNS = ("system", "drive", "package-0", "dram")
@@ -42,8 +43,8 @@ class Report:
 
     @classmethod
     def open(cls, folder: Path) -> Report:
-        """Read the suite and derive its tables. Raises SuiteError."""
-        return cls(results(folder))
+        """Derive the suite's tables and write them. Raises SuiteError."""
+        return cls(derive(folder))
 
     def head(self) -> Html:
         """Which suite this is, and the banner where figures are modelled."""
