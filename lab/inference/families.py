@@ -1,0 +1,85 @@
+"""False verdicts among all that a suite's report gives, where nothing differs or all is too much.
+
+Family a: the answer's contrasts over all workloads; here the five that suites declare, among four
+configurations. Family b: every workload × configuration against the baseline.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.inference.contrasts import permutation_p
+from analysis.inference.family import holm
+from analysis.inference.stats import LEVEL, Floats, Paired
+from lab.bench import Figure
+from lab.inference.report_path import largest_difference
+from lab.inference.simulated import FEW, SEED, SUITES, Scene, no_more_by_chance, share, simulate
+
+MARGIN = 0.02
+CONTRASTS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3))
+WORKLOADS = 5
+PERMUTED = 1_000
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """False positives on A/A suites, false equivalence at the margin, and the report's own path."""
+    suites = FEW if quick else SUITES
+    figures = []
+    for blocks in (3, 10):
+        same = simulate(_scene(blocks), suites, np.random.default_rng(SEED + 1))
+        for name, family in (("a", family_a(same.logs)), ("b", family_b(same.logs))):
+            false = share(np.any(holm(family.p_value()) < LEVEL, axis=-1))
+            title = f"A/A suites with a false “differs”, family {name}, {blocks} blocks"
+            figures.append(no_more_by_chance(title, false, suites, 5))
+        beyond = simulate(_scene(blocks, 1 + MARGIN), suites, np.random.default_rng(SEED + 2))
+        for name, family in (("a", family_a(beyond.logs)), ("b", family_b(beyond.logs))):
+            kept = _on_margin(family, name)
+            one = share(kept.p_equivalence(MARGIN)[:, 0] < LEVEL)
+            false = share(np.any(holm(kept.p_equivalence(MARGIN)) < LEVEL, axis=-1))
+            title = f"false “equivalent” with the ratio on the margin, {blocks} blocks"
+            if name == "a":
+                figures.append(no_more_by_chance(f"{title}, one test", one, suites, 5))
+            figures.append(no_more_by_chance(f"{title}, family {name}", false, suites, 5))
+    figures.append(_permuted(40 if quick else PERMUTED))
+    apart = largest_difference(_scene(4, 1.01), 2 if quick else 20)
+    name = "largest difference of a p-value to the report's own, whole path"
+    return [*figures, Figure(name, apart, "", 1e-9, apart <= 1e-9)]
+
+
+def family_a(logs: Floats) -> Paired:
+    """Contrasts along the last axis."""
+    means = np.mean(logs, axis=1)
+    base, other = (np.stack([means[..., pair[k]] for pair in CONTRASTS], axis=1) for k in (0, 1))
+    return Paired.of(base, other)
+
+
+def family_b(logs: Floats) -> Paired:
+    """Workload × configuration along the last axis."""
+    others = np.moveaxis(logs[..., 1:], -1, 2)
+    base = np.broadcast_to(logs[:, :, None, :, 0], others.shape)
+    return Paired.of(*(_flat(side) for side in (base, others)))
+
+
+def _flat(side: Floats) -> Floats:
+    return side.reshape(side.shape[0], -1, side.shape[-1])
+
+
+def _on_margin(family: Paired, name: str) -> Paired:
+    """Without the contrasts between two others, whose true ratio is 1."""
+    kept = slice(None) if name == "b" else slice(0, 3)
+    return Paired(family.mean[:, kept], family.sd[:, kept], family.n)
+
+
+def _scene(blocks: int, ratio: float = 1.0) -> Scene:
+    return Scene(blocks=blocks, workloads=WORKLOADS, ratio=ratio)
+
+
+def _permuted(suites: int) -> Figure:
+    """The check of robustness: its own false positives, of one contrast."""
+    same = simulate(_scene(10), suites, np.random.default_rng(SEED + 3))
+    means = np.mean(same.logs, axis=1)
+    ratios = means[..., 1] - means[..., 0]
+    found = [permutation_p(row.tolist()) for row in ratios]
+    false = share(np.array([p is not None and p <= LEVEL for p in found]))
+    title = "A/A suites that the permutation test calls different, one test, 10 blocks"
+    return no_more_by_chance(title, false, suites, 5)

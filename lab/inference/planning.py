@@ -1,0 +1,78 @@
+"""Whether Stein's second stage keeps its promise, and suites find what they are said to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.inference.planning import blocks_for, detectable, two_stages
+from analysis.inference.stats import LEVEL, Floats
+from lab.bench import Figure, within
+from lab.inference.coverage import paired
+from lab.inference.simulated import (
+    FEW,
+    SEED,
+    SUITES,
+    Scene,
+    no_less_by_chance,
+    share,
+    simulate,
+)
+
+RATIO = 1.05
+STILL = Scene(drift_per_h=0.0, swing=0.0, place=0.0)
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """From pilots of several lengths: the promised width, the stated interval, and the blocks."""
+    suites = FEW if quick else SUITES
+    figures = []
+    for pilot, half_width in ((3, 0.005), (10, 0.005), (10, 0.002), (20, 0.002)):
+        generator = np.random.default_rng(SEED + 6)
+        promised, stated, blocks = _two_stages(generator, suites, pilot, half_width)
+        title = f"after Stein's second stage, pilot of {pilot}, ±{100 * half_width:g} %"
+        figures += [
+            no_less_by_chance(f"truth within the promised width {title}", promised, suites, 95),
+            no_less_by_chance(f"truth within the stated interval {title}", stated, suites, 95),
+            Figure(f"blocks in all, mean, {title}", blocks, "blocks"),
+        ]
+    return [*figures, *(_power(n, suites) for n in (3, 10, 20))]
+
+
+def _two_stages(
+    generator: np.random.Generator, suites: int, pilot: int, half_width: float
+) -> tuple[float, float, float]:
+    """Shares in % of suites whose promise and whose stated interval held; mean number of blocks.
+
+    The second stage is a suite of its own, with drift from its start.
+    """
+    truth, promised, stated, blocks = math.log(RATIO), 0, 0, 0
+    firsts = _log_ratios(simulate(Scene(blocks=pilot, ratio=RATIO), suites, generator).logs)
+    for number in range(suites):
+        sd = float(np.std(firsts[number], ddof=1))
+        total = blocks_for(sd, pilot, half_width)
+        rest = Scene(blocks=total - pilot, ratio=RATIO)
+        seconds = _log_ratios(simulate(rest, 1, generator).logs)[0].tolist()
+        found = two_stages(firsts[number].tolist(), seconds)
+        promised += abs(found.mean - truth) <= math.log1p(half_width)
+        stated += found.contains(truth)
+        blocks += total
+    return 100 * promised / suites, 100 * stated / suites, blocks / suites
+
+
+def _log_ratios(logs: Floats) -> Floats:
+    means = np.mean(logs, axis=1)
+    return np.asarray(means[..., 1] - means[..., 0])
+
+
+def _power(blocks: int, suites: int) -> Figure:
+    """Suites whose true ratio is the detectable one, of those found to differ."""
+    scene = replace(STILL, blocks=blocks)
+    ratio = detectable(scene.differences_sd, blocks)
+    if ratio is None:
+        raise ValueError("nothing is detectable with so few blocks")
+    told = simulate(replace(scene, ratio=ratio), suites, np.random.default_rng(SEED + 7))
+    found = share(paired(told.logs).p_value() < LEVEL)
+    return within(f"suites that find the detectable ratio, {blocks} blocks", found, "%", 78, 82)

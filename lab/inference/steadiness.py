@@ -1,0 +1,98 @@
+"""How often drift, place and blocks lie within their intervals, and how often a flag is false."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from analysis.inference.stats import Floats
+from analysis.inference.steadiness import FLAGGED
+from analysis.inference.two_way import Layout, Slope
+from lab.bench import Figure, within
+from lab.inference.simulated import (
+    FEW,
+    SEED,
+    SUITES,
+    Scene,
+    no_more_by_chance,
+    share,
+    simulate,
+)
+
+BLOCKS = (3, 10, 20)
+OUTLIER = 8.0  # standard deviations of a run
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """For few and many blocks."""
+    suites = FEW if quick else SUITES
+    return [figure for blocks in BLOCKS for figure in _of(blocks, suites)]
+
+
+def _of(blocks: int, suites: int) -> list[Figure]:
+    scene = Scene(blocks=blocks, swing=0.0, ratio=1.05)
+    layout = layout_of(scene)
+    told = simulate(scene, suites, np.random.default_rng(SEED + 8))
+    logs, hours, places = (flat(part) for part in (told.logs[:, 0], told.hours, told.places))
+    drift, place = layout.slope_between(logs, hours), layout.slope_within(logs, places)
+    # Within a block the drift adds to the place: each place is a run later.
+    by_place = scene.place + scene.drift_per_h * scene.run_h
+    effects, halves = layout.block_effects(logs), layout.block_half_widths(logs)
+    near = np.abs(effects - layout.block_effects(flat(told.blocks))) <= halves
+    figures = [
+        within(
+            f"true drift within its interval, {blocks} blocks",
+            _covered(drift, scene.drift_per_h),
+            "%",
+            94,
+            96,
+        ),
+        within(
+            f"true effect of the place within its interval, {blocks} blocks",
+            _covered(place, by_place),
+            "%",
+            94,
+            96,
+        ),
+        Figure(f"true effects of blocks within their intervals, {blocks} blocks", share(near), "%"),
+        no_more_by_chance(
+            f"suites without outliers that are flagged, {blocks} blocks",
+            share(_flagged(layout, logs)),
+            suites,
+            100 * FLAGGED,
+        ),
+    ]
+    logs = logs.copy()
+    logs[:, 1] += OUTLIER * math.hypot(scene.run_sd, scene.entry_sd)
+    title = f"outliers of {OUTLIER:g} standard deviations that are flagged, {blocks} blocks"
+    return [*figures, Figure(title, share(_flagged(layout, logs)), "%")]
+
+
+def layout_of(scene: Scene) -> Layout:
+    """Every configuration once in each block."""
+    blocks = np.repeat(np.arange(scene.blocks), scene.configurations)
+    configurations = np.tile(np.arange(scene.configurations), scene.blocks)
+    layout = Layout.of(blocks.tolist(), configurations.tolist())
+    if layout is None:
+        raise ValueError("the effects of so small a suite cannot be told apart")
+    return layout
+
+
+def flat(part: Floats) -> Floats:
+    """Suites × runs, a block after the other."""
+    return part.reshape(part.shape[0], -1)
+
+
+def _covered(slope: Slope | None, truth: float) -> float:
+    if slope is None:
+        return 0.0
+    low, high = slope.interval()
+    return share((low <= truth) & (truth <= high))
+
+
+def _flagged(layout: Layout, logs: Floats) -> Floats:
+    worst = np.max(np.abs(layout.deleted_t(logs)), axis=-1)
+    chance = 2 * stats.t.sf(worst, layout.freedom - 1) * logs.shape[-1]
+    return np.asarray(chance < FLAGGED)
