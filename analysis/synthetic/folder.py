@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.synthetic.power import Clocks, Power
+from analysis.synthetic.power import Clocks, Floats, Power
 from instrumentation import decode
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from instrumentation.trace import StreamWriter
@@ -48,9 +48,16 @@ class Target:
 
     def read(self, zone: str, t_s: float) -> dict[str, int]:
         """A reading of a counter, as run.json and rapl.jsonl hold it."""
-        now = self.clocks.target_ns(t_s)
-        uj = (self.counter_start_uj + round(self.power.at(zone, t_s) * 1e6)) % (RANGE_UJ + 1)
-        return {"t_before_ns": now - 500, "t_after_ns": now + 500, "energy_uj": uj}
+        return self.read_all(zone, np.array([t_s]))[0]
+
+    def read_all(self, zone: str, t_s: Floats) -> list[dict[str, int]]:
+        """The same at many instants."""
+        readings = []
+        for instant, used_j in zip(t_s.tolist(), self.power.all_at(zone, t_s), strict=True):
+            now = self.clocks.target_ns(instant)
+            uj = (self.counter_start_uj + round(float(used_j) * 1e6)) % (RANGE_UJ + 1)
+            readings.append({"t_before_ns": now - 500, "t_after_ns": now + 500, "energy_uj": uj})
+        return readings
 
 
 @dataclass(frozen=True)
@@ -90,8 +97,9 @@ def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> Non
         "checks": [],
     }
     dump(folder / "run.json", document)
-    times = np.arange(start, end, target.rapl_step_s)
-    samples = [{"zone": zone, **target.read(zone, float(t))} for t in times for zone in ZONES]
+    times = np.arange(start, end, target.rapl_step_s, dtype=np.float64)
+    by_zone = [[{"zone": zone, **at} for at in target.read_all(zone, times)] for zone in ZONES]
+    samples = [line for lines in zip(*by_zone, strict=True) for line in lines]
     write_lines(folder / "rapl.jsonl", samples)
 
 
