@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.labels import configuration_label
-from analysis.money.payback import Assumptions, assumptions_of
+from analysis.money.assumptions import Assumptions, assumptions_of
 from analysis.samples import Samples
 from instrumentation.sources.counter import Reading
 

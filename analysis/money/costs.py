@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.inference.stats import Comparison, Estimate
-from analysis.money.payback import Payback, Span, battery_runs, payback
-from analysis.records import Suite
-from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
+from analysis import origin
+from analysis.inference.contrasts import contrast, working
+from analysis.inference.stats import Comparison, Estimate, estimate
+from analysis.money.assumptions import PAPER_WORKLOAD
+from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
+from analysis.money.span import Span
+from analysis.records import Meter, Suite
+from analysis.uncertainty import TypeB
 
 SYSTEM = "system"
-SED = "opal"
-PAPER_WORKLOAD = "kernel_tree"  # the one the paper reckons with
+BlockValues = Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,21 @@ class Battery:
     configuration: str
     energy_j: Estimate
     runs: Span
+    origin: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """Block values of one workload on one configuration; a block may lack the bytes."""
+
+    energy_j: BlockValues
+    seconds: BlockValues
+    gigabytes: BlockValues
+    origins: frozenset[str]
+    sources: frozenset[str]
+
+
+Sides = Mapping[tuple[str, str], Side]
 
 
 def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
@@ -31,31 +51,27 @@ def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
 
     Empty where the plan has no assumptions, or no meter saw the whole system.
     """
-    assumptions = suite.assumptions
-    system = energy.filter(pl.col("component") == SYSTEM)
-    if assumptions is None or system.is_empty():
+    sides = _sides(suite, energy)
+    found = [
+        _payback(suite, sides, against, {workload: 1.0})
+        for workload in working(suite)
+        for against in suite.software
+    ]
+    return [p for p in found if p is not None]
+
+
+def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
+    """The duty profile against each software configuration; each block's runs are summed first.
+
+    Only blocks that have all of its workloads on both sides count. A profile of one workload is
+    that workload, so many times a day.
+    """
+    if suite.assumptions is None:
         return []
-    found = []
-    for workload in working(suite):
-        sed = block_values(system, workload, SED, SYSTEM)
-        seconds = estimate_of(block_values(system, workload, SED, SYSTEM, column="duration_s"))
-        for against in software(suite):
-            base = block_values(system, workload, against, SYSTEM)
-            both = sorted(sed.keys() & base.keys())
-            if not both or seconds is None:
-                continue
-            found.append(
-                payback(
-                    workload,
-                    against,
-                    [base[b] for b in both],
-                    [sed[b] for b in both],
-                    run_s=seconds.mean,
-                    assumptions=assumptions,
-                    origin=joint_origin(system),
-                )
-            )
-    return found
+    sides = _sides(suite, energy)
+    profile = suite.assumptions.profile
+    found = [_payback(suite, sides, against, profile, daily=True) for against in suite.software]
+    return [p for p in found if p is not None]
 
 
 def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
@@ -64,28 +80,155 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
     if assumptions is None:
         return []
     found = []
+    sides = _sides(suite, energy)
     for workload in working(suite):
         for configuration in suite.configurations:
-            mean = estimate_of(block_values(energy, workload, configuration, SYSTEM))
-            if mean is not None and mean.mean > 0:
-                held = battery_runs(assumptions.battery_wh * 3600, mean)
-                found.append(Battery(workload, configuration, mean, held))
+            side = sides.get((workload, configuration))
+            if side is None or sum(side.energy_j.values()) <= 0:
+                continue
+            mean = estimate(list(side.energy_j.values()))
+            held = battery_runs(assumptions.battery_wh * 3600, mean)
+            found.append(Battery(workload, configuration, mean, held, origin.joint(side.origins)))
     return found
 
 
-def working(suite: Suite) -> list[str]:
-    """The workloads that do something: idling saves nobody anything."""
-    return [name for name in suite.workloads if name != "idle"]
+def headline_payback(found: Sequence[Payback]) -> Payback | None:
+    """The one to name first: the profile's, else the paper's workload's, of the first software."""
+    return min(
+        found, key=lambda p: (p.workload != PROFILE, p.workload != PAPER_WORKLOAD), default=None
+    )
+
+
+def _payback(
+    suite: Suite, sides: Sides, against: str, runs: Mapping[str, float], daily: bool = False
+) -> Payback | None:
+    """The payback of so many runs of each workload; None where no block has them all.
+
+    With `daily` they are those of a day; else the assumptions say how many runs a day there are.
+    """
+    a, sed = suite.assumptions, suite.sed
+    if a is None or sed is None:
+        return None
+    one = next(iter(runs)) if len(runs) == 1 else None
+    weights = runs if one is None else {one: 1.0}
+    base, other = (_together(sides, name, weights) for name in (against, sed))
+    if base is None or other is None:
+        return None
+    blocks = sorted(base.energy_j.keys() & other.energy_j.keys())
+    if not blocks:
+        return None
+    base_j, sed_j = ([side.energy_j[b] for b in blocks] for side in (base, other))
+    saved_s = estimate([base.seconds[b] - other.seconds[b] for b in blocks]).mean
+    saved_j = estimate([b - s for b, s in zip(base_j, sed_j, strict=True)]).mean
+    each_day = a.runs_per_day if not daily else 1.0 if one is None else runs[one]
+    return payback(
+        one or PROFILE,
+        against,
+        base_j,
+        sed_j,
+        sed_s=[other.seconds[b] for b in blocks],
+        assumptions=a,
+        origin=origin.joint(base.origins | other.origins),
+        runs_per_day=each_day,
+        saving_per_gb_j=_per_gb(base, other, blocks),
+        meter_j=_meter_j(suite.meters, base.sources | other.sources, saved_j, saved_s),
+    )
+
+
+def _together(sides: Sides, configuration: str, weights: Mapping[str, float]) -> Side | None:
+    """So many runs of each workload as one: sums within the blocks that have all of them."""
+    there = [sides.get((workload, configuration)) for workload in weights]
+    parts = [side for side in there if side is not None]
+    if not parts or len(parts) < len(there):
+        return None
+
+    def summed(values: Sequence[BlockValues]) -> BlockValues:
+        shared = set.intersection(*(set(part) for part in values))
+        pairs = list(zip(values, weights.values(), strict=True))
+        return {block: sum(part[block] * weight for part, weight in pairs) for block in shared}
+
+    return Side(
+        energy_j=summed([side.energy_j for side in parts]),
+        seconds=summed([side.seconds for side in parts]),
+        gigabytes=summed([side.gigabytes for side in parts]),
+        origins=frozenset().union(*(side.origins for side in parts)),
+        sources=frozenset().union(*(side.sources for side in parts)),
+    )
+
+
+def _per_gb(base: Side, other: Side, blocks: Sequence[int]) -> list[float]:
+    """J/GB saved, by block, each side by the bytes that it did itself; empty where not counted."""
+    if not all(block in side.gigabytes for side in (base, other) for block in blocks):
+        return []
+    return [
+        base.energy_j[b] / base.gigabytes[b] - other.energy_j[b] / other.gigabytes[b]
+        for b in blocks
+    ]
+
+
+def _meter_j(
+    meters: Sequence[Meter], sources: frozenset[str], saved_j: float, saved_s: float
+) -> float | None:
+    """How far the meter's limits of error may move the saving: half width of the 95 % interval.
+
+    Both sides were read by one meter, whose error holds in one direction, so that it is an error of
+    their difference.
+    """
+    seen = [meter for meter in meters if {meter.name} == sources]
+    limits = TypeB.of(seen[0].accuracy, saved_j, saved_s) if seen else None
+    return None if limits is None else limits.half_width_95_j(0.0)
+
+
+def _sides(suite: Suite, energy: pl.DataFrame) -> Sides:
+    """All whole runs that a meter of the system saw, as means by block."""
+    rows = energy.filter(
+        (pl.col("component") == SYSTEM)
+        & (pl.col("phase") == "all")
+        & pl.col("energy_j").is_not_null()
+    )
+    means = (
+        rows.group_by("workload", "configuration", "block")
+        .agg(
+            pl.col("energy_j").mean(),
+            pl.col("duration_s").mean(),
+            pl.col("origin").unique(),
+            pl.col("source").unique(),
+        )
+        .sort("block")
+    )
+    gigabytes = _gigabytes(suite)
+    grouped = means.partition_by("workload", "configuration", as_dict=True)
+    return {
+        (str(workload), str(configuration)): Side(
+            energy_j=dict(zip(part["block"], part["energy_j"], strict=True)),
+            seconds=dict(zip(part["block"], part["duration_s"], strict=True)),
+            gigabytes=gigabytes.get((str(workload), str(configuration)), {}),
+            origins=frozenset(name for names in part["origin"] for name in names),
+            sources=frozenset(name for names in part["source"] for name in names),
+        )
+        for (workload, configuration), part in grouped.items()
+    }
+
+
+def _gigabytes(suite: Suite) -> dict[tuple[str, str], dict[int, float]]:
+    """Bytes of work that the phases of a run counted, in GB, as means by block."""
+    counted: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in suite.runs:
+        work = sum(float(phase.work.get("bytes", 0)) for phase in run.measured_phases)
+        if work > 0:
+            counted[run.workload, run.configuration][run.block].append(work / BYTES_PER_GB)
+    return {
+        key: {block: sum(values) / len(values) for block, values in blocks.items()}
+        for key, blocks in counted.items()
+    }
+
+
+SED = "opal"
 
 
 def software(suite: Suite) -> list[str]:
     """The configurations that encrypt in software."""
-    return [name for name in suite.configurations if name.startswith("dmcrypt")]
-
-
-def headline_payback(found: list[Payback]) -> Payback | None:
-    """The one to name first: the paper's workload, against the first software configuration."""
-    return min(found, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
+    return suite.software
 
 
 @dataclass(frozen=True)
@@ -97,32 +240,6 @@ class Overall:
 
 
 def overall(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Overall | None:
-    """Ratio over all working workloads that both have: per block the geometric mean, then paired.
-
-    A block counts only where it has every one of these workloads on both sides, so that each block
-    means the same.
-    """
-    pairs = {}
-    for workload in working(suite):
-        both = tuple(block_values(energy, workload, side, SYSTEM) for side in (base, other))
-        if all(both):
-            pairs[workload] = both
-    if not pairs:
-        return None
-    sides = [side for both in pairs.values() for side in both]
-    blocks = sorted(set.intersection(*(set(side) for side in sides)))
-    if any(side[n] <= 0 for side in sides for n in blocks):
-        return None
-    means = [
-        {n: _geometric([both[side][n] for both in pairs.values()]) for n in blocks}
-        for side in (0, 1)
-    ]
-    comparison = compare_blocks(means[0], means[1], suite.margin)
-    return None if comparison is None else Overall(comparison, tuple(pairs))
-
-
-def _geometric(values: list[float]) -> float:
-    product = 1.0
-    for value in values:
-        product *= value ** (1 / len(values))
-    return product
+    """Ratio over all working workloads that both have."""
+    found = contrast(suite, energy, base, other)
+    return None if found.comparison is None else Overall(found.comparison, found.workloads)

@@ -1,67 +1,78 @@
-"""Does the dearer disk pay for itself? Runs, hours, years, batteries, with their intervals.
+"""Does the dearer disk pay for itself? Runs, hours, years, present value, with their intervals.
 
-The saving per run is bounded first. The price is exact, so runs = price / saving is monotone in the
-saving and the limits of one give the limits of the other; that holds only while the saving's
-interval stays above 0. Otherwise there is no demonstrated payback, and the break-even price says
-what could be paid at most.
+The saving is bounded first, in joules, paired within blocks. Prices are exact, so what follows from
+the saving is monotone in it and takes its limits over: swapped where it falls with the saving, and
+only where the saving's interval stays above 0 if it is divided by it. Hours of work divide one
+random thing by another: Fieller. Where the interval holds 0 there is no demonstrated payback, and
+the break-even price says what could be paid at most.
+
+Runs, hours, years and break-even prices are without interest, as the paper reckons; the net present
+value is with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scipy import stats
+
 from analysis.inference.stats import Estimate, estimate
-from analysis.money.span import Span as Span
+from analysis.money import fieller
+from analysis.money.assumptions import Assumptions
+from analysis.money.span import Span
 
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25
 SECONDS_PER_HOUR = 3600
-
-
-@dataclass(frozen=True)
-class Assumptions:
-    """What the money rests on; declared in the plan before the first run."""
-
-    sed_extra_price: float
-    currency: str
-    electricity_price_per_kwh: float
-    battery_wh: float
-    life_years: float
-    runs_per_day: float
+BYTES_PER_GB = 1e9
+PROFILE = "profile"  # stands for a workload where the unit is a day of the duty profile
 
 
 @dataclass(frozen=True)
 class Payback:
-    """The saving of one configuration over another in one workload, and what follows from it.
+    """The saving of one configuration over another, and what follows from it.
 
-    `runs`, `hours`, `years` are None unless the payback is demonstrated, i.e. the saving's 95 %
-    interval lies above 0. `break_even_price` is what may be paid extra for the disk to be repaid
-    within `life_years` at `runs_per_day`; it is never below 0.
+    The unit is a run of `workload`, done `runs_per_day` times a day; for `PROFILE` it is a day of
+    the duty profile. `runs`, `hours`, `years` and `break_even_electricity` (a price per kWh at
+    which the disk is repaid within its life) are None unless the payback is demonstrated, i.e. the
+    saving's 95 % interval lies above 0. `break_even_price` is what may be paid extra for the disk
+    to be repaid within its life; it is never below 0.
+
+    `probability` of payback within the disk's life holds what the scatter between blocks leaves
+    open, and nothing else: the assumptions are taken as they are, the meter as exact. None for one
+    block. `meter_j` is the half width of the 95 % interval of what the meter's limits of error may
+    add to or take from the saving; None where they are unknown. Carbon is None without a grid's
+    intensity.
     """
 
     workload: str
     against: str
+    runs_per_day: float
     saving_j: Estimate
     demonstrated: bool
     runs: Span | None
     hours: Span | None
     years: Span | None
+    saving_per_gb_j: Estimate | None
+    kwh_per_year: Span
+    saving_per_year: Span
     break_even_price: Span
+    break_even_electricity: Span | None
+    net_present_value: Span
+    probability: float | None
+    co2_kg_per_year: Span | None
+    co2_kg_in_life: Span | None
+    meter_j: float | None
     origin: str
 
-
-def assumptions_of(given: Mapping[str, object]) -> Assumptions | None:
-    """The plan's assumptions, or None where one is missing or not a positive number."""
-    numbers: dict[str, float] = {}
-    for key in Assumptions.__dataclass_fields__:
-        if key == "currency":
-            continue
-        value = given.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+    @property
+    def meter_share(self) -> float | None:
+        """`meter_j` as a share of the saving."""
+        if self.meter_j is None or self.saving_j.mean == 0:
             return None
-        numbers[key] = float(value)
-    return Assumptions(currency=str(given.get("currency", "")), **numbers)
+        return self.meter_j / abs(self.saving_j.mean)
 
 
 def runs_to_repay(price: float, saving_j: float, electricity_price_per_kwh: float) -> float:
@@ -78,44 +89,102 @@ def battery_runs(battery_j: float, energy_j: Estimate) -> Span:
     return Span(battery_j / energy_j.mean, low, high)
 
 
+def annuity(rate: float, years: float) -> float:
+    """Present value of 1 a year, paid at each year's end: (1 − (1 + rate)^−years) / rate."""
+    return years if rate == 0 else (1 - (1 + rate) ** -years) / rate
+
+
+def money_per_joule_a_day(assumptions: Assumptions) -> float:
+    """What one joule saved each day is worth in a year."""
+    return DAYS_PER_YEAR * assumptions.electricity_price_per_kwh / JOULES_PER_KWH
+
+
+def net_present_value(saving_j: float, runs_per_day: float, assumptions: Assumptions) -> float:
+    """Worth today of all that is saved in the disk's life, less its extra price."""
+    a = assumptions
+    yearly = saving_j * runs_per_day * money_per_joule_a_day(a)
+    return yearly * annuity(a.discount_rate, a.life_years) - a.sed_extra_price
+
+
 def payback(
     workload: str,
     against: str,
     base_j: Sequence[float],
     sed_j: Sequence[float],
     *,
-    run_s: float,
+    sed_s: Sequence[float],
     assumptions: Assumptions,
     origin: str,
+    runs_per_day: float | None = None,
+    saving_per_gb_j: Sequence[float] = (),
+    meter_j: float | None = None,
 ) -> Payback:
-    """Payback of the self-encrypting disk in one workload against one software configuration.
+    """Payback of the self-encrypting disk against one software configuration.
 
-    `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block; `run_s` is
-    the mean duration of a run on the self-encrypting disk.
+    `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block, `sed_s[i]`
+    the seconds that it took on the self-encrypting disk; `saving_per_gb_j` is one value a block
+    too, where bytes were counted. `runs_per_day` is the assumptions' where it is not given.
     """
-    saving = estimate([b - s for b, s in zip(base_j, sed_j, strict=True)])
     a = assumptions
+    savings_j = [b - s for b, s in zip(base_j, sed_j, strict=True)]
+    saving = estimate(savings_j)
+    each_day = a.runs_per_day if runs_per_day is None else runs_per_day
+    span = Span(saving.mean, saving.low, saving.high)
+    yearly = span.scaled(each_day * money_per_joule_a_day(a))
+    kwh = span.scaled(each_day * DAYS_PER_YEAR / JOULES_PER_KWH)
+    carbon = a.grid_g_co2_per_kwh
+    co2_kg = None if carbon is None else kwh.scaled(carbon / 1000)
     demonstrated = saving.low is not None and saving.low > 0
-    runs = hours = years = None
-    if demonstrated and saving.low is not None and saving.high is not None:
-        price, rate = a.sed_extra_price, a.electricity_price_per_kwh
-        runs = Span(
-            runs_to_repay(price, saving.mean, rate),
-            runs_to_repay(price, saving.high, rate),
-            runs_to_repay(price, saving.low, rate),
-        )
-        hours = _times(runs, run_s / SECONDS_PER_HOUR)
-        years = _times(runs, 1 / (a.runs_per_day * DAYS_PER_YEAR))
-    life_runs = a.runs_per_day * DAYS_PER_YEAR * a.life_years
-    worth = life_runs * a.electricity_price_per_kwh / JOULES_PER_KWH
-    low, high = (
-        None if limit is None else max(0.0, limit * worth) for limit in (saving.low, saving.high)
+    runs = hours = years = electricity = None
+    if demonstrated:
+        cost_j = a.sed_extra_price / a.electricity_price_per_kwh * JOULES_PER_KWH
+        runs = _inverse(cost_j, span)
+        worked_h = [cost_j * seconds / SECONDS_PER_HOUR for seconds in sed_s]
+        hours = fieller.ratio(worked_h, savings_j).not_below(0.0)
+        years = runs.scaled(1 / (each_day * DAYS_PER_YEAR))
+        electricity = _inverse(a.sed_extra_price, kwh.scaled(a.life_years))
+    return Payback(
+        workload=workload,
+        against=against,
+        runs_per_day=each_day,
+        saving_j=saving,
+        demonstrated=demonstrated,
+        runs=runs,
+        hours=hours,
+        years=years,
+        saving_per_gb_j=estimate(saving_per_gb_j) if saving_per_gb_j else None,
+        kwh_per_year=kwh,
+        saving_per_year=yearly,
+        break_even_price=yearly.scaled(a.life_years).not_below(0.0),
+        break_even_electricity=electricity,
+        net_present_value=yearly.scaled(annuity(a.discount_rate, a.life_years)).shifted(
+            -a.sed_extra_price
+        ),
+        probability=_probability(yearly.scaled(a.life_years), a.sed_extra_price, saving.n),
+        co2_kg_per_year=co2_kg,
+        co2_kg_in_life=None if co2_kg is None else co2_kg.scaled(a.life_years),
+        meter_j=meter_j,
+        origin=origin,
     )
-    break_even = Span(max(0.0, saving.mean * worth), low, high)
-    return Payback(workload, against, saving, demonstrated, runs, hours, years, break_even, origin)
 
 
-def _times(span: Span, factor: float) -> Span:
-    low = None if span.low is None else span.low * factor
-    high = None if span.high is None else span.high * factor
-    return Span(span.mid * factor, low, high)
+def _inverse(top: float, span: Span) -> Span:
+    """top / span for a span above 0, the limits swapped."""
+    return Span(
+        top / span.mid,
+        None if span.high is None else top / span.high,
+        None if span.low is None else top / span.low,
+    )
+
+
+def _probability(saved: Span, price: float, n: int) -> float | None:
+    """Share of Student's t distribution of what is saved in the disk's life that lies above price.
+
+    The error of the mean is found back from the 95 % interval.
+    """
+    if saved.low is None or saved.high is None:
+        return None
+    error = (saved.high - saved.low) / 2 / float(stats.t.ppf(0.975, n - 1))
+    if error <= 0 or not math.isfinite(error):
+        return 1.0 if saved.mid >= price else 0.0
+    return float(stats.t.sf((price - saved.mid) / error, n - 1))

@@ -1,47 +1,61 @@
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
 from analysis.inference.stats import Estimate
+from analysis.money.assumptions import Assumptions, assumptions_of
 from analysis.money.payback import (
-    Assumptions,
     Payback,
-    assumptions_of,
+    annuity,
     battery_runs,
+    net_present_value,
     payback,
     runs_to_repay,
 )
-from analysis.page.answer import payback_sentence
-from analysis.published import paper
+from analysis.money.said import chance, payback_sentence
+from analysis.money.span import Span
 from analysis.tests.synthetic import ASSUMPTIONS
 
 PAPER = Assumptions(25.0, "USD", 0.12, 50.0, 3.0, 100.0)
+SAVES = ([3000.0, 3010.0, 3020.0], [2000.0, 2000.0, 2000.0])
 
 
-def reckon(base_j: list[float], sed_j: list[float]) -> Payback:
+def reckon(
+    base_j: list[float],
+    sed_j: list[float],
+    assumptions: Assumptions = PAPER,
+    sed_s: list[float] | None = None,
+) -> Payback:
     return payback(
         "kernel_tree",
         "dmcrypt-aes128",
         base_j,
         sed_j,
-        run_s=120.0,
-        assumptions=PAPER,
+        sed_s=sed_s or [120.0] * len(sed_j),
+        assumptions=assumptions,
         origin="measured",
     )
 
 
+def said(found: Payback) -> str:
+    return payback_sentence(found, PAPER, lambda name: name)
+
+
 def test_the_papers_arithmetic() -> None:
     assert runs_to_repay(25, 1000, 0.12) == pytest.approx(750_000, rel=1e-12)
-    computed = {s.what: s.computed for s in paper.arithmetic()}
-    assert computed["Runs until the dearer disk is repaid"] == pytest.approx(750_000)
-    assert computed["Hours of these runs"] == pytest.approx(25_000)
-    assert round(computed["Years without a pause"]) == 3
-    names = ("plain", "opal", "dmcrypt-aes128")
-    assert [round(computed[f"Runs on a battery, {name}"]) for name in names] == [15, 14, 13]
+    found = reckon([3000.0, 3001.0, 2999.0], [2000.0, 2000.0, 2000.0])
+    assert found.runs is not None
+    assert found.runs.mid == pytest.approx(750_000)
+    assert found.hours is not None
+    assert found.hours.mid == pytest.approx(25_000)
 
 
 def test_interval_of_the_saving_is_carried_to_runs_hours_and_years() -> None:
-    found = reckon([3000.0, 3010.0, 3020.0], [2000.0, 2000.0, 2000.0])
+    found = reckon(*SAVES)
     assert found.runs is not None
     assert found.hours is not None
     assert found.years is not None
@@ -50,57 +64,229 @@ def test_interval_of_the_saving_is_carried_to_runs_hours_and_years() -> None:
     assert found.runs.mid == pytest.approx(runs_to_repay(25, 1010, 0.12))
     assert found.runs.low == pytest.approx(runs_to_repay(25, found.saving_j.high, 0.12))
     assert found.runs.high == pytest.approx(runs_to_repay(25, found.saving_j.low, 0.12))
-    assert found.hours.mid == pytest.approx(found.runs.mid * 120 / 3600)
+    # All runs took the same time, so hours are runs in another unit.
+    for hours, runs in zip(limits(found.hours), limits(found.runs), strict=True):
+        assert hours == pytest.approx(runs * 120 / 3600)
     assert found.years.mid == pytest.approx(found.runs.mid / (100 * 365.25))
 
 
-def test_break_even_price_repays_itself_exactly_in_a_life() -> None:
-    found = reckon([3000.0, 3010.0, 3020.0], [2000.0, 2000.0, 2000.0])
+def limits(span: Span) -> list[float]:
+    assert span.low is not None
+    assert span.high is not None
+    assert span.low <= span.mid <= span.high
+    return [span.mid, span.low, span.high]
+
+
+def test_break_even_prices_repay_themselves_exactly_in_a_life() -> None:
+    found = reckon(*SAVES)
     runs = runs_to_repay(found.break_even_price.mid, found.saving_j.mean, 0.12)
     assert runs == pytest.approx(100 * 365.25 * 3)
+    assert found.break_even_electricity is not None
+    runs = runs_to_repay(25, found.saving_j.mean, found.break_even_electricity.mid)
+    assert runs == pytest.approx(100 * 365.25 * 3)
+    limits(found.break_even_electricity)
+
+
+def test_present_value_is_what_the_years_cash_flows_are_worth() -> None:
+    assert annuity(0.03, 3) == pytest.approx(1 / 1.03 + 1 / 1.03**2 + 1 / 1.03**3)
+    assert annuity(0.0, 3) == 3
+    assert annuity(1e-9, 3) == pytest.approx(3)
+    found = reckon(*SAVES)
+    yearly = 1010 * 100 * 365.25 * 0.12 / 3.6e6
+    assert found.saving_per_year.mid == pytest.approx(yearly)
+    assert found.kwh_per_year.mid == pytest.approx(1010 * 100 * 365.25 / 3.6e6)
+    expected = sum(yearly / 1.03**year for year in (1, 2, 3)) - 25
+    assert found.net_present_value.mid == pytest.approx(expected)
+    assert found.net_present_value.mid == pytest.approx(net_present_value(1010, 100, PAPER))
+    assert found.saving_j.low is not None
+    assert limits(found.net_present_value)[1] == pytest.approx(
+        net_present_value(found.saving_j.low, 100, PAPER)
+    )
+
+
+def test_carbon_only_where_the_grid_is_known() -> None:
+    found = reckon(*SAVES)
+    assert found.co2_kg_per_year is None
+    assert found.co2_kg_in_life is None
+    grid = assumptions_of({**ASSUMPTIONS, "life_years": 3, "grid_g_co2_per_kwh": 400})
+    assert grid is not None
+    found = reckon(*SAVES, grid)
+    assert found.co2_kg_per_year is not None
+    assert found.co2_kg_in_life is not None
+    assert found.co2_kg_per_year.mid == pytest.approx(1010 / 3.6e6 * 50 * 365.25 * 0.4)
+    assert found.co2_kg_in_life.mid == pytest.approx(3 * found.co2_kg_per_year.mid)
 
 
 def test_no_payback_where_the_interval_holds_zero() -> None:
     found = reckon([2000.0, 2500.0, 1800.0], [2000.0, 2000.0, 2000.0])
     assert found.saving_j.contains(0)
     assert not found.demonstrated
-    assert found.runs is None
+    assert found.runs is found.hours is found.years is found.break_even_electricity is None
     assert found.break_even_price.low == 0
-    said = payback_sentence(found, PAPER)
-    assert "No demonstrated payback" in said
-    assert "an interval that holds 0" in said
+    assert "No demonstrated payback" in said(found)
+    assert "an interval that holds 0" in said(found)
 
 
 def test_no_payback_from_one_block() -> None:
     found = reckon([3000.0], [2000.0])
     assert not found.demonstrated
-    assert "n = 1: no interval" in payback_sentence(found, PAPER)
+    assert found.probability is None
+    assert "n = 1: no interval" in said(found)
 
 
 def test_a_drive_that_needs_more_is_never_repaid() -> None:
     found = reckon([1000.0, 1001.0, 1002.0], [2000.0, 2000.0, 2000.0])
     assert not found.demonstrated
     assert found.break_even_price.high == 0
-    assert "needs more energy" in payback_sentence(found, PAPER)
+    assert found.probability is not None
+    assert found.probability < 0.001
+    assert "needs more energy" in said(found)
     with pytest.raises(ValueError, match="never repaid"):
         runs_to_repay(25, 0, 0.12)
+
+
+def test_savings_without_any_scatter_are_sure() -> None:
+    for price, sure in ((2.0, 1.0), (200.0, 0.0)):
+        found = reckon(
+            [3000.0] * 3, [2000.0] * 3, Assumptions(price, "USD", 0.12, 50.0, 3.0, 100.0)
+        )
+        assert found.probability == sure
+        assert found.demonstrated
+
+
+def test_hours_are_never_below_zero() -> None:
+    found = reckon([210.0, 208.0, 212.0], [200.0] * 3, sed_s=[10.0, 300.0, 20.0])
+    assert found.hours is not None
+    assert found.hours.low == 0
 
 
 def test_battery_limits_are_swapped() -> None:
     held = battery_runs(180_000, Estimate(3, 12_000, 10_000, 15_000))
     assert (held.mid, held.low, held.high) == (15, 12, 18)
+    assert battery_runs(180_000, Estimate(2, 12_000, -1, 25_000)).high is None
 
 
-@pytest.mark.parametrize("value", [None, 0, -1, "25", True])
+# What is known of the simulated machine: a run saves 1000 J and takes 120 s on the drive.
+TRUE_SAVING_J, TRUE_S = 1000.0, 120.0
+TRUE_YEARLY = TRUE_SAVING_J * 100 * 365.25 * 0.12 / 3.6e6
+FIGURES: list[tuple[str, Callable[[Payback], Span | None], float]] = [
+    ("runs", lambda p: p.runs, 750_000),
+    ("hours", lambda p: p.hours, 25_000),
+    ("years", lambda p: p.years, 750_000 / 36525),
+    ("break-even price", lambda p: p.break_even_price, TRUE_YEARLY * 3),
+    ("break-even electricity", lambda p: p.break_even_electricity, 25 / (TRUE_YEARLY / 0.12 * 3)),
+    ("net present value", lambda p: p.net_present_value, TRUE_YEARLY * annuity(0.03, 3) - 25),
+    ("saving a year", lambda p: p.saving_per_year, TRUE_YEARLY),
+]
+
+
+def simulated(generator: np.random.Generator, scatter_j: float) -> Payback:
+    """Ten blocks, with a drift and a level of their own that both sides share."""
+    common = 30 * np.arange(10) / 9 + generator.normal(0, 200, 10)
+    base = 12_000 + TRUE_SAVING_J + common + generator.normal(0, scatter_j, 10)
+    seconds = TRUE_S + generator.normal(0, 6, 10)
+    sed = 12_000 + common + 40 * (seconds - TRUE_S) + generator.normal(0, scatter_j, 10)
+    return reckon(base.tolist(), sed.tolist(), sed_s=seconds.tolist())
+
+
+def test_intervals_cover_what_is_true() -> None:
+    generator = np.random.default_rng(3)
+    suites = 1500
+    held = {name: 0 for name, _, _ in FIGURES}
+    for _ in range(suites):
+        found = simulated(generator, 200.0)
+        for name, span_of, true in FIGURES:
+            span = span_of(found)
+            assert span is not None
+            low, high = span.low, span.high
+            assert low is not None
+            assert high is not None
+            held[name] += low <= true <= high
+    assert {name for name, count in held.items() if not 0.93 <= count / suites <= 0.97} == set()
+
+
+def test_present_value_covers_even_where_no_payback_is_demonstrated() -> None:
+    generator = np.random.default_rng(4)
+    suites, held, undecided = 1500, 0, 0
+    true = TRUE_YEARLY * annuity(0.03, 3) - 25
+    for _ in range(suites):
+        found = simulated(generator, 1200.0)
+        low, high = found.net_present_value.low, found.net_present_value.high
+        assert low is not None
+        assert high is not None
+        held += low <= true <= high
+        undecided += not found.demonstrated
+    assert 0.93 <= held / suites <= 0.97
+    assert 0.2 < undecided / suites < 0.8
+
+
+def test_probability_is_as_often_small_as_it_says() -> None:
+    """A price that is just repaid in the drive's life: the probability is then uniform."""
+    generator = np.random.default_rng(5)
+    just = Assumptions(TRUE_YEARLY * 3, "USD", 0.12, 50.0, 3.0, 100.0)
+    said_so = []
+    for _ in range(1500):
+        saving = TRUE_SAVING_J + generator.normal(0, 300, 8)
+        found = reckon(saving.tolist(), [0.0] * 8, just)
+        assert found.probability is not None
+        said_so.append(found.probability)
+    for level in (0.05, 0.5, 0.95):
+        assert np.mean(np.asarray(said_so) < level) == pytest.approx(level, abs=0.03)
+
+
+@pytest.mark.parametrize("value", [None, 0, -1, "25", True, math.nan, math.inf])
 def test_assumptions_that_are_no_positive_number_are_refused(value: object) -> None:
     assert assumptions_of(ASSUMPTIONS) is not None
     assert assumptions_of({**ASSUMPTIONS, "sed_extra_price": value}) is None
 
 
-def test_published_figures_are_marked_not_mended() -> None:
-    by = {(p.entry, p.configuration, p.unit): p for p in paper.published()}
-    odd = by["untar", "dmcrypt-aes128", "s"]
-    assert odd.half_width == 15.444
-    assert odd.doubtful
-    assert not by["untar", "plain", "s"].doubtful
-    assert all(p.note for p in paper.published() if p.doubtful)
+def test_what_is_optional_has_its_defaults() -> None:
+    found = assumptions_of(ASSUMPTIONS)
+    assert found is not None
+    assert found.discount_rate == 0.03
+    assert found.grid_g_co2_per_kwh is None
+    assert found.profile == {"kernel_tree": 50.0}
+    assert found.range_of("life_years") == (2.5, 10.0)
+    given = {
+        **ASSUMPTIONS,
+        "discount_rate": 0,
+        "grid_g_co2_per_kwh": 380,
+        "duty": {"sql": 2, "video": 1},
+        "ranges": {"life_years": [3, 8]},
+    }
+    found = assumptions_of(given)
+    assert found is not None
+    assert found.discount_rate == 0
+    assert found.grid_g_co2_per_kwh == 380
+    assert found.profile == {"sql": 2, "video": 1}
+    assert found.range_of("life_years") == (3, 8)
+    nothing = dict.fromkeys(("discount_rate", "grid_g_co2_per_kwh", "duty", "ranges"))
+    assert assumptions_of({**ASSUMPTIONS, **nothing}) == assumptions_of(ASSUMPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("discount_rate", -0.01),
+        ("discount_rate", "3 %"),
+        ("grid_g_co2_per_kwh", 0),
+        ("duty", {"sql": 0}),
+        ("duty", ["sql"]),
+        ("ranges", {"life_years": [8, 3]}),
+        ("ranges", {"life_years": 3}),
+    ],
+)
+def test_optional_assumptions_that_are_wrong_are_refused(key: str, value: object) -> None:
+    assert assumptions_of({**ASSUMPTIONS, key: value}) is None
+
+
+def test_a_chance_is_never_said_to_be_none_or_certain() -> None:
+    assert [chance(p) for p in (0.0, 0.0123, 0.5, 0.951, 0.99995, 1.0)] == [
+        "below 0.1 %",
+        "1.2 %",
+        "50 %",
+        "95.1 %",
+        "above 99.9 %",
+        "above 99.9 %",
+    ]
+

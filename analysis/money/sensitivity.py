@@ -1,0 +1,105 @@
+"""What the net present value hangs on: each assumption moved by itself, and the saving."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from analysis.align import Floats
+from analysis.money.assumptions import RANGED, Assumptions
+from analysis.money.payback import Payback, annuity, net_present_value
+from analysis.money.span import Span
+
+SAVING = "saving_j"
+
+
+@dataclass(frozen=True)
+class Swing:
+    """Net present value at the low and at the high end of one assumption, or of the saving.
+
+    `runs_per_day` moves all runs of the duty profile by the same factor.
+    """
+
+    name: str
+    low: float
+    high: float
+    at_low: float
+    at_high: float
+
+    @property
+    def width(self) -> float:
+        return abs(self.at_high - self.at_low)
+
+
+def swings(payback: Payback, assumptions: Assumptions) -> list[Swing]:
+    """All of them, the widest first; the saving is left out where it has no interval."""
+    a, saving = assumptions, payback.saving_j
+    found = []
+    for name in RANGED:
+        ends = a.range_of(name)
+        if ends[0] < ends[1]:
+            found.append(Swing(name, *ends, *(_worth(payback, a, name, end) for end in ends)))
+    if saving.low is not None and saving.high is not None and saving.low < saving.high:
+        worths = (net_present_value(s, payback.runs_per_day, a) for s in (saving.low, saving.high))
+        found.append(Swing(SAVING, saving.low, saving.high, *worths))
+    return sorted(found, key=lambda swing: -swing.width)
+
+
+def _worth(payback: Payback, assumptions: Assumptions, name: str, value: float) -> float:
+    runs = payback.runs_per_day
+    if name == "runs_per_day":
+        runs *= value / assumptions.runs_per_day
+        return net_present_value(payback.saving_j.mean, runs, assumptions)
+    change: dict[str, Any] = {name: value}
+    moved = replace(assumptions, **change)
+    return net_present_value(payback.saving_j.mean, runs, moved)
+
+
+@dataclass(frozen=True)
+class Course:
+    """Net saving so far, in today's money, over the years; a band where there is an interval."""
+
+    years: Floats
+    mid: Floats
+    low: Floats | None
+    high: Floats | None
+
+
+def course(payback: Payback, assumptions: Assumptions, years: Sequence[float] | Floats) -> Course:
+    """What is saved up to each of `years`, discounted, less the drive's extra price.
+
+    At the end of the drive's life it is the net present value.
+    """
+    t = np.asarray(years, dtype=np.float64)
+    so_far = np.array([annuity(assumptions.discount_rate, float(each)) for each in t])
+    price, yearly = assumptions.sed_extra_price, payback.saving_per_year
+
+    def at(limit: float | None) -> Floats | None:
+        return None if limit is None else so_far * limit - price
+
+    return Course(t, so_far * yearly.mid - price, at(yearly.low), at(yearly.high))
+
+
+def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span | None:
+    """Years until the net saving, with interest, is 0; None where even the middle never gets there.
+
+    annuity(r, t) = price / saving solved for t. A limit is None where it is never reached: savings
+    far in the future are worth too little.
+    """
+
+    def after(yearly: float | None) -> float | None:
+        if yearly is None or yearly <= 0:
+            return None
+        rate, needed = assumptions.discount_rate, assumptions.sed_extra_price / yearly
+        if rate == 0:
+            return needed
+        left = 1 - rate * needed
+        return None if left <= 0 else float(-np.log(left) / np.log1p(rate))
+
+    mid = after(saved_per_year.mid)
+    if mid is None:
+        return None
+    return Span(mid, after(saved_per_year.high), after(saved_per_year.low))

@@ -1,0 +1,202 @@
+"""The section on money: what was declared, what to decide by, payback, batteries, carbon."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from analysis import origin, words
+from analysis.figures import payback_curve, tornado
+from analysis.money import costs, said, sensitivity
+from analysis.money.assumptions import Assumptions
+from analysis.money.payback import Payback
+from analysis.page import markup
+from analysis.page.markup import Html
+from analysis.results import Results
+
+NOT_SHOWN = "no demonstrated payback"
+
+
+def money_section(found: Results) -> Html:
+    """The whole section; a sentence where the plan or the suite does not hold enough for it."""
+    a = found.suite.assumptions
+    if a is None:
+        return markup.paragraph(
+            "The plan lacks its assumptions (price of the drive and of electricity, battery, life, "
+            "runs a day), or one of them is not a positive number: no payback is reckoned."
+        )
+    page = _declared(a)
+    profiles = costs.profiles(found.suite, found.energy)
+    by_workload = costs.paybacks(found.suite, found.energy)
+    if not by_workload:
+        page += markup.paragraph(said.money_sentence(found))
+    else:
+        page += _decision(found, a, profiles)
+        page += _tables(found, a, [*profiles, *_others(profiles, by_workload)])
+        page += _pictures(found, a, profiles or by_workload)
+    return page + _batteries(found, a)
+
+
+def _declared(a: Assumptions) -> Html:
+    text = (
+        "Declared before the first run: the self-encrypting drive costs "
+        f"{said.money(a.sed_extra_price, a)} more and lives {words.given(a.life_years)} years; "
+        f"electricity costs {words.given(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
+        f"is {words.given(a.discount_rate * 100)} % a year; each workload by itself is reckoned at "
+        f"{said.times(a.runs_per_day)} runs a day; a battery holds {words.given(a.battery_wh)} "
+        "Wh."
+    )
+    if a.duty:
+        each = [f"{said.times(n)} × {words.name_of(name)}" for name, n in a.duty.items()]
+        text += f" The duty profile is, each day: {', '.join(each)}."
+    text += (
+        " Savings are of the whole system's energy, software less self-encrypting drive, paired "
+        "within blocks; their 95 % intervals are carried to the end."
+    )
+    return markup.paragraph(text, "key")
+
+
+def _decision(found: Results, a: Assumptions, profiles: Sequence[Payback]) -> Html:
+    """The answer in sentences that stand by themselves."""
+    page = markup.paragraph(said.money_sentence(found), "answer")
+    lacking = said.profile_lacking(found)
+    if lacking:
+        page += markup.paragraph(lacking)
+    headline = costs.headline_payback(profiles)
+    if headline is not None:
+        page += markup.bullets(said.decision(headline, a, found.suite.label))
+    return page
+
+
+def _others(profiles: Sequence[Payback], by_workload: Sequence[Payback]) -> list[Payback]:
+    """The workloads' own lines, without those that the profile's already are."""
+    there = {(p.workload, p.against, p.runs_per_day) for p in profiles}
+    return [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in there]
+
+
+def _tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
+    """One question a table, so that each fits a phone."""
+    worst = origin.joint(p.origin for p in paybacks)
+
+    def table(caption: str, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> Html:
+        rows = [
+            [said.name_of(p), found.suite.label(p.against), *own]
+            for p, own in zip(paybacks, cells, strict=True)
+        ]
+        first = ["Workload", "Against"]
+        return markup.table(caption, [*first, *headers], rows, words=2, origin=worst, group=True)
+
+    page = table(
+        "What the self-encrypting drive saves beside software encryption",
+        ["Saving a run (J)", "A GB of work (J)", f"A year ({a.currency})", "Meter may be off by"],
+        [_saved(p) for p in paybacks],
+    )
+    page += markup.paragraph(
+        "Meter: half width of the 95 % interval of what its limits of error (type B) may add to or "
+        "take from the saving, as a share of it; both sides were read by the same meter, so its "
+        "error does not cancel and does not average out. It stands beside the interval of the "
+        "saving, not in it. GB: 10⁹ bytes that the workload's phases counted.",
+        "key",
+    )
+    page += table(
+        "Until the drive is repaid, without interest (95 % intervals)",
+        ["Runs", "Hours of work", "Years"],
+        [_repaid(p) for p in paybacks],
+    )
+    page += table(
+        f"What the drive is worth in its {words.given(a.life_years)} years (95 % intervals)",
+        [
+            f"Break-even extra price ({a.currency})",
+            f"Break-even electricity ({a.currency}/kWh)",
+            f"Net present value ({a.currency})",
+            "Probability of payback",
+        ],
+        [_worth(p, a) for p in paybacks],
+    )
+    if a.grid_g_co2_per_kwh is not None:
+        page += table(
+            f"CO₂ avoided on a grid of {words.given(a.grid_g_co2_per_kwh)} g/kWh; making the drive "
+            "is not counted",
+            ["A year (kg)", f"In {words.given(a.life_years)} years (kg)"],
+            [_carbon(p) for p in paybacks],
+        )
+    return page
+
+
+def _saved(p: Payback) -> list[str]:
+    share = p.meter_share
+    return [
+        said.saved(p.saving_j),
+        words.NOTHING if p.saving_per_gb_j is None else said.saved(p.saving_per_gb_j),
+        said.span(p.saving_per_year),
+        words.NOTHING if share is None else f"± {words.rounded(share * 100)} %",
+    ]
+
+
+def _repaid(p: Payback) -> list[str]:
+    if p.runs is None or p.hours is None or p.years is None:
+        return [NOT_SHOWN, words.NOTHING, words.NOTHING]
+    return [words.span(p.runs), words.span(p.hours), words.span(p.years)]
+
+
+def _worth(p: Payback, a: Assumptions) -> list[str]:
+    electricity = p.break_even_electricity
+    return [
+        said.span(p.break_even_price),
+        words.NOTHING if electricity is None else said.span(electricity),
+        said.price(p.net_present_value, replace(a, currency="")),
+        words.NOTHING if p.probability is None else said.chance(p.probability),
+    ]
+
+
+def _carbon(p: Payback) -> list[str]:
+    return [
+        words.NOTHING if span is None else said.span(span)
+        for span in (p.co2_kg_per_year, p.co2_kg_in_life)
+    ]
+
+
+def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
+    """When the drive is repaid, and what that hangs on, for the line that is named first."""
+    headline = costs.headline_payback(paybacks)
+    if headline is None:
+        return markup.EMPTY
+    label = found.suite.label
+    shown = [p for p in paybacks if p.workload == headline.workload]
+    labels = {p.against: label(p.against) for p in shown}
+    work = said.work(headline, a)
+    page = markup.picture(
+        payback_curve.draw(shown, a, labels, origin.joint(p.origin for p in shown)),
+        f"Electricity saved so far, with {words.given(a.discount_rate * 100)} % interest a year, "
+        f"less the drive's extra price, at {work}. The drive is repaid where the line crosses 0.",
+        origin.joint(p.origin for p in shown),
+    )
+    swings = sensitivity.swings(headline, a)
+    page += markup.picture(
+        tornado.draw(swings, headline, a, label(headline.against), headline.origin),
+        "Net present value if one thing at a time is moved from its declared value to its low and "
+        f"its high end, at {work}. Ends are as declared, else half and double; the saving's are "
+        "those of its 95 % interval.",
+        headline.origin,
+    )
+    return page
+
+
+def _batteries(found: Results, a: Assumptions) -> Html:
+    batteries = costs.batteries(found.suite, found.energy)
+    return markup.table(
+        f"Runs on a battery of {words.given(a.battery_wh)} Wh",
+        ["Workload", "Configuration", "Energy a run (J)", "Runs (95 % interval)"],
+        [
+            [
+                words.name_of(b.workload),
+                found.suite.label(b.configuration),
+                words.plus_minus(b.energy_j),
+                words.span(b.runs),
+            ]
+            for b in batteries
+        ],
+        words=2,
+        origin=origin.joint(b.origin for b in batteries),
+        group=True,
+    )
