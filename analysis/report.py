@@ -23,25 +23,26 @@ report = Report.open(Path(os.environ.get("FDE_SUITE_DIR", ".")))
 report.head()
 
 # %% [markdown]
-# <nav><ul>
-# <li><a href="#answer">Answer</a></li><li><a href="#trust">How far to trust it</a></li>
-# <li><a href="#workloads">Workloads</a></li><li><a href="#money">Money</a></li>
-# <li><a href="#published">Published</a></li><li><a href="#provenance">Provenance</a></li>
-# </ul></nav>
-#
 # <h2 id="answer">The answer</h2>
 
 # %%
 report.answer()
 
 # %% [markdown]
-# <h2 id="trust">How far to trust it</h2>
+# <nav aria-label="Contents"><ul>
+# <li><a href="#figures">All figures</a></li>
+# <li><a href="#workloads">Each workload</a></li><li><a href="#money">Money</a></li>
+# <li><a href="#published">Published</a></li><li><a href="#steadiness">Steadiness</a></li>
+# <li><a href="#trust">Trust</a></li><li><a href="#provenance">Provenance</a></li>
+# </ul></nav>
+#
+# <h2 id="figures">All figures</h2>
 
 # %%
-report.trust()
+report.figures()
 
 # %% [markdown]
-# <h2 id="workloads">The workloads</h2>
+# <h2 id="workloads">Each workload</h2>
 
 # %%
 report.workloads()
@@ -57,6 +58,18 @@ report.money()
 
 # %%
 report.published()
+
+# %% [markdown]
+# <h2 id="steadiness">How steady the machine was</h2>
+
+# %%
+report.steadiness()
+
+# %% [markdown]
+# <h2 id="trust">How far to trust it</h2>
+
+# %%
+report.trust()
 
 # %% [markdown]
 # <h2 id="provenance">Provenance</h2>

@@ -26,6 +26,15 @@ class Samples:
     columns: tuple[str, ...]
     records: int
     read: Callable[[Sequence[str]], Iterator[pl.DataFrame]]
+    stretch: Callable[[int, int], pl.DataFrame] | None = None
+
+    def during(self, start_ns: int, end_ns: int) -> Samples:
+        """Only the records that arrived between two instants; of a file no more of it is read."""
+        if self.stretch is not None:
+            return of_table(self.stretch(start_ns, end_ns))
+        here = pl.col("t_mono_ns").is_between(start_ns, end_ns)
+        found = [table.filter(here) for table in self.tables(self.columns)]
+        return of_table(pl.concat(found)) if found else NOTHING
 
     def tables(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Tables of these columns, none of them empty."""
@@ -72,7 +81,10 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
                 piece, ahead = ahead, next(pieces, None)
                 yield piece.result()
 
-    return Samples(names, records, read)
+    def stretch(start_ns: int, end_ns: int) -> pl.DataFrame:
+        return lazy.filter(pl.col("t_mono_ns").is_between(start_ns, end_ns)).collect()
+
+    return Samples(names, records, read, stretch)
 
 
 def of_recording(folder: Path) -> Samples:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 
 from analysis.inference.stats import Comparison, Estimate
-from analysis.money.payback import Span
+from analysis.money.span import Span
 
 NO_INTERVAL = "n = 1: no interval"
 NOTHING = "–"
+SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
 
 NAMES = {
-    "plain": "plain",
-    "opal": "Opal drive",
-    "dmcrypt-aes128": "dm-crypt AES-128",
-    "dmcrypt-aes256": "dm-crypt AES-256",
     "file_io": "File write and read",
     "kernel_tree": "Kernel tree",
     "kernel_grep": "Kernel grep",
@@ -32,7 +29,7 @@ NAMES = {
 
 
 def name_of(identifier: str) -> str:
-    """A configuration's, workload's or component's name for people."""
+    """A workload's or component's name for people; a configuration's is Suite.label."""
     return NAMES.get(identifier, identifier)
 
 
@@ -65,6 +62,12 @@ def plus_minus(value: Estimate | None, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
+def signed(value: Estimate | None, unit: str = "") -> str:
+    """As `plus_minus`, with a sign: `+12.34 ± 0.56 J`."""
+    text = plus_minus(value, unit)
+    return f"+{text}" if value is not None and value.mean > 0 else text
+
+
 def ratio(value: Comparison | None) -> str:
     """`1.042 [1.013, 1.071]`."""
     if value is None:
@@ -81,19 +84,68 @@ def ratio_of(mid: float | None, low: float | None, high: float | None) -> str:
     return f"{number(mid, 3)} [{number(low, 3)}, {number(high, 3)}]"
 
 
-def percent(factor: float) -> str:
+def percent(factor: float, places: int | None = None) -> str:
     """A ratio as a signed change: 1.042 is `+4.2 %`."""
-    change = (factor - 1) * 100
-    places = 0 if abs(change) >= 100 else 1
-    sign = "+" if change > 0 else "−" if change < 0 else "±"
-    return f"{sign}{number(abs(change), places)} %"
+    return f"{_signed((factor - 1) * 100, places)} %"
 
 
 def change(value: Comparison) -> str:
-    """`+4.2 % (95 % interval +1.3 % to +7.1 %)`."""
+    """`+4.2 % (95 % interval +1.3 % to +7.1 %)`, with two digits of the interval."""
     if value.low is None or value.high is None:
         return f"{percent(value.ratio)} ({NO_INTERVAL})"
-    return f"{percent(value.ratio)} (95 % interval {percent(value.low)} to {percent(value.high)})"
+    places = _places(value.low, value.high)
+    low, high = percent(value.low, places), percent(value.high, places)
+    return f"{percent(value.ratio, places)} (95 % interval {low} to {high})"
+
+
+def change_of(mid: float | None, low: float | None, high: float | None) -> str:
+    """`+4.2 % [+1.3, +7.1]`, from ratios."""
+    if mid is None:
+        return NOTHING
+    if low is None or high is None:
+        return percent(mid)
+    places = _places(low, high)
+    limits = (_signed((limit - 1) * 100, places) for limit in (low, high))
+    return f"{percent(mid, places)} [{', '.join(limits)}]"
+
+
+def change_alone(mid: float | None, low: float | None, high: float | None) -> str:
+    """`+4.2 %`, to the digit that the interval bears."""
+    if mid is None:
+        return NOTHING
+    return percent(mid, None if low is None or high is None else _places(low, high))
+
+
+def verdict(word: str, ratio: float | None, both: bool = False) -> str:
+    """A verdict with its direction: `differs: more`, `equivalent: yet more`, `inconclusive`."""
+    if ratio is None or word not in SIGNS or word == "inconclusive" or ratio == 1:
+        return word
+    way = "more" if ratio > 1 else "less"
+    if word == "differs":
+        return f"differs: {way}"
+    return f"equivalent: yet {way}" if both else word
+
+
+def sign(word: str, ratio: float | None, both: bool = False) -> str:
+    """The verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ where equivalent and yet surely different."""
+    way = SIGNS["differs"] if ratio is None or ratio >= 1 else "▼"
+    if word == "differs":
+        return way
+    return SIGNS.get(word, "") + way * (both and word == "equivalent")
+
+
+def _places(low: float, high: float) -> int:
+    """Decimals of a change in % between these ratios: two digits of the interval, two at most."""
+    return min(2, decimals((high - low) * 50, 1.0))
+
+
+def _signed(value: float, places: int | None = None) -> str:
+    if places is None:
+        places = 0 if abs(value) >= 100 else 1
+    text = number(abs(value), places)
+    if not text.strip("0.\u202f"):
+        return f"±{text}"
+    return f"{'+' if value > 0 else '−'}{text}"
 
 
 def rounded(value: float | None) -> str:
@@ -121,3 +173,10 @@ def span(value: Span | None, unit: str = "") -> str:
     elif value.low is not None:
         text += f" (at least {rounded(value.low)})"
     return f"{text} {unit}".rstrip()
+
+
+def p_value(value: float | None) -> str:
+    """A p-value to two digits; a very small one only as such."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)

@@ -7,99 +7,109 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import align, words
-from analysis.figures.bars import STYLE, with_origin
-from analysis.records import Run, Suite
+from analysis import align, origin, words
+from analysis.figures import style
+from analysis.records import Meter, Run, Suite
 from analysis.suite_folder import rapl_readings
 from analysis.windows import fit, windows
 
-LINES = {"system": ("#222222", "-"), "drive": ("#0072B2", "-"), "package-0": ("#D55E00", "-")}
-POINTS = 700
+# A line of its own kind for each curve: told apart without colour.
+LINES = {
+    "system": (style.INK, "-"),
+    "drive": ("#0072B2", "--"),
+    "package-0": ("#D55E00", "-."),
+    "dram": ("#009E73", ":"),
+}
+OTHERS = (("#CC79A7", (0, (5, 1))), ("#56B4E9", (0, (3, 1, 1, 1))), ("#E69F00", (0, (1, 1))))
+POINTS = 500  # of a curve: more than the paper's width shows
+AROUND_NS = 5_000_000_000  # beside the run, so that the meter's own clock can be placed
 PACKAGE = "package-0"
+Curve = tuple[str, align.Floats, align.Floats]
 
 
 def draw(suite: Suite, run: Run, clock: align.TargetClock) -> Figure | None:
-    """Power of the meter's channels and the package's counter; None without any samples."""
+    """Power of the meters' channels and of the package's counter; None without any samples.
+
+    Only the run's stretch of the meters' records is read.
+    """
     curves = [*_meter_curves(suite, run, clock), *_rapl_curves(suite, run)]
     if not curves:
         return None
-    modelled = run.origin == "modelled" or any(m.origin == "modelled" for m in suite.meters)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7.6, 2.9), layout="constrained")
+    with mpl.rc_context(style.RC):
+        figure = Figure(figsize=(7.2, 2.9), layout="constrained")
         axis = figure.subplots()
         _shade(axis, run)
+        others = iter(OTHERS * len(curves))
         for name, seconds, watts in curves:
-            colour, style = LINES.get(name, ("#009E73", "--"))
-            axis.plot(
-                seconds,
-                watts,
-                style,
-                color=colour,
-                lw=1.0,
-                drawstyle="steps-mid",
-                label=words.name_of(name),
-            )
+            colour, dashes = LINES.get(name) or next(others)
+            axis.plot(seconds, watts, ls=dashes, color=colour, lw=1.1, label=words.name_of(name))
         axis.set_xlim(0, (run.t_end_ns - run.t_start_ns) / 1e9)
         axis.set_ylim(bottom=0)
         axis.set_xlabel("Time since the start of the run (s)")
         axis.set_ylabel("Power (W)")
-        title = (
-            f"{words.name_of(run.workload)}, {words.name_of(run.configuration)}, "
-            f"block {run.block + 1}"
-        )
-        figure.suptitle(
-            with_origin(f"Power over time: {title}", "modelled" if modelled else "measured"),
-            x=0.01,
-            ha="left",
-            fontsize=10,
-            fontweight="bold",
-        )
-        figure.legend(loc="outside lower center", ncols=4)
+        title = f"{words.name_of(run.workload)}, {suite.label(run.configuration)}"
+        where = origin.joint([run.origin, *(meter.origin for meter in suite.meters)])
+        style.titled(figure, f"Power over time: {title}, block {run.block + 1}", where)
+        figure.legend(loc="outside lower center", ncols=min(4, len(curves)))
     return figure
 
 
 def _shade(axis: Axes, run: Run) -> None:
+    """A band a phase, its name above it; a step higher where the name before is near."""
     total_s = (run.t_end_ns - run.t_start_ns) / 1e9
+    free = [0.0, 0.0]
     for i, phase in enumerate(run.phases):
         start, end = ((t - run.t_start_ns) / 1e9 for t in (phase.t_start_ns, phase.t_end_ns))
-        axis.axvspan(start, end, color="#dfe9f1" if i % 2 == 0 else "#eef3ea", zorder=0, lw=0)
-        if end - start > 0.055 * total_s:
-            axis.text(
-                (start + end) / 2,
-                1.01,
-                phase.name,
-                transform=axis.get_xaxis_transform(),
-                ha="center",
-                va="bottom",
-                fontsize=7.5,
-                color="#444444",
-            )
-
-
-Curve = tuple[str, align.Floats, align.Floats]
+        axis.axvspan(start, end, color="#dfe9f1" if i % 2 == 0 else "#f1efe2", zorder=0, lw=0)
+        half = 0.007 * len(phase.name) * total_s
+        middle = min(max((start + end) / 2, half), total_s - half)
+        row = next((row for row, until in enumerate(free) if middle - half >= until), None)
+        if row is None:
+            continue
+        free[row] = middle + half
+        axis.annotate(
+            phase.name,
+            (middle, 1),
+            (0, 2 + 9 * row),
+            xycoords=axis.get_xaxis_transform(),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=7.5,
+            color="#444444",
+            annotation_clip=False,
+        )
 
 
 def _meter_curves(suite: Suite, run: Run, clock: align.TargetClock) -> list[Curve]:
     start = clock.to_controller_ns(run.boot_id, run.t_start_ns)
     end = clock.to_controller_ns(run.boot_id, run.t_end_ns)
-    curves: list[Curve] = []
     if start is None or end is None:
-        return curves
-    for meter in suite.meters:
-        timing = fit(meter.samples, meter.timing, meter.arrival_delay_limit_s)
-        parts: dict[str, list[tuple[align.Floats, align.Floats]]] = {}
-        for part in windows(meter.samples, timing, meter.channels):
-            inside = (part.end_ns > start) & (part.start_ns < end)
-            if not inside.any():
-                continue
-            begins, ends = part.start_ns[inside], part.end_ns[inside]
-            each = max(1, round((end - start) / POINTS / np.median(ends - begins)))
-            for channel in meter.channels:
-                mean = _means(begins, ends, part.power_w[channel][inside], each)
-                parts.setdefault(channel, []).append(mean)
-        for channel, pieces in parts.items():
-            seconds, watts = (np.concatenate(values) for values in zip(*pieces, strict=True))
-            curves.append((channel, seconds - start * 1e-9, watts))
+        return []
+    return [curve for meter in suite.meters for curve in _curves_of(meter, start, end)]
+
+
+def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
+    """A meter's channels between two instants of the controller's clock."""
+    late_ns = round(meter.arrival_delay_limit_s * 1e9)
+    near = meter.samples.during(start - AROUND_NS, end + late_ns + AROUND_NS)
+    if not near.records or not meter.channels:
+        return []
+    timing = fit(near, meter.timing, meter.arrival_delay_limit_s)
+    parts: dict[str, list[tuple[align.Floats, align.Floats]]] = {}
+    for part in windows(near, timing, meter.channels):
+        inside = (part.end_ns > start) & (part.start_ns < end)
+        if not inside.any():
+            continue
+        begins, ends = part.start_ns[inside], part.end_ns[inside]
+        each = max(1, round((end - start) / POINTS / np.median(ends - begins)))
+        for channel in meter.channels:
+            mean = _means(begins, ends, part.power_w[channel][inside], each)
+            parts.setdefault(channel, []).append(mean)
+    curves = []
+    for channel, pieces in parts.items():
+        seconds, watts = (np.concatenate(values) for values in zip(*pieces, strict=True))
+        curves.append((channel, seconds - start * 1e-9, watts))
     return curves
 
 
@@ -132,7 +142,7 @@ def _rapl_curves(suite: Suite, run: Run) -> list[Curve]:
 
 
 def typical_run(suite: Suite, workload: str) -> Run | None:
-    """The run to show for a workload: the first block's on the costliest configuration there is."""
+    """The run to show of a workload: the first block's on the configuration planned last."""
     runs = [run for run in suite.runs if run.workload == workload]
     order = {name: i for i, name in enumerate(suite.configurations)}
     return min(runs, key=lambda r: (r.block, -order.get(r.configuration, 0)), default=None)

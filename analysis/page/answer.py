@@ -2,58 +2,120 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from analysis import words
-from analysis.inference.stats import Comparison
-from analysis.money import costs
-from analysis.money.payback import Assumptions, Payback, Span
-from analysis.records import BASELINE
+from analysis.inference.contrasts import SYSTEM, Contrast, working
+from analysis.inference.stats import LEVEL, Comparison
+from analysis.money.said import money_sentence
+from analysis.origin import MEASURED, MODELLED, SYNTHETIC
 from analysis.results import Results
 
 BANNER = (
     "Figures come from the virtual lab's power model; they show that the testbed works, "
     "and are no evidence about real hardware."
 )
+BANNERS = {
+    MODELLED: BANNER,
+    SYNTHETIC: (
+        "No machine was measured: the figures were made from given means and scatter; they show "
+        "what this report says of such data, and are no evidence about any hardware."
+    ),
+}
+NAMED = 3  # so many software configurations are told one by one, more of them as a range
+
+
+def banner(origin: str) -> str:
+    """What must be said of figures that are not measured; empty where they are."""
+    return "" if origin == MEASURED else BANNERS.get(origin, BANNER)
 
 
 def sentences(found: Results) -> list[str]:
     """What the drive's encryption costs, what software's costs, and whether the drive is repaid."""
-    return [hardware(found), software(found), money(found)]
+    return [hardware(found), software(found), money_sentence(found)]
 
 
 def hardware(found: Results) -> str:
-    """Opal beside plain over all workloads."""
-    over = costs.overall(found.suite, found.energy, BASELINE, costs.SED)
-    if over is None:
-        return (
-            "What encryption in the drive costs cannot be said: "
-            f"{_lacking(found, BASELINE, costs.SED)}."
-        )
-    what = "encryption in the drive (Opal)"
-    return (
-        f"{_opening(what, [over.comparison])} changes the system's energy by "
-        f"{words.change(over.comparison)} beside a plain disk, over {_scope(found, over)}: "
-        f"{_verdict(over.comparison)}."
-    )
+    """The self-encrypting drive beside the baseline over all workloads."""
+    suite, what = found.suite, "encryption in the drive"
+    contrast = against_baseline(found, suite.sed)
+    if contrast is None or contrast.comparison is None:
+        return f"What {what} costs cannot be said: {_lacking(found, _known(suite.sed))}."
+    c = contrast.comparison
+    where = f"against {suite.label(suite.baseline or '')}, over {_scope(found, contrast)}"
+    opening = f"{_opening(what, [c])} changes the system's energy by {words.change(c)}"
+    return f"{opening} {where}: {judgement(c)}."
 
 
 def software(found: Results) -> str:
-    """Each dm-crypt configuration beside plain."""
-    names = costs.software(found.suite)
-    overs = {name: costs.overall(found.suite, found.energy, BASELINE, name) for name in names}
-    said = [
-        f"with {words.name_of(name)} by {words.change(over.comparison)}, over "
-        f"{_scope(found, over)}: {_verdict(over.comparison)}"
-        for name, over in overs.items()
-        if over is not None
+    """The software configurations beside the baseline."""
+    suite, what = found.suite, "encryption in software"
+    there = [
+        (name, contrast, contrast.comparison)
+        for name in suite.software
+        if (contrast := against_baseline(found, name)) and contrast.comparison
     ]
-    if not said:
-        return (
-            "What encryption in software costs cannot be said: "
-            f"{_lacking(found, BASELINE, *names)}."
-        )
-    compared = [over.comparison for over in overs.values() if over is not None]
-    opening = _opening("encryption in software", compared)
-    return f"{opening} changes the system's energy {'; '.join(said)}."
+    if not there:
+        return f"What {what} costs cannot be said: {_lacking(found, suite.software)}."
+    where = f"against {suite.label(suite.baseline or '')}"
+    opening = f"{_opening(what, [c for _, _, c in there])} changes the system's energy"
+    if len(there) > NAMED:
+        return f"{opening} {_range(found, [(name, c) for name, _, c in there])} {where}."
+    scopes = [_scope(found, contrast) for _, contrast, _ in there]
+    same = len(set(scopes)) == 1
+    by_judgement: dict[str, list[str]] = {}
+    for (name, _, c), scope in zip(there, scopes, strict=True):
+        own = "" if same else f", over {scope}"
+        text = f"by {words.change(c)} with {suite.label(name)}{own}"
+        by_judgement.setdefault(judgement(c), []).append(text)
+    told = [f"{' and '.join(texts)}: {verdict}" for verdict, texts in by_judgement.items()]
+    over = f", over {scopes[0]}," if same else ""
+    return f"{opening} {where}{over} {'; '.join(told)}."
+
+
+def against_baseline(found: Results, name: str | None) -> Contrast | None:
+    """The contrast of a configuration with the baseline, whichever way round it was declared."""
+    base = found.suite.baseline
+    for c in found.contrasts:
+        if (c.base, c.other) == (base, name):
+            return c
+        if (c.base, c.other) == (name, base):
+            comparison = None if c.comparison is None else turned(c.comparison)
+            return replace(c, base=c.other, other=c.base, comparison=comparison)
+    return None
+
+
+def turned(c: Comparison) -> Comparison:
+    """The same comparison the other way round."""
+
+    def inverse(value: float | None) -> float | None:
+        return None if not value else 1 / value
+
+    return replace(
+        c,
+        ratio=1 / c.ratio,
+        low=inverse(c.high),
+        high=inverse(c.low),
+        low90=inverse(c.high90),
+        high90=inverse(c.low90),
+    )
+
+
+def judgement(c: Comparison) -> str:
+    """The verdict in words: what is sure, what is of no account, what is not known."""
+    margin = f"±{c.margin * 100:g} %"
+    if c.low is None:
+        return "inconclusive, for one block has no interval"
+    if c.verdict == "differs":
+        return f"it differs, surely {'more' if c.ratio > 1 else 'less'}"
+    if c.verdict == "equivalent":
+        yet = f", and yet surely {'more' if c.ratio > 1 else 'less'}" if c.both else ""
+        return f"equivalent within {margin}{yet}"
+    text = f"inconclusive, neither a difference nor equivalence within {margin} is shown"
+    if c.p_value is not None and c.p_value < LEVEL:
+        text += " once all comparisons are counted (Holm)"
+    return text
 
 
 def _opening(what: str, compared: list[Comparison]) -> str:
@@ -63,87 +125,52 @@ def _opening(what: str, compared: list[Comparison]) -> str:
     return what[0].upper() + what[1:]
 
 
-def money(found: Results) -> str:
-    """The payback of the paper's workload."""
-    assumptions = found.suite.assumptions
-    if assumptions is None:
-        return "Whether the drive is repaid cannot be said: the plan lacks its assumptions."
-    payback = costs.headline_payback(costs.paybacks(found.suite, found.energy))
-    if payback is None:
-        return (
-            "Whether the drive is repaid cannot be said: no block has the whole system's energy "
-            "with and without it."
-        )
-    return payback_sentence(payback, assumptions)
+def _range(found: Results, there: Sequence[tuple[str, Comparison]]) -> str:
+    """The least, the most, and how many of each verdict."""
+    by_ratio = sorted(there, key=lambda pair: pair[1].ratio)
+    ends = [
+        f"{words.change_alone(c.ratio, c.low, c.high)} ({found.suite.label(name)})"
+        for name, c in (by_ratio[0], by_ratio[-1])
+    ]
+    margin = f"±{found.suite.margin * 100:g} %"
+    kinds = {
+        "surely more": sum(c.verdict == "differs" and c.ratio > 1 for _, c in there),
+        "surely less": sum(c.verdict == "differs" and c.ratio <= 1 for _, c in there),
+        f"equivalent within {margin}": sum(c.verdict == "equivalent" for _, c in there),
+        "inconclusive": sum(c.verdict == "inconclusive" for _, c in there),
+    }
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
+    return f"by {ends[0]} to {ends[1]}: of {len(there)} configurations {counts},"
 
 
-def payback_sentence(payback: Payback, assumptions: Assumptions) -> str:
-    """One payback in words."""
-    a = assumptions
-    against, workload = words.name_of(payback.against), words.name_of(payback.workload)
-    extra = f"{words.given(a.sed_extra_price)} {a.currency}"
-    life = f"{words.given(a.life_years)} years of life"
-    if payback.runs is None or payback.hours is None or payback.years is None:
-        saved = words.plus_minus(payback.saving_j, "J")
-        saving = f"one run of “{workload}” saves {saved} over {against}"
-        return f"No demonstrated payback: {saving}, {_why_not(payback, a, life)}."
-    return (
-        f"Against {against} the drive's {extra} more are repaid after "
-        f"{words.rounded(payback.runs.mid)} runs of “{workload}”, "
-        f"{words.rounded(payback.hours.mid)} hours of work; at {words.given(a.runs_per_day)} runs "
-        f"a day that is {words.span(payback.years, 'years')}, "
-        f"{_within(payback.years, a.life_years)} its {life}."
-    )
+def _scope(found: Results, contrast: Contrast) -> str:
+    planned, used = len(working(found.suite)), len(contrast.workloads)
+    some = f"{used} of {planned} workloads" if used < planned else count(used, "workload")
+    return f"{some} and {count(contrast.comparison.n if contrast.comparison else 0, 'block')}"
 
 
-def _why_not(payback: Payback, assumptions: Assumptions, life: str) -> str:
-    if payback.saving_j.low is None:
-        return f"of which nobody knows how sure it is ({words.NO_INTERVAL})"
-    top = payback.break_even_price.high or 0.0
-    if top == 0:
-        return "so the drive needs more energy and no price is repaid"
-    worth = (
-        f"at most {words.rounded(top)} {assumptions.currency} of the "
-        f"{words.given(assumptions.sed_extra_price)} {assumptions.currency} "
-        f"would be repaid within its {life}"
-    )
-    return f"an interval that holds 0; even at its upper end {worth}"
-
-
-def _within(years: Span, life_years: float) -> str:
-    if years.high is not None and years.high <= life_years:
-        return "within"
-    return "longer than" if years.low is None or years.low > life_years else "perhaps longer than"
-
-
-def _scope(found: Results, over: costs.Overall) -> str:
-    planned, used = len(costs.working(found.suite)), len(over.workloads)
-    some = f"{used} of {planned} workloads" if used < planned else _count(used, "workload")
-    return f"{some} and {_count(over.comparison.n, 'block')}"
-
-
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
+    """`1 block`, `3 blocks`."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _verdict(ratio: Comparison) -> str:
-    if ratio.low is None:
-        return "inconclusive"
-    margin = f"±{ratio.margin * 100:g} %"
-    return {
-        "differs": "they differ",
-        "equivalent": f"equivalent within {margin}",
-        "inconclusive": f"inconclusive, neither a difference nor equivalence within {margin}",
-    }[ratio.verdict]
+def _known(name: str | None) -> list[str]:
+    return [] if name is None else [name]
 
 
-def _lacking(found: Results, *names: str) -> str:
-    if not found.suite.runs:
+def _lacking(found: Results, names: Sequence[str]) -> str:
+    """Why there is no comparison of these configurations with the baseline."""
+    suite = found.suite
+    if not suite.runs:
         return "no run finished"
-    if costs.SYSTEM not in set(found.summary["component"]):
+    if suite.baseline is None:
+        return "the plan has no configuration without encryption to hold it against"
+    if not names:
+        return "the plan has no such configuration"
+    if SYSTEM not in set(found.summary["component"]):
         return "no meter shows the whole system's energy"
-    done = {run.configuration for run in found.suite.runs}
-    missing = [words.name_of(name) for name in names if name not in done]
+    done = {run.configuration for run in suite.runs}
+    missing = [suite.label(name) for name in [suite.baseline, *names] if name not in done]
     if missing:
         return f"there is no finished run of {' or '.join(missing)}"
     return "no block holds every workload on both sides"

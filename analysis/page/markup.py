@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,7 +10,9 @@ from itertools import groupby
 
 from matplotlib.figure import Figure
 
-MODELLED_TAG = ' <span class="tag">modelled</span>'
+from analysis.figures import style
+from analysis.origin import MEASURED
+
 VERDICT_CLASSES = frozenset({"differs", "equivalent", "inconclusive"})
 
 
@@ -39,7 +40,7 @@ def join(parts: Iterable[Html]) -> Html:
 def paragraph(text: str, kind: str = "") -> Html:
     """Plain text as a paragraph of the class `kind`."""
     attribute = f' class="{kind}"' if kind else ""
-    return Html(f"<p{attribute}>{_text(text)}</p>\n")
+    return Html(f"<p{attribute}>{shown(text)}</p>\n")
 
 
 def heading(text: str, level: int, anchor: str = "") -> Html:
@@ -50,7 +51,7 @@ def heading(text: str, level: int, anchor: str = "") -> Html:
 
 def bullets(texts: Iterable[str]) -> Html:
     """A list of sentences."""
-    items = "".join(f"<li>{_text(text)}</li>" for text in texts)
+    items = "".join(f"<li>{shown(text)}</li>" for text in texts)
     return Html(f"<ul>{items}</ul>\n") if items else EMPTY
 
 
@@ -59,6 +60,13 @@ def note(title: str, body: Html, kind: str) -> Html:
     return Html(
         f'<div class="note {kind}" role="note"><strong>{escape(title)}</strong>{body.text}</div>\n'
     )
+
+
+def tag(origin: str) -> str:
+    """The mark of figures that are not measured."""
+    if not origin or origin == MEASURED:
+        return ""
+    return f' <span class="tag">{escape(origin)}</span>'
 
 
 def table(
@@ -76,9 +84,8 @@ def table(
     """
     if not rows:
         return EMPTY
-    tag = MODELLED_TAG if origin == "modelled" else ""
     head = "".join(
-        f'<th scope="col"{"" if h == "Verdict" else _kind(i, words)}>{_text(h)}</th>'
+        f'<th scope="col"{"" if h == "Verdict" else _kind(i, words)}>{shown(h)}</th>'
         for i, h in enumerate(headers)
     )
     span = _spans([row[0] for row in rows]) if group else [1] * len(rows)
@@ -90,7 +97,7 @@ def table(
         opening = ' class="group"' if group and height else ""
         body.append(f"<tr{opening}>{''.join(cells)}</tr>")
     return Html(
-        f'<section class="table"><p class="caption">{_text(caption)}{tag}</p>'
+        f'<section class="table"><p class="caption">{shown(caption)}{tag(origin)}</p>'
         f'<div class="scroll" tabindex="0"><table{kind} aria-label="{escape(caption)}">'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div></section>\n"
     )
@@ -105,9 +112,9 @@ def _spans(names: Sequence[str]) -> list[int]:
     return heights
 
 
-def _text(text: str) -> str:
+def shown(plain: str) -> str:
     """Escaped; a figure and its per cent sign stay on one line."""
-    return escape(text).replace(" %", "\u00a0%")
+    return escape(plain).replace(" %", "\u00a0%")
 
 
 def _kind(index: int, words: int) -> str:
@@ -116,27 +123,25 @@ def _kind(index: int, words: int) -> str:
 
 def _head(text: str, height: int) -> str:
     reach = f' rowspan="{height}"' if height > 1 else ""
-    return f'<th scope="row"{reach}>{_text(text)}</th>'
+    return f'<th scope="row"{reach}>{shown(text)}</th>'
 
 
 def _data(index: int, text: str, words: int) -> str:
-    if text in VERDICT_CLASSES:
-        return f'<td><span class="verdict {text}">{text}</span></td>'
-    return f"<td{_kind(index, words)}>{_text(text)}</td>"
+    verdict = text.partition(":")[0]
+    if verdict in VERDICT_CLASSES:
+        return f'<td><span class="verdict {verdict}">{shown(text)}</span></td>'
+    return f"<td{_kind(index, words)}>{shown(text)}</td>"
 
 
 def picture(figure: Figure | None, caption: str, origin: str, wide: bool = False) -> Html:
     """A figure as an SVG within the page; the caption is its text for those who cannot see it."""
     if figure is None:
         return EMPTY
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    data = base64.b64encode(buffer.getvalue()).decode("ascii")
-    tag = MODELLED_TAG if origin == "modelled" else ""
+    data = base64.b64encode(style.svg(figure).encode()).decode("ascii")
     kind = ' class="wide"' if wide else ""
     return Html(
         f'<figure{kind}><img alt="{escape(caption, quote=True)}" '
-        f'src="data:image/svg+xml;base64,{data}"><figcaption>{_text(caption)}{tag}</figcaption>'
+        f'src="data:image/svg+xml;base64,{data}"><figcaption>{shown(caption)}{tag(origin)}</figcaption>'
         "</figure>\n"
     )
 
@@ -147,9 +152,26 @@ def gallery(figures: Iterable[Html]) -> Html:
     return Html(f'<div class="gallery">{inside.text}</div>\n') if inside.text else EMPTY
 
 
-def folded(summary: str, body: Html) -> Html:
-    """Something that only opens when asked for."""
-    return Html(f"<details><summary>{escape(summary)}</summary>{body.text}</details>\n")
+def columns(one: Html, other: Html) -> Html:
+    """Two pieces beside each other where there is room, else one below the other."""
+    if not other.text:
+        return one
+    return Html(f'<div class="columns"><div>{one.text}</div><div>{other.text}</div></div>\n')
+
+
+def links(label: str, targets: Iterable[tuple[str, str]]) -> Html:
+    """An index: names and the anchors that they lead to."""
+    items = "".join(
+        f'<li><a href="#{escape(anchor, quote=True)}">{escape(name)}</a></li>'
+        for name, anchor in targets
+    )
+    return Html(f'<nav aria-label="{escape(label)}"><ul>{items}</ul></nav>\n') if items else EMPTY
+
+
+def folded(summary: str, body: Html, kind: str = "") -> Html:
+    """Something that only opens when asked for; of the kind `screen` it is not printed."""
+    attribute = f' class="{kind}"' if kind else ""
+    return Html(f"<details{attribute}><summary>{shown(summary)}</summary>{body.text}</details>\n")
 
 
 def preformatted(text: str) -> Html:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
 from analysis import words
-from analysis.inference.stats import Estimate
+from analysis.inference.stats import LEVEL, Estimate
 from analysis.results import Results
 
 SYSTEM = "system"
+COMPONENTS = (SYSTEM, "drive", "package-0", "dram")
 
 
 def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
@@ -19,7 +21,7 @@ def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
     Where no meter saw the system, ratio and verdict are those of the first component there is.
     """
     rows = []
-    judged = _judged(found, components)
+    judged = judged_component(found.summary, components)
     for workload in found.suite.workloads:
         for configuration in found.suite.configurations:
             part = found.summary.filter(
@@ -27,7 +29,7 @@ def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
             )
             if part.is_empty():
                 rows.append(
-                    [words.name_of(workload), words.name_of(configuration)]
+                    [words.name_of(workload), found.suite.label(configuration)]
                     + [words.NOTHING] * (len(components) + 1)
                     + ["0", "no finished run", ""]
                 )
@@ -37,12 +39,12 @@ def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
             rows.append(
                 [
                     words.name_of(workload),
-                    words.name_of(configuration),
+                    found.suite.label(configuration),
                     *(words.plus_minus(_estimate(by.get(c))) for c in components),
                     words.number(lead["mean_s"]),
                     str(lead["n"]),
-                    "1" if configuration == "plain" else _ratio(by.get(judged)),
-                    str(by[judged]["verdict"]) if judged in by else "",
+                    "1" if configuration == found.suite.baseline else _ratio(by.get(judged)),
+                    _verdict(by.get(judged)),
                 ]
             )
     return rows
@@ -71,8 +73,9 @@ def headline_text(found: Results) -> str:
     return aligned([*headers, "system / plain", "verdict"], rows, 2)
 
 
-def _judged(found: Results, components: Sequence[str]) -> str:
-    there = set(found.summary["component"])
+def judged_component(summary: pl.DataFrame, components: Sequence[str] = COMPONENTS) -> str:
+    """What the verdicts are of: the whole system where a meter saw it, else the next there is."""
+    there = set(summary["component"])
     return next((c for c in components if c in there), SYSTEM)
 
 
@@ -87,3 +90,13 @@ def _ratio(row: dict[str, float] | None) -> str:
         return words.NOTHING
     text = words.ratio_of(row["ratio"], row["ratio_low"], row["ratio_high"])
     return f"{text} ({words.NO_INTERVAL})" if row["n"] < 2 and row["ratio"] is not None else text
+
+
+def yet(row: Mapping[str, Any]) -> bool:
+    """Whether a row of the summary is equivalent and yet surely different."""
+    p = row.get("p_holm")
+    return row["verdict"] == "equivalent" and p is not None and p < LEVEL
+
+
+def _verdict(row: Mapping[str, Any] | None) -> str:
+    return "" if row is None else words.verdict(row["verdict"], row["ratio"], yet(row))

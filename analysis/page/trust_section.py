@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
@@ -36,13 +36,13 @@ FLAGS = {
 }
 
 
-def trust_section(found: Results) -> Html:
+def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
     """Agreement of sources and clocks, uncertainty, coverage, flags, checks, void runs."""
     suite = found.suite
     page = markup.table(
         "What was known in two ways, and whether both say the same",
         ["What", "Held against", "Found", "Verdict"],
-        list(_twice(found)),
+        known_twice,
         words=4,
     )
     page += markup.bullets(
@@ -74,6 +74,11 @@ def trust_section(found: Results) -> Html:
         words=2,
     )
     return page if suite.void else page + markup.paragraph("No run is void.")
+
+
+def twice(found: Results) -> list[list[str]]:
+    """What was known in two ways: what, held against, found, and agrees, disagrees, cannot tell."""
+    return list(_twice(found))
 
 
 def _twice(found: Results) -> Iterator[list[str]]:

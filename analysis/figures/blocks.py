@@ -1,0 +1,108 @@
+"""Every block in the order of time: drift and stray blocks are there to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import matplotlib as mpl
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from analysis import origin, words
+from analysis.figures import style
+from analysis.records import Suite
+from analysis.summary import block_values
+
+Series = Mapping[str, Mapping[int, float]]  # by configuration and block
+NAMED = 6  # so many flagged points bear their names; the table beside names all
+
+
+def draw(
+    suite: Suite,
+    energy: pl.DataFrame,
+    workload: str,
+    component: str,
+    flagged: Collection[tuple[int, str]] = (),
+) -> Figure | None:
+    """Joules of each block against the configuration's own mean, and against the baseline's block.
+
+    `flagged`: (block, configuration), ringed and named. None with fewer than two blocks.
+    """
+    by: Series = {
+        name: values
+        for name in suite.configurations
+        if (values := block_values(energy, workload, name, component))
+    }
+    if max((len(values) for values in by.values()), default=0) < 2:
+        return None
+    own = {name: _against_mean(values) for name, values in by.items()}
+    base = by.get(suite.baseline or "", {})
+    ratio = {n: _against(base, v) for n, v in by.items() if n != suite.baseline and base}
+    panels: list[tuple[str, Series]] = [("Against own mean (%)", own)]
+    panels += [(f"Against {suite.label(suite.baseline or '')} (%)", ratio)] if ratio else []
+    here = energy.filter((pl.col("workload") == workload) & (pl.col("component") == component))
+    with mpl.rc_context(style.RC):
+        height = max(1.75 * len(panels) + 0.7, 0.9 + 0.17 * len(by))
+        figure = Figure(figsize=(7.2, height), layout="constrained")
+        axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+        looks = style.palette(suite)
+        for axis, (title, series) in zip(axes, panels, strict=True):
+            axis.axhline(0, color="#777777", lw=0.8)
+            for name, points in series.items():
+                _line(axis, points, looks[name], suite.label(name))
+            axis.set_ylabel(title)
+            _ring(axis, series, flagged, suite)
+        axes[-1].set_xlabel("Block, in the order of time")
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper", fontsize=7.5)
+        title = f"Blocks: {words.name_of(workload)}, {words.name_of(component)} energy"
+        style.titled(figure, title, origin.joint(here["origin"].unique()))
+    return figure
+
+
+def _against_mean(values: Mapping[int, float]) -> dict[int, float]:
+    mean = sum(values.values()) / len(values)
+    return {block: (value / mean - 1) * 100 for block, value in values.items()} if mean else {}
+
+
+def _against(base: Mapping[int, float], values: Mapping[int, float]) -> dict[int, float]:
+    return {b: (v / base[b] - 1) * 100 for b, v in values.items() if base.get(b)}
+
+
+def _line(axis: Axes, values: Mapping[int, float], look: style.Look, label: str) -> None:
+    axis.plot(
+        [block + 1 for block in values],
+        list(values.values()),
+        color=look.colour,
+        lw=0.9,
+        marker=look.marker,
+        markersize=4.5 if len(values) <= 20 else 3.5,
+        markeredgecolor=style.INK,
+        markeredgewidth=0.5,
+        label=label,
+    )
+
+
+def _ring(axis: Axes, series: Series, flagged: Collection[tuple[int, str]], suite: Suite) -> None:
+    """A ring and a name at each flagged point that this panel shows."""
+    here = [(b, name) for b, name in sorted(flagged) if b in series.get(name, {})]
+    for number, (block, name) in enumerate(here):
+        at = (block + 1, series[name][block])
+        axis.plot(
+            *at, marker="o", markersize=11, markerfacecolor="none", markeredgecolor="#b00020", lw=0
+        )
+        if number < NAMED:
+            text = f"{suite.label(name)}, block {block + 1}"
+            right = at[0] > sum(axis.get_xlim()) / 2
+            axis.annotate(
+                text,
+                at,
+                (-9 if right else 9, 5),
+                textcoords="offset points",
+                ha="right" if right else "left",
+                fontsize=7.5,
+                color="#b00020",
+            )

@@ -1,0 +1,80 @@
+"""The contrasts that the answer rests on, with their tests, and what a next suite would need."""
+
+from __future__ import annotations
+
+from analysis import words
+from analysis.inference import planning
+from analysis.inference.contrasts import Contrast
+from analysis.page import markup
+from analysis.page.markup import Html
+from analysis.results import Results
+
+HEADERS = (
+    "Contrast",
+    "Declared",
+    "Change [95 % interval]",
+    "n",
+    "Workloads",
+    "p, Holm",
+    "p, equivalence, Holm",
+    "p, permutation",
+    "Detectable",
+    "Verdict",
+)
+
+
+def contrasts_section(found: Results) -> Html:
+    """One table of the family, its terms in one line each, and the next suite."""
+    compared = found.contrasts
+    page = markup.table(
+        "Contrasts: system energy over all workloads but idle (geometric mean within a block)",
+        HEADERS,
+        [_row(found, contrast) for contrast in compared],
+        words=2,
+        origin=found.origin,
+    )
+    if not compared:
+        return markup.paragraph("The plan has no two configurations to compare.")
+    tested = [c.comparison for c in compared if c.comparison and c.comparison.p_value is not None]
+    page += markup.bullets(_terms(len(tested), max((c.n for c in tested), default=0)))
+    return page + markup.paragraph(str(found.next_suite["sentence"]))
+
+
+def _row(found: Results, contrast: Contrast) -> list[str]:
+    label = found.suite.label
+    head = [
+        f"{label(contrast.other)} against {label(contrast.base)}",
+        "yes" if contrast.declared else "no",
+    ]
+    c = contrast.comparison
+    if c is None:
+        return [*head, words.NOTHING, "0", "0", *[words.NOTHING] * 4, "inconclusive"]
+    smallest = planning.detectable(c.sd_log, c.n)
+    return [
+        *head,
+        words.change_of(c.ratio, c.low, c.high),
+        str(c.n),
+        str(len(contrast.workloads)),
+        words.p_value(c.p_holm),
+        words.p_value(c.p_equivalence_holm),
+        words.p_value(contrast.permutation_p),
+        words.NOTHING if smallest is None else words.percent(smallest),
+        words.verdict(c.verdict, c.ratio, c.both),
+    ]
+
+
+def _terms(tests: int, blocks: int) -> list[str]:
+    said = [
+        "Each interval is its own row's, plain 95 %; the verdict counts all rows together.",
+    ]
+    if tests:
+        said += [
+            f"Holm: these {tests} rows are one family. The smallest p is multiplied by {tests}, "
+            "the next by one less and so on, so that a false word among them has at most 5 %.",
+            "p, equivalence: of the two one-sided tests against the margin (TOST), the larger one.",
+            "p, permutation: the same question without the normal distribution, by changing sides "
+            f"within blocks; with {blocks} blocks it cannot fall below "
+            f"{words.p_value(2 / 2 ** min(blocks, 1000))}.",
+            "Detectable: a true change as large as this would have been found four times in five.",
+        ]
+    return said

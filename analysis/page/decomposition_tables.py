@@ -1,0 +1,176 @@
+"""Is it time or power, what would rest have taken, and what does the tail hold."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from analysis import words
+from analysis.inference.contrasts import IDLE
+from analysis.inference.decomposition import Decomposition, decompose, idle_share, tail
+from analysis.inference.stats import Estimate
+from analysis.page import markup
+from analysis.page.markup import Html
+from analysis.results import Results
+from analysis.summary import joint_origin
+
+MOST = 0.8  # a part that explains this much of the difference makes the difference
+TOLD = 4  # so many configurations have a sentence; the table has them all
+
+
+def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Html:
+    """Sentences on race to sleep, the split of each difference, and rest and tail."""
+    suite = found.suite
+    splits = [
+        split
+        for name in suite.configurations
+        if suite.baseline not in (None, name)
+        and (split := decompose(energy, workload, suite.baseline or "", name, component))
+    ]
+    page = markup.bullets(sentences(found, splits))
+    page += markup.table(
+        f"{words.name_of(workload)}: is it time or power? Difference to "
+        f"{suite.label(suite.baseline or '')} in the {words.name_of(component)}'s energy a run",
+        [
+            "Configuration",
+            "Difference (J)",
+            "by time (J)",
+            "by power (J)",
+            "Longer (s)",
+            "More power (W)",
+            "What makes it",
+        ],
+        [_row(found, split) for split in splits],
+        origin=joint_origin(energy),
+    )
+    return (
+        page
+        + markup.folded(
+            "What the machine at rest would take, and the tail", _rest(found, workload, component)
+        )
+        if _has_rest(found, workload)
+        else page
+    )
+
+
+def sentences(found: Results, splits: list[Decomposition]) -> list[str]:
+    """What is sure of the differences in joules, and whether time or power makes them."""
+    sure = [split for split in splits if _sure(split.delta_j)]
+    said = [_sentence(found, split) for split in sure[:TOLD]]
+    if len(sure) > TOLD:
+        said.append(f"For {len(sure) - TOLD} more configurations see the table.")
+    open_ones = [found.suite.label(s.other) for s in splits if not _sure(s.delta_j)]
+    if open_ones:
+        many = len(open_ones) > TOLD
+        names = f"{len(open_ones)} configurations" if many else ", ".join(open_ones)
+        why = (
+            "the interval of the difference in joules holds 0"
+            if any(s.n > 1 for s in splits)
+            else "one block gives no interval"
+        )
+        said.append(f"{names}: {why}, so there is no difference to explain.")
+    return said
+
+
+def _sentence(found: Results, split: Decomposition) -> str:
+    name = found.suite.label(split.other)
+    delta, by_time, by_power = split.delta_j, split.by_time_j, split.by_power_j
+    much = words.plus_minus(_size(delta), "J")
+    text = (
+        f"{name} takes {much} {'more' if delta.mean > 0 else 'less'} a run: "
+        f"{words.signed(by_time, 'J')} by time ({words.signed(split.delta_s, 's')}) and "
+        f"{words.signed(by_power, 'J')} by power ({words.signed(split.delta_w, 'W')})"
+    )
+    return f"{text}. {_moral(split)}"
+
+
+def _moral(split: Decomposition) -> str:
+    what = makes(split)
+    more = split.delta_j.mean > 0
+    if what == "time":
+        if more:
+            return "Time makes the difference: who is done sooner rests sooner (race to sleep)."
+        return "Time makes the difference: it is done sooner and rests sooner (race to sleep)."
+    if what == "power":
+        return f"Power makes the difference: it draws {'more' if more else 'less'}, not longer."
+    if what == "time against power":
+        if split.delta_s.mean > 0:
+            return (
+                "It runs longer at less power; time outweighs power."
+                if more
+                else ("It runs longer, but at so much less power that it takes less.")
+            )
+        return (
+            "It is done sooner, but at so much more power that it takes more."
+            if more
+            else ("It is done sooner at more power; time outweighs power (race to sleep).")
+        )
+    return (
+        "Time and power both have their part."
+        if what == "both"
+        else ("Which of the two makes it is not settled.")
+    )
+
+
+def makes(split: Decomposition) -> str:
+    """`time`, `power`, `both`, `time against power`, or empty where it is not settled."""
+    if not _sure(split.delta_j):
+        return ""
+    time, power = split.by_time_j, split.by_power_j
+    if _sure(time) and _sure(power) and time.mean * power.mean < 0:
+        return "time against power"
+    share = time.mean / split.delta_j.mean
+    if _sure(time) and share >= MOST:
+        return "time"
+    if _sure(power) and share <= 1 - MOST:
+        return "power"
+    return "both" if _sure(time) and _sure(power) else ""
+
+
+def _row(found: Results, split: Decomposition) -> list[str]:
+    return [
+        found.suite.label(split.other),
+        words.signed(split.delta_j),
+        words.signed(split.by_time_j),
+        words.signed(split.by_power_j),
+        words.signed(split.delta_s),
+        words.signed(split.delta_w),
+        makes(split) or "not settled",
+    ]
+
+
+def _has_rest(found: Results, workload: str) -> bool:
+    return workload != IDLE and IDLE in set(found.energy["workload"])
+
+
+def _rest(found: Results, workload: str, component: str) -> Html:
+    """Rest is the workload idle of the same configuration and block."""
+    here = found.energy.filter(pl.col("workload").is_in([workload, IDLE]))
+    rows = []
+    for name in found.suite.configurations:
+        share = idle_share(here, workload, name, component)
+        if share is None:
+            continue
+        rows.append(
+            [
+                found.suite.label(name),
+                words.plus_minus(share.share.scaled(100)),
+                words.plus_minus(share.above_j),
+                words.signed(tail(here, workload, name, component)),
+            ]
+        )
+    return markup.table(
+        f"{words.name_of(workload)}: beside the machine at rest (workload idle, same block)",
+        ["Configuration", "Rest's share (%)", "Above rest (J)", "Tail above rest (J)"],
+        rows,
+        origin=joint_origin(here),
+    )
+
+
+def _sure(value: Estimate) -> bool:
+    return value.low is not None and not value.contains(0)
+
+
+def _size(value: Estimate) -> Estimate:
+    if value.mean >= 0 or value.low is None or value.high is None:
+        return Estimate(value.n, abs(value.mean), value.low, value.high)
+    return Estimate(value.n, -value.mean, -value.high, -value.low)

@@ -1,0 +1,116 @@
+"""How steady the machine was: scatter, drift, order, the canary, and what stands out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from analysis import words
+from analysis.inference.canary import Canary
+from analysis.inference.stats import Estimate
+from analysis.inference.steadiness import Steadiness
+from analysis.page import markup
+from analysis.page.markup import Html
+from analysis.results import Results
+
+
+def steadiness_section(found: Results, steady: Sequence[Steadiness], canary: Canary | None) -> Html:
+    """Tables by workload, flagged runs, and the comparisons with and without them."""
+    page = markup.paragraph(canary_sentence(found, canary))
+    page += markup.table(
+        "Scatter, drift and order of one run's energy, the configurations' effects removed",
+        [
+            "Workload",
+            "Blocks",
+            "SD between blocks (%)",
+            "SD of single runs (%)",
+            "Drift (%/h)",
+            "A place later in the block (%)",
+            "Flagged",
+        ],
+        [_row(s) for s in steady],
+        origin=found.origin,
+    )
+    page += markup.paragraph(
+        "Drift and order with 95 % intervals: one that holds 0 shows nothing. Blocks in random "
+        "order keep both out of the verdicts; they only widen the intervals.",
+        "key",
+    )
+    page += markup.table(
+        "Runs that stand out: flagged only, nothing is left out of any verdict",
+        ["Workload", "Configuration", "Block", "Off by (%)", "In standard errors"],
+        [
+            [
+                words.name_of(s.workload),
+                found.suite.label(o.configuration),
+                str(o.block + 1),
+                words.percent(1 + o.off_percent / 100).removesuffix(" %"),
+                words.number(abs(o.deviations), 1),
+            ]
+            for s in steady
+            for o in s.outliers
+        ],
+        words=2,
+        origin=found.origin,
+        group=True,
+    )
+    return page + markup.table(
+        "What the flagged runs do to the comparisons (each by itself, without Holm)",
+        ["Workload", "Configuration", "With all blocks", "Without the flagged", "Blocks left out"],
+        list(_beside(found, steady)),
+        words=2,
+        origin=found.origin,
+        group=True,
+    )
+
+
+def canary_sentence(found: Results, canary: Canary | None) -> str:
+    """Whether the canary moved between its first and its last run."""
+    if canary is None:
+        return "There is no canary: no workload ran twice on the baseline to show a change."
+    after = "" if canary.hours is None else f" after {words.rounded(canary.hours)} h"
+    word = "moved: what came between is in doubt" if canary.moved else "did not move"
+    return (
+        f"The canary ({words.name_of(canary.workload)} on {found.suite.label(canary.configuration)}"
+        f", mean power) {word}: {words.percent(1 + canary.change, 2)} from its first run to its "
+        f"last{after}, limit ±{words.given(canary.limit * 100)} %."
+    )
+
+
+def flagged(steady: Sequence[Steadiness], workload: str) -> set[tuple[int, str]]:
+    """(block, configuration) of the runs of a workload that stand out."""
+    return {
+        (o.block, o.configuration) for s in steady if s.workload == workload for o in s.outliers
+    }
+
+
+def _row(s: Steadiness) -> list[str]:
+    return [
+        words.name_of(s.workload),
+        str(s.n),
+        words.number(s.between_sd_percent, 2),
+        words.number(s.within_sd_percent, 2),
+        _slope(s.drift_percent_per_hour),
+        _slope(s.place_percent),
+        str(len(s.outliers)),
+    ]
+
+
+def _slope(value: Estimate | None) -> str:
+    if value is None or value.low is None or value.high is None:
+        return words.NOTHING
+    places = words.decimals(value.half_width, value.mean)
+    low, high = (words.number(limit, places) for limit in (value.low, value.high))
+    return f"{words.number(value.mean, places)} [{low}, {high}]"
+
+
+def _beside(found: Results, steady: Sequence[Steadiness]) -> Iterator[list[str]]:
+    for s in steady:
+        for b in s.beside:
+            both = [
+                words.NOTHING
+                if c is None
+                else f"{words.change_of(c.ratio, c.low, c.high)}, {c.verdict}"
+                for c in (b.with_all, b.without)
+            ]
+            left_out = ", ".join(str(block + 1) for block in b.left_out)
+            yield [words.name_of(s.workload), found.suite.label(b.configuration), *both, left_out]

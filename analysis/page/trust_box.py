@@ -1,0 +1,91 @@
+"""How far to trust it, short: what stands beside the answer on the first screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from analysis import trust, words
+from analysis.inference import planning
+from analysis.inference.canary import Canary
+from analysis.inference.steadiness import Steadiness
+from analysis.page import markup
+from analysis.page.answer import count
+from analysis.page.markup import Html
+from analysis.page.steadiness_section import canary_sentence
+from analysis.results import Results
+from analysis.watermarks import AGREES, DISAGREES
+
+TITLE = "How far to trust it"
+
+
+def trust_box(
+    found: Results,
+    twice: Sequence[Sequence[str]],
+    steady: Sequence[Steadiness],
+    canary: Canary | None,
+) -> Html:
+    """One line each; then what this suite cannot say."""
+    lines = [_blocks(found), *_sources(found, twice), canary_sentence(found, canary)]
+    stray = sum(len(s.outliers) for s in steady)
+    if stray:
+        lines.append(f"{count(stray, 'run')} flagged as standing out; they count like all others.")
+    lines.append(_power(found))
+    page = markup.note(TITLE, markup.bullets(line for line in lines if line), "plain")
+    if found.suite.problems:
+        page += markup.note(
+            "What this suite cannot say", markup.bullets(found.suite.problems), "warning"
+        )
+    return page
+
+
+def _blocks(found: Results) -> str:
+    suite = found.suite
+    blocks = len({run.block for run in suite.runs})
+    planned = suite.plan.get("blocks", blocks)
+    of = "" if planned == blocks else f" of {planned}"
+    void = f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
+    sealed = "" if suite.sealed else " The files are not sealed."
+    return (
+        f"{blocks}{of} block{'s' * (blocks != 1)}, {count(len(suite.runs), 'finished run')}, {void}"
+        f"; the storage was proven to be the planned one in {trust.proven(suite.runs)} of them."
+        f"{sealed}"
+    )
+
+
+def _sources(found: Results, twice: Sequence[Sequence[str]]) -> Iterator[str]:
+    for meter in trust.meters(found.suite, found.energy):
+        if meter.component != "system" or meter.mean_coverage is None:
+            continue
+        mean, worst = meter.mean_coverage, meter.worst_coverage or 0.0
+        yield (
+            f"The meter saw {_share(mean)} of the measured time, {_share(worst)} of the worst "
+            f"phase; {count(len(meter.gaps), 'run')} with gaps."
+        )
+    verdicts = [row[-1] for row in twice if row[-1]]
+    if verdicts:
+        agree, against = verdicts.count(AGREES), verdicts.count(DISAGREES)
+        rest = len(verdicts) - agree - against
+        parts = [
+            f"{agree} agree",
+            f"{against} disagree",
+            *([f"{rest} cannot tell"] if rest else []),
+        ]
+        yield f"Of {len(verdicts)} things known in two ways {', '.join(parts)}."
+
+
+def _share(value: float) -> str:
+    """Never rounded up to all."""
+    return "100 %" if value >= 1 else f"{min(value, 0.9999) * 100:.2f} %"
+
+
+def _power(found: Results) -> str:
+    """What would have been missed, and what more blocks would give."""
+    c = [c.comparison for c in found.contrasts if c.declared and c.comparison]
+    c = c or [c.comparison for c in found.contrasts if c.comparison]
+    smallest = [planning.detectable(one.sd_log, one.n) for one in c]
+    known = [s for s in smallest if s is not None]
+    said = str(found.next_suite["sentence"])
+    if not known:
+        return said
+    text = f"A change below {words.percent(max(known)).lstrip('+')} over all workloads could have"
+    return f"{text} been missed (found four times in five from there on). {said}"
