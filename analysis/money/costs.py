@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -51,7 +50,7 @@ def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
 
     Empty where the plan has no assumptions, or no meter saw the whole system.
     """
-    sides = _sides(suite, energy)
+    sides = _sides(energy)
     found = [
         _payback(suite, sides, against, {workload: 1.0})
         for workload in working(suite)
@@ -68,7 +67,7 @@ def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
     """
     if suite.assumptions is None:
         return []
-    sides = _sides(suite, energy)
+    sides = _sides(energy)
     profile = suite.assumptions.profile
     found = [_payback(suite, sides, against, profile, daily=True) for against in suite.software]
     return [p for p in found if p is not None]
@@ -80,7 +79,7 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
     if assumptions is None:
         return []
     found = []
-    sides = _sides(suite, energy)
+    sides = _sides(energy)
     for workload in working(suite):
         for configuration in suite.configurations:
             side = sides.get((workload, configuration))
@@ -179,7 +178,7 @@ def _meter_j(
     return None if limits is None else limits.half_width_95_j(0.0)
 
 
-def _sides(suite: Suite, energy: pl.DataFrame) -> Sides:
+def _sides(energy: pl.DataFrame) -> Sides:
     """All whole runs that a meter of the system saw, as means by block."""
     rows = energy.filter(
         (pl.col("component") == SYSTEM)
@@ -191,35 +190,24 @@ def _sides(suite: Suite, energy: pl.DataFrame) -> Sides:
         .agg(
             pl.col("energy_j").mean(),
             pl.col("duration_s").mean(),
+            pl.col("bytes").mean() / BYTES_PER_GB,
             pl.col("origin").unique(),
             pl.col("source").unique(),
         )
         .sort("block")
     )
-    gigabytes = _gigabytes(suite)
     grouped = means.partition_by("workload", "configuration", as_dict=True)
     return {
         (str(workload), str(configuration)): Side(
             energy_j=dict(zip(part["block"], part["energy_j"], strict=True)),
             seconds=dict(zip(part["block"], part["duration_s"], strict=True)),
-            gigabytes=gigabytes.get((str(workload), str(configuration)), {}),
+            gigabytes={
+                block: done for block, done in part.select("block", "bytes").iter_rows() if done
+            },
             origins=frozenset(name for names in part["origin"] for name in names),
             sources=frozenset(name for names in part["source"] for name in names),
         )
         for (workload, configuration), part in grouped.items()
-    }
-
-
-def _gigabytes(suite: Suite) -> dict[tuple[str, str], dict[int, float]]:
-    """Bytes of work that the phases of a run counted, in GB, as means by block."""
-    counted: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in suite.runs:
-        work = sum(float(phase.work.get("bytes", 0)) for phase in run.measured_phases)
-        if work > 0:
-            counted[run.workload, run.configuration][run.block].append(work / BYTES_PER_GB)
-    return {
-        key: {block: sum(values) / len(values) for block, values in blocks.items()}
-        for key, blocks in counted.items()
     }
 
 

@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis.figures import payback_curve, tornado
+from analysis.inference.stats import estimate
+from analysis.money import costs, said, sensitivity
+from analysis.money.assumptions import Assumptions
+from analysis.money.payback import PROFILE, net_present_value, payback
+from analysis.money.span import Span
+from analysis.page.money_section import money_section
+from analysis.results import Results, results
+from analysis.tests.synthetic import ASSUMPTIONS, Options, write_suite
+
+AES128 = "dmcrypt-aes128"
+DUTY = {"kernel_tree": 2, "file_io": 3}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Three blocks of two workloads that count their bytes, and of idling."""
+    folder = tmp_path_factory.mktemp("money") / "suite"
+    loads = ("kernel_tree", "file_io", "idle")
+    write_suite(folder, Options(blocks=3, interval_ms=100, workloads=loads))
+    return results(folder)
+
+
+def assuming(found: Results, **changes: Any) -> Results:
+    """The same suite with other assumptions; a value of `...` takes one away."""
+    given = {**ASSUMPTIONS, **changes}
+    assumed = {key: value for key, value in given.items() if value is not ...}
+    plan = {**found.suite.plan, "assumptions": assumed}
+    return replace(found, suite=replace(found.suite, plan=plan))
+
+
+def joules(found: Results, workload: str, configuration: str, block: int) -> float:
+    rows = found.energy.filter(
+        (pl.col("workload") == workload)
+        & (pl.col("configuration") == configuration)
+        & (pl.col("block") == block)
+        & (pl.col("component") == "system")
+        & (pl.col("phase") == "all")
+    )
+    return float(rows["energy_j"].item())
+
+
+def test_paybacks_are_of_every_working_workload_against_every_software(found: Results) -> None:
+    paybacks = costs.paybacks(found.suite, found.energy)
+    assert [(p.workload, p.against) for p in paybacks] == [
+        ("kernel_tree", AES128),
+        ("kernel_tree", "dmcrypt-aes256"),
+        ("file_io", AES128),
+        ("file_io", "dmcrypt-aes256"),
+    ]
+    first = paybacks[0]
+    savings = [
+        joules(found, "kernel_tree", AES128, b) - joules(found, "kernel_tree", "opal", b)
+        for b in range(3)
+    ]
+    assert first.saving_j.mean == pytest.approx(estimate(savings).mean)
+    assert first.saving_j.high == pytest.approx(estimate(savings).high)
+    assert first.runs_per_day == ASSUMPTIONS["runs_per_day"]
+    assert first.origin == "modelled"
+
+
+def test_saving_by_the_gigabyte_is_of_the_bytes_that_the_phases_counted(found: Results) -> None:
+    (first, *_) = costs.paybacks(found.suite, found.energy)
+    run = next(r for r in found.suite.runs if r.workload == "kernel_tree")
+    gigabytes = sum(p.work["bytes"] for p in run.measured_phases) / 1e9
+    assert gigabytes > 0
+    assert first.saving_per_gb_j is not None
+    assert first.saving_per_gb_j.mean == pytest.approx(first.saving_j.mean / gigabytes)
+    without = found.energy.with_columns(pl.lit(None, pl.Float64).alias("bytes"))
+    assert costs.paybacks(found.suite, without)[0].saving_per_gb_j is None
+
+
+def test_the_meters_limits_are_those_of_a_difference(found: Results) -> None:
+    """3 % of the reading is 3 % of the saving, and 0.5 mW of the seconds saved: 95 % of a width."""
+    for p in costs.paybacks(found.suite, found.energy):
+        assert p.meter_share == pytest.approx(0.95 * 0.03, rel=1e-3)
+    (meter,) = found.suite.meters
+    unknown = replace(found.suite, meters=(replace(meter, accuracy={}),))
+    assert costs.paybacks(unknown, found.energy)[0].meter_share is None
+
+
+def test_the_profile_is_summed_within_each_block(found: Results) -> None:
+    given = assuming(found, duty=DUTY)
+    (first, second) = costs.profiles(given.suite, given.energy)
+    assert (first.workload, first.against, first.runs_per_day) == (PROFILE, AES128, 1.0)
+    assert second.against == "dmcrypt-aes256"
+    days = [
+        sum(
+            count * (joules(found, w, AES128, b) - joules(found, w, "opal", b))
+            for w, count in DUTY.items()
+        )
+        for b in range(3)
+    ]
+    expected = estimate(days)
+    assert first.saving_j.mean == pytest.approx(expected.mean)
+    assert first.saving_j.low == pytest.approx(expected.low)
+    assert first.kwh_per_year.mid == pytest.approx(expected.mean * 365.25 / 3.6e6)
+
+
+def test_a_block_that_lacks_a_workload_does_not_count(found: Results) -> None:
+    given = assuming(found, duty=DUTY)
+    lost = (
+        (pl.col("block") == 1)
+        & (pl.col("workload") == "file_io")
+        & (pl.col("configuration") == "opal")
+    )
+    profiles = costs.profiles(given.suite, given.energy.filter(~lost))
+    assert [p.saving_j.n for p in profiles] == [2, 2]
+    by_workload = costs.paybacks(given.suite, given.energy.filter(~lost))
+    assert [p.saving_j.n for p in by_workload] == [3, 3, 2, 2]
+
+
+def test_a_profile_of_one_workload_is_that_workload_so_often(found: Results) -> None:
+    given = assuming(found, duty={"file_io": 7})
+    first, _ = costs.profiles(given.suite, given.energy)
+    alone = next(p for p in costs.paybacks(given.suite, given.energy) if p.workload == "file_io")
+    assert first.runs_per_day == 7
+    assert first.saving_j == alone.saving_j
+    assert first.saving_per_year.mid == pytest.approx(
+        alone.saving_per_year.mid * 7 / alone.runs_per_day
+    )
+
+
+def test_a_profile_of_what_was_not_run_is_told(found: Results) -> None:
+    given = assuming(found, duty={"sql": 1, "kernel_tree": 1})
+    assert costs.profiles(given.suite, given.energy) == []
+    assert "“SQL”, which this suite did not do" in said.profile_lacking(given)
+    assert "“SQL”" in money_section(given).text
+    assert "Kernel tree" in said.money_sentence(given)
+
+
+def swings(found: Results) -> tuple[list[sensitivity.Swing], Any, Assumptions]:
+    first, _ = costs.profiles(found.suite, found.energy)
+    assert found.suite.assumptions is not None
+    return sensitivity.swings(first, found.suite.assumptions), first, found.suite.assumptions
+
+
+def test_every_assumption_moves_the_present_value_by_itself(found: Results) -> None:
+    given = assuming(found, ranges={"life_years": [3, 8], "discount_rate": [0, 0.1]})
+    bars, first, a = swings(given)
+    by = {bar.name: bar for bar in bars}
+    assert set(by) == {
+        *("sed_extra_price", "electricity_price_per_kwh", "life_years"),
+        *("runs_per_day", "discount_rate", "saving_j"),
+    }
+    assert [bar.width for bar in bars] == sorted((bar.width for bar in bars), reverse=True)
+    saving, runs = first.saving_j, first.runs_per_day
+    life = by["life_years"]
+    assert (life.low, life.high) == (3, 8)
+    assert life.at_low == net_present_value(saving.mean, runs, replace(a, life_years=3))
+    assert by["discount_rate"].at_high < by["discount_rate"].at_low
+    price = by["sed_extra_price"]
+    assert (price.low, price.high) == (12.5, 50)
+    assert price.at_low - price.at_high == pytest.approx(37.5)
+    assert by["runs_per_day"].at_high == net_present_value(saving.mean, 2 * runs, a)
+    assert by["saving_j"].at_low == first.net_present_value.low
+    assert by["saving_j"].at_high == pytest.approx(first.net_present_value.high)
+
+
+def test_one_block_has_no_swing_of_its_saving_and_zero_interest_none(found: Results) -> None:
+    given = assuming(found, discount_rate=0)
+    _, _, a = swings(given)
+    single = payback(
+        "kernel_tree", AES128, [9.0], [8.0], sed_s=[1.0], assumptions=a, origin="measured"
+    )
+    names = {bar.name for bar in sensitivity.swings(single, a)}
+    assert "saving_j" not in names
+    assert "discount_rate" not in names
+
+
+def test_the_course_ends_at_the_present_value_and_crosses_zero_when_repaid(
+    found: Results,
+) -> None:
+    for rate in (0.0, 0.03):
+        given = assuming(found, discount_rate=rate, sed_extra_price=0.001)
+        _, first, a = swings(given)
+        run = sensitivity.course(first, a, [0, a.life_years])
+        assert run.mid[0] == -0.001
+        assert run.mid[1] == pytest.approx(first.net_present_value.mid)
+        assert run.low is not None
+        assert run.low[1] == pytest.approx(first.net_present_value.low)
+        repaid = sensitivity.repaid_after_years(first.saving_per_year, a)
+        assert repaid is not None
+        assert sensitivity.course(first, a, [repaid.mid]).mid[0] == pytest.approx(0, abs=1e-12)
+        if rate == 0:
+            assert first.years is not None
+            assert repaid.mid == pytest.approx(first.years.mid)
+
+
+def test_interest_may_eat_the_saving_for_ever() -> None:
+    a = Assumptions(25.0, "USD", 0.12, 50.0, 4.0, 24.0, discount_rate=0.03)
+    assert sensitivity.repaid_after_years(Span(0.7, 0.6, 0.8), a) is None
+    repaid = sensitivity.repaid_after_years(Span(0.8, 0.7, 0.9), a)
+    assert repaid is not None
+    assert repaid.high is None
+    assert repaid.low is not None
+    assert repaid.low < repaid.mid
+    assert sensitivity.repaid_after_years(Span(-1.0, None, None), a) is None
+
+
+def test_pictures_have_units_and_their_origin_and_are_never_of_nothing(found: Results) -> None:
+    given = assuming(found, duty=DUTY)
+    bars, first, a = swings(given)
+    paybacks = costs.profiles(given.suite, given.energy)
+    labels = {p.against: given.suite.label(p.against) for p in paybacks}
+    curve = payback_curve.draw(paybacks, a, labels, "modelled")
+    assert curve is not None
+    assert curve.get_suptitle().endswith("(modelled)")
+    assert [axis.get_title(loc="left") for axis in curve.axes] == [
+        "beside dm-crypt AES-128",
+        "beside dm-crypt AES-256",
+    ]
+    assert curve.axes[0].get_ylabel() == "Net saving (USD)"
+    assert curve.axes[1].get_xlabel() == "Years since the purchase"
+    drawn = tornado.draw(bars, first, a, "dm-crypt AES-128", "synthetic")
+    assert drawn is not None
+    assert drawn.get_suptitle().endswith("(synthetic)")
+    assert "(USD)" in drawn.axes[0].get_xlabel()
+    assert len(drawn.axes[0].get_yticklabels()) == len(bars)
+    assert payback_curve.draw([], a, {}, "measured") is None
+    assert tornado.draw([], first, a, "", "measured") is None
+
+
+def test_the_section_holds_the_answer_and_every_table(found: Results) -> None:
+    text = money_section(assuming(found, duty=DUTY, grid_g_co2_per_kwh=400)).text
+    for words in (
+        "Duty profile, a day",
+        "Saving a run (J)",
+        "A GB of work (J)",
+        "Break-even extra price (USD)",
+        "Net present value (USD)",
+        "Probability of payback",
+        "the scatter of the measurement alone",
+        "CO₂ avoided on a grid of 400 g/kWh",
+        "Runs on a battery of 50 Wh",
+    ):
+        assert words in text
+    assert text.count("<img") == 2
+    assert "CO₂" not in money_section(found).text
+    for bare in ("nan", "None", "inf "):
+        assert bare not in text.split("data:image")[0]
+
+
+def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
+    for missing, words in (("opal", "no self-encrypting drive"), ("dmcrypt", "no encryption in")):
+        folder = tmp_path / missing
+        kept = [c for c in ("plain", "opal", AES128) if not c.startswith(missing)]
+        write_suite(
+            folder,
+            Options(blocks=2, interval_ms=100, workloads=("kernel_tree",), configurations=kept),
+        )
+        found = results(folder)
+        assert costs.paybacks(found.suite, found.energy) == []
+        assert words in said.money_sentence(found)
+        text = money_section(found).text
+        assert words in text
+        assert "Runs on a battery" in text
+        assert "<img" not in text
+
+
+def test_a_configuration_may_have_any_name(tmp_path: Path) -> None:
+    """What a configuration is follows from its kind."""
+    folder = tmp_path / "s"
+    kept = ("plain", "opal", AES128)
+    write_suite(
+        folder,
+        Options(blocks=2, interval_ms=100, workloads=("kernel_tree",), configurations=kept),
+    )
+    named = {"plain": "bare", "opal": "drive", AES128: "soft"}
+    paths = [folder / "plan.json", *(folder / "runs").glob("*/run.json")]
+    for path in paths:
+        text = path.read_text()
+        for old, new in named.items():
+            text = text.replace(f'"name": "{old}"', f'"name": "{new}"')
+            text = text.replace(f'"configuration": "{old}"', f'"configuration": "{new}"')
+        path.write_text(json.dumps(json.loads(text)))
+    found = results(folder)
+    (only,) = costs.paybacks(found.suite, found.energy)
+    assert only.against == "soft"
+    assert "dm-crypt AES-128" in said.money_sentence(found)
