@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.controller import assumptions
 from agent.controller.errors import ControllerError
 from agent.controller.seal import write_json
 from agent.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Configuration, Disk, Extent
@@ -61,6 +62,7 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
         "extent_bytes": int(given["extent_bytes"]),
         "configurations": [_configuration(entry) for entry in given["configurations"]],
         "assets": {name: _asset(entry) for name, entry in given["assets"].items()},
+        "assumptions": assumptions.resolved(given["assumptions"]),
     }
 
 
@@ -102,6 +104,7 @@ def _broken(given: Mapping[str, Any]) -> Iterator[str]:
     yield from _meters_broken(given["meters"])
     for name, entry in given["assets"].items():
         yield from _asset_broken(name, entry)
+    yield from assumptions.broken(given["assumptions"])
     if Path(given["secrets_file"]).name != "secrets.json":
         yield "fde_secrets_file must be named secrets.json"
 

@@ -16,6 +16,7 @@ import yaml
 from agent.controller import stacks
 from agent.controller.errors import ControllerError
 from agent.controller.target import CHAINS, resolve
+from analysis.money.assumptions import assumptions_of
 
 ROLES = Path(__file__).resolve().parents[1] / "roles"
 MIB = 2**20
@@ -106,6 +107,80 @@ def test_one_disk_alone_will_do() -> None:
 
 
 STACK = {"name": "x", "kind": "dmcrypt", "disk": "plain", **AES}
+ASSUMED: dict[str, Any] = {
+    "sed_extra_price": 25,
+    "currency": "USD",
+    "electricity_price_per_kwh": "0.12",
+    "battery_wh": 50.0,
+    "life_years": 4.0,
+    "runs_per_day": 24.0,
+}
+
+
+def test_assumptions_are_resolved_to_numbers_and_may_be_few_or_many() -> None:
+    assert resolve(changed("assumptions", ASSUMED))["assumptions"] == {
+        **ASSUMED,
+        "electricity_price_per_kwh": 0.12,
+    }
+    more = {
+        "discount_rate": 0,
+        "grid_g_co2_per_kwh": None,
+        "duty": {"sql": 40, "video": "0.5"},
+        "ranges": {"life_years": [3, 7], "discount_rate": [0, 0.1], "runs_per_day": None},
+    }
+    found = resolve(changed("assumptions", {**ASSUMED, **more}))["assumptions"]
+    assert found["discount_rate"] == 0
+    assert "grid_g_co2_per_kwh" not in found
+    assert found["duty"] == {"sql": 40.0, "video": 0.5}
+    assert found["ranges"] == {"life_years": [3.0, 7.0], "discount_rate": [0.0, 0.1]}
+
+
+def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
+    """The defaults of every target, resolved, are what the payback can reckon with."""
+    text = (ROLES.parent / "group_vars" / "all.yml").read_text(encoding="utf-8")
+    defaults = yaml.safe_load(text)["fde_assumptions"]
+    read = assumptions_of(resolve(changed("assumptions", defaults))["assumptions"])
+    assert read is not None
+    assert read.discount_rate == 0.03
+    example = ROLES.parent / "inventory" / "hardware.example" / "group_vars" / "targets.yml"
+    lines = example.read_text(encoding="utf-8").splitlines()
+    start = lines.index("# fde_assumptions:")
+    block = lines[start : lines.index("", start)]
+    shown = yaml.safe_load("\n".join(line.removeprefix("# ") for line in block))
+    found = assumptions_of(resolve(changed("assumptions", shown["fde_assumptions"]))["assumptions"])
+    assert found is not None
+    assert found.duty == {"kernel_tree": 8, "sql": 40}
+    assert found.range_of("life_years") == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("sed_extra_price", -1, "sed_extra_price is -1: give a number above 0"),
+        ("sed_extra_price", 0, "give a number above 0"),
+        ("electricity_price_per_kwh", "cheap", "give a number above 0"),
+        ("battery_wh", True, "give a number above 0"),
+        ("life_years", float("inf"), "give a number above 0"),
+        ("runs_per_day", float("nan"), "give a number above 0"),
+        ("discount_rate", 3, "discount_rate is 3: give a share .* 0.03 for 3 %"),
+        ("discount_rate", -0.01, "give a share"),
+        ("grid_g_co2_per_kwh", 0, "grid_g_co2_per_kwh is 0: give a number above 0"),
+        ("duty", {}, "give runs a day by workload"),
+        ("duty", "sql", "give runs a day by workload"),
+        ("duty", {"sqll": 3}, "no workload called 'sqll'; did you mean sql .in duty."),
+        ("duty", {"sql": 0}, "duty has 0 runs of sql a day"),
+        ("duty", {"sql": None}, "duty has None runs of sql a day"),
+        ("ranges", {"life_years": [8, 3]}, "the range of life_years is .8, 3.: give its low"),
+        ("ranges", {"life_years": [4]}, "give its low and its high end"),
+        ("ranges", {"life_years": 4}, "give its low and its high end"),
+        ("ranges", {"life_years": [0, 5]}, "an end of the range of life_years is 0.0: give a n"),
+        ("ranges", {"discount_rate": [0.01, 5]}, "an end of the range of discount_rate is 5"),
+        ("ranges", {"life_years": [5, 9]}, "5 to 9, does not hold 4: widen it"),
+    ],
+)
+def test_assumptions_that_cannot_be_are_refused(key: str, value: object, words: str) -> None:
+    with pytest.raises(ControllerError, match=f"fde_assumptions: .*{words}"):
+        resolve(changed("assumptions", {**ASSUMED, key: value}))
 
 
 @pytest.mark.parametrize(
@@ -235,6 +310,10 @@ WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
     ({"fde_meters": [{"name": "m"}]}, "missing required arguments"),
     ({"fde_filesystem": {**GIVEN["filesystem"], "type": "btrfs"}}, "type must be one of"),
     ({"fde_assumptions": {"currency": "EUR"}}, "missing required arguments"),
+    ({"fde_assumptions": {"discount_rate": "dear"}}, "discount_rate"),
+    ({"fde_assumptions": {"ranges": {"life": [1, 2]}}}, "fde_assumptions.ranges.life. Supp"),
+    ({"fde_assumptions": {"ranges": {"life_years": "long"}}}, "life_years"),
+    ({"fde_assumptions": {"duty": 3}}, "duty"),
 ]
 
 
