@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis import origin
-from analysis.inference.contrasts import contrast, working
-from analysis.inference.stats import Comparison, Estimate, estimate
+from analysis.inference.contrasts import working
+from analysis.inference.stats import Estimate, estimate
 from analysis.money.assumptions import PAPER_WORKLOAD
 from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
 from analysis.money.span import Span
@@ -209,25 +209,3 @@ def _sides(energy: pl.DataFrame) -> Sides:
         )
         for (workload, configuration), part in grouped.items()
     }
-
-
-SED = "opal"
-
-
-def software(suite: Suite) -> list[str]:
-    """The configurations that encrypt in software."""
-    return suite.software
-
-
-@dataclass(frozen=True)
-class Overall:
-    """A comparison over several workloads at once, and which they are."""
-
-    comparison: Comparison
-    workloads: tuple[str, ...]
-
-
-def overall(suite: Suite, energy: pl.DataFrame, base: str, other: str) -> Overall | None:
-    """Ratio over all working workloads that both have."""
-    found = contrast(suite, energy, base, other)
-    return None if found.comparison is None else Overall(found.comparison, found.workloads)
