@@ -48,6 +48,8 @@ def number(value: float | None, places: int | None = None) -> str:
     if places is None:
         places = decimals(None, value)
     text = f"{value:,.{min(places, 6)}f}".replace(",", "\u202f")
+    if not text.strip("-0."):
+        return text.removeprefix("-")  # no minus before a nought
     return text.replace("-", "−")
 
 
@@ -55,17 +57,28 @@ def plus_minus(value: Estimate | None, unit: str = "") -> str:
     """`12.34 ± 0.56 J`; where n is 1, the figure alone."""
     if value is None:
         return NOTHING
-    places = decimals(value.half_width, value.mean)
+    places = min(decimals(value.half_width, value.mean), _bearable(value.mean))
     text = number(value.mean, places)
     if value.half_width is not None:
-        text += f" ± {number(value.half_width, places)}"
+        half = number(value.half_width, places)
+        text += f" ± {half}" if half.strip("0.") else f" ± <{_last_digit(places)}"
     return f"{text} {unit}".rstrip()
+
+
+def _bearable(value: float) -> int:
+    """Decimals beyond which nobody reads on: five digits in all, four decimals at most."""
+    return 4 if abs(value) < 10 else max(0, 4 - math.floor(math.log10(abs(value))))
+
+
+def _last_digit(places: int) -> str:
+    return number(10.0**-places, places)
 
 
 def signed(value: Estimate | None, unit: str = "") -> str:
     """As `plus_minus`, with a sign: `+12.34 ± 0.56 J`."""
     text = plus_minus(value, unit)
-    return f"+{text}" if value is not None and value.mean > 0 else text
+    nought = not text.split(" ")[0].strip("0.")
+    return f"+{text}" if value is not None and value.mean > 0 and not nought else text
 
 
 def ratio(value: Comparison | None) -> str:

@@ -19,6 +19,7 @@ BAND = "#e4eef5"  # what is shaded: a margin, a phase
 COLOURS = ("#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 HATCHES = ("..", "xx", "\\\\", "++", "--", "oo", "||")
 MARKERS = ("^", "v", "D", "P", "X", "<", ">")
+NO_DATE = {"Date": None, "Creator": None}  # the same figure gives the same bytes
 SED_COLOUR = "#0072B2"
 
 RC: dict[Any, Any] = {
@@ -87,7 +88,7 @@ def svg(figure: Figure) -> str:
     """The picture as SVG, the same text for the same figure; lines to a hundredth of a point."""
     buffer = io.StringIO()
     with mpl.rc_context(RC):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(buffer, format="svg", metadata=NO_DATE, facecolor="none")
     return re.sub(r' d="[^"]*"', _shorter, buffer.getvalue())
 
 

@@ -38,7 +38,7 @@ def sentences(found: Results) -> list[str]:
 
 def hardware(found: Results) -> str:
     """The self-encrypting drive beside the baseline over all workloads."""
-    suite, what = found.suite, "encryption in the drive"
+    suite, what = found.suite, "encryption in the drive (Opal)"
     contrast = against_baseline(found, suite.sed)
     if contrast is None or contrast.comparison is None:
         return f"What {what} costs cannot be said: {_lacking(found, _known(suite.sed))}."
@@ -69,7 +69,11 @@ def software(found: Results) -> str:
         own = "" if same else f", over {scope}"
         text = f"by {words.change(c)} with {suite.label(name)}{own}"
         by_judgement.setdefault(judgement(c), []).append(text)
-    told = [f"{' and '.join(texts)}: {verdict}" for verdict, texts in by_judgement.items()]
+    told = [
+        f"{' and '.join(texts)}: "
+        f"{verdict.replace('it differs', 'they differ') if len(texts) > 1 else verdict}"
+        for verdict, texts in by_judgement.items()
+    ]
     over = f", over {scopes[0]}," if same else ""
     return f"{opening} {where}{over} {'; '.join(told)}."
 

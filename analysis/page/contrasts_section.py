@@ -68,13 +68,14 @@ def _terms(tests: int, blocks: int) -> list[str]:
         "Each interval is its own row's, plain 95 %; the verdict counts all rows together.",
     ]
     if tests:
+        least = 2 / 2 ** min(blocks, 99)
+        floor = f"; {blocks} blocks cannot take it below {words.p_value(least)}"
         said += [
             f"Holm: these {tests} rows are one family. The smallest p is multiplied by {tests}, "
             "the next by one less and so on, so that a false word among them has at most 5 %.",
             "p, equivalence: of the two one-sided tests against the margin (TOST), the larger one.",
             "p, permutation: the same question without the normal distribution, by changing sides "
-            f"within blocks; with {blocks} blocks it cannot fall below "
-            f"{words.p_value(2 / 2 ** min(blocks, 1000))}.",
+            f"within blocks{floor if least >= 0.001 else ''}.",
             "Detectable: a true change as large as this would have been found four times in five.",
         ]
     return said

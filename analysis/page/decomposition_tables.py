@@ -16,6 +16,21 @@ from analysis.summary import joint_origin
 MOST = 0.8  # a part that explains this much of the difference makes the difference
 TOLD = 4  # so many configurations have a sentence; the table has them all
 
+MORALS = {  # by what makes the difference, and whether it is more
+    ("time", True): "Time makes the difference: working longer, it rests later (race to sleep).",
+    ("time", False): "Time makes the difference: done sooner, it rests sooner (race to sleep).",
+    ("power", True): "Power makes the difference: it draws more, not longer.",
+    ("power", False): "Power makes the difference: it draws less, not shorter.",
+    ("both", True): "Both have their part: it takes longer, and draws more.",
+    ("both", False): "Both have their part: it is done sooner, and draws less.",
+}
+AGAINST = {  # by whether it takes longer, and whether it takes more joules
+    (True, True): "It draws less, but for so much longer that it takes more (race to sleep).",
+    (True, False): "It takes longer, but draws so much less that it takes less all the same.",
+    (False, True): "It is done sooner, but draws so much more that it takes more all the same.",
+    (False, False): "It draws more, but is done so much sooner that it takes less (race to sleep).",
+}
+
 
 def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Html:
     """Sentences on race to sleep, the split of each difference, and rest and tail."""
@@ -84,31 +99,15 @@ def _sentence(found: Results, split: Decomposition) -> str:
 
 
 def _moral(split: Decomposition) -> str:
-    what = makes(split)
-    more = split.delta_j.mean > 0
-    if what == "time":
-        if more:
-            return "Time makes the difference: who is done sooner rests sooner (race to sleep)."
-        return "Time makes the difference: it is done sooner and rests sooner (race to sleep)."
-    if what == "power":
-        return f"Power makes the difference: it draws {'more' if more else 'less'}, not longer."
+    """What the split says, as a sentence for who reads no tables."""
+    what, more = makes(split), split.delta_j.mean > 0
     if what == "time against power":
-        if split.delta_s.mean > 0:
-            return (
-                "It runs longer at less power; time outweighs power."
-                if more
-                else ("It runs longer, but at so much less power that it takes less.")
-            )
-        return (
-            "It is done sooner, but at so much more power that it takes more."
-            if more
-            else ("It is done sooner at more power; time outweighs power (race to sleep).")
-        )
-    return (
-        "Time and power both have their part."
-        if what == "both"
-        else ("Which of the two makes it is not settled.")
-    )
+        return AGAINST[split.delta_s.mean > 0, more]
+    if not what and _sure(split.by_power_j):
+        return "Power has its part for sure; whether time has is not settled."
+    if not what and _sure(split.by_time_j):
+        return "Time has its part for sure; whether power has is not settled."
+    return MORALS.get((what, more), "Which of the two makes it is not settled.")
 
 
 def makes(split: Decomposition) -> str:

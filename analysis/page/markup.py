@@ -140,8 +140,8 @@ def picture(figure: Figure | None, caption: str, origin: str, wide: bool = False
     data = base64.b64encode(style.svg(figure).encode()).decode("ascii")
     kind = ' class="wide"' if wide else ""
     return Html(
-        f'<figure{kind}><img alt="{escape(caption, quote=True)}" '
-        f'src="data:image/svg+xml;base64,{data}"><figcaption>{shown(caption)}{tag(origin)}</figcaption>'
+        f'<figure{kind}><div class="scroll"><img alt="{escape(caption, quote=True)}" '
+        f'src="data:image/svg+xml;base64,{data}"></div><figcaption>{shown(caption)}{tag(origin)}</figcaption>'
         "</figure>\n"
     )
 

@@ -77,7 +77,8 @@ class Report:
     def head(self) -> Html:
         """Which suite this is, and the banner where figures are not measured."""
         suite = self.found.suite
-        facts = [suite.host, suite.suite_id, str(suite.plan.get("created_wall", ""))]
+        when = str(suite.plan.get("created_wall", "")).replace("T", " ")
+        facts = [suite.host, suite.suite_id, when.replace("+00:00", " UTC")]
         page = markup.heading("What disk encryption costs in joules", 1, "top")
         page += markup.paragraph(" · ".join(dict.fromkeys(f for f in facts if f)), "facts")
         said = answer.banner(self.found.origin)

@@ -66,7 +66,7 @@ def steadiness_section(found: Results, steady: Sequence[Steadiness], canary: Can
 def canary_sentence(found: Results, canary: Canary | None) -> str:
     """Whether the canary moved between its first and its last run."""
     if canary is None:
-        return "There is no canary: no workload ran twice on the baseline to show a change."
+        return "There is no canary: its workload did not run twice on the baseline."
     after = "" if canary.hours is None else f" after {words.rounded(canary.hours)} h"
     word = "moved: what came between is in doubt" if canary.moved else "did not move"
     return (

@@ -65,12 +65,9 @@ def _sources(found: Results, twice: Sequence[Sequence[str]]) -> Iterator[str]:
     if verdicts:
         agree, against = verdicts.count(AGREES), verdicts.count(DISAGREES)
         rest = len(verdicts) - agree - against
-        parts = [
-            f"{agree} agree",
-            f"{against} disagree",
-            *([f"{rest} cannot tell"] if rest else []),
-        ]
-        yield f"Of {len(verdicts)} things known in two ways {', '.join(parts)}."
+        parts = [f"{agree} agree"]
+        parts += [f"{against} disagree"] * bool(against) + [f"{rest} cannot tell"] * bool(rest)
+        yield f"Of {count(len(verdicts), 'thing')} known in two ways {', '.join(parts)}."
 
 
 def _share(value: float) -> str:

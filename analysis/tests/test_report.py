@@ -13,7 +13,8 @@ import pytest
 
 from analysis import results, suite_folder, verify
 from analysis.__main__ import main
-from analysis.figures.bars import PLOTS, draw, forest
+from analysis.figures import forest
+from analysis.figures.bars import PLOTS, draw, plots_of
 from analysis.page import answer, build, tables
 from analysis.page.sections import Report
 from analysis.records import SuiteError
@@ -63,10 +64,12 @@ def all_sections(report: Report) -> str:
     parts = (
         report.head(),
         report.answer(),
-        report.trust(),
+        report.figures(),
         report.workloads(),
         report.money(),
         report.published(),
+        report.steadiness(),
+        report.trust(),
         report.provenance(),
     )
     return "".join(part.text for part in parts)
@@ -98,7 +101,8 @@ def test_every_configuration_and_workload_is_there_and_no_nan(page: Page) -> Non
     for name in ("File write and read", "Kernel tree", "Kernel grep", "SQL", "Video", "Idle"):
         assert name in page.text
     assert not NOT_A_NUMBER.search(page.text)
-    assert len(pictures(page)) == 1 + len(PLOTS) + len(PHASES)
+    by_workload = sum(len(plots_of(name)) + 2 for name in PHASES)  # over time, and over the blocks
+    assert len(pictures(page)) == 1 + by_workload + 2  # the ratios; the payback's two
     assert all(page.alternatives)
 
 
@@ -120,9 +124,8 @@ def test_origin_reaches_every_row_and_figure(tmp_path: Path) -> None:
         assert (answer.BANNER in Page(text).text) == (origin == "modelled")
         drawn = [draw(plot, found.energy, found.suite) for plot in PLOTS]
         titles = [f.get_suptitle() for f in drawn if f is not None]
-        ratio = forest(found.summary, found.suite)
-        assert ratio is not None
-        titles.append(ratio.axes[0].get_title(loc="left"))
+        ratios = forest.draw(found.summary, found.suite, "system")
+        titles += [ratio.get_suptitle() for ratio in ratios]
         assert len(titles) == 5
         assert all(("modelled" in title) == (origin == "modelled") for title in titles)
 
