@@ -12,7 +12,7 @@ from analysis import words
 from analysis.figures import style
 from analysis.money.assumptions import Assumptions
 from analysis.money.payback import PROFILE, Payback, net_present_value
-from analysis.money.sensitivity import SAVING, Swing
+from analysis.money.sensitivity import METER, SAVING, Swing
 
 # The two ends differ in hatch, too.
 LOW, HIGH = ("#56B4E9", "//"), ("#E69F00", "")
@@ -29,7 +29,7 @@ def draw(
         return None
     centre = net_present_value(payback.saving_j.mean, payback.runs_per_day, assumptions)
     with mpl.rc_context({**style.RC, "axes.grid.axis": "x"}):
-        figure = Figure(figsize=(6.4, 1.4 + 0.44 * len(found)), layout="constrained")
+        figure = Figure(figsize=(5.8, 1.4 + 0.44 * len(found)), layout="constrained")
         axis = figure.subplots()
         for lane, swing in enumerate(found):
             _bar(axis, lane, swing, centre)
@@ -88,6 +88,10 @@ def _label(swing: Swing, payback: Payback, a: Assumptions) -> str:
     if swing.name == SAVING:
         unit = "day" if payback.workload == PROFILE else "run"
         return f"Saving a {unit}, 95 % interval\n{_ends(ends, words.rounded)} J"
+    if swing.name == METER and payback.meter_share is not None:
+        return (
+            f"Meter's limits of error\n± {words.rounded(payback.meter_share * 100)} % of the saving"
+        )
     if swing.name == "runs_per_day" and a.duty:
         factors = [end / a.runs_per_day for end in ends]
         return f"Work a day\n× {_ends(factors, words.given)}"

@@ -92,10 +92,8 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
 
 
 def headline_payback(found: Sequence[Payback]) -> Payback | None:
-    """The one to name first: the profile's, else the paper's workload's, of the first software."""
-    return min(
-        found, key=lambda p: (p.workload != PROFILE, p.workload != PAPER_WORKLOAD), default=None
-    )
+    """The one to name first: the paper's workload, of the first software there is."""
+    return min(found, key=lambda p: p.workload != PAPER_WORKLOAD, default=None)
 
 
 def _payback(

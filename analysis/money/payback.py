@@ -34,11 +34,12 @@ PROFILE = "profile"  # stands for a workload where the unit is a day of the duty
 class Payback:
     """The saving of one configuration over another, and what follows from it.
 
-    The unit is a run of `workload`, done `runs_per_day` times a day; for `PROFILE` it is a day of
-    the duty profile. `runs`, `hours`, `years` and `break_even_electricity` (a price per kWh at
-    which the disk is repaid within its life) are None unless the payback is demonstrated, i.e. the
-    saving's 95 % interval lies above 0. `break_even_price` is what may be paid extra for the disk
-    to be repaid within its life; it is never below 0.
+    The unit is a run of `workload`, done `runs_per_day` times a day, which takes `hours_per_day` on
+    the self-encrypting disk; for `PROFILE` it is a day of the duty profile. `runs`, `hours`,
+    `years` and `break_even_electricity` (a price per kWh at which the disk is repaid within its
+    life) are None unless the payback is demonstrated, i.e. the saving's 95 % interval lies above 0.
+    `break_even_price` is what may be paid extra for the disk to be repaid within its life; it is
+    never below 0.
 
     `probability` of payback within the disk's life holds what the scatter between blocks leaves
     open, and nothing else: the assumptions are taken as they are, the meter as exact. None for one
@@ -50,6 +51,7 @@ class Payback:
     workload: str
     against: str
     runs_per_day: float
+    hours_per_day: float
     saving_j: Estimate
     demonstrated: bool
     runs: Span | None
@@ -147,6 +149,7 @@ def payback(
         workload=workload,
         against=against,
         runs_per_day=each_day,
+        hours_per_day=each_day * estimate(sed_s).mean / SECONDS_PER_HOUR,
         saving_j=saving,
         demonstrated=demonstrated,
         runs=runs,

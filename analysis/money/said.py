@@ -13,6 +13,7 @@ from analysis.money.span import Span
 from analysis.results import Results
 
 Label = Callable[[str], str]
+HOURS_PER_DAY = 24
 
 
 def money_sentence(found: Results) -> str:
@@ -35,9 +36,9 @@ def payback_sentence(payback: Payback, assumptions: Assumptions, label: Label) -
         what = f"{_unit(payback, a)} saves {saved(payback.saving_j)} J beside {against}"
         return f"No demonstrated payback: {what}, {_why_not(payback, a, life)}."
     return (
-        f"Beside {against} the drive's {money(a.sed_extra_price, a)} more are repaid after "
-        f"{_amount(payback, a)}, that is after {words.span(payback.years, 'years')}, "
-        f"{_within(payback.years, a.life_years)} its {life}."
+        f"{_verdict(payback.years, a.life_years)}: its {money(a.sed_extra_price, a)} more than "
+        f"{against} are repaid after {_amount(payback, a)}, that is after "
+        f"{words.span(payback.years, 'years')}, {_within(payback.years, a.life_years)} its {life}."
     )
 
 
@@ -56,7 +57,8 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
     ]
     if payback.probability is not None:
         said.append(
-            f"The probability that it is repaid within {life} is {chance(payback.probability)}. "
+            f"The probability that it is repaid within {life}, without interest, is "
+            f"{chance(payback.probability)}. "
             "That counts the scatter of the measurement alone: it takes the declared assumptions "
             "as true and the meter as exact."
         )
@@ -65,6 +67,11 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
             f"On a grid of {words.given(a.grid_g_co2_per_kwh or 0.0)} g CO₂/kWh it avoids "
             f"{span(payback.co2_kg_per_year, 'kg')} of CO₂ a year, "
             f"{span(payback.co2_kg_in_life, 'kg')} in {life}; making the drive is not counted."
+        )
+    if payback.hours_per_day > HOURS_PER_DAY:
+        said.append(
+            f"This work takes {words.rounded(payback.hours_per_day)} hours a day, more than there "
+            "are: one machine cannot do it, and a smaller duty saves less."
         )
     return said
 
@@ -189,6 +196,14 @@ def _within(years: Span, life_years: float) -> str:
     if years.high is not None and years.high <= life_years:
         return "within"
     return "longer than" if years.low is None or years.low > life_years else "perhaps longer than"
+
+
+def _verdict(years: Span, life_years: float) -> str:
+    return {
+        "within": "The drive pays for itself",
+        "longer than": "The drive does not pay for itself",
+        "perhaps longer than": "Whether the drive pays for itself in its life is open",
+    }[_within(years, life_years)]
 
 
 def _lacking(found: Results) -> str:

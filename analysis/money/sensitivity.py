@@ -13,12 +13,15 @@ from analysis.money.assumptions import RANGED, Assumptions
 from analysis.money.payback import Payback, annuity, net_present_value
 from analysis.money.span import Span
 
-SAVING = "saving_j"
+SAVING, METER = "saving_j", "meter_j"
 
 
 @dataclass(frozen=True)
 class Swing:
     """Net present value at the low and at the high end of one assumption, or of the saving.
+
+    The saving has two: its interval (`SAVING`), and what the meter's limits of error may add to it
+    or take from it (`METER`).
 
     `runs_per_day` moves all runs of the duty profile by the same factor.
     """
@@ -35,16 +38,21 @@ class Swing:
 
 
 def swings(payback: Payback, assumptions: Assumptions) -> list[Swing]:
-    """All of them, the widest first; the saving is left out where it has no interval."""
-    a, saving = assumptions, payback.saving_j
+    """All of them, the widest first; an end that is not known, or does not differ, has none."""
+    a, saving, meter_j = assumptions, payback.saving_j, payback.meter_j or 0.0
     found = []
     for name in RANGED:
         ends = a.range_of(name)
         if ends[0] < ends[1]:
             found.append(Swing(name, *ends, *(_worth(payback, a, name, end) for end in ends)))
-    if saving.low is not None and saving.high is not None and saving.low < saving.high:
-        worths = (net_present_value(s, payback.runs_per_day, a) for s in (saving.low, saving.high))
-        found.append(Swing(SAVING, saving.low, saving.high, *worths))
+    savings = {
+        SAVING: (saving.low, saving.high),
+        METER: (saving.mean - meter_j, saving.mean + meter_j),
+    }
+    for name, (low, high) in savings.items():
+        if low is not None and high is not None and low < high:
+            worths = (net_present_value(s, payback.runs_per_day, a) for s in (low, high))
+            found.append(Swing(name, low, high, *worths))
     return sorted(found, key=lambda swing: -swing.width)
 
 

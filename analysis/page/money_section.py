@@ -88,7 +88,7 @@ def _tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html
 
     page = table(
         "What the self-encrypting drive saves beside software encryption",
-        ["Saving a run (J)", "A GB of work (J)", f"A year ({a.currency})", "Meter may be off by"],
+        ["Saving a run (J)", f"A year ({a.currency})", "A GB of work (J)", "Meter may be off by"],
         [_saved(p) for p in paybacks],
     )
     page += markup.paragraph(
@@ -100,7 +100,7 @@ def _tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html
     )
     page += table(
         "Until the drive is repaid, without interest (95 % intervals)",
-        ["Runs", "Hours of work", "Years"],
+        ["Years", "Hours of work", "Runs"],
         [_repaid(p) for p in paybacks],
     )
     page += table(
@@ -127,8 +127,8 @@ def _saved(p: Payback) -> list[str]:
     share = p.meter_share
     return [
         said.saved(p.saving_j),
-        words.NOTHING if p.saving_per_gb_j is None else said.saved(p.saving_per_gb_j),
         said.span(p.saving_per_year),
+        words.NOTHING if p.saving_per_gb_j is None else said.saved(p.saving_per_gb_j),
         words.NOTHING if share is None else f"± {words.rounded(share * 100)} %",
     ]
 
@@ -136,7 +136,7 @@ def _saved(p: Payback) -> list[str]:
 def _repaid(p: Payback) -> list[str]:
     if p.runs is None or p.hours is None or p.years is None:
         return [NOT_SHOWN, words.NOTHING, words.NOTHING]
-    return [words.span(p.runs), words.span(p.hours), words.span(p.years)]
+    return [words.span(p.years), words.span(p.hours), words.span(p.runs)]
 
 
 def _worth(p: Payback, a: Assumptions) -> list[str]:
@@ -175,8 +175,9 @@ def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Ht
     page += markup.picture(
         tornado.draw(swings, headline, a, label(headline.against), headline.origin),
         "Net present value if one thing at a time is moved from its declared value to its low and "
-        f"its high end, at {work}. Ends are as declared, else half and double; the saving's are "
-        "those of its 95 % interval.",
+        f"its high end, at {work}. Ends are as declared, else half and double; the "
+        "saving's are those of its 95 % interval, and apart from it those of the meter's limits of "
+        "error.",
         headline.origin,
     )
     return page

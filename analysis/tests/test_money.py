@@ -26,7 +26,7 @@ DUTY = {"kernel_tree": 2, "file_io": 3}
 def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Three blocks of two workloads that count their bytes, and of idling."""
     folder = tmp_path_factory.mktemp("money") / "suite"
-    loads = ("kernel_tree", "file_io", "idle")
+    loads = ("file_io", "kernel_tree", "idle")
     write_suite(folder, Options(blocks=3, interval_ms=100, workloads=loads))
     return results(folder)
 
@@ -53,15 +53,14 @@ def joules(found: Results, workload: str, configuration: str, block: int) -> flo
 def test_paybacks_are_of_every_working_workload_against_every_software(found: Results) -> None:
     paybacks = costs.paybacks(found.suite, found.energy)
     assert [(p.workload, p.against) for p in paybacks] == [
-        ("kernel_tree", AES128),
-        ("kernel_tree", "dmcrypt-aes256"),
         ("file_io", AES128),
         ("file_io", "dmcrypt-aes256"),
+        ("kernel_tree", AES128),
+        ("kernel_tree", "dmcrypt-aes256"),
     ]
     first = paybacks[0]
     savings = [
-        joules(found, "kernel_tree", AES128, b) - joules(found, "kernel_tree", "opal", b)
-        for b in range(3)
+        joules(found, "file_io", AES128, b) - joules(found, "file_io", "opal", b) for b in range(3)
     ]
     assert first.saving_j.mean == pytest.approx(estimate(savings).mean)
     assert first.saving_j.high == pytest.approx(estimate(savings).high)
@@ -71,7 +70,7 @@ def test_paybacks_are_of_every_working_workload_against_every_software(found: Re
 
 def test_saving_by_the_gigabyte_is_of_the_bytes_that_the_phases_counted(found: Results) -> None:
     (first, *_) = costs.paybacks(found.suite, found.energy)
-    run = next(r for r in found.suite.runs if r.workload == "kernel_tree")
+    run = next(r for r in found.suite.runs if r.workload == "file_io")
     gigabytes = sum(p.work["bytes"] for p in run.measured_phases) / 1e9
     assert gigabytes > 0
     assert first.saving_per_gb_j is not None
@@ -117,7 +116,7 @@ def test_a_block_that_lacks_a_workload_does_not_count(found: Results) -> None:
     profiles = costs.profiles(given.suite, given.energy.filter(~lost))
     assert [p.saving_j.n for p in profiles] == [2, 2]
     by_workload = costs.paybacks(given.suite, given.energy.filter(~lost))
-    assert [p.saving_j.n for p in by_workload] == [3, 3, 2, 2]
+    assert [p.saving_j.n for p in by_workload] == [2, 2, 3, 3]
 
 
 def test_a_profile_of_one_workload_is_that_workload_so_often(found: Results) -> None:
@@ -146,12 +145,13 @@ def swings(found: Results) -> tuple[list[sensitivity.Swing], Any, Assumptions]:
 
 
 def test_every_assumption_moves_the_present_value_by_itself(found: Results) -> None:
-    given = assuming(found, ranges={"life_years": [3, 8], "discount_rate": [0, 0.1]})
+    ends = {"life_years": [3, 8], "discount_rate": [0, 0.1], "runs_per_day": [25, 150]}
+    given = assuming(found, duty=DUTY, ranges=ends)
     bars, first, a = swings(given)
     by = {bar.name: bar for bar in bars}
     assert set(by) == {
         *("sed_extra_price", "electricity_price_per_kwh", "life_years"),
-        *("runs_per_day", "discount_rate", "saving_j"),
+        *("runs_per_day", "discount_rate", "saving_j", "meter_j"),
     }
     assert [bar.width for bar in bars] == sorted((bar.width for bar in bars), reverse=True)
     saving, runs = first.saving_j, first.runs_per_day
@@ -162,9 +162,12 @@ def test_every_assumption_moves_the_present_value_by_itself(found: Results) -> N
     price = by["sed_extra_price"]
     assert (price.low, price.high) == (12.5, 50)
     assert price.at_low - price.at_high == pytest.approx(37.5)
-    assert by["runs_per_day"].at_high == net_present_value(saving.mean, 2 * runs, a)
+    assert by["runs_per_day"].at_high == net_present_value(saving.mean, 3 * runs, a)
     assert by["saving_j"].at_low == first.net_present_value.low
     assert by["saving_j"].at_high == pytest.approx(first.net_present_value.high)
+    meter = by["meter_j"]
+    assert meter.at_high == net_present_value(saving.mean + first.meter_j, runs, a)
+    assert meter.low + meter.high == pytest.approx(2 * saving.mean)
 
 
 def test_one_block_has_no_swing_of_its_saving_and_zero_interest_none(found: Results) -> None:
@@ -249,6 +252,24 @@ def test_the_section_holds_the_answer_and_every_table(found: Results) -> None:
     assert "CO₂" not in money_section(found).text
     for bare in ("nan", "None", "inf "):
         assert bare not in text.split("data:image")[0]
+
+
+def test_more_work_than_a_day_holds_is_told(found: Results) -> None:
+    given = assuming(found, duty=DUTY)
+    (first, _), a = costs.profiles(given.suite, given.energy), given.suite.assumptions
+    assert a is not None
+    whole = given.energy.filter(
+        (pl.col("configuration") == "opal")
+        & (pl.col("component") == "system")
+        & (pl.col("phase") == "all")
+    )
+    run_s = sum(
+        count * sum(whole.filter(pl.col("workload") == w)["duration_s"]) / 3
+        for w, count in DUTY.items()
+    )
+    assert first.hours_per_day == pytest.approx(run_s / 3600)
+    assert "hours a day, more than" not in money_section(given).text
+    assert "hours a day, more than" in money_section(assuming(found, duty={"file_io": 1e5})).text
 
 
 def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,6 +126,19 @@ def test_no_payback_where_the_interval_holds_zero() -> None:
     assert found.break_even_price.low == 0
     assert "No demonstrated payback" in said(found)
     assert "an interval that holds 0" in said(found)
+
+
+def test_the_verdict_comes_first() -> None:
+    assert said(reckon(*SAVES)).startswith("The drive does not pay for itself: its 25 USD more")
+    cheap = replace(PAPER, sed_extra_price=3.0)
+    text = payback_sentence(reckon(*SAVES, cheap), cheap, lambda name: name)
+    assert text.startswith("The drive pays for itself")
+    assert "within its 3 years of life" in text
+    years = reckon(*SAVES).years
+    assert years is not None
+    open_ = replace(PAPER, life_years=years.mid)
+    text = payback_sentence(reckon(*SAVES, open_), open_, lambda name: name)
+    assert text.startswith("Whether the drive pays for itself in its life is open")
 
 
 def test_no_payback_from_one_block() -> None:
@@ -289,4 +303,3 @@ def test_a_chance_is_never_said_to_be_none_or_certain() -> None:
         "above 99.9 %",
         "above 99.9 %",
     ]
-
