@@ -18,7 +18,7 @@ from analysis.records import TAIL, Meter, Run, Suite
 from analysis.remarks import Remarks
 from analysis.rest import run_edges
 from analysis.suite_folder import rapl_readings
-from analysis.uncertainty import TypeB
+from analysis.uncertainty import TypeB, half_width
 from instrumentation.sources import counter as rapl
 
 ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
@@ -45,6 +45,7 @@ ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     "queries": pl.Float64(),
 }
 WORK = ("bytes", "files", "queries")  # units of work that are columns
+_PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not reckoned yet
 RAPL = "rapl"
 ALL = "all"
 BETWEEN = "between"
@@ -79,9 +80,18 @@ def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame
     work = {(run.run_id, phase): done for run in suite.runs for phase, done in _work(run)}
     frame = pl.DataFrame(
         [{**same, **row, **work.get((row["run_id"], row["phase"]), {})} for row in rows],
-        schema=dict(ENERGY_SCHEMA),
+        schema={**ENERGY_SCHEMA, **dict.fromkeys(_PARTS, pl.Float64())},
     )
+    frame = _with_intervals(frame).select(list(ENERGY_SCHEMA))
     return frame.sort("run_id", "source", "component", maintain_order=True)
+
+
+def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
+    """The 95 % intervals of all rows that have both parts, at once."""
+    limit_j, sigma_j = (frame[name].fill_null(0.0).to_numpy() for name in _PARTS)
+    half_j = pl.Series("energy_u95_j", half_width(limit_j, sigma_j))
+    known = pl.col(_PARTS[0]).is_not_null()
+    return frame.with_columns(pl.when(known).then(half_j).alias("energy_u95_j"))
 
 
 def _work(run: Run) -> Iterator[tuple[str, dict[str, float]]]:
@@ -194,9 +204,9 @@ def _row(
     type_b = None
     if accuracy is not None and energy.energy_j is not None:
         type_b = TypeB.of(accuracy, energy.energy_j, duration_s)
-    interval = None
+    parts: tuple[float | None, float | None] = (None, None)
     if type_b is not None and energy.statistical_j is not None:
-        interval = type_b.half_width_95_j(energy.statistical_j)
+        parts = type_b.parts_j(energy.statistical_j)
     return {
         "run_id": run.run_id,
         "block": run.block,
@@ -211,7 +221,7 @@ def _row(
         "power_w": None if energy.energy_j is None else energy.energy_j / duration_s,
         "energy_statistical_j": known.statistical_j if known else None,
         "energy_type_b_j": type_b.standard_j if type_b else None,
-        "energy_u95_j": interval,
+        **dict(zip(_PARTS, parts, strict=True)),
         "coverage": energy.coverage,
         "flags": " ".join(energy.flags),
     }

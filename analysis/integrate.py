@@ -196,8 +196,9 @@ class _Channel:
         reach = int(self._edges.rest_ns[edge]) - bound
         side = int(self._edges.rest[edge])
         near, far = (t - bound, t - reach) if side < 0 else (t + reach, t + bound)
-        from_ = int(np.searchsorted(held.start_ns, far, side="left"))
-        to = int(np.searchsorted(held.end_ns, near, side="right"))
+        # Whole numbers: for a fraction all of the array would be made floats each time.
+        from_ = int(np.searchsorted(held.start_ns, math.ceil(far), side="left"))
+        to = int(np.searchsorted(held.end_ns, math.floor(near), side="right"))
         if side < 0:
             from_ = max(from_, to - NEAR)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 
 import numpy as np
@@ -66,7 +67,7 @@ class Metered:
     def energy(self, channel: str, stretches: Sequence[tuple[int, int]]) -> Energy:
         """Of one or more stretches together, each from an edge's time to another's, in ns."""
         curve = self.curves[channel]
-        pairs = [(self._index(start), self._index(end)) for start, end in stretches]
+        pairs = [(self._places[start], self._places[end]) for start, end in stretches]
         between = np.concatenate([np.arange(i, j) for i, j in pairs])
         duration_s = sum(end - start for start, end in stretches) * 1e-9
         coverage = min(1.0, float(curve.covered_s[between].sum()) / duration_s)
@@ -86,8 +87,9 @@ class Metered:
             flags=tuple(flags),
         )
 
-    def _index(self, t_ns: int) -> int:
-        return int(np.searchsorted(next(iter(self.curves.values())).t_ns, t_ns))
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {edge.t_ns: place for place, edge in enumerate(self.edges)}
 
     def _statistical_j(self, curve: Curve, channel: str, pairs: Sequence[tuple[int, int]]) -> float:
         """Cuts, displacement of all windows, filled gaps, and readings; root sum of squares."""

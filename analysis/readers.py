@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from analysis.records import Run, Suite
-from analysis.suite_folder import rapl_readings
+from analysis.suite_folder import rapl_samples
 from instrumentation.sources.counter import Reading, difference, unit_shortfall
 
 # Between two updates of a counter: a reading may be this much older than its time (kernel,
@@ -141,9 +141,8 @@ def _highest_uj_ns(suite: Suite) -> dict[str, float]:
     """By zone, the highest power between two samples; a step back is a wrap and is left out."""
     highest: dict[str, float] = {}
     for run in suite.runs:
-        zones = {counter.zone for phase in run.phases for counter in phase.counters}
-        for zone in zones:
-            for before, after in pairwise(rapl_readings(suite, run.run_id, zone)):
+        for zone, readings in rapl_samples(suite, run.run_id).items():
+            for before, after in pairwise(readings):
                 passed_ns = after.t_before_ns - before.t_before_ns
                 if passed_ns > 0:
                     power = (after.energy_uj - before.energy_uj) / passed_ns

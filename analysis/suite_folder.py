@@ -62,12 +62,23 @@ def suite_id(folder: Path) -> str:
 
 def rapl_readings(suite: Suite, run_id: str, zone: str) -> list[Reading]:
     """The good samples of one counter during a run, in order of time."""
-    readings = [
-        Reading(int(line["t_before_ns"]), int(line["t_after_ns"]), int(line["energy_uj"]))
-        for line in _lines(suite.folder / "runs" / run_id / "rapl.jsonl", [])
-        if line.get("zone") == zone and {"t_before_ns", "t_after_ns", "energy_uj"} <= line.keys()
-    ]
-    return sorted(readings, key=lambda reading: reading.t_before_ns)
+    return rapl_samples(suite, run_id).get(zone, [])
+
+
+def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
+    """The good samples of all counters during a run, by zone, in order of time."""
+    found: dict[str, list[Reading]] = {}
+    for line in _lines(suite.folder / "runs" / run_id / "rapl.jsonl", []):
+        try:
+            reading = Reading(
+                int(line["t_before_ns"]), int(line["t_after_ns"]), int(line["energy_uj"])
+            )
+            found.setdefault(str(line["zone"]), []).append(reading)
+        except (KeyError, TypeError, ValueError):  # a read that failed has no energy
+            continue
+    for readings in found.values():
+        readings.sort(key=lambda reading: reading.t_before_ns)
+    return found
 
 
 def _plan(folder: Path) -> dict[str, Any]:

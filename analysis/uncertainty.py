@@ -160,9 +160,13 @@ class TypeB:
 
         The widest rectangle is taken as it is; the others go in as normal.
         """
-        widest, *others = sorted(self.limits_j, reverse=True)
-        sigma = math.hypot(statistical_j, *(limit / math.sqrt(3) for limit in others))
+        widest, sigma = self.parts_j(statistical_j)
         return float(half_width(np.array([widest]), np.array([sigma]))[0])
+
+    def parts_j(self, statistical_j: float) -> tuple[float, float]:
+        """Half width of the rectangle and deviation of the normal part, for `half_width`."""
+        widest, *others = sorted(self.limits_j, reverse=True)
+        return widest, math.hypot(statistical_j, *(limit / math.sqrt(3) for limit in others))
 
 
 def half_width(limit: Floats, sigma: Floats, level: float = 0.95) -> Floats:
