@@ -17,14 +17,14 @@ def published_section(found: Results) -> Html:
     """Every paper that this suite touches, the sums of its own paper, then the other papers."""
     touched, others = markup.EMPTY, markup.EMPTY
     for citation in citations():
-        rows = beside(found.suite, found.energy, citation.paper)
+        rows = beside(found.suite, found.energy, published(citation.paper))
         if rows:
             touched += _touched(found, citation, rows)
         else:
             others += _folded(citation)
     page = touched + _arithmetic()
     if others.text:
-        page += markup.heading("The other papers", 3)
+        page += markup.heading("The other papers" if touched.text else "The papers", 3)
         page += markup.paragraph(
             "This suite measured nothing of them. Their figures stand here as printed; one with "
             f"{published_tables.DOUBT} is doubtful, and the reason stands below its table.",

@@ -88,8 +88,8 @@ def _who(part: Sequence[Published]) -> str:
     places = _places(part)
     if len(part) > LISTED:
         return f"{places}: {len(part)} figures"
-    each = "; ".join(f"{_what(p)} {p.printed}{_unit(p)}" for p in part)
-    return f"{places}: {each}"
+    each = "; ".join(f"{_what(p)}: {p.printed}{_unit(p)}" for p in part)
+    return f"{places}. {each}"
 
 
 def _subject(figure: Published) -> str:
@@ -102,7 +102,7 @@ def _what(figure: Published) -> str:
     parts = [_subject(figure), _quantity(figure)]
     size = figure.block_bytes or figure.size_bytes
     parts += [figure.operation, _bytes(size) if size else ""]
-    return " ".join(part for part in parts if part)
+    return ", ".join(part for part in parts if part)
 
 
 def _quantity(figure: Published) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from analysis import origin
 from analysis.inference.stats import Comparison, Estimate
-from analysis.published.reference import Published, configurations, published
+from analysis.published.reference import Published, configurations
 from analysis.records import Suite
 from analysis.summary import block_values, compare_blocks, estimate_of
 
@@ -38,9 +38,8 @@ class Beside:
     origin: str
 
 
-def beside(suite: Suite, energy: pl.DataFrame, paper: str | None = None) -> list[Beside]:
-    """All figures whose workload, phase, configuration and quantity the suite has, too."""
-    figures = published(paper)
+def beside(suite: Suite, energy: pl.DataFrame, figures: Sequence[Published]) -> list[Beside]:
+    """Those of `figures` whose workload, phase, configuration and quantity the suite has, too."""
     bases = {_group(p): p.value for p in figures if _kind(p) == "plain"}
     phases = set(energy.select("workload", "phase").unique().iter_rows())
     rows = []

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analysis.page.published_section import published_section
+from analysis.page.published_tables import doubts, tables, value
+from analysis.published import paper
+from analysis.published.beside import beside, configuration_here
+from analysis.published.reference import Published, citations, published
+from analysis.records import Suite
+from analysis.results import Results, results
+from analysis.tests.synthetic import Truth
+
+OWN_NAMES = {
+    "plain": "bare",
+    "opal": "the-drive",
+    "dmcrypt-aes128": "luks-small",
+    "dmcrypt-aes256": "luks-large",
+}
+
+
+@pytest.fixture(scope="module")
+def found(whole_suite: tuple[Path, Truth]) -> Results:
+    return results(whole_suite[0])
+
+
+def renamed(found: Results) -> Results:
+    """The same suite with names of its own for its configurations."""
+    entries = [{**e, "name": OWN_NAMES[e["name"]]} for e in found.suite.plan["configurations"]]
+    suite = replace(found.suite, plan={**found.suite.plan, "configurations": entries})
+    energy = found.energy.with_columns(pl.col("configuration").replace(OWN_NAMES))
+    return replace(found, suite=suite, energy=energy)
+
+
+def without(suite: Suite, kind: str) -> Suite:
+    left = [e for e in suite.plan["configurations"] if e["kind"] != kind]
+    return replace(suite, plan={**suite.plan, "configurations": left})
+
+
+def test_the_papers_sums_come_out() -> None:
+    sums = {(s.what, s.configuration): s for s in paper.arithmetic()}
+    runs = sums["Runs until the dearer disk is repaid", ""]
+    assert runs.computed == pytest.approx(750_000)
+    assert runs.published == "almost 750,000"
+    assert sums["Hours of these runs", ""].computed == pytest.approx(25_000)
+    years = sums["Years without a pause", ""]
+    assert (round(years.computed), years.published) == (3, "almost 3")
+    names = ("plain", "opal", "dmcrypt-aes128")
+    assert [round(sums["Runs on a battery", name].computed) for name in names] == [15, 14, 13]
+
+
+def test_published_stands_beside_measured(found: Results) -> None:
+    rows = beside(found.suite, found.energy, published())
+    entries = [row.published.entry for row in rows]
+    assert list(dict.fromkeys(entries)) == ["read-10mb", "write-1gb", "untar", "grep"]
+    assert len(rows) == 20
+    by = {(r.published.entry, r.published.quantity, r.configuration): r for r in rows}
+    base, drive = by["untar", "energy", "plain"], by["untar", "energy", "opal"]
+    assert base.is_baseline
+    assert base.published_ratio is None
+    assert base.measured_ratio is None
+    assert drive.published_ratio == pytest.approx(2455.955 / 2414.687)
+    untar = found.energy.filter(
+        (pl.col("phase") == "untar")
+        & (pl.col("component") == "system")
+        & (pl.col("configuration") == "opal")
+    )
+    assert drive.measured is not None
+    assert drive.measured.mean == pytest.approx(untar["energy_j"].mean())
+    assert drive.measured_ratio is not None
+    assert drive.measured_ratio.ratio == pytest.approx(1.012, abs=0.02)
+    assert drive.origin == "modelled"
+    assert by["grep", "time", "opal"].origin == "measured"
+
+
+def test_durations_of_what_never_ran_are_synthetic(found: Results) -> None:
+    energy = found.energy.with_columns(origin=pl.lit("synthetic"))
+    rows = beside(found.suite, energy, published())
+    assert {row.origin for row in rows} == {"synthetic"}
+
+
+def test_configurations_are_matched_by_what_they_are(found: Results) -> None:
+    other = renamed(found)
+    here = {name: configuration_here(other.suite, name) for name in OWN_NAMES}
+    assert here == OWN_NAMES
+    same = beside(found.suite, found.energy, published())
+    again = beside(other.suite, other.energy, published())
+    assert [r.measured_ratio for r in again] == [r.measured_ratio for r in same]
+    assert [r.published_ratio for r in again] == [r.published_ratio for r in same]
+    assert configuration_here(found.suite, "") is None
+    assert configuration_here(without(found.suite, "opal"), "opal") is None
+
+
+def test_a_configuration_of_the_same_name_goes_first(found: Results) -> None:
+    given = found.suite.plan["configurations"]
+    twin = {**next(e for e in given if e["name"] == "dmcrypt-aes128"), "name": "first"}
+    suite = replace(found.suite, plan={**found.suite.plan, "configurations": [twin, *given]})
+    assert configuration_here(suite, "dmcrypt-aes128") == "dmcrypt-aes128"
+
+
+def test_without_a_baseline_there_is_no_ratio(found: Results) -> None:
+    suite = without(found.suite, "plain")
+    rows = beside(suite, found.energy, published())
+    assert len(rows) == 15
+    assert all(row.measured is not None and row.measured_ratio is None for row in rows)
+
+
+def test_any_paper_stands_beside_once_it_names_a_workload(found: Results) -> None:
+    """Units are turned into the paper's: its times are in milliseconds."""
+    first = published("panda")[10:20]
+    figures = [
+        replace(p, workload="sql", phase="query", configuration="plain")
+        for p in first
+        if p.unit == "ms"
+    ]
+    rows = beside(found.suite, found.energy, figures)
+    assert len(rows) == len(figures) > 0
+    seconds = found.energy.filter(
+        (pl.col("phase") == "query") & (pl.col("configuration") == "plain")
+    )["duration_s"].mean()
+    assert rows[0].measured is not None
+    assert isinstance(seconds, float)
+    assert rows[0].measured.mean == pytest.approx(seconds * 1000)
+    assert not beside(found.suite, found.energy, published("panda"))
+
+
+def test_section_shows_every_paper(found: Results) -> None:
+    page = published_section(found).text
+    for citation in citations():
+        assert citation.title in page
+    assert "The other papers" in page
+    assert "This suite measured nothing of them" in page
+    assert "750\u202f000 runs" in page
+    assert page.count("<details") == 2 + 2 * 4
+    assert re.search(r"doubtful figures, left as printed", page)
+    assert not re.search(r"\b(None|nan|NaN)\b", page)
+
+
+def test_section_of_a_suite_that_touches_no_paper(found: Results) -> None:
+    energy = found.energy.filter(pl.col("workload") == "idle")
+    page = published_section(replace(found, energy=energy)).text
+    assert "The papers" in page
+    assert "published beside measured" not in page
+    assert "Runs on a battery, Opal drive" in page
+
+
+@pytest.mark.parametrize("name", [citation.paper for citation in citations()])
+def test_tables_hold_every_figure(name: str) -> None:
+    figures = published(name)
+    page = tables(figures).text
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", page)
+    shown = sorted(text.split()[0] for text in cells if text)
+    for printed, count in counted(figures).items():
+        assert shown.count(printed) >= count, printed
+
+
+def counted(figures: list[Published]) -> dict[str, int]:
+    texts = [value(p).split()[0] for p in figures]
+    return {text: texts.count(text) for text in set(texts)}
+
+
+def test_doubts_stand_together_by_reason() -> None:
+    figures = published("panda")
+    page = doubts(figures).text
+    reasons = {p.note for p in figures if p.doubtful}
+    assert f"69 doubtful figures, left as printed ({len(reasons)} reasons)" in page
+    assert page.count("<li>") == len(reasons)
+    assert "Table III. RSA, time, encrypt, 20\u00a0MB: 664.1 ms. Value: 6641" in page
+    assert doubts([p for p in figures if not p.doubtful]).text == ""
