@@ -148,6 +148,10 @@ meter-new: venv ## lay out a new meter: make meter-new NAME=…
 bench-metrology: venv ## time and energy against known truth: table, plots, build/bench/metrology.json
 	@$(RUN) -m lab.metrology $(PARTS)
 
+.PHONY: bench-analysis
+bench-analysis: venv ## intervals and verdicts against simulated suites: table, build/bench/analysis.json
+	@$(RUN) -m lab.inference $(PARTS)
+
 .PHONY: bench-drive
 bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json
 	@$(RUN) -m lab.drive.bench

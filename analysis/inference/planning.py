@@ -11,7 +11,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from analysis.inference.contrasts import Contrast
-from analysis.inference.stats import LEVEL, Estimate, half_width
+from analysis.inference.stats import LEVEL, Estimate, Floats, half_width
 from analysis.records import Suite
 
 FORMAT = "fde-next/1"
@@ -53,8 +53,14 @@ def blocks_for(sd_log: float, n: int, half_width: float) -> int:
     """
     if n < 2 or half_width <= 0:
         raise ValueError("a second stage needs two blocks and a width above 0")
+    return int(second_stage(np.asarray(sd_log), n, half_width))
+
+
+def second_stage(sd_log: Floats, n: int, half_width: float) -> Floats:
+    """As `blocks_for`, for an array of deviations."""
     critical = float(stats.t.ppf(1 - LEVEL / 2, n - 1))
-    return max(n, math.ceil((critical * sd_log / math.log1p(half_width)) ** 2))
+    needed = np.ceil((critical * sd_log / math.log1p(half_width)) ** 2)
+    return np.asarray(np.maximum(n, needed))
 
 
 def two_stages(first: Sequence[float], more: Sequence[float]) -> Estimate:
@@ -62,13 +68,17 @@ def two_stages(first: Sequence[float], more: Sequence[float]) -> Estimate:
 
     The deviation is that of the first stage alone, for it chose the number of blocks.
     """
-    n, everything = len(first), [*first, *more]
-    mean = float(np.mean(everything))
+    n, total = len(first), len(first) + len(more)
+    mean = float(np.mean([*first, *more]))
     if n < 2:
-        return Estimate(len(everything), mean, None, None)
-    sd = float(np.std(first, ddof=1))
-    half = float(half_width(sd, n, 1 - LEVEL)) * math.sqrt(n / len(everything))
-    return Estimate(len(everything), mean, mean - half, mean + half)
+        return Estimate(total, mean, None, None)
+    half = float(two_stages_half_width(float(np.std(first, ddof=1)), n, np.asarray(total)))
+    return Estimate(total, mean, mean - half, mean + half)
+
+
+def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
+    """Half width of `two_stages`, for arrays of first deviations and of blocks in all."""
+    return half_width(sd, n, 1 - LEVEL) * np.sqrt(n / total)
 
 
 def next_suite(suite: Suite, found: Sequence[Contrast]) -> dict[str, Any]:

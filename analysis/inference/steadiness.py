@@ -177,7 +177,7 @@ def _layout(cells: Sequence[_Cell]) -> Layout | None:
 
 
 def _estimate(slope: Slope | None, n: int) -> Estimate | None:
-    if slope is None:
+    if slope is None or not np.isfinite(slope.error):
         return None
     low, high = slope.interval()
     return Estimate(n, percent(float(slope.value)), percent(float(low)), percent(float(high)))

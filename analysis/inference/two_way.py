@@ -22,7 +22,10 @@ ROUNDING = 1e-12  # of a logarithm: a residual as small is none
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """A slope with its standard error; arrays of one shape, with `freedom` ≥ 1 degrees."""
+    """A slope with its standard error; arrays of one shape, with `freedom` ≥ 1 degrees.
+
+    Where `x` does not vary at all the error is infinite: nothing is known.
+    """
 
     value: Floats
     error: Floats
@@ -84,24 +87,13 @@ class Layout:
     def slope_within(self, values: Floats, x: Floats) -> Slope | None:
         """Slope along `x` of what is left, both sets of effects removed from `x` as well."""
         freedom = self.freedom - 1
-        left, along = self.residuals(values), self.residuals(x)
-        squares = np.sum(along**2, axis=-1)
-        if freedom < 1 or not np.all(squares > 1e-9 * np.sum(x**2, axis=-1)):
-            return None
-        value = np.sum(left * along, axis=-1) / squares
-        rest = np.sum((left - value[..., None] * along) ** 2, axis=-1)
-        return Slope(value, np.sqrt(rest / freedom / squares), freedom)
+        return _slope(self.residuals(values), self.residuals(x), freedom) if freedom > 0 else None
 
     def slope_between(self, values: Floats, x: Floats) -> Slope | None:
         """Slope of the blocks' effects along those of `x`: the block is the unit, not the run."""
-        effects, along = self.block_effects(values), self.block_effects(x)
         freedom = self.blocks - 2
-        squares = np.sum(along**2, axis=-1)
-        if freedom < 1 or not np.all(squares > 0):
-            return None
-        value = np.sum(effects * along, axis=-1) / squares
-        rest = np.sum((effects - value[..., None] * along) ** 2, axis=-1)
-        return Slope(value, np.sqrt(rest / freedom / squares), freedom)
+        effects, along = self.block_effects(values), self.block_effects(x)
+        return _slope(effects, along, freedom) if freedom > 0 else None
 
     def deleted_t(self, values: Floats) -> Floats:
         """Each residual in standard errors that the other values alone tell; needs `freedom` ≥ 2.
@@ -115,6 +107,16 @@ class Layout:
         squares = np.divide(left**2, own, out=np.zeros_like(left), where=told)
         rest = np.maximum(np.sum(left**2, axis=-1)[..., None] - squares, ROUNDING**2)
         return np.asarray(np.sign(left) * np.sqrt(squares / (rest / (self.freedom - 1))))
+
+
+def _slope(left: Floats, along: Floats, freedom: int) -> Slope:
+    """Of values along x, both without their mean."""
+    squares = np.sum(along**2, axis=-1)
+    told = squares > ROUNDING
+    safe = np.where(told, squares, 1.0)
+    value = np.where(told, np.sum(left * along, axis=-1) / safe, 0.0)
+    rest = np.sum((left - value[..., None] * along) ** 2, axis=-1)
+    return Slope(value, np.where(told, np.sqrt(rest / freedom / safe), np.inf), freedom)
 
 
 def _coded(index: Sequence[int], levels: int) -> Floats:

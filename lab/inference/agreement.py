@@ -20,7 +20,7 @@ MARGIN = 0.02
 
 def measure(quick: bool = False) -> list[Figure]:
     """The largest difference over many random cases."""
-    cases = 50 if quick else 2_000
+    cases = 20 if quick else 300
     generator = np.random.default_rng(SEED + 5)
     return [
         at_most("Holm: largest difference to statsmodels", _holm(generator, cases), "", 1e-9),
