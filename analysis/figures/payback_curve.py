@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -19,6 +21,7 @@ from analysis.money.sensitivity import course, repaid_after_years
 
 ONE_COLUMN, COLUMNS = 3, 2  # up to so many panels below each other, more of them side by side
 LINE, SHADE = "#0072B2", "#bcd7ea"
+WIDE, NARROW = 70, 32  # characters of a panel's title in a line
 BEYOND_LIFE, FAR = 1.25, 3.0  # how far to look, in lives
 
 
@@ -35,16 +38,22 @@ def draw(
     rows = math.ceil(len(paybacks) / columns)
     with mpl.rc_context(style.RC):
         figure = Figure(figsize=(5.4, 1.3 + 1.75 * rows), layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).flat
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
         years = np.linspace(0, _end(paybacks, assumptions), 121)
         for axis, payback in zip(axes, paybacks, strict=False):
             _panel(axis, payback, assumptions, years)
-            axis.set_title(f"beside {labels[payback.against]}")
+            name = f"beside {labels[payback.against]}"
+            axis.set_title(textwrap.fill(name, WIDE if columns == 1 else NARROW), fontsize=9)
             axis.set_ylabel(f"Net saving ({assumptions.currency})")
             axis.set_xlabel("Years since the purchase")
             axis.label_outer()
-        for axis in list(axes)[len(paybacks) :]:
+        for axis, payback in zip(axes, paybacks, strict=False):
+            _tell(axis, payback, assumptions)
+        for axis in axes[len(paybacks) :]:
             axis.remove()
+        for axis in axes[max(0, len(paybacks) - columns) : len(paybacks)]:
+            axis.tick_params(labelbottom=True)
+            axis.set_xlabel("Years since the purchase")
         style.titled(figure, "Electricity saved, less the drive's extra price", origin)
         handles, names = axes[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=2)
@@ -69,15 +78,22 @@ def _panel(axis: Axes, payback: Payback, a: Assumptions, years: np.ndarray) -> N
     axis.axvline(a.life_years, color="#D55E00", lw=1.1, ls="--", label=_life(a))
     axis.set_xlim(0, float(years[-1]))
     axis.margins(y=0.08)
+
+
+def _tell(axis: Axes, payback: Payback, a: Assumptions) -> None:
+    """The net present value in words, below the line of 0 where that is at the top."""
+    low, high = axis.get_ylim()
+    worth = said.price(payback.net_present_value, replace(a, currency=""))
     axis.annotate(
-        f"after {words.given(a.life_years)} years {said.price(payback.net_present_value, a)}",
-        (0.03, 0.84),
+        f"after {words.given(a.life_years)} years\n{worth}",
+        (0.03, 0.97 if high > (high - low) / 4 else 0.84),
         xycoords="axes fraction",
         ha="left",
         va="top",
         fontsize=8,
         color=style.INK,
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
+        zorder=1.5,
     )
 
 

@@ -225,6 +225,12 @@ def test_pictures_have_units_and_their_origin_and_are_never_of_nothing(found: Re
     ]
     assert curve.axes[0].get_ylabel() == "Net saving (USD)"
     assert curve.axes[1].get_xlabel() == "Years since the purchase"
+    many = [replace(paybacks[0], against=name) for name in "abcdefg"]
+    labels = dict.fromkeys("abcdefg", "a name that is too long for one line")
+    whole = payback_curve.draw(many, a, labels, "measured")
+    assert whole is not None
+    assert len(whole.axes) == 7
+    assert all(axis.get_title(loc="left").count("\n") == 1 for axis in whole.axes)
     drawn = tornado.draw(bars, first, a, "dm-crypt AES-128", "synthetic")
     assert drawn is not None
     assert drawn.get_suptitle().endswith("(synthetic)")
