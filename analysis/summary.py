@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -83,6 +84,16 @@ def joint_origin(energy: pl.DataFrame) -> str:
     return origin.joint(energy["origin"].unique())
 
 
+@dataclass(frozen=True)
+class _Group:
+    """Block values of whole runs that share `KEYS`, and the origins of their joules."""
+
+    energy_j: BlockValues
+    seconds: BlockValues
+    power_w: BlockValues
+    origins: frozenset[str]
+
+
 def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
     """The table of `SUMMARY_SCHEMA`, in the plan's order.
 
@@ -92,12 +103,12 @@ def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
     groups = _groups(suite, energy)
     versus = _versus(suite, groups)
     rows = []
-    for key, frame in groups.items():
-        mean = estimate_of(_by_block(frame, "energy_j"))
+    for key, group in groups.items():
+        mean = estimate_of(group.energy_j)
         if mean is None:
             continue
         found = versus.get(key)
-        pair = frame if found is None else pl.concat([frame, groups[_base_of(key, suite)]])
+        beside = frozenset() if found is None else groups[_base_of(key, suite)].origins
         rows.append(
             {
                 "suite_id": suite.suite_id,
@@ -107,19 +118,29 @@ def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
                 "mean_j": mean.mean,
                 "ci_low_j": mean.low,
                 "ci_high_j": mean.high,
-                "mean_s": _mean(_by_block(frame, "duration_s")),
-                "mean_w": _mean(_by_block(frame, "power_w")),
+                "mean_s": _mean(group.seconds),
+                "mean_w": _mean(group.power_w),
                 **_compared(found),
                 "verdict": _word(key[1] == suite.baseline, found),
-                "origin": joint_origin(pair),
+                "origin": origin.joint(group.origins | beside),
             }
         )
     return pl.DataFrame(rows, schema=dict(SUMMARY_SCHEMA))
 
 
-def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, pl.DataFrame]:
+def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, _Group]:
     """Whole runs by `KEYS`; what the plan does not name comes last."""
-    whole = energy.filter(pl.col("phase") == "all")
+    rows = (
+        energy.filter(pl.col("phase") == "all")
+        .group_by(*KEYS, "block")
+        .agg(
+            pl.col("energy_j").mean(),
+            pl.col("duration_s").mean(),
+            pl.col("power_w").mean(),
+            pl.col("origin").unique(),
+        )
+        .sort("block")
+    )
     workload = {name: i for i, name in enumerate(suite.workloads)}
     configuration = {name: i for i, name in enumerate(suite.configurations)}
 
@@ -127,8 +148,19 @@ def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, pl.DataFrame]:
         last = len(workload) + len(configuration)
         return workload.get(key[0], last), configuration.get(key[1], last), key[2], key[3]
 
-    found = {_key(k): frame for k, frame in whole.partition_by(KEYS, as_dict=True).items()}
-    return {key: found[key] for key in sorted(found, key=place)}
+    found = {_key(values): frame for values, frame in rows.partition_by(KEYS, as_dict=True).items()}
+    return {key: _group(found[key]) for key in sorted(found, key=place)}
+
+
+def _group(frame: pl.DataFrame) -> _Group:
+    """From the rows of one group, one a block; a block without a figure is left out of it."""
+
+    def by_block(column: str) -> dict[int, float]:
+        values = zip(frame["block"], frame[column], strict=True)
+        return {int(block): float(value) for block, value in values if value is not None}
+
+    origins = frozenset(str(name) for names in frame["origin"] for name in names)
+    return _Group(by_block("energy_j"), by_block("duration_s"), by_block("power_w"), origins)
 
 
 def _key(values: Sequence[object]) -> Key:
@@ -140,15 +172,14 @@ def _base_of(key: Key, suite: Suite) -> Key:
     return key[0], suite.baseline or "", key[2], key[3]
 
 
-def _versus(suite: Suite, groups: Mapping[Key, pl.DataFrame]) -> dict[Key, Comparison]:
+def _versus(suite: Suite, groups: Mapping[Key, _Group]) -> dict[Key, Comparison]:
     """Each group against the baseline's, judged by families of one source and component."""
-    values = {key: _by_block(frame, "energy_j") for key, frame in groups.items()}
     alone = {
         key: found
-        for key, own in values.items()
+        for key, group in groups.items()
         if (base := _base_of(key, suite)) != key
-        and base in values
-        and (found := compare_blocks(values[base], own, suite.margin)) is not None
+        and base in groups
+        and (found := compare_blocks(groups[base].energy_j, group.energy_j, suite.margin))
     }
     judged_by_key: dict[Key, Comparison] = {}
     for family in dict.fromkeys(key[2:] for key in alone):
@@ -168,16 +199,6 @@ def _compared(found: Comparison | None) -> dict[str, float | None]:
         "p_equivalence_holm": found.p_equivalence_holm if found else None,
         "detectable": detectable(found.sd_log, found.n) if found else None,
     }
-
-
-def _by_block(frame: pl.DataFrame, column: str) -> dict[int, float]:
-    rows = (
-        frame.filter(pl.col(column).is_not_null())
-        .group_by("block")
-        .agg(pl.col(column).mean())
-        .sort("block")
-    )
-    return {int(block): float(value) for block, value in rows.iter_rows()}
 
 
 def _mean(values: BlockValues) -> float | None:
