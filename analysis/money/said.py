@@ -36,8 +36,8 @@ def payback_sentence(payback: Payback, assumptions: Assumptions, label: Label) -
         what = f"{_unit(payback, a)} saves {saved(payback.saving_j)} J beside {against}"
         return f"No demonstrated payback: {what}, {_why_not(payback, a, life)}."
     return (
-        f"{_verdict(payback.years, a.life_years)}: its {money(a.sed_extra_price, a)} more than "
-        f"{against} are repaid after {_amount(payback, a)}, that is after "
+        f"{_verdict(payback.years, a.life_years)}: beside {against}, its "
+        f"{money(a.sed_extra_price, a)} more are repaid after {_amount(payback, a)} that is "
         f"{words.span(payback.years, 'years')}, {_within(payback.years, a.life_years)} its {life}."
     )
 
@@ -77,9 +77,11 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
 
 
 def profile_lacking(found: Results) -> str:
-    """Why there is no line for the duty profile; empty where there is one."""
+    """Why there is no line for a declared duty profile; empty where there is one."""
     suite = found.suite
-    if suite.assumptions is None or costs.profiles(suite, found.energy):
+    if suite.assumptions is None or not suite.assumptions.duty:
+        return ""
+    if costs.profiles(suite, found.energy):
         return ""
     missing = [name for name in suite.assumptions.profile if name not in suite.workloads]
     if missing:
@@ -99,9 +101,13 @@ def work(payback: Payback, assumptions: Assumptions) -> str:
     return f"{', '.join(each[:-1])} and {each[-1]} a day"
 
 
-def name_of(payback: Payback) -> str:
+def name_of(payback: Payback, assumptions: Assumptions) -> str:
     """What a payback is of, for a table's first column."""
-    return "Duty profile, a day" if payback.workload == PROFILE else words.name_of(payback.workload)
+    if payback.workload == PROFILE:
+        return "Duty profile, a day"
+    name = words.name_of(payback.workload)
+    often = payback.runs_per_day
+    return name if often == assumptions.runs_per_day else f"{name}, {times(often)} a day"
 
 
 def money(value: float, assumptions: Assumptions) -> str:
@@ -174,9 +180,9 @@ def _amount(payback: Payback, assumptions: Assumptions) -> str:
     assert payback.hours is not None
     hours = f"{words.rounded(payback.hours.mid)} hours of work"
     if payback.workload == PROFILE:
-        return f"{hours}; at {work(payback, assumptions)}"
+        return f"{hours}; at {work(payback, assumptions)},"
     runs = f"{words.rounded(payback.runs.mid)} runs of “{words.name_of(payback.workload)}”"
-    return f"{runs}, {hours}; at {times(payback.runs_per_day)} runs a day"
+    return f"{runs} ({hours}); at {times(payback.runs_per_day)} runs a day"
 
 
 def _why_not(payback: Payback, assumptions: Assumptions, life: str) -> str:

@@ -31,7 +31,7 @@ def money_section(found: Results) -> Html:
     if not by_workload:
         page += markup.paragraph(said.money_sentence(found))
     else:
-        page += _decision(found, a, profiles)
+        page += _decision(found, a, profiles or by_workload)
         page += _tables(found, a, [*profiles, *_others(profiles, by_workload)])
         page += _pictures(found, a, profiles or by_workload)
     return page + _batteries(found, a)
@@ -56,13 +56,13 @@ def _declared(a: Assumptions) -> Html:
     return markup.paragraph(text, "key")
 
 
-def _decision(found: Results, a: Assumptions, profiles: Sequence[Payback]) -> Html:
+def _decision(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
     """The answer in sentences that stand by themselves."""
     page = markup.paragraph(said.money_sentence(found), "answer")
     lacking = said.profile_lacking(found)
     if lacking:
         page += markup.paragraph(lacking)
-    headline = costs.headline_payback(profiles)
+    headline = costs.headline_payback(paybacks)
     if headline is not None:
         page += markup.bullets(said.decision(headline, a, found.suite.label))
     return page
@@ -80,7 +80,7 @@ def _tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html
 
     def table(caption: str, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> Html:
         rows = [
-            [said.name_of(p), found.suite.label(p.against), *own]
+            [said.name_of(p, a), found.suite.label(p.against), *own]
             for p, own in zip(paybacks, cells, strict=True)
         ]
         first = ["Workload", "Against"]

@@ -138,6 +138,19 @@ def test_a_profile_of_what_was_not_run_is_told(found: Results) -> None:
     assert "Kernel tree" in said.money_sentence(given)
 
 
+def test_without_a_declared_duty_nothing_is_said_of_one(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s", Options(blocks=2, interval_ms=100, workloads=("file_io",)))
+    found = results(tmp_path / "s")
+    assert costs.profiles(found.suite, found.energy) == []
+    assert said.profile_lacking(found) == ""
+    text = money_section(found).text
+    assert "File write and read" in said.money_sentence(found)
+    assert "net present value" in text
+    assert "duty" not in text.split("<img")[0]
+    once = assuming(found, duty={"file_io": 7})
+    assert "File write and read, 7 a day" in money_section(once).text
+
+
 def swings(found: Results) -> tuple[list[sensitivity.Swing], Any, Assumptions]:
     first, _ = costs.profiles(found.suite, found.energy)
     assert found.suite.assumptions is not None

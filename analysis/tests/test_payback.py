@@ -129,7 +129,9 @@ def test_no_payback_where_the_interval_holds_zero() -> None:
 
 
 def test_the_verdict_comes_first() -> None:
-    assert said(reckon(*SAVES)).startswith("The drive does not pay for itself: its 25 USD more")
+    assert said(reckon(*SAVES)).startswith(
+        "The drive does not pay for itself: beside dmcrypt-aes128, its 25 USD more are repaid after"
+    )
     cheap = replace(PAPER, sed_extra_price=3.0)
     text = payback_sentence(reckon(*SAVES, cheap), cheap, lambda name: name)
     assert text.startswith("The drive pays for itself")
