@@ -114,6 +114,11 @@ report: venv ## joules, verdicts and payback of the newest suite
 synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled synthetic, and its report
 	@folder=$$($(RUN) -m analysis.synthetic data/suites) && $(RUN) -m analysis report "$$folder"
 
+.PHONY: report-pdf
+report-pdf: venv ## the report of the newest suite as report.pdf, for paper
+	$(NEED_SUITE)
+	@$(RUN) -m analysis.page.pdf $(SUITE_DIR)
+
 .PHONY: verify
 verify: venv ## check the sums of a suite and make its figures again
 	$(NEED_SUITE)

@@ -10,6 +10,14 @@ set -euo pipefail
 # PYTHON: the interpreter that the virtual environment is to be made with.
 python=${PYTHON:-python3}
 
+# libpango, libpangoft2, libharfbuzz-subset and a font lay out the report on paper.
+paper=(
+    fonts-dejavu-core
+    libharfbuzz-subset0
+    libpango-1.0-0
+    libpangoft2-1.0-0
+)
+
 # gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (lab/drive/xts.c).
 packages=(
     ca-certificates
@@ -23,12 +31,13 @@ packages=(
     qemu-system-x86
     qemu-utils
     uidmap
+    "${paper[@]}"
 )
 
 without_lab=false
 if [ "${1:-}" = --without-lab ]; then
     without_lab=true
-    packages=(ca-certificates openssh-client)
+    packages=(ca-certificates openssh-client "${paper[@]}")
     shift
 fi
 

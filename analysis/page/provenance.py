@@ -52,17 +52,23 @@ def provenance_section(found: Results) -> Html:
     page = _time(suite.timing)
     page += markup.table("Plan and machine", ["What", "Value"], facts, words=2)
     page += markup.folded(
-        f"Machine and packages before the first run ({len(before)} entries)",
+        f"Machine and packages before the first run ({_entries(len(before))})",
         markup.table("Before the first run", ["What", "Value"], short, words=2),
     )
     page += markup.folded(
-        f"What was different after the last run ({len(changed)} entries)",
+        f"What was different after the last run ({_entries(len(changed))})",
         markup.table("Before and after", ["What", "Before", "After"], changed, words=3)
         if changed
         else markup.paragraph("Nothing, or no record of it."),
     )
     text = json.dumps(dict(plan), indent=1, ensure_ascii=False)
-    return page + markup.folded("The whole plan", markup.preformatted(text))
+    return page + markup.folded(
+        "The whole plan (on the screen only)", markup.preformatted(text), "screen"
+    )
+
+
+def _entries(number: int) -> str:
+    return f"{number} entr{'y' if number == 1 else 'ies'}"
 
 
 def _time(timing: Mapping[str, Any]) -> Html:
