@@ -66,8 +66,8 @@ def configuration_here(suite: Suite, name: str) -> str | None:
         str(entry.get("name"))
         for entry in _entries(suite)
         if entry.get("kind") == wanted.kind
-        and str(entry.get("cipher") or "").split("-")[0] == wanted.cipher
-        and entry.get("key_bits") == wanted.key_bits
+        and (not wanted.cipher or str(entry.get("cipher") or "").split("-")[0] == wanted.cipher)
+        and (not wanted.key_bits or entry.get("key_bits") == wanted.key_bits)
     ]
     return name if name in alike else next(iter(alike), None)
 

@@ -103,6 +103,13 @@ def test_a_configuration_of_the_same_name_goes_first(found: Results) -> None:
     assert configuration_here(suite, "dmcrypt-aes128") == "dmcrypt-aes128"
 
 
+def test_what_a_drive_says_of_its_cipher_does_not_matter(found: Results) -> None:
+    given = found.suite.plan["configurations"]
+    entries = [{**e, "key_bits": 256} if e["kind"] == "opal" else e for e in given]
+    suite = replace(found.suite, plan={**found.suite.plan, "configurations": entries})
+    assert configuration_here(suite, "opal") == "opal"
+
+
 def test_without_a_baseline_there_is_no_ratio(found: Results) -> None:
     suite = without(found.suite, "plain")
     rows = beside(suite, found.energy, published())

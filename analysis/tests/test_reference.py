@@ -10,7 +10,7 @@ import pytest
 
 from analysis.published import reference
 from analysis.published.reference import COLUMNS, FOLDER, Published, citations, published
-from analysis.tests.reference_checks import CHECKS, CLEAN, Check, unmarked
+from analysis.tests.reference_checks import CHECKS, CLEAN, Check, growth, unmarked
 
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 NAMES = [citation.paper for citation in citations()]
@@ -183,3 +183,11 @@ def test_the_readme_counts_the_figures() -> None:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{name}.csv`"))
         doubtful = sum(p.doubtful for p in figures)
         assert row.endswith(f"| {len(figures)} | {doubtful} |")
+
+
+def test_times_that_do_not_grow_with_the_size_are_found_one_by_one() -> None:
+    bare = [replace(p, doubtful=False) for p in published("panda")]
+    alone = [group[0] for group in growth(bare) if len(group) == 1]
+    decrypted = [p for p in alone if p.operation == "decrypt"]
+    assert {p.subject for p in decrypted} == {"RSA"}
+    assert len(decrypted) == 15
