@@ -33,7 +33,8 @@ def payback_sentence(payback: Payback, assumptions: Assumptions, label: Label) -
     a, against = assumptions, label(payback.against)
     life = f"{words.given(a.life_years)} years of life"
     if payback.runs is None or payback.hours is None or payback.years is None:
-        what = f"{_unit(payback, a)} saves {saved(payback.saving_j)} J beside {against}"
+        joules = saved(payback.saving_j).removesuffix(f" ({words.NO_INTERVAL})")
+        what = f"{_unit(payback, a)} saves {joules} J beside {against}"
         return f"No demonstrated payback: {what}, {_why_not(payback, a, life)}."
     return (
         f"{_verdict(payback.years, a.life_years)}: beside {against}, its "
@@ -136,7 +137,9 @@ def price(value: Span, assumptions: Assumptions) -> str:
 
 def saved(value: Estimate) -> str:
     """A saving in J with its interval; no more than three digits of what is large."""
-    if value.half_width is None or value.half_width < 1000:
+    if value.half_width is None:
+        return f"{words.plus_minus(value)} ({words.NO_INTERVAL})"
+    if value.half_width < 1000:
         return words.plus_minus(value)
     return f"{words.rounded(value.mean)} ± {words.rounded(value.half_width)}"
 

@@ -193,7 +193,7 @@ def _batteries(found: Results, a: Assumptions) -> Html:
                 words.name_of(b.workload),
                 found.suite.label(b.configuration),
                 words.plus_minus(b.energy_j),
-                words.span(b.runs),
+                said.span(b.runs),
             ]
             for b in batteries
         ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,17 @@ def test_more_work_than_a_day_holds_is_told(found: Results) -> None:
     assert first.hours_per_day == pytest.approx(run_s / 3600)
     assert "hours a day, more than" not in money_section(given).text
     assert "hours a day, more than" in money_section(assuming(found, duty={"file_io": 1e5})).text
+
+
+def test_one_block_says_of_every_figure_that_it_has_no_interval(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s", Options(blocks=1, interval_ms=100, workloads=("kernel_tree",)))
+    text = money_section(results(tmp_path / "s")).text
+    cells = re.findall(r'<td class="figure">([^<]*)</td>', text)
+    shown = [cell for cell in cells if cell not in ("–", "no demonstrated payback")]
+    bare = [cell for cell in shown if "n = 1: no interval" not in cell]
+    assert len(shown) > 10
+    assert all(cell.startswith("±") or cell.replace(".", "").isdigit() for cell in bare), bare
+    assert len(re.findall("no demonstrated payback", text)) == 2
 
 
 def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
