@@ -103,6 +103,12 @@ def _tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html
         ["Years", "Hours of work", "Runs"],
         [_repaid(p) for p in paybacks],
     )
+    page += markup.paragraph(
+        "A payback is demonstrated where the 95 % interval of the saving lies above 0; elsewhere "
+        "no time is named. Each line stands for itself: of 40 lines where nothing is saved, about "
+        "one shows a payback by chance.",
+        "key",
+    )
     page += table(
         f"What the drive is worth in its {words.given(a.life_years)} years (95 % intervals)",
         [
