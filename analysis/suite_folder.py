@@ -22,6 +22,7 @@ from analysis.records import (
 from instrumentation import decode
 from instrumentation.sources.counter import Reading
 
+PLAN = "plan.json"
 PLAN_FORMAT = "fde-plan/1"
 
 
@@ -84,7 +85,7 @@ def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
 def _plan(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise SuiteError(f"There is no suite folder {folder}: name one that `make run` has made.")
-    path = folder / "plan.json"
+    path = folder / PLAN
     try:
         plan = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -78,6 +78,7 @@ class Options:
     interval_ms: int = 50
     noise: float = 0.004
     seed: int = 7
+    host: str = "bench"
     clocks: Clocks = field(default_factory=Clocks)
     counter_start_uj: int = 5_000_000_000
     lost_windows: tuple[float, float] | None = None  # controller seconds without samples
@@ -167,10 +168,10 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
     return frozen(
         {
             "format": "fde-plan/1",
-            "suite_id": "synthetic-bench-20260101T000000Z",
+            "suite_id": f"synthetic-{o.host}-20260101T000000Z",
             "suite": "synthetic",
             "scale": "known joules",
-            "host": "bench",
+            "host": o.host,
             "seed": o.seed,
             "blocks": o.blocks,
             "created_wall": "2026-01-01T00:00:00+00:00",

@@ -1,0 +1,64 @@
+"""A suite without a folder: its plan, and its energy table from given joules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from analysis.energy import ENERGY_SCHEMA
+from analysis.records import Run, Suite
+
+DEFAULTS: Mapping[str, Any] = {
+    "suite_id": "made",
+    "host": "",
+    "phase": "all",
+    "source": "meter",
+    "component": "system",
+    "origin": "synthetic",
+    "duration_s": 10.0,
+    "coverage": 1.0,
+    "flags": "",
+}
+
+
+def suite_of(
+    configurations: Mapping[str, str],
+    workloads: Iterable[str],
+    contrasts: Iterable[Sequence[str]] = (),
+    runs: Iterable[Run] = (),
+    **plan: Any,
+) -> Suite:
+    """`configurations` is name: kind; `plan` holds further keys of plan.json."""
+    document = {
+        "suite_id": "made",
+        "origin": "synthetic",
+        "configurations": [{"name": n, "kind": kind} for n, kind in configurations.items()],
+        "workloads": [{"name": name, "parameters": {}} for name in workloads],
+        "analysis": {"contrasts": [list(pair) for pair in contrasts], "margin": 0.02},
+        **plan,
+    }
+    return Suite(Path(), document, tuple(runs), (), (), (), {}, {}, None, False)
+
+
+def energy_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """The energy table of rows that name at least workload, configuration, block and `energy_j`.
+
+    Power follows from energy and time; a row without an energy (None) has none.
+    """
+    whole = [
+        {"run_id": run_id_of(row), **DEFAULTS, **row, "power_w": _power_w({**DEFAULTS, **row})}
+        for row in rows
+    ]
+    return pl.DataFrame(whole, schema=dict(ENERGY_SCHEMA))
+
+
+def run_id_of(row: Mapping[str, Any]) -> str:
+    """A run's id where the row gives none."""
+    return f"b{row['block']:02d}-{row['configuration']}-{row['workload']}"
+
+
+def _power_w(row: Mapping[str, Any]) -> float | None:
+    return None if row["energy_j"] is None else float(row["energy_j"] / row["duration_s"])

@@ -1,0 +1,134 @@
+"""`load`, and the recipes of docs/recipes.md, each run as it stands there."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analysis import currency, load
+from analysis.energy import ENERGY_SCHEMA
+from analysis.records import SuiteError
+from analysis.results import results, write
+from analysis.synthetic.suite import Options, write_suite
+from analysis.verify import differences
+
+RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", RECIPES.read_text(encoding="utf-8"), re.M | re.S)
+SMALL = Options(blocks=3, interval_ms=100, workloads=("file_io", "kernel_grep"))
+
+
+@pytest.fixture(scope="module")
+def suites(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """data/suites with two suites on two hosts, of which only the first has its report's tables."""
+    root = tmp_path_factory.mktemp("root")
+    for name, host in (("first", "bench"), ("second", "other")):
+        write_suite(root / "data" / "suites" / name, replace(SMALL, host=host))
+    write(results(root / "data" / "suites" / "first"))
+    return root / "data" / "suites"
+
+
+def test_one_suite_is_its_energy_table(suites: Path) -> None:
+    found = load(suites / "first")
+    assert found.schema == ENERGY_SCHEMA
+    assert differences(found, pl.read_parquet(suites / "first" / "energy.parquet")) == ""
+
+
+def test_several_suites_stand_below_each_other(suites: Path) -> None:
+    both = load(f"{suites}/*")
+    assert dict(both.group_by("host").len().iter_rows()) == dict.fromkeys(
+        ("bench", "other"), len(load(suites / "first"))
+    )
+    assert load(suites / "first", suites / "second").equals(both)
+    assert not (suites / "second" / "energy.parquet").exists()  # nothing is written
+
+
+def test_work_stands_beside_the_joules(suites: Path) -> None:
+    rows = load(suites / "first").filter(
+        (pl.col("workload") == "file_io") & (pl.col("component") == "drive")
+    )
+    by = {phase: part["bytes"].unique().to_list() for (phase,), part in rows.group_by("phase")}
+    assert by["write-large"] == [41943040.0]
+    assert by["all"] == [4 * 41943040.0]
+    assert by["between"] == [None]
+
+
+def test_a_table_that_is_out_of_date_is_not_taken(
+    suites: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = suites / "first" / "energy.parquet"
+    honest = table.read_bytes()
+    assert currency.current(table)
+    wrong = pl.read_parquet(table).with_columns(pl.col("energy_j") * 2)
+    try:
+        # The metadata are those of the real one: it is believed, as it must be to be quick.
+        wrong.write_parquet(table, metadata=currency.metadata(table.parent))
+        assert load(suites / "first").equals(wrong)
+        for key in (currency.SEAL, currency.CODE):
+            metadata = {**currency.metadata(table.parent), key: "another"}
+            wrong.write_parquet(table, metadata=metadata)
+            assert not currency.current(table)
+            assert not load(suites / "first").equals(wrong)
+        table.write_bytes(honest[: len(honest) // 2])
+        assert len(load(suites / "first")) == len(wrong)
+    finally:
+        table.write_bytes(honest)
+    monkeypatch.setattr(currency, "code", lambda: "of another version")
+    assert not currency.current(table)
+
+
+def test_a_changed_seal_makes_the_table_out_of_date(suites: Path) -> None:
+    path = suites / "first" / "manifest.json"
+    honest = path.read_bytes()
+    try:
+        path.write_text(json.dumps({"format": "fde-manifest/1", "files": {}}), encoding="utf-8")
+        assert not currency.current(suites / "first" / "energy.parquet")
+        path.unlink()
+        assert not currency.current(suites / "first" / "energy.parquet")
+    finally:
+        path.write_bytes(honest)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ([], "No suite is named"),
+        (["nowhere"], "There is no suite folder"),
+        (["nowhere/*"], "No suite matches nowhere/"),
+        (["."], "is no suite"),
+    ],
+)
+def test_what_is_no_suite_is_said(
+    names: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SuiteError, match=said):
+        load(*names)
+
+
+def test_the_same_suite_twice_is_not_two(suites: Path, tmp_path: Path) -> None:
+    assert len(load(suites / "first", f"{suites}/fir*")) == len(load(suites / "first"))
+    write_suite(tmp_path / "copy", SMALL)
+    with pytest.raises(SuiteError, match="stands in two of these folders"):
+        load(suites / "first", tmp_path / "copy")
+
+
+def test_the_package_itself_stays_light() -> None:
+    command = "import sys, analysis; sys.exit('polars' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_each_recipe_runs(
+    number: int, suites: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(suites.parents[1])
+    exec(compile(BLOCKS[number], f"recipe {number}", "exec"), {})
+    said = capsys.readouterr().out
+    assert said.strip() and "NaN" not in said and not re.search(r"\bnan\b", said)
