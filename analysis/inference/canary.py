@@ -49,12 +49,14 @@ def canary(
     workload, limit = str(told.get("workload") or IDLE), told.get("limit")
     if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
         limit = LIMIT
+    if suite.baseline is None:
+        return None
     power_w = _power_by_run(energy, workload, suite.baseline, component)
     hours = hours_of(suite.runs, clock)
     order = [run.run_id for run in suite.runs if run.run_id in power_w]
     if hours:
         order.sort(key=lambda run_id: hours[run_id])
-    if len(order) < 2 or suite.baseline is None:
+    if len(order) < 2:
         return None
     first, last = order[0], order[-1]
     change = power_w[last] / power_w[first] - 1
@@ -65,7 +67,7 @@ def canary(
 
 
 def _power_by_run(
-    energy: pl.DataFrame, workload: str, configuration: str | None, component: str
+    energy: pl.DataFrame, workload: str, configuration: str, component: str
 ) -> dict[str, float]:
     rows = (
         energy.filter(

@@ -51,9 +51,9 @@ class Steadiness:
     """Of one workload. What too few blocks or times cannot tell is None, never a guess.
 
     `between_sd_percent` is the scatter of the blocks' means, `within_sd_percent` what is left of
-    single runs. `drift_percent_per_hour` takes a block as one value, so it needs three.
-    `place_percent` is the change from one place in the order within a block to the next; a steady
-    drift shows in both. `blocks` are the blocks' own effects, from their mean.
+    single runs, the place's effect in it. `drift_percent_per_hour` takes a block as one value, so
+    it needs three. `place_percent` is the change from one place in the order within a block to the
+    next; a steady drift shows in both. `blocks` are the blocks' own effects, from their mean.
     """
 
     workload: str

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from analysis.inference import contrasts
+from analysis.summary import summarise
+from analysis.synthetic.tables import energy_of, suite_of
+
+KINDS = {"bare": "plain", "sed": "opal", "soft": "dmcrypt", "true": "tcrypt"}
+WORK = ("write", "sql", "idle")
+EFFECTS = {"bare": 0.0, "sed": 0.004, "soft": 0.08, "true": 0.12}
+
+
+def rows(blocks: int = 5, seed: int = 1) -> Iterator[dict[str, Any]]:
+    generator = np.random.default_rng(seed)
+    for block, name, workload in itertools.product(range(blocks), KINDS, WORK):
+        scatter = float(generator.normal(0, 0.003))
+        log = math.log({"write": 900, "sql": 120, "idle": 30}[workload]) + block * 0.01 + scatter
+        yield {
+            "workload": workload,
+            "configuration": name,
+            "block": block,
+            "energy_j": math.exp(log + EFFECTS[name] * (workload != "idle")),
+        }
+
+
+def found(
+    given: Iterable[Mapping[str, Any]], declared: Iterable[tuple[str, str]] = ()
+) -> list[contrasts.Contrast]:
+    return contrasts.contrasts(suite_of(KINDS, WORK, declared), energy_of(given))
+
+
+def test_declared_ones_first_then_each_against_the_baseline_once() -> None:
+    told = found(rows(), [("soft", "sed"), ("sed", "bare"), ("sed", "soft"), ("true", "true")])
+    assert [(c.base, c.other, c.declared) for c in told] == [
+        ("soft", "sed", True),
+        ("sed", "bare", True),
+        ("bare", "soft", False),
+        ("bare", "true", False),
+    ]
+
+
+def test_the_ratio_is_over_working_workloads_by_blocks() -> None:
+    given = list(rows())
+    logs = {(r["workload"], r["configuration"], r["block"]): math.log(r["energy_j"]) for r in given}
+    per_block = [
+        np.mean([logs[w, "soft", b] - logs[w, "bare", b] for w in ("write", "sql")])
+        for b in range(5)
+    ]
+    test = stats.ttest_1samp(per_block, 0)
+    told = next(c for c in found(given) if c.other == "soft")
+    assert told.comparison is not None
+    assert told.workloads == ("write", "sql")
+    assert told.comparison.ratio == pytest.approx(math.exp(np.mean(per_block)), rel=1e-12)
+    assert told.comparison.p_value == pytest.approx(test.pvalue, rel=1e-9)
+    assert told.comparison.low == pytest.approx(math.exp(test.confidence_interval().low), rel=1e-12)
+    assert told.comparison.verdict == "differs"
+
+
+def test_all_contrasts_are_one_family() -> None:
+    told = found(rows())
+    adjusted = [c.comparison.p_holm for c in told if c.comparison]
+    alone = sorted(c.comparison.p_value or 1.0 for c in told if c.comparison)
+    assert min(p or 1.0 for p in adjusted) == pytest.approx(3 * alone[0])
+
+
+def test_a_block_with_a_hole_is_left_out_everywhere() -> None:
+    given = [
+        {**r, "energy_j": None}
+        if (r["workload"], r["configuration"], r["block"]) == ("sql", "soft", 2)
+        else r
+        for r in rows()
+    ]
+    told = {c.other: c.comparison for c in found(given)}
+    assert told["soft"] is not None
+    assert told["soft"].n == 4
+    assert told["true"] is not None
+    assert told["true"].n == 5
+
+
+def test_what_cannot_be_compared_is_none_and_not_a_guess() -> None:
+    given = [r for r in rows() if r["configuration"] != "soft"]
+    given += [{**r, "energy_j": 0.0} for r in rows() if r["configuration"] == "soft"]
+    given = [r for r in given if r["configuration"] != "true"]
+    told = {c.other: c for c in found(given, [("bare", "never-planned")])}
+    for name in ("soft", "true", "never-planned"):
+        assert (told[name].comparison, told[name].permutation_p) == (None, None)
+        assert told[name].workloads == ()
+    assert told["sed"].comparison is not None
+
+
+def test_one_block_has_a_ratio_and_nothing_else() -> None:
+    told = found(rows(blocks=1))
+    for one in told:
+        assert one.comparison is not None
+        assert one.comparison.p_holm is None
+        assert one.comparison.verdict == "inconclusive"
+        assert one.permutation_p is None
+
+
+def test_no_baseline_leaves_the_declared_ones() -> None:
+    kinds = {"sed": "opal", "soft": "dmcrypt"}
+    suite = suite_of(kinds, WORK, [("sed", "soft")])
+    given = energy_of(r for r in rows() if r["configuration"] in kinds)
+    told = contrasts.contrasts(suite, given)
+    assert [(c.base, c.other) for c in told] == [("sed", "soft")]
+    summary = summarise(suite, given)
+    assert set(summary["verdict"]) == {"inconclusive"}
+    assert summary["ratio"].is_null().all()
+
+
+def test_nothing_at_all() -> None:
+    empty = energy_of([])
+    assert all(c.comparison is None for c in contrasts.contrasts(suite_of(KINDS, WORK), empty))
+    assert contrasts.contrasts(suite_of({}, ()), empty) == []
+    assert len(summarise(suite_of(KINDS, WORK), empty)) == 0
+
+
+def test_permutation_is_exact_for_few_blocks() -> None:
+    # Of the 2^4 ways to swap sides, only two are as far from 0.
+    assert contrasts.permutation_p([0.1, 0.2, 0.15, 0.3]) == pytest.approx(2 / 16)
+    assert contrasts.permutation_p([0.0, 0.0]) == 1.0
+    assert contrasts.permutation_p([0.3]) is None
+    many = list(np.random.default_rng(2).normal(0.001, 0.003, 40))
+    assert contrasts.permutation_p(many) == contrasts.permutation_p(many)
+
+
+def test_summary_is_a_family_for_each_source_and_component() -> None:
+    both = [*rows(), *({**r, "component": "drive", "energy_j": r["energy_j"] / 9} for r in rows())]
+    summary = summarise(suite_of(KINDS, WORK), energy_of(both))
+    system = summary.filter(pl.col("component") == "system")
+    alone = summarise(suite_of(KINDS, WORK), energy_of(rows()))
+    assert system["p_holm"].to_list() == alone["p_holm"].to_list()
+    smallest = alone["p_value"].min()
+    assert alone["p_holm"].min() == pytest.approx(9 * smallest)  # type: ignore[operator]
+    by_name = {(r["workload"], r["configuration"]): r for r in alone.iter_rows(named=True)}
+    assert by_name["write", "soft"]["verdict"] == "differs"
+    assert by_name["write", "bare"]["verdict"] == ""
+    assert by_name["idle", "soft"]["verdict"] == "equivalent"
+    assert 1.0 < by_name["write", "soft"]["detectable"] < 1.03
+    assert set(alone["origin"]) == {"synthetic"}
+
+
+def test_summary_takes_the_worse_origin_of_both_sides() -> None:
+    given = [
+        {**r, "origin": "modelled" if r["configuration"] == "bare" else "measured"} for r in rows()
+    ]
+    summary = summarise(suite_of(KINDS, WORK), energy_of(given))
+    assert set(summary["origin"]) == {"modelled"}

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from statsmodels.stats.multitest import multipletests
+
+from analysis.inference.family import holm, judged
+from analysis.inference.stats import Comparison, compare
+
+
+def compared(*ratios: float, margin: float = 0.02) -> Comparison:
+    found = compare([1.0] * len(ratios), ratios, margin)
+    assert found is not None
+    return found
+
+
+def test_holm_by_hand() -> None:
+    # Sorted 0.01, 0.02, 0.03, 0.04 by 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.04, and never falling.
+    found = holm(np.array([0.04, 0.01, 0.03, 0.02]))
+    assert found == pytest.approx([0.06, 0.04, 0.06, 0.06])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_holm_is_that_of_statsmodels(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    p = np.round(generator.uniform(0, 1, generator.integers(1, 30)) ** 3, 3)  # with ties and zeros
+    assert np.max(np.abs(holm(p) - multipletests(p, method="holm")[1])) < 1e-9
+
+
+def test_holm_of_many_families_at_once_is_that_of_each() -> None:
+    p = np.random.default_rng(1).uniform(0, 0.2, (7, 5))
+    together = holm(p)
+    assert [together[k].tolist() for k in range(7)] == [holm(row).tolist() for row in p]
+
+
+def test_holm_of_nothing() -> None:
+    assert holm(np.array([])).shape == (0,)
+    assert judged([]) == []
+
+
+def test_a_family_takes_back_what_one_test_alone_would_say() -> None:
+    alone = compared(1.030, 1.055, 1.025, 1.060, 1.005)
+    assert alone.p_value is not None
+    assert 0.0125 < alone.p_value < 0.05
+    assert alone.verdict == "differs"
+    noise = [compared(0.95, 1.06, 0.97, 1.05, 0.98 + k / 1000) for k in range(3)]
+    found = judged([noise[0], alone, *noise[1:]])
+    assert found[1].p_holm == pytest.approx(4 * alone.p_value)
+    assert found[1].verdict == "inconclusive"
+    # The interval shown stays that of the one comparison.
+    assert (found[1].low, found[1].high) == (alone.low, alone.high)
+
+
+def test_equivalence_is_adjusted_by_itself() -> None:
+    near = compared(1.011, 0.991, 1.014, 0.998)
+    assert near.verdict == "equivalent"
+    assert near.p_equivalence is not None
+    assert 0.0125 < near.p_equivalence < 0.05
+    found = judged([near, near, near, near])
+    assert [one.verdict for one in found] == ["inconclusive"] * 4
+
+
+def test_one_block_is_no_member_of_a_family() -> None:
+    once, often = compared(1.5), compared(1.2, 1.21, 1.19)
+    found = judged([once, often, once])
+    assert found[0] == once == found[2]
+    assert found[1].p_holm == often.p_value
+    assert found[0].verdict == "inconclusive"
+
+
+def test_what_is_both_is_called_equivalent_and_says_so() -> None:
+    small = compared(1.010, 1.011, 1.009, 1.010)
+    assert small.verdict == "equivalent"
+    assert small.both
+    assert not compared(1.001, 0.999, 1.002, 0.998).both
+    assert not compared(1.20, 1.21, 1.19, 1.20).both
+    # In a family of many its change is no longer sure, its being small is.
+    many = judged([compared(1.0035, 1.0007, 1.0030, 1.0040)] * 5)[0]
+    assert many.p_value is not None
+    assert many.p_value < 0.05
+    assert many.verdict == "equivalent"
+    assert not many.both

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from statsmodels.stats.power import TTestPower
+
+from analysis.inference import planning
+from analysis.inference.contrasts import contrasts
+from analysis.records import Suite
+from analysis.synthetic.tables import energy_of, suite_of
+
+KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt"}
+
+
+@pytest.mark.parametrize("n", [3, 4, 6, 10, 40, 200])
+def test_detectable_difference_is_that_of_statsmodels(n: int) -> None:
+    theirs = TTestPower().solve_power(None, nobs=n, alpha=0.05, power=0.8)
+    assert planning.detectable(0.004, n) == pytest.approx(math.exp(0.004 * theirs), rel=1e-6)
+    theirs = TTestPower().solve_power(None, nobs=n, alpha=0.05, power=0.95)
+    found = planning.detectable(0.004, n, power=0.95)
+    assert found == pytest.approx(math.exp(0.004 * theirs), rel=1e-6)
+
+
+def test_detectable_difference_at_the_ends() -> None:
+    assert planning.detectable(0.01, 1) is None
+    assert planning.detectable(None, 5) is None
+    assert planning.detectable(0.0, 5) == 1.0
+    two = planning.detectable(0.01, 2)
+    assert two is not None
+    assert 1.1 < two < 1.2
+    assert planning.detectable(500.0, 2) is None  # no number is as large
+
+
+def test_second_stage_by_hand() -> None:
+    # t(0.975, 9) = 2.262157 from a printed table.
+    blocks = (2.262157 * 0.01 / math.log(1.005)) ** 2
+    assert planning.blocks_for(0.01, 10, 0.005) == math.ceil(blocks) == 21
+    assert planning.blocks_for(0.001, 10, 0.005) == 10  # never fewer than there are
+    assert planning.blocks_for(0.0, 3, 0.005) == 3
+    with pytest.raises(ValueError, match="two blocks"):
+        planning.blocks_for(0.01, 1, 0.005)
+    with pytest.raises(ValueError, match="above 0"):
+        planning.blocks_for(0.01, 5, 0.0)
+
+
+def test_two_stages_keep_the_first_deviation() -> None:
+    first, more = [0.010, 0.020, 0.030], [0.5, 0.1, 0.0, 0.2, 0.05]
+    found = planning.two_stages(first, more)
+    half = 4.302653 * 0.01 / math.sqrt(8)
+    assert found.n == 8
+    assert found.mean == pytest.approx(0.91 / 8)
+    assert found.half_width == pytest.approx(half, rel=1e-6)
+    assert planning.two_stages([0.01], [0.02]).half_width is None
+
+
+def test_two_stages_hold_the_truth_and_the_promise() -> None:
+    """0.95 whatever the deviation is; an interval by all blocks' own deviation would not."""
+    generator = np.random.default_rng(4)
+    held = kept = 0
+    for _ in range(1500):
+        first = generator.normal(0.0, 0.01, 5)
+        total = planning.blocks_for(float(np.std(first, ddof=1)), 5, 0.01)
+        found = planning.two_stages(first.tolist(), generator.normal(0.0, 0.01, total - 5).tolist())
+        held += found.contains(0.0)
+        kept += abs(found.mean) <= math.log1p(0.01)
+    assert 0.935 < held / 1500 < 0.965
+    assert kept / 1500 > 0.945
+
+
+def planned(blocks: int, sd: float, **analysis: object) -> tuple[Suite, dict[str, object]]:
+    generator = np.random.default_rng(5)
+    rows = [
+        {
+            "workload": "write",
+            "configuration": name,
+            "block": block,
+            "energy_j": 100 * math.exp(float(generator.normal(0, sd))),
+        }
+        for name, block in itertools.product(KINDS, range(blocks))
+    ]
+    told = {"contrasts": [["plain", "soft"], ["plain", "opal"]], "margin": 0.02, **analysis}
+    suite = suite_of(KINDS, ["write"], analysis=told)
+    return suite, planning.next_suite(suite, contrasts(suite, energy_of(rows)))
+
+
+def test_next_suite_is_the_largest_of_the_declared_contrasts() -> None:
+    _, document = planned(10, 0.01)
+    json.dumps(document, allow_nan=False)
+    assert document["format"] == "fde-next/1"
+    assert document["half_width"] == 0.005
+    rows = document["contrasts"]
+    assert isinstance(rows, list)
+    assert [(row["base"], row["other"]) for row in rows] == [("plain", "soft"), ("plain", "opal")]
+    for row in rows:
+        assert row["blocks"] == planning.blocks_for(row["sd_log"], 10, 0.005)
+        assert row["more_blocks"] == row["blocks"] - 10
+    assert document["blocks"] == max(row["blocks"] for row in rows)
+    assert document["sentence"] == (
+        f"{document['more_blocks']} more blocks give ±0.5 % on every declared contrast."
+    )
+
+
+def test_next_suite_by_the_width_that_the_plan_asks() -> None:
+    _, document = planned(10, 0.01, half_width=0.02)
+    assert document["sentence"] == "No more blocks are needed for ±2 % on every declared contrast."
+    assert (document["blocks"], document["more_blocks"]) == (10, 0)
+    for nonsense in (0, -1, "wide", True, None, float("nan")):
+        assert planned(10, 0.01, half_width=nonsense)[1]["half_width"] == 0.005
+
+
+def test_next_suite_after_few_blocks_asks_for_a_pilot_first() -> None:
+    _, document = planned(3, 0.01)
+    assert str(document["sentence"]).startswith("First 7 more blocks, for a pilot of 10: ")
+
+
+def test_next_suite_after_one_block_says_why_it_says_nothing() -> None:
+    _, document = planned(1, 0.01)
+    assert (document["blocks"], document["more_blocks"], document["contrasts"]) == (None, None, [])
+    assert "cannot be said" in str(document["sentence"])
+
+
+def test_next_suite_where_no_contrast_was_declared() -> None:
+    _, document = planned(10, 0.01, contrasts=[])
+    rows = document["contrasts"]
+    assert isinstance(rows, list)
+    assert [row["other"] for row in rows] == ["opal", "soft"]
