@@ -123,10 +123,10 @@ def change_of(mid: float | None, low: float | None, high: float | None) -> str:
 
 
 def change_alone(mid: float | None, low: float | None, high: float | None) -> str:
-    """`+4.2 %`, to the digit that the interval bears."""
+    """`+4.2 %`, to the digit that the interval bears, one decimal at most."""
     if mid is None:
         return NOTHING
-    return percent(mid, None if low is None or high is None else _places(low, high))
+    return percent(mid, None if low is None or high is None else min(1, _places(low, high)))
 
 
 def verdict(word: str, ratio: float | None, both: bool = False) -> str:

@@ -165,7 +165,7 @@ def _bar(
         width * 0.92,
         color=look.colour,
         hatch=look.hatch,
-        edgecolor="white",
+        edgecolor=look.hatch_colour,
         linewidth=0.5,
     )
     half = bar.mean.half_width

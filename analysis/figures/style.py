@@ -7,6 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from analysis.origin import MEASURED
@@ -56,6 +57,12 @@ class Look(NamedTuple):
     colour: str
     hatch: str
     marker: str
+
+    @property
+    def hatch_colour(self) -> str:
+        """White, or dark on what is too light for white."""
+        red, green, blue = to_rgb(self.colour)
+        return INK if 0.3 * red + 0.6 * green + 0.1 * blue > 0.6 else "white"
 
 
 def palette(suite: Suite) -> dict[str, Look]:

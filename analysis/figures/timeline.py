@@ -42,7 +42,15 @@ def draw(suite: Suite, run: Run, clock: align.TargetClock) -> Figure | None:
         others = iter(OTHERS * len(curves))
         for name, seconds, watts in curves:
             colour, dashes = LINES.get(name) or next(others)
-            axis.plot(seconds, watts, ls=dashes, color=colour, lw=1.1, label=words.name_of(name))
+            axis.plot(
+                seconds,
+                watts,
+                ls=dashes,
+                color=colour,
+                lw=1.1,
+                drawstyle="steps-mid",
+                label=words.name_of(name),
+            )
         axis.set_xlim(0, (run.t_end_ns - run.t_start_ns) / 1e9)
         axis.set_ylim(bottom=0)
         axis.set_xlabel("Time since the start of the run (s)")

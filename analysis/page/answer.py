@@ -61,7 +61,7 @@ def software(found: Results) -> str:
     where = f"against {suite.label(suite.baseline or '')}"
     opening = f"{_opening(what, [c for _, _, c in there])} changes the system's energy"
     if len(there) > NAMED:
-        return f"{opening} {_range(found, [(name, c) for name, _, c in there])} {where}."
+        return f"{opening} {where} {_range(found, [(name, c) for name, _, c in there])}."
     scopes = [_scope(found, contrast) for _, contrast, _ in there]
     same = len(set(scopes)) == 1
     by_judgement: dict[str, list[str]] = {}
@@ -143,8 +143,10 @@ def _range(found: Results, there: Sequence[tuple[str, Comparison]]) -> str:
         f"equivalent within {margin}": sum(c.verdict == "equivalent" for _, c in there),
         "inconclusive": sum(c.verdict == "inconclusive" for _, c in there),
     }
-    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
-    return f"by {ends[0]} to {ends[1]}: of {len(there)} configurations {counts},"
+    counts = [f"{number} {kind}" for kind, number in kinds.items() if number]
+    if len(counts) == 1:
+        counts = [f"all {counts[0]}"]
+    return f"by {ends[0]} to {ends[1]}: of {len(there)} configurations {', '.join(counts)}"
 
 
 def _scope(found: Results, contrast: Contrast) -> str:

@@ -152,11 +152,12 @@ def gallery(figures: Iterable[Html]) -> Html:
     return Html(f'<div class="gallery">{inside.text}</div>\n') if inside.text else EMPTY
 
 
-def columns(one: Html, other: Html) -> Html:
-    """Two pieces beside each other where there is room, else one below the other."""
-    if not other.text:
-        return one
-    return Html(f'<div class="columns"><div>{one.text}</div><div>{other.text}</div></div>\n')
+def columns(one: Html, aside: Html, below: Html) -> Html:
+    """`aside` stands right of both others where there is room, else between them."""
+    if not aside.text:
+        return one + below
+    inside = f'<div>{one.text}</div><div class="aside">{aside.text}</div><div>{below.text}</div>'
+    return Html(f'<div class="columns">{inside}</div>\n')
 
 
 def links(label: str, targets: Iterable[tuple[str, str]]) -> Html:

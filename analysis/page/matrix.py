@@ -41,15 +41,17 @@ def matrix(found: Results) -> Html:
     if not rows or found.suite.baseline is None:
         return markup.EMPTY
     grid = {words.name_of(w): [cells.get((w, o), NOTHING) for o in others] for w in rows}
+    over = ""
     if component == SYSTEM and len(working(found.suite)) > 1:
         whole = [_overall(answer.against_baseline(found, o)) for o in others]
         idle = len(working(found.suite)) < len(found.suite.workloads)
-        grid = {"All but idle" if idle else "All workloads": whole, **grid}
+        over = "All but idle" if idle else "All workloads"
+        grid = {over: whole, **grid}
     heads = [found.suite.label(name) for name in others]
     baseline = found.suite.label(found.suite.baseline)
     caption = f"Energy of the {words.name_of(component)} against {baseline}"
     page = _table(caption, heads, grid, found.origin)
-    return page + _legend(found)
+    return page + _legend(found, over)
 
 
 def _cells(found: Results, component: str) -> dict[tuple[str, str], Cell]:
@@ -123,12 +125,12 @@ def _short(cell: Cell) -> str:
     return {"equivalent": "equivalent", "inconclusive": "not settled"}.get(cell.word, cell.word)
 
 
-def _legend(found: Results) -> Html:
+def _legend(found: Results, over: str) -> Html:
     margin = f"±{found.suite.margin * 100:g} %"
     return markup.paragraph(
         f"▲ more, ▼ less: it differs, surely. ≈ equivalent: surely within {margin}, the margin "
         f"declared to be of no account; ≈▲ or ≈▼: and yet surely not the same. ? not settled: "
-        "neither is shown. “Surely”: at most 5 % risk of one false word among all workloads "
-        "(Holm), and as much in the first row.",
+        "neither is shown. “Surely”: at most 5 % risk of one false word among all of them "
+        f"(Holm){f'; “{over}” is a family of its own' if over else ''}.",
         "key",
     )

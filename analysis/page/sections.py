@@ -91,7 +91,7 @@ class Report:
         """Three sentences, the matrix, and how far to trust them: the first screen."""
         said = markup.join(markup.paragraph(s, "answer") for s in answer.sentences(self.found))
         box = trust_box.trust_box(self.found, self.twice, self.steady, self.canary)
-        return markup.columns(said, matrix.matrix(self.found)) + box
+        return markup.columns(said, matrix.matrix(self.found), box)
 
     def figures(self) -> Html:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""

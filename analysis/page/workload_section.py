@@ -39,7 +39,8 @@ def _bars(found: Results, energy: pl.DataFrame, name: str) -> Html:
         dots = "; dots: blocks" if bars.has_dots(plot, energy) else ""
         caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
         drawn = bars.draw(plot, energy, found.suite)
-        shown.append(markup.picture(drawn, caption, joint_origin(energy)))
+        wide = drawn is not None and drawn.get_figwidth() > 6
+        shown.append(markup.picture(drawn, caption, joint_origin(energy), wide))
     return markup.gallery(shown)
 
 
