@@ -26,8 +26,9 @@ def published_section(found: Results) -> Html:
     if others.text:
         page += markup.heading("The other papers" if touched.text else "The papers", 3)
         page += markup.paragraph(
-            "This suite measured nothing of them. Their figures stand here as printed; one with "
-            f"{published_tables.DOUBT} is doubtful, and the reason stands below its table.",
+            "This suite measured nothing of them. Their figures are folded here as printed, in the "
+            f"HTML page only; one with {published_tables.DOUBT} is doubtful, and the reason stands "
+            "below its table.",
             "key",
         )
     return page + others
@@ -37,15 +38,15 @@ def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Html:
     figures = published(citation.paper)
     page = markup.heading(citation.short, 3)
     page += markup.paragraph(
-        f"{citation.text}. Sizes, drive and machine are others here, so only the ratios to the "
-        "baseline can be compared. Nothing was read off the paper's pictures. A figure with "
-        f"{published_tables.DOUBT} is doubtful.",
+        f"{citation.text}. Sizes, drive and machine may differ, and a phase may hold several files "
+        "of the paper's, so only the ratios to the baseline can be compared. Nothing was read "
+        f"off the paper's pictures. A figure with {published_tables.DOUBT} is doubtful.",
         "key",
     )
     for origin in dict.fromkeys(row.origin for row in rows):
         part = [row for row in rows if row.origin == origin]
         page += markup.table(
-            f"{_quantities(part).capitalize()}, published beside measured here",
+            f"{_quantities(part).capitalize()}: published, and in this suite",
             BESIDE,
             [_beside_row(found, row) for row in part],
             words=2,
@@ -68,7 +69,7 @@ def _beside_row(found: Results, row: Beside) -> list[str]:
     p = row.published
     mark = published_tables.DOUBT if p.doubtful else ""
     return [
-        f"{words.name_of(p.entry)} ({p.unit})",
+        f"{_titled(p)} ({p.unit})",
         found.suite.label(row.configuration),
         "1" if row.is_baseline else words.number(row.published_ratio, 3) + mark,
         "1" if row.is_baseline else words.ratio(row.measured_ratio),
@@ -77,22 +78,27 @@ def _beside_row(found: Results, row: Beside) -> list[str]:
     ]
 
 
+def _titled(figure: Published) -> str:
+    named = words.name_of(figure.entry)
+    return words.name_of(figure.workload) if named == figure.entry else named
+
+
 def _arithmetic() -> Html:
     citation = next(c for c in citations() if c.paper == paper.PAPER)
     return markup.table(
         f"The sums of {citation.short}, made again from its numbers by the code of this report",
-        ["What", "From", "Published", "Made again"],
+        ["What, and from what", "Published", "Made again"],
         [
-            [_sum_of(s), s.inputs, s.published, f"{words.rounded(s.computed)} {s.unit}"]
+            [_sum_of(s), s.published, f"{words.rounded(s.computed)} {s.unit}"]
             for s in paper.arithmetic()
         ],
-        words=2,
     )
 
 
 def _sum_of(one: paper.Arithmetic) -> str:
     name = published_tables.configuration_name(one.configuration)
-    return f"{one.what}, {name}" if name else one.what
+    what = f"{one.what}, {name}" if name else one.what
+    return f"{what} ({one.inputs})"
 
 
 def _folded(citation: Citation) -> Html:

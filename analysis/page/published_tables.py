@@ -17,7 +17,6 @@ FEW = range(2, 5)
 LISTED = 4
 HEADINGS = {
     "place": "Where",
-    "operation": "Operation",
     "file_type": "Files",
     "size_bytes": "Size",
     "block_bytes": "Block",
@@ -113,22 +112,23 @@ def _unit(figure: Published) -> str:
     return "" if figure.unit == UNITLESS else f" {figure.unit}"
 
 
+def _done(figure: Published) -> str:
+    return ", ".join(filter(None, [_quantity(figure), figure.operation]))
+
+
 def _by_subject(part: Sequence[Published]) -> Html:
     def row(p: Published) -> str:
         unit = "" if p.unit == UNITLESS else f" ({p.unit})"
-        return f"{_quantity(p)}{unit}"
+        return f"{_done(p)}{unit}"
 
     return _pivot(part, ("What", row), _subject, value)
 
 
 def _by_quantity(part: Sequence[Published]) -> Html:
-    def column(p: Published) -> str:
-        return ", ".join(filter(None, [_quantity(p), p.operation]))
-
     def cell(p: Published) -> str:
         return f"{value(p)}{_unit(p)}"
 
-    return _pivot(part, ("Subject", _subject), column, cell, shown=("operation",))
+    return _pivot(part, ("Subject", _subject), _done, cell)
 
 
 def _pivot(
@@ -136,16 +136,14 @@ def _pivot(
     row: tuple[str, Text],
     column: Text,
     cell: Text,
-    *,
-    shown: Sequence[str] = (),
 ) -> Html:
     """A `row` (heading, text) for what differs in its `column` only.
 
     Conditions that hold for a whole place stand with it; those of all places in the caption.
     """
     columns = list(dict.fromkeys(column(p) for p in part))
-    free = [n for n in CONDITIONS if n not in shown]
-    common = [n for n in CONDITIONS if len({_cell(p, n) for p in part}) == 1]
+    free = [n for n in CONDITIONS if n != "operation"]  # that stands with the quantity
+    common = [n for n in free if len({_cell(p, n) for p in part}) == 1]
     names = [n for n in free if _varies(part, n, lambda p: f"{p.place}|{column(p)}")]
     of_place = [n for n in free if n not in {*names, *common} and not _varies(part, n, _place)]
     rows: dict[tuple[str, ...], dict[str, str]] = {}

@@ -152,7 +152,7 @@ def test_section_of_a_suite_that_touches_no_paper(found: Results) -> None:
     energy = found.energy.filter(pl.col("workload") == "idle")
     page = published_section(replace(found, energy=energy)).text
     assert "The papers" in page
-    assert "published beside measured" not in page
+    assert "published, and in this suite" not in page
     assert "Runs on a battery, Opal drive" in page
 
 
