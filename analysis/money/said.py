@@ -124,15 +124,16 @@ def span(value: Span, unit: str = "") -> str:
 
 
 def price(value: Span, assumptions: Assumptions) -> str:
-    """Money to the cent where it is 1 or more, with its interval."""
-    ends = [value.mid, value.low, value.high]
-    most = max(abs(end) for end in ends if end is not None)
-    if not 1 <= most < 10_000:
-        return span(value, assumptions.currency)
-    mid, unit = words.number(value.mid, 2), assumptions.currency
+    """Money with its interval: as many digits as that bears, and from 1 up none below the cent."""
+    unit = assumptions.currency
+    ends = [end for end in (value.mid, value.low, value.high) if end is not None]
+    if max(map(abs, ends)) < 1:
+        return span(value, unit)
     if value.low is None or value.high is None:
-        return f"{f'{mid} {unit}'.rstrip()} ({words.NO_INTERVAL})"
-    return f"{mid} ({words.number(value.low, 2)} to {words.number(value.high, 2)}) {unit}".rstrip()
+        return f"{f'{words.number(value.mid, 2)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
+    places = min(2, words.decimals((value.high - value.low) / 2, value.mid))
+    mid, low, high = (words.number(end, places) for end in ends)
+    return f"{mid} ({low} to {high}) {unit}".rstrip()
 
 
 def saved(value: Estimate) -> str:

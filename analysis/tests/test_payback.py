@@ -17,7 +17,7 @@ from analysis.money.payback import (
     payback,
     runs_to_repay,
 )
-from analysis.money.said import chance, payback_sentence
+from analysis.money.said import chance, payback_sentence, price
 from analysis.money.span import Span
 from analysis.tests.synthetic import ASSUMPTIONS
 
@@ -162,9 +162,9 @@ def test_a_drive_that_needs_more_is_never_repaid() -> None:
 
 
 def test_savings_without_any_scatter_are_sure() -> None:
-    for price, sure in ((2.0, 1.0), (200.0, 0.0)):
+    for extra, sure in ((2.0, 1.0), (200.0, 0.0)):
         found = reckon(
-            [3000.0] * 3, [2000.0] * 3, Assumptions(price, "USD", 0.12, 50.0, 3.0, 100.0)
+            [3000.0] * 3, [2000.0] * 3, Assumptions(extra, "USD", 0.12, 50.0, 3.0, 100.0)
         )
         assert found.probability == sure
         assert found.demonstrated
@@ -294,6 +294,28 @@ def test_what_is_optional_has_its_defaults() -> None:
 )
 def test_optional_assumptions_that_are_wrong_are_refused(key: str, value: object) -> None:
     assert assumptions_of({**ASSUMPTIONS, key: value}) is None
+
+
+def test_money_has_cents_only_where_they_matter() -> None:
+    shown = [
+        price(Span(mid, low, high), PAPER)
+        for mid, low, high in (
+            (-24.998, -25.004, -24.99),
+            (140.14, 107.69, 172.6),
+            (-17.54, -19.08, -15.99),
+            (-250.02, -250.03, -250.01),
+            (0.0213, 0.0189, 0.0237),
+            (12.5, None, None),
+        )
+    ]
+    assert shown == [
+        "−25.00 (−25.00 to −24.99) USD",
+        "140 (108 to 173) USD",
+        "−17.5 (−19.1 to −16.0) USD",
+        "−250.02 (−250.03 to −250.01) USD",
+        "0.0213 (0.0189 to 0.0237) USD",
+        "12.50 USD (n = 1: no interval)",
+    ]
 
 
 def test_a_chance_is_never_said_to_be_none_or_certain() -> None:
