@@ -45,13 +45,6 @@ def contrasts(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> li
     return [c if c.comparison is None else replace(c, comparison=next(family)) for c in found]
 
 
-def contrast(
-    suite: Suite, energy: pl.DataFrame, base: str, other: str, component: str = SYSTEM
-) -> Contrast:
-    """One contrast by itself, its p-values not adjusted for any other."""
-    return _contrast(suite, by_block(energy, component), base, other, False)
-
-
 def working(suite: Suite) -> list[str]:
     """The workloads that do something: idling saves nobody anything."""
     return [name for name in suite.workloads if name != IDLE]

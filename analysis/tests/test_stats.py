@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.inference.stats import compare, estimate
+from analysis.inference.stats import compare, estimate, verdict
 
 
 def test_interval_is_students_t_by_hand() -> None:
@@ -56,6 +56,36 @@ def test_verdicts(other: list[float], word: str) -> None:
     found = compare([1.0] * 4, other, 0.02)
     assert found is not None
     assert found.verdict == word
+
+
+def test_five_percent_is_the_level_of_both_tests() -> None:
+    differs = [(0.05 - 1e-9, "differs"), (0.05, "inconclusive"), (0.09, "inconclusive")]
+    assert [verdict(p, 0.5) for p, _ in differs] == [word for _, word in differs]
+    equal = [(0.05 - 1e-9, "equivalent"), (0.05, "differs"), (0.09, "differs")]
+    assert [verdict(0.01, p) for p, _ in equal] == [word for _, word in equal]
+    assert verdict(0.01, None) == verdict(None, 0.01) == "inconclusive"
+
+
+def test_rounding_is_no_scatter() -> None:
+    """Nine times the last digit of a float: a t test of that alone would be beyond doubt."""
+    found = compare([1.0] * 10, [1 + 2.3e-16] * 9 + [1.0], 0.02)
+    assert found is not None
+    assert (found.p_value, found.sd_log, found.verdict) == (1.0, 0.0, "equivalent")
+    assert not found.both
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_what_is_no_energy_has_no_ratio(bad: float) -> None:
+    assert compare([1.0, bad], [1.0, 1.0], 0.02) is None
+    assert compare([1.0, 1.0], [bad, 1.0], 0.02) is None
+
+
+def test_huge_scatter_is_still_numbers() -> None:
+    found = compare([1.0, 1.0], [1e-300, 1e300], 0.02)
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert 0 < found.low < 1 < found.high < math.inf
 
 
 def test_margin_is_as_wide_below_as_above() -> None:
