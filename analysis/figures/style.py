@@ -18,7 +18,7 @@ BAND = "#e4eef5"  # what is shaded: a margin, a phase
 # Okabe and Ito's colours. There are six, seven hatches and seven markers: as these numbers have no
 # common divisor, the first 42 configurations all look different, with colours and without.
 COLOURS = ("#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
-HATCHES = ("..", "xx", "\\\\", "++", "--", "oo", "||")
+HATCHES = (".", "xx", "\\\\", "++", "--", "*", "||")  # rings or dense dots would be long to write
 MARKERS = ("^", "v", "D", "P", "X", "<", ">")
 NO_DATE = {"Date": None, "Creator": None}  # the same figure gives the same bytes
 SED_COLOUR = "#0072B2"
