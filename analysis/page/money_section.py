@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from analysis import origin, words
 from analysis.figures import payback_curve, tornado
 from analysis.money import costs, said, sensitivity
 from analysis.money.assumptions import Assumptions
 from analysis.money.payback import Payback
-from analysis.page import markup
+from analysis.page import markup, money_tables
 from analysis.page.markup import Html
 from analysis.results import Results
 
-NOT_SHOWN = "no demonstrated payback"
+MANY = 24  # lines of a table: more of them open only when asked for
 
 
 def money_section(found: Results) -> Html:
@@ -32,7 +31,7 @@ def money_section(found: Results) -> Html:
         page += markup.paragraph(said.money_sentence(found))
     else:
         page += _decision(found, a, profiles or by_workload)
-        page += _tables(found, a, [*profiles, *_others(profiles, by_workload)])
+        page += _lines(found, a, profiles, _others(profiles, by_workload))
         page += _pictures(found, a, profiles or by_workload)
     return page + _batteries(found, a)
 
@@ -74,92 +73,17 @@ def _others(profiles: Sequence[Payback], by_workload: Sequence[Payback]) -> list
     return [p for p in by_workload if (p.workload, p.against, p.runs_per_day) not in there]
 
 
-def _tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
-    """One question a table, so that each fits a phone."""
-    worst = origin.joint(p.origin for p in paybacks)
-
-    def table(caption: str, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> Html:
-        rows = [
-            [said.name_of(p, a), found.suite.label(p.against), *own]
-            for p, own in zip(paybacks, cells, strict=True)
-        ]
-        first = ["Workload", "Against"]
-        return markup.table(caption, [*first, *headers], rows, words=2, origin=worst, group=True)
-
-    page = table(
-        "What the self-encrypting drive saves beside software encryption",
-        ["Saving a run (J)", f"A year ({a.currency})", "A GB of work (J)", "Meter may be off by"],
-        [_saved(p) for p in paybacks],
-    )
-    page += markup.paragraph(
-        "Meter: half width of the 95 % interval of what its limits of error (type B) may add to or "
-        "take from the saving, as a share of it; both sides were read by the same meter, so its "
-        "error does not cancel and does not average out. It stands beside the interval of the "
-        "saving, not in it. GB: 10⁹ bytes that the workload's phases counted.",
-        "key",
-    )
-    page += table(
-        "Until the drive is repaid, without interest (95 % intervals)",
-        ["Years", "Hours of work", "Runs"],
-        [_repaid(p) for p in paybacks],
-    )
-    page += markup.paragraph(
-        "A payback is demonstrated where the 95 % interval of the saving lies above 0; elsewhere "
-        "no time is named. Each line stands for itself: of 40 lines where nothing is saved, about "
-        "one shows a payback by chance.",
-        "key",
-    )
-    page += table(
-        f"What the drive is worth in its {words.given(a.life_years)} years (95 % intervals)",
-        [
-            f"Break-even extra price ({a.currency})",
-            f"Break-even electricity ({a.currency}/kWh)",
-            f"Net present value ({a.currency})",
-            "Probability of payback",
-        ],
-        [_worth(p, a) for p in paybacks],
-    )
-    if a.grid_g_co2_per_kwh is not None:
-        page += table(
-            f"CO₂ avoided on a grid of {words.given(a.grid_g_co2_per_kwh)} g/kWh; making the drive "
-            "is not counted",
-            ["A year (kg)", f"In {words.given(a.life_years)} years (kg)"],
-            [_carbon(p) for p in paybacks],
-        )
+def _lines(
+    found: Results, a: Assumptions, profiles: Sequence[Payback], others: Sequence[Payback]
+) -> Html:
+    """The profile's lines, then each workload's; those apart where they are many."""
+    apart = bool(profiles) and len(others) > MANY
+    first = profiles if apart else [*profiles, *others]
+    page = money_tables.tables(found, a, first) + markup.paragraph(money_tables.NOTES, "key")
+    if apart:
+        by_itself = money_tables.tables(found, a, others)
+        page += markup.folded(f"Each workload by itself, {len(others)} lines", by_itself)
     return page
-
-
-def _saved(p: Payback) -> list[str]:
-    share = p.meter_share
-    return [
-        said.saved(p.saving_j),
-        said.span(p.saving_per_year),
-        words.NOTHING if p.saving_per_gb_j is None else said.saved(p.saving_per_gb_j),
-        words.NOTHING if share is None else f"± {words.rounded(share * 100)} %",
-    ]
-
-
-def _repaid(p: Payback) -> list[str]:
-    if p.runs is None or p.hours is None or p.years is None:
-        return [NOT_SHOWN, words.NOTHING, words.NOTHING]
-    return [words.span(p.years), words.span(p.hours), words.span(p.runs)]
-
-
-def _worth(p: Payback, a: Assumptions) -> list[str]:
-    electricity = p.break_even_electricity
-    return [
-        said.span(p.break_even_price),
-        words.NOTHING if electricity is None else said.span(electricity),
-        said.price(p.net_present_value, replace(a, currency="")),
-        words.NOTHING if p.probability is None else said.chance(p.probability),
-    ]
-
-
-def _carbon(p: Payback) -> list[str]:
-    return [
-        words.NOTHING if span is None else said.span(span)
-        for span in (p.co2_kg_per_year, p.co2_kg_in_life)
-    ]
 
 
 def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
@@ -191,7 +115,7 @@ def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Ht
 
 def _batteries(found: Results, a: Assumptions) -> Html:
     batteries = costs.batteries(found.suite, found.energy)
-    return markup.table(
+    held = markup.table(
         f"Runs on a battery of {words.given(a.battery_wh)} Wh",
         ["Workload", "Configuration", "Energy a run (J)", "Runs (95 % interval)"],
         [
@@ -207,3 +131,6 @@ def _batteries(found: Results, a: Assumptions) -> Html:
         origin=origin.joint(b.origin for b in batteries),
         group=True,
     )
+    if len(batteries) <= MANY:
+        return held
+    return markup.folded(f"Runs on a battery, {len(batteries)} lines", held)

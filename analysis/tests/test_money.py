@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from analysis.align import TargetClock
 from analysis.figures import payback_curve, tornado
 from analysis.inference.stats import estimate
 from analysis.money import costs, said, sensitivity
@@ -17,6 +18,7 @@ from analysis.money.payback import PROFILE, net_present_value, payback
 from analysis.money.span import Span
 from analysis.page.money_section import money_section
 from analysis.results import Results, results
+from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.synthetic import ASSUMPTIONS, Options, write_suite
 
 AES128 = "dmcrypt-aes128"
@@ -301,6 +303,30 @@ def test_one_block_says_of_every_figure_that_it_has_no_interval(tmp_path: Path) 
     assert len(shown) > 10
     assert all(cell.startswith("±") or cell.replace(".", "").isdigit() for cell in bare), bare
     assert len(re.findall("no demonstrated payback", text)) == 2
+
+
+def test_many_lines_open_only_when_asked_for() -> None:
+    kinds = {"plain": "plain", "opal": "opal", **{f"soft{i}": "dmcrypt" for i in range(7)}}
+    loads = ("kernel_tree", "file_io", "kernel_grep", "sql", "video")
+    suite = suite_of(kinds, loads, assumptions=ASSUMPTIONS)
+    rows = [
+        {
+            "block": block,
+            "configuration": name,
+            "workload": load,
+            "energy_j": 100.0 + 20 * (kind == "dmcrypt") + block,
+        }
+        for block in range(3)
+        for name, kind in kinds.items()
+        for load in loads
+    ]
+    energy = energy_of(rows)
+    text = money_section(Results(suite, TargetClock({}), energy, energy, ())).text
+    opened, folded = text.split("<details>", 1)
+    assert opened.count("Kernel tree</th>") == 3
+    assert "Video</th>" not in opened
+    assert "Each workload by itself, 28 lines" in folded
+    assert "Runs on a battery, 45 lines" in folded
 
 
 def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
