@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import geometric_mean
 
 import numpy as np
 import polars as pl
@@ -130,4 +131,4 @@ def _contrast(
 
 def _geometric(values: Sequence[float]) -> float:
     """Geometric mean, 0 where a value is not positive: there is none then."""
-    return float(stats.gmean(values)) if min(values) > 0 else 0.0
+    return geometric_mean(values) if min(values) > 0 else 0.0

@@ -131,11 +131,15 @@ def _sentence(document: dict[str, Any], asked: int) -> str:
         have = document["from_blocks"]
         return (
             f"First {lacking} more block{'s' * (lacking > 1)}, for a pilot of {PILOT}: going by "
-            f"{have} alone, {percent} on {which} would take {more:,} more."
+            f"{have} alone, {percent} on {which} would take {_count(more)} more."
         )
     if more == 0:
         return f"No more blocks are needed for {percent} on {which}."
-    return f"{more:,} more block{'s give' if more > 1 else ' gives'} {percent} on {which}."
+    return f"{_count(more)} more block{'s give' if more > 1 else ' gives'} {percent} on {which}."
+
+
+def _count(number: int) -> str:
+    return f"{number:,}".replace(",", "\u202f")  # a narrow no-break space, as in all text
 
 
 def _wanted_half_width(suite: Suite) -> float:

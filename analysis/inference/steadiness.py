@@ -171,8 +171,8 @@ def _layout(cells: Sequence[_Cell]) -> Layout | None:
     if len(blocks) < 2 or len(names) < 2:
         return None
     return Layout.of(
-        [blocks.index(cell.block) for cell in cells],
-        [names.index(cell.configuration) for cell in cells],
+        tuple(blocks.index(cell.block) for cell in cells),
+        tuple(names.index(cell.configuration) for cell in cells),
     )
 
 

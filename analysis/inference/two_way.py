@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +53,8 @@ class Layout:
     unscaled: Floats
 
     @classmethod
-    def of(cls, block: Sequence[int], configuration: Sequence[int]) -> Layout | None:
+    @lru_cache(maxsize=8)  # the workloads of a suite mostly share one
+    def of(cls, block: tuple[int, ...], configuration: tuple[int, ...]) -> Layout | None:
         """Both counted from 0 without gaps; None where the effects cannot be told apart."""
         blocks, configurations = max(block) + 1, max(configuration) + 1
         design = np.hstack(

@@ -114,7 +114,14 @@ def test_next_suite_by_the_width_that_the_plan_asks() -> None:
 
 def test_next_suite_after_few_blocks_asks_for_a_pilot_first() -> None:
     _, document = planned(3, 0.01)
-    assert str(document["sentence"]).startswith("First 7 more blocks, for a pilot of 10: ")
+    assert document["sentence"] == (
+        f"First 7 more blocks, for a pilot of 10: going by 3 alone, ±0.5 % on every declared "
+        f"contrast would take {document['more_blocks']} more."
+    )
+    _, document = planned(3, 0.2)
+    more = int(str(document["more_blocks"]))
+    assert 1000 < more < 1_000_000
+    assert f"would take {more // 1000}\u202f{more % 1000:03d} more." in str(document["sentence"])
 
 
 def test_next_suite_after_one_block_says_why_it_says_nothing() -> None:

@@ -227,7 +227,7 @@ def test_times_across_boots_need_the_clock() -> None:
 
 def test_deleted_residuals_are_those_of_statsmodels() -> None:
     blocks, names = np.repeat(range(4), 3), np.tile(range(3), 4)
-    layout = Layout.of(blocks.tolist(), names.tolist())
+    layout = Layout.of(tuple(blocks.tolist()), tuple(names.tolist()))
     assert layout is not None
     logs = np.random.default_rng(6).normal(0, 1, 12)
     design = np.array(
