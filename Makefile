@@ -16,7 +16,7 @@ export ANSIBLE_CONFIG := $(CURDIR)/ansible/ansible.cfg
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 VENV := .venv
-RUN := $(VENV)/bin/python
+PY := $(VENV)/bin/python
 RESOLVED := $(FDE_BUILD)/targets/target.json
 # The newest suite, unless one is named: make report SUITE_DIR=data/suites/…
 SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
@@ -58,15 +58,15 @@ venv: $(VENV)/.locked ## the locked virtual environment
 
 .PHONY: image
 image: venv ## build the guest's image, or find it in the cache
-	@$(RUN) -m lab image
+	@$(PY) -m lab image
 
 .PHONY: lab
 lab: venv ## start the virtual lab
-	@$(RUN) -m lab up --dir $(FDE_LAB_DIR)
+	@$(PY) -m lab up --dir $(FDE_LAB_DIR)
 
 .PHONY: lab-down
 lab-down: ## stop the virtual lab
-	@[ ! -x $(RUN) ] || $(RUN) -m lab down --dir $(FDE_LAB_DIR)
+	@[ ! -x $(PY) ] || $(PY) -m lab down --dir $(FDE_LAB_DIR)
 
 .PHONY: resolve
 resolve: venv
@@ -76,7 +76,7 @@ resolve: venv
 .PHONY: check
 check: venv ## say what would happen to the target, disk by disk; touches nothing
 	$(NEED_LAB)
-	@$(RUN) -m agent.controller check --inventory $(INVENTORY)
+	@$(PY) -m agent.controller check --inventory $(INVENTORY)
 
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need
@@ -85,7 +85,7 @@ provision: venv ## bring the target's disks to what the configurations need
 
 .PHONY: prove
 prove: resolve ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
-	@$(RUN) -m agent.controller prove --target $(RESOLVED) $(CONFIGURATIONS)
+	@$(PY) -m agent.controller prove --target $(RESOLVED) $(CONFIGURATIONS)
 
 .PHONY: teardown
 teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
@@ -94,35 +94,45 @@ teardown: venv ## put the target's disks back: mappings closed, drive reverted, 
 
 .PHONY: plan
 plan: resolve ## freeze a plan for SUITE
-	@$(RUN) -m agent.controller plan --suite $(SUITE) --target $(RESOLVED) --out data/suites $(PLAN_OPTIONS)
+	@$(PY) -m agent.controller plan --suite $(SUITE) --target $(RESOLVED) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: run
 run: resolve ## freeze a plan for SUITE and run it
-	@$(RUN) -m agent.controller run --suite $(SUITE) --target $(RESOLVED) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
+	@$(PY) -m agent.controller run --suite $(SUITE) --target $(RESOLVED) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: resume
 resume: resolve ## go on with an interrupted suite
 	$(NEED_SUITE)
-	@$(RUN) -m agent.controller resume $(SUITE_DIR) --target $(RESOLVED) --inventory $(INVENTORY)
+	@$(PY) -m agent.controller resume $(SUITE_DIR) --target $(RESOLVED) --inventory $(INVENTORY)
 
 .PHONY: report
 report: venv ## joules, verdicts and payback of the newest suite
 	$(NEED_SUITE)
-	@$(RUN) -m analysis report $(SUITE_DIR)
+	@$(PY) -m analysis report $(SUITE_DIR)
+
+.PHONY: compare
+compare: venv ## two suites beside each other: make compare A=data/suites/… B=data/suites/…
+	@[ -n "$(A)" ] && [ -n "$(B)" ] || { echo "fde: name two suite folders: make compare A=… B=…" >&2; exit 1; }
+	@$(PY) -m analysis compare "$(A)" "$(B)" --out $(FDE_BUILD)/compare
+
+.PHONY: trace
+trace: venv ## draw the power over the time of one run: make trace RUN=<run id> [SUITE_DIR=…]
+	$(NEED_SUITE)
+	@$(PY) -m analysis trace $(SUITE_DIR) "$(RUN)" --out $(FDE_BUILD)/traces
 
 .PHONY: synthetic
 synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled synthetic, and its report
-	@folder=$$($(RUN) -m analysis.synthetic data/suites) && $(RUN) -m analysis report "$$folder"
+	@folder=$$($(PY) -m analysis.synthetic data/suites) && $(PY) -m analysis report "$$folder"
 
 .PHONY: report-pdf
 report-pdf: venv ## the report of the newest suite as report.pdf, for paper
 	$(NEED_SUITE)
-	@$(RUN) -m analysis.page.pdf $(SUITE_DIR)
+	@$(PY) -m analysis.page.pdf $(SUITE_DIR)
 
 .PHONY: verify
 verify: venv ## check the sums of a suite and make its figures again
 	$(NEED_SUITE)
-	@$(RUN) -m analysis verify $(SUITE_DIR)
+	@$(PY) -m analysis verify $(SUITE_DIR)
 
 .PHONY: lint
 lint: venv ## style, types, layers, playbooks, shell
@@ -147,19 +157,19 @@ test-drive: packages venv ## all tests of the virtual drive, the long ones too, 
 .PHONY: meter-new
 meter-new: venv ## lay out a new meter: make meter-new NAME=…
 	@[ -n "$(NAME)" ] || { echo "fde: name the meter: make meter-new NAME=…" >&2; exit 1; }
-	@$(RUN) -m instrumentation.new_meter $(NAME)
+	@$(PY) -m instrumentation.new_meter $(NAME)
 
 .PHONY: bench-metrology
 bench-metrology: venv ## time and energy against known truth: table, plots, build/bench/metrology.json
-	@$(RUN) -m lab.metrology $(PARTS)
+	@$(PY) -m lab.metrology $(PARTS)
 
 .PHONY: bench-analysis
 bench-analysis: venv ## intervals and verdicts against simulated suites: table, build/bench/analysis.json
-	@$(RUN) -m lab.inference $(PARTS)
+	@$(PY) -m lab.inference $(PARTS)
 
 .PHONY: bench-drive
 bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json
-	@$(RUN) -m lab.drive.bench
+	@$(PY) -m lab.drive.bench
 
 .PHONY: clean
 clean: lab-down ## remove what was built here; suites and the image cache stay

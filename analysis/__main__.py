@@ -1,9 +1,10 @@
-"""`python -m analysis report|verify|pair`: see --help."""
+"""`python -m analysis report|verify|compare|trace|pair`: see --help."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from analysis.records import SuiteError
@@ -18,14 +19,25 @@ def main(argv: list[str] | None = None) -> int:
         ("verify", "check a suite's SHA-256 sums and make its figures again from the raw bytes"),
     ):
         commands.add_parser(name, help=text).add_argument("suite", type=Path, metavar="SUITE_DIR")
+    two = commands.add_parser("compare", help="two suites: what differs, and B / A of the joules")
+    two.add_argument("a", type=Path, metavar="A")
+    two.add_argument("b", type=Path, metavar="B")
+    one = commands.add_parser("trace", help="draw the power over the time of one run")
+    one.add_argument("suite", type=Path, metavar="SUITE_DIR")
+    one.add_argument("run", metavar="RUN_ID", nargs="?", default="")
+    for parser_of, place in ((two, "compare"), (one, "traces")):
+        parser_of.add_argument("--out", type=Path, default=Path("build") / place, metavar="DIR")
     commands.add_parser("pair", help="write report.ipynb anew from report.py")
     arguments = parser.parse_args(argv)
+    done: dict[str, Callable[[], int]] = {
+        "report": lambda: _report(arguments.suite),
+        "verify": lambda: _verify(arguments.suite),
+        "compare": lambda: _compare(arguments.a, arguments.b, arguments.out),
+        "trace": lambda: _trace(arguments.suite, arguments.run, arguments.out),
+        "pair": _pair,
+    }
     try:
-        if arguments.command == "report":
-            return _report(arguments.suite)
-        if arguments.command == "verify":
-            return _verify(arguments.suite)
-        return _pair()
+        return done[arguments.command]()
     except SuiteError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
@@ -52,6 +64,24 @@ def _verify(folder: Path) -> int:
     for problem in outcome.problems:
         print(f"fde: {problem}", file=sys.stderr)
     return 1 if outcome.problems else 0
+
+
+def _compare(a: Path, b: Path, out: Path) -> int:
+    from analysis import compare
+    from analysis.page import compare_page
+
+    found = compare.compare(a, b)
+    print(compare_page.text(found))
+    print(f"\npage: {compare_page.write(found, out)}")
+    return 0
+
+
+def _trace(folder: Path, run_id: str, out: Path) -> int:
+    from analysis import trace
+
+    traced = trace.trace(folder, run_id, out)
+    print(f"{traced.svg}\n{traced.png}")
+    return 0
 
 
 def _pair() -> int:

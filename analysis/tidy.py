@@ -10,7 +10,7 @@ import polars as pl
 
 from analysis import currency
 from analysis.energy import energy_table
-from analysis.records import SuiteError
+from analysis.records import Suite, SuiteError
 from analysis.suite_folder import PLAN, read
 
 _MAGIC = re.compile(r"[*?[]")
@@ -28,7 +28,7 @@ def load(*folders: str | Path) -> pl.DataFrame:
     found = [folder for name in folders for folder in _matched(name)]
     if not found:
         raise SuiteError('No suite is named: load("data/suites/*") takes all there are.')
-    tables = [_energy(folder) for folder in dict.fromkeys(found)]
+    tables = [energy_of(folder) for folder in dict.fromkeys(found)]
     ids = [table["suite_id"][0] for table in tables if len(table)]
     twice = next((name for name in ids if ids.count(name) > 1), None)
     if twice is not None:
@@ -49,6 +49,9 @@ def _matched(name: str | Path) -> Iterator[Path]:
     yield from found
 
 
-def _energy(folder: Path) -> pl.DataFrame:
+def energy_of(folder: Path, suite: Suite | None = None) -> pl.DataFrame:
+    """A suite's energy table, as it stands in the folder or derived; `suite` if it was read."""
     table = folder / "energy.parquet"
-    return pl.read_parquet(table) if currency.current(table) else energy_table(read(folder))
+    if currency.current(table):
+        return pl.read_parquet(table)
+    return energy_table(suite or read(folder))

@@ -1,0 +1,189 @@
+"""Two suites beside each other, and the picture of one run."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.__main__ import main
+from analysis.compare import compare, welch
+from analysis.manifest import canonical_sha256
+from analysis.synthetic.folder import write_manifest
+from analysis.synthetic.suite import IDLE_W, Options, write_suite
+from analysis.tidy import load
+from analysis.trace import find, nearest
+
+SMALL = Options(blocks=4, interval_ms=100, workloads=("kernel_grep", "sql"))
+
+
+def _plan(folder: Path, **changes: object) -> None:
+    """Change the plan of a suite as if it had been planned so."""
+    plan = {**json.loads((folder / "plan.json").read_text(encoding="utf-8")), **changes}
+    plan["sha256"] = canonical_sha256(plan)
+    (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    for path in (folder / "runs").glob("*/run.json"):
+        run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": plan["sha256"]}
+        path.write_text(json.dumps(run), encoding="utf-8")
+    write_manifest(folder)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("two")
+    write_suite(root / "a", SMALL)
+    write_suite(root / "b", replace(SMALL, host="other", seed=8, blocks=3))
+    (root / "b" / "provenance" / "before.json").write_text(
+        json.dumps({"kernel": "6.13.0-test", "packages": {"cryptsetup": "2.7.5"}}), encoding="utf-8"
+    )
+    write_manifest(root / "b")
+    return root / "a", root / "b"
+
+
+def test_what_differs_is_told_and_nothing_else(two: tuple[Path, Path]) -> None:
+    told = {one.what: (one.a, one.b) for one in compare(*two).differences}
+    assert told == {
+        "host": ("bench", "other"),
+        "blocks": ("4", "3"),
+        "kernel": ("6.12.0-test", "6.13.0-test"),
+    }
+
+
+def test_ratios_are_welchs_over_block_values(two: tuple[Path, Path]) -> None:
+    found = compare(*two)
+    assert [(r.workload, r.configuration) for r in found.joules][:2] == [
+        ("kernel_grep", "plain"),
+        ("kernel_grep", "opal"),
+    ]
+    energy = load(*two)
+    for one in found.joules:
+        sides = [
+            np.log(
+                energy.filter(
+                    suite_id=suite.suite_id,
+                    workload=one.workload,
+                    configuration=one.configuration,
+                    component="system",
+                    phase="all",
+                )["energy_j"]
+            )
+            for suite in (found.a, found.b)
+        ]
+        assert (one.blocks_a, one.blocks_b) == (4, 3) == tuple(map(len, sides))
+        wanted = stats.ttest_ind(sides[1], sides[0], equal_var=False).confidence_interval(0.95)
+        assert one.low is not None and one.high is not None
+        assert math.log(one.low) == pytest.approx(wanted.low, abs=1e-12)
+        assert math.log(one.high) == pytest.approx(wanted.high, abs=1e-12)
+        assert one.low < one.ratio < one.high
+
+
+def test_the_cost_of_encryption_is_compared_within_each_suite(two: tuple[Path, Path]) -> None:
+    found = compare(*two)
+    assert {r.configuration for r in found.costs} == {"opal", "dmcrypt-aes128", "dmcrypt-aes256"}
+    for one in found.costs:
+        assert one.cost_a is not None and one.cost_b is not None
+        assert one.ratio == pytest.approx(one.cost_b / one.cost_a)
+
+
+def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, warmer in (("a", 1.0), ("b", 1.1)):
+        idle_w = tuple(watts * warmer for watts in IDLE_W)
+        monkeypatch.setattr("analysis.synthetic.suite.IDLE_W", idle_w)
+        write_suite(tmp_path / name, replace(SMALL, host=name, blocks=8, noise=0.001))
+    found = compare(tmp_path / "a", tmp_path / "b")
+    assert all(r.low is not None and r.low > 1.02 for r in found.joules)
+    assert all(abs(r.ratio - 1) < 0.01 for r in found.costs)
+
+
+def test_welch_without_interval_or_scatter() -> None:
+    ratio, *limits = welch([0.0], [0.1, 0.2])
+    assert ratio == pytest.approx(math.exp(0.15)) and limits == [None, None]
+    assert [math.log(found or 0) for found in welch([0.0, 0.0], [0.5, 0.5])] == pytest.approx(
+        [0.5] * 3
+    )
+
+
+def test_the_command_tells_and_writes(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", str(two[0]), str(two[1]), "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "3 things differ" in said and "MODELLED" in said and "cannot be told" in said
+    page = (tmp_path / said.rpartition("page: ")[2].strip()).read_text(encoding="utf-8")
+    for text in (said, page):
+        assert "NaN" not in text and "None" not in text and "nan" not in text
+        assert "6.13.0-test" in text and "dm-crypt AES-256" in text
+    assert "modelled" in page and "<script" not in page
+
+
+def test_other_parameters_are_said_to_be_other_work(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_suite(tmp_path / "c", replace(SMALL, host="third"))
+    _plan(
+        tmp_path / "c",
+        workloads=[
+            {"name": "kernel_grep", "parameters": {"copies": 3}},
+            {"name": "sql", "parameters": {}},
+        ],
+    )
+    found = compare(two[0], tmp_path / "c")
+    assert found.other_work == ["kernel_grep"]
+    assert main(["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]) == 0
+    assert "other work: Kernel grep." in capsys.readouterr().out
+
+
+def test_suites_that_share_nothing_are_refused(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_suite(tmp_path / "c", replace(SMALL, host="third", workloads=("video",), blocks=1))
+    assert main(["compare", str(two[0]), str(tmp_path / "c")]) == 1
+    said = capsys.readouterr().err
+    assert "share no workload on the same configuration" in said
+    assert "A has kernel_grep, sql on plain" in said and "B has video on plain" in said
+    assert main(["compare", str(two[0]), str(two[0])]) == 1
+    assert "the same suite" in capsys.readouterr().err
+    assert main(["compare", str(two[0]), str(tmp_path / "none")]) == 1
+    assert "There is no suite folder" in capsys.readouterr().err
+
+
+def test_one_block_has_a_ratio_without_interval(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_suite(tmp_path / "c", replace(SMALL, host="third", blocks=1))
+    assert main(["compare", str(two[0]), str(tmp_path / "c"), "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "n = 1: no interval" in said and "nan" not in said
+
+
+def test_a_run_is_drawn_as_svg_and_png(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_id = compare(*two).a.runs[3].run_id
+    assert main(["trace", str(two[0]), run_id, "--out", str(tmp_path)]) == 0
+    svg, png = (Path(line) for line in capsys.readouterr().out.split())
+    assert "Power (W)" in svg.read_text(encoding="utf-8")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert run_id in svg.name and run_id in png.name
+
+
+def test_a_wrong_run_is_answered_with_the_nearest(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = compare(*two).a
+    wanted = suite.runs[5].run_id
+    assert nearest(wanted.replace("-b", "-c"), [r.run_id for r in suite.runs])[0] == wanted
+    assert find(suite, wanted[:4]).run_id == wanted  # its number alone will do
+    assert main(["trace", str(two[0]), f"{wanted}x", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("fde: There is no finished run") and wanted in said.splitlines()[1]
+    assert main(["trace", str(two[0]), "--out", str(tmp_path)]) == 1
+    assert "Name a run" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
