@@ -65,7 +65,7 @@ def _duty_broken(duty: Any) -> Iterator[str]:
         return
     for name, runs in duty.items():
         if name not in registry.names():
-            yield unknown("workload", str(name), registry.names()).rstrip(".?") + " (in duty)"
+            yield unknown("workload of the duty", str(name), registry.names())
         number = _number(runs)
         if number is None or number <= 0:
             yield f"duty has {runs!r} runs of {name} a day: give a number above 0"

@@ -167,7 +167,7 @@ def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
         ("grid_g_co2_per_kwh", 0, "grid_g_co2_per_kwh is 0: give a number above 0"),
         ("duty", {}, "give runs a day by workload"),
         ("duty", "sql", "give runs a day by workload"),
-        ("duty", {"sqll": 3}, "no workload called 'sqll'; did you mean sql .in duty."),
+        ("duty", {"sqll": 3}, "no workload of the duty called 'sqll'; did you mean sql."),
         ("duty", {"sql": 0}, "duty has 0 runs of sql a day"),
         ("duty", {"sql": None}, "duty has None runs of sql a day"),
         ("ranges", {"life_years": [8, 3]}, "the range of life_years is .8, 3.: give its low"),
