@@ -119,7 +119,7 @@ def _upright(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure
         axis.set_xticks(range(len(group)), [words.name_of(c) for c in group])
         axis.tick_params(axis="x", length=0)
         axis.set_ylim(bottom=0)
-    axes[0].set_ylabel(UNITS[plot.quantity])
+        axis.set_ylabel(UNITS[plot.quantity])
     labels = [suite.label(name) for name in seen]
     columns = 2 if max(map(len, labels)) > 20 else min(4, len(labels))
     figure.legend(

@@ -50,13 +50,11 @@ def _of(rows: pl.DataFrame, suite: Suite, workload: str) -> list[Row]:
 
 
 def _sheets(by: Mapping[str, Sequence[Row]]) -> Iterator[dict[str, Sequence[Row]]]:
-    """Whole workloads, as many as a sheet holds, and about the same number on each."""
-    lines = sum(len(rows) + 1 for rows in by.values())
-    full = lines / max(1, -(-lines // ROWS))
+    """Whole workloads, as many as a sheet holds."""
     sheet: dict[str, Sequence[Row]] = {}
     used = 0
     for name, rows in by.items():
-        if sheet and used + (len(rows) + 1) / 2 > full:
+        if sheet and used + len(rows) + 1 > ROWS:
             yield sheet
             sheet, used = {}, 0
         sheet[name] = rows

@@ -1,0 +1,304 @@
+"""Pictures: readable, told apart without colour, with units and origin, from any number of rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from analysis.figures import bars, blocks, forest, style, timeline
+from analysis.results import Results, results
+from analysis.samples import Samples, of_table
+from analysis.synthetic.suite import SLOWER, STACKS
+from analysis.tests.synthetic import Options, Truth, write_suite
+
+CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")
+
+
+def many(count: int) -> dict[str, dict[str, object]]:
+    """So many configurations, none of them with a name that says what it is."""
+    found: dict[str, dict[str, object]] = {
+        "c00": {"kind": "plain", "disk": "plain"},
+        "c01": {"kind": "opal", "disk": "sed"},
+    }
+    for i in range(2, count):
+        cipher, bits = CIPHERS[i % 7], 128 if i % 2 else 256
+        found[f"c{i:02d}"] = {
+            "kind": "dmcrypt",
+            "disk": "sed" if i > 9 else "plain",
+            "cipher": f"{cipher}-xts-plain64",
+            "key_bits": bits,
+            "sector_size": 4096 if i < 14 else 512,
+        }
+    return found
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Seventeen configurations, two workloads, three blocks."""
+    known = many(17)
+    with pytest.MonkeyPatch.context() as patch:
+        for i, (name, stack) in enumerate(known.items()):
+            patch.setitem(STACKS, name, stack)  # type: ignore[arg-type]
+            patch.setitem(SLOWER, name, 1 + 0.02 * i)
+        folder = tmp_path_factory.mktemp("suites") / "wide"
+        options = Options(
+            configurations=tuple(known), workloads=("sql", "idle"), interval_ms=100, noise=0.01
+        )
+        write_suite(folder, options)
+    return results(folder)
+
+
+@pytest.fixture(scope="module")
+def found(whole_suite: tuple[Path, Truth]) -> Results:
+    return results(whole_suite[0])
+
+
+def pictures(found: Results) -> Iterator[Figure]:
+    suite, energy = found.suite, found.energy
+    yield from forest.draw(found.summary, suite, "system")
+    for workload in suite.workloads:
+        for plot in bars.plots_of(workload):
+            figure = bars.draw(plot, energy, suite)
+            assert figure is not None
+            yield figure
+        run = timeline.typical_run(suite, workload)
+        assert run is not None
+        for drawn in (
+            timeline.draw(suite, run, found.clock),
+            blocks.draw(suite, energy, workload, "system", {(0, suite.configurations[-1])}),
+        ):
+            assert drawn is not None
+            yield drawn
+
+
+def named(axis: Axes) -> list[Text]:
+    """Labels of the axis of names, from above to below."""
+    return [label for label in axis.get_yticklabels() if label.get_text()]
+
+
+def assert_apart(figure: Figure, labels: list[Text]) -> None:
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in labels]
+    boxes.sort(key=lambda box: box.y0)
+    assert all(lower.y1 <= upper.y0 + 1 for lower, upper in pairwise(boxes))
+    assert all(box.x0 >= 0 and box.y0 >= 0 for box in boxes)
+
+
+def test_seventeen_configurations_look_different_without_colour(wide: Results) -> None:
+    looks = style.palette(wide.suite)
+    assert len(looks) == 17
+    assert len(set(looks.values())) == 17
+    assert len({(look.colour, look.hatch) for look in looks.values()}) == 17
+    assert looks["c00"] == (style.GREY, "", "o")
+    assert looks["c01"].colour == style.SED_COLOUR
+    spare = [look for name, look in looks.items() if name > "c01"]
+    assert all(a.colour != b.colour and a.hatch != b.hatch for a, b in pairwise(spare))
+
+
+def test_the_look_follows_the_kind_and_not_the_name(found: Results) -> None:
+    plan = {
+        **found.suite.plan,
+        "configurations": [{"name": "opal", "kind": "plain"}, {"name": "plain2", "kind": "opal"}],
+    }
+    looks = style.palette(replace(found.suite, plan=plan))
+    assert looks["opal"].colour == style.GREY
+    assert looks["plain2"].colour == style.SED_COLOUR
+
+
+@pytest.mark.parametrize("which", ["found", "wide"])
+def test_every_axis_has_its_unit_and_every_title_its_origin(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    suite: Results = request.getfixturevalue(which)
+    for figure in pictures(suite):
+        assert figure.get_suptitle().endswith("(modelled)")
+        for axis in figure.axes:
+            scales = [axis.get_xlabel(), axis.get_ylabel()]
+            assert any(re.search(r"\((J|W|s|%)\)$", text) for text in scales)
+
+
+def test_an_origin_stands_in_the_title_unless_it_is_measured() -> None:
+    assert style.with_origin("Energy", "measured") == "Energy"
+    assert style.with_origin("Energy", "modelled") == "Energy (modelled)"
+    assert style.with_origin("Energy", "synthetic") == "Energy (synthetic)"
+
+
+def test_labels_of_seventeen_bars_do_not_touch(wide: Results) -> None:
+    figure = bars.draw(bars.plots_of("sql")[0], wide.energy, wide.suite)
+    assert figure is not None
+    labels = named(figure.axes[0])
+    assert [t.get_text() for t in labels] == [
+        wide.suite.label(c) for c in wide.suite.configurations
+    ]
+    assert_apart(figure, labels)
+
+
+def test_the_papers_figures_are_there(found: Results) -> None:
+    drawn = [plot for w in found.suite.workloads for plot in bars.plots_of(w)]
+    assert {plot.paper for plot in drawn} == {0, 1, 2, 3, 4, 5, 6}
+    figure = bars.draw(bars.PLOTS[1], found.energy, found.suite)
+    assert figure is not None
+    assert [len(axis.patches) for axis in figure.axes] == [3 * 4, 4]
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == [
+        "plain",
+        "Opal drive",
+        "dm-crypt AES-128",
+        "dm-crypt AES-256",
+    ]
+
+
+def test_an_unknown_workload_is_drawn_and_a_missing_one_is_not(found: Results) -> None:
+    renamed = found.energy.with_columns(workload=pl.lit("ciphers"))
+    (plot,) = bars.plots_of("ciphers")
+    assert bars.draw(plot, renamed, found.suite) is not None
+    assert bars.draw(plot, found.energy, found.suite) is None
+    assert forest.draw(found.summary.clear(), found.suite, "system") == []
+
+
+def test_eighty_rows_go_on_sheets_that_can_be_read(found: Results) -> None:
+    """Eight configurations × ten workloads."""
+    names, workloads = list(many(8)), [f"workload-{i}" for i in range(10)]
+    plan = {
+        **found.suite.plan,
+        "configurations": [{"name": name, **stack} for name, stack in many(8).items()],
+        "workloads": [{"name": name} for name in workloads],
+    }
+    suite = replace(found.suite, plan=plan)
+    one = found.summary.filter(pl.col("ratio").is_not_null() & (pl.col("component") == "system"))
+    summary = pl.concat(
+        one.head(1).with_columns(
+            workload=pl.lit(w), configuration=pl.lit(c), ratio=pl.lit(1 + 0.05 * i)
+        )
+        for i, c in enumerate(names)
+        if i
+        for w in workloads
+    )
+    sheets = forest.draw(summary, suite, "system")
+    assert len(sheets) == 3
+    shown = [t.get_text() for sheet in sheets for t in named(sheet.axes[0])]
+    assert [text for text in shown if text in workloads] == workloads
+    assert len(shown) == 10 * 8
+    for sheet in sheets:
+        assert sheet.get_figheight() <= 10
+        assert_apart(sheet, named(sheet.axes[0]))
+    assert len({sheet.axes[0].get_xlim() for sheet in sheets}) == 1
+
+
+def test_an_interval_beyond_the_edge_ends_in_an_arrow(found: Results) -> None:
+    rows = found.summary.with_columns(
+        ratio_high=pl.when(pl.col("configuration") == "opal").then(pl.lit(40.0)).otherwise("ratio")
+    )
+    (figure,) = forest.draw(rows, found.suite, "system")
+    arrows = [line for line in figure.axes[0].lines if line.get_marker() == ">"]
+    assert len(arrows) == len(found.suite.workloads)
+    assert figure.axes[0].get_xlim()[1] < 1000
+
+
+def test_a_picture_over_time_reads_only_its_runs_stretch(found: Results) -> None:
+    (meter,) = found.suite.meters
+    asked: list[tuple[int, int]] = []
+
+    def never(_: object) -> Iterator[pl.DataFrame]:
+        raise AssertionError("all records were read")
+
+    def stretch(start_ns: int, end_ns: int) -> pl.DataFrame:
+        asked.append((start_ns, end_ns))
+        assert meter.samples.stretch is not None
+        return meter.samples.stretch(start_ns, end_ns)
+
+    guarded = Samples(meter.samples.columns, meter.samples.records, never, stretch)
+    suite = replace(found.suite, meters=(replace(meter, samples=guarded),))
+    for run in suite.runs[::20]:
+        figure = timeline.draw(suite, run, found.clock)
+        assert figure is not None
+        curves = {line.get_label(): line for line in figure.axes[0].lines}
+        assert set(curves) == {"system", "drive", "CPU package"}
+        length_s = (run.t_end_ns - run.t_start_ns) / 1e9
+        shown = np.asarray(curves["system"].get_xdata(), float)
+        assert shown.min() < 0.1
+        assert shown.max() > length_s - 0.1
+    whole = (run.t_end_ns - suite.runs[0].t_start_ns) / 1e9
+    assert all((end - start) / 1e9 < 0.5 * whole for start, end in asked)
+
+
+def test_the_curve_holds_the_energy_of_the_run(found: Results) -> None:
+    """Placed by its own stretch alone, the curve's area is the energy from first to last mark."""
+    run = next(run for run in found.suite.runs if run.workload == "kernel_tree")
+    figure = timeline.draw(found.suite, run, found.clock)
+    assert figure is not None
+    line = next(c for c in figure.axes[0].lines if c.get_label() == "system")
+    seconds, watts = (np.asarray(v, float) for v in (line.get_xdata(), line.get_ydata()))
+    area = float(np.trapezoid(watts, seconds))
+    rows = found.energy.filter((pl.col("run_id") == run.run_id) & (pl.col("component") == "system"))
+    parts = rows.filter(pl.col("phase") != "all")["energy_j"].sum()
+    assert area == pytest.approx(parts, rel=0.05)
+
+
+def test_a_gap_in_the_records_stays_a_gap(found: Results) -> None:
+    run = next(run for run in found.suite.runs if run.workload == "kernel_tree")
+    (meter,) = found.suite.meters
+    middle = found.clock.to_controller_ns(run.boot_id, (run.t_start_ns + run.t_end_ns) // 2)
+    assert middle is not None
+    table = pl.concat(meter.samples.tables(meter.samples.columns))
+    holed = table.filter((pl.col("t_mono_ns") - middle).abs() > 700_000_000)
+    suite = replace(found.suite, meters=(replace(meter, samples=of_table(holed)),))
+    figure = timeline.draw(suite, run, found.clock)
+    assert figure is not None
+    line = next(c for c in figure.axes[0].lines if c.get_label() == "system")
+    assert np.isnan(np.asarray(line.get_ydata(), float)).sum() == 1
+
+
+def test_flagged_blocks_are_ringed_and_named(found: Results) -> None:
+    flagged = {(1, "opal")}
+    figure = blocks.draw(found.suite, found.energy, "sql", "system", flagged)
+    assert figure is not None
+    rings = [line for axis in figure.axes for line in axis.lines if line.get_markersize() == 11]
+    assert [list(ring.get_xdata()) for ring in rings] == [[2], [2]]
+    said = [text.get_text() for axis in figure.axes for text in axis.texts]
+    assert said == ["Opal drive, block 2"] * 2
+    calm = blocks.draw(found.suite, found.energy, "sql", "system")
+    assert calm is not None
+    assert not [text for axis in calm.axes for text in axis.texts]
+
+
+def test_the_blocks_changes_are_those_of_the_joules(found: Results) -> None:
+    figure = blocks.draw(found.suite, found.energy, "sql", "system")
+    assert figure is not None
+    ratio = {line.get_label(): line for line in figure.axes[1].lines}["dm-crypt AES-256"]
+    rows = found.energy.filter(
+        (pl.col("workload") == "sql")
+        & (pl.col("component") == "system")
+        & (pl.col("phase") == "all")
+    )
+    joules = {(r["configuration"], r["block"]): r["energy_j"] for r in rows.iter_rows(named=True)}
+    wanted = [(joules["dmcrypt-aes256", b] / joules["plain", b] - 1) * 100 for b in range(3)]
+    assert list(ratio.get_ydata()) == pytest.approx(wanted)
+
+
+def test_one_block_has_no_course(found: Results) -> None:
+    one = found.energy.filter(pl.col("block") == 0)
+    assert blocks.draw(found.suite, one, "sql", "system") is None
+
+
+def test_svg_is_the_same_twice_and_keeps_its_text_and_hatches(found: Results) -> None:
+    texts = []
+    for _ in range(2):
+        figure = bars.draw(bars.PLOTS[3], found.energy, found.suite)
+        assert figure is not None
+        texts.append(style.svg(figure))
+    assert texts[0] == texts[1]
+    assert texts[0].count("<pattern") == 3
+    assert "dm-crypt AES-256" in texts[0]
+    assert "nan" not in texts[0].lower()
+    assert "<metadata>" not in texts[0] or "date" not in texts[0]
+    assert len(texts[0]) < 60_000
