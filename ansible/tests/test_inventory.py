@@ -271,12 +271,11 @@ def given_with(**changes: Any) -> dict[str, Any]:
     given |= {
         "fde_build_dir": "/b",
         "fde_assumptions": {
-            "sed_extra_price": 25.0,
-            "currency": "USD",
-            "electricity_price_per_kwh": 0.1,
-            "battery_wh": 50.0,
-            "life_years": 4.0,
-            "runs_per_day": 24.0,
+            **ASSUMED,
+            "discount_rate": 0.03,
+            "grid_g_co2_per_kwh": 380.0,
+            "duty": {"sql": 40},
+            "ranges": {"life_years": [3.0, 7.0], "discount_rate": [0, 0.1]},
         },
         "fde_meters": [{**GIVEN["meters"][0], "channels": {"1": "system"}}],
         **changes,
