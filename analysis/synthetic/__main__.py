@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,23 +10,21 @@ from analysis.synthetic.paper import SUITE_ID, write_paper_suite
 
 
 def main(arguments: list[str]) -> int:
-    """0 where the suite stands in the folder, made now or before; 1 where it cannot be written."""
+    """0 where the suite was made, in place of one from before; 1 where it cannot be written."""
     if len(arguments) != 1:
         print("usage: python -m analysis.synthetic DIR", file=sys.stderr)
         return 2
     folder = Path(arguments[0]) / SUITE_ID
-    if not folder.exists():
-        unfinished = folder.with_name(f".{SUITE_ID}.part")
-        try:
-            write_paper_suite(unfinished)
-            unfinished.rename(folder)
-        except OSError as error:
-            print(
-                f"fde: Cannot write the synthetic suite: {error.strerror} ({unfinished}): "
-                "remove that folder and repeat.",
-                file=sys.stderr,
-            )
-            return 1
+    unfinished = folder.with_name(f".{SUITE_ID}.part")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        write_paper_suite(unfinished)
+        shutil.rmtree(folder, ignore_errors=True)  # from the same seed, by this name no other
+        unfinished.rename(folder)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        print(f"fde: Cannot write the synthetic suite: {error.strerror}.", file=sys.stderr)
+        return 1
     print(folder)
     return 0
 

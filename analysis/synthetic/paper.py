@@ -75,6 +75,7 @@ PARTS_W = {"plain": (2.2, 4.5, 1.1), "opal": (2.5, 4.5, 1.1)}  # beside the syst
 SOFTWARE_PARTS_W = (1.9, 4.6, 1.0)
 SETTLE_S, PAD_S, TAIL_S = 10.0, 2.0, 10.0
 INTERVAL_MS = 500
+RAPL_STEP_S = 2.0
 BURST_EVERY_S = 600.0
 WORKLOADS: Mapping[str, Mapping[str, Any]] = {
     "file_io": {"small_files": SMALL_FILES, "small_mib": 10, "large_mib": 1024, "source": "zero"},
@@ -129,7 +130,7 @@ def write_paper_suite(folder: Path, seed: int = 2012, blocks: int = 20) -> None:
     states.append((power.end_s, "suite-finished", ""))
 
     dump(folder / "plan.json", plan)
-    target = Target(power, clocks, SYNTHETIC, rapl_step_s=10.0, started_wall=CREATED)
+    target = Target(power, clocks, SYNTHETIC, rapl_step_s=RAPL_STEP_S, started_wall=CREATED)
     for one in done:
         write_run(folder / "runs" / one.run["run_id"], one, target, plan["sha256"])
     write_lines(folder / "journal.jsonl", journal(states, clocks))
@@ -216,7 +217,9 @@ def _enact(
     marks: Marks = []
     for phase, stretch in phases.items():
         seconds, joules = stretch.draw(generator)
-        marks.append((phase, *power.add(seconds, (joules / seconds, *parts_w))))
+        more = joules / seconds / (stretch.joules / stretch.seconds)
+        watts = (joules / seconds, *(part * more for part in parts_w))
+        marks.append((phase, *power.add(seconds, watts)))
         power.add(PAD_S, REST_W)
     marks.append(("tail", *power.add(TAIL_S, REST_W)))
     return marks
@@ -242,7 +245,7 @@ def _plan(seed: int, blocks: int, generator: np.random.Generator) -> dict[str, A
             "settle_s": SETTLE_S,
             "pad_s": PAD_S,
             "tail_s": TAIL_S,
-            "rapl_hz": 0.1,
+            "rapl_hz": 1 / RAPL_STEP_S,
             "analysis": {"contrasts": contrasts, "margin": 0.05},
             "assumptions": {
                 "sed_extra_price": 25.0,
