@@ -150,6 +150,10 @@ class Suite:
         """Kind of a configuration; empty where the plan does not say."""
         return self._kinds.get(name, "")
 
+    def disk_of(self, name: str) -> str:
+        """Role of the disk that a configuration lies on; empty where the plan does not say."""
+        return next((str(e.get("disk") or "") for e in self._entries if e.get("name") == name), "")
+
     def label(self, name: str) -> str:
         """A configuration's name for people."""
         entry = next((e for e in self._entries if e.get("name") == name), {})

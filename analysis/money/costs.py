@@ -46,7 +46,7 @@ Sides = Mapping[tuple[str, str], Side]
 
 
 def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
-    """The self-encrypting disk against each software configuration, in each working workload.
+    """The self-encrypting disk against each software that spares it, in each working workload.
 
     Empty where the plan has no assumptions, or no meter saw the whole system.
     """
@@ -54,9 +54,14 @@ def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
     found = [
         _payback(suite, sides, against, {workload: 1.0})
         for workload in working(suite)
-        for against in suite.software
+        for against in alternatives(suite)
     ]
     return [p for p in found if p is not None]
+
+
+def alternatives(suite: Suite) -> list[str]:
+    """The software that spares the dearer disk: on the self-encrypting one it does not."""
+    return [name for name in suite.software if suite.disk_of(name) != "sed"]
 
 
 def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
@@ -69,7 +74,9 @@ def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
         return []
     sides = _sides(energy)
     profile = suite.assumptions.profile
-    found = [_payback(suite, sides, against, profile, daily=True) for against in suite.software]
+    found = [
+        _payback(suite, sides, against, profile, daily=True) for against in alternatives(suite)
+    ]
     return [p for p in found if p is not None]
 
 

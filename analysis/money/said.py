@@ -219,6 +219,6 @@ def _verdict(years: Span, life_years: float) -> str:
 def _lacking(found: Results) -> str:
     if found.suite.sed is None:
         return "the plan has no self-encrypting drive with Opal"
-    if not found.suite.software:
-        return "the plan has no encryption in software"
+    if not costs.alternatives(found.suite):
+        return "the plan has no encryption in software on a disk without encryption of its own"
     return "no block has the whole system's energy with and without it"

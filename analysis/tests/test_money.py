@@ -346,6 +346,18 @@ def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
         assert "<img" not in text
 
 
+def test_software_on_the_dearer_disk_does_not_spare_its_price(found: Results) -> None:
+    stacks = [
+        {**entry, "disk": "sed"} if entry["name"] == AES128 else entry
+        for entry in found.suite.plan["configurations"]
+    ]
+    suite = replace(found.suite, plan={**found.suite.plan, "configurations": stacks})
+    assert {p.against for p in costs.paybacks(suite, found.energy)} == {"dmcrypt-aes256"}
+    assert {p.against for p in costs.profiles(suite, found.energy)} == {"dmcrypt-aes256"}
+    held = {b.configuration for b in costs.batteries(suite, found.energy)}
+    assert AES128 in held
+
+
 def test_a_configuration_may_have_any_name(tmp_path: Path) -> None:
     """What a configuration is follows from its kind."""
     folder = tmp_path / "s"
