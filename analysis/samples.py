@@ -70,6 +70,13 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
     if lacking:
         raise SamplesError(f"it lacks {', '.join(lacking)}")
 
+    def whole(collect: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        try:
+            return collect()
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            where = f"{path.name} of meter {path.parent.name}"
+            raise SamplesError(f"{where} is damaged in the middle") from None
+
     def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         with ThreadPoolExecutor(1) as reader:  # reads ahead while the last piece is worked on
             pieces = (
@@ -79,10 +86,11 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
             ahead = next(pieces, None)
             while ahead is not None:
                 piece, ahead = ahead, next(pieces, None)
-                yield piece.result()
+                yield whole(piece.result)
 
     def stretch(start_ns: int, end_ns: int) -> pl.DataFrame:
-        return lazy.filter(pl.col("t_mono_ns").is_between(start_ns, end_ns)).collect()
+        here = pl.col("t_mono_ns").is_between(start_ns, end_ns)
+        return whole(lazy.filter(here).collect)
 
     return Samples(names, records, read, stretch)
 

@@ -72,9 +72,9 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     there = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
     panels = [c for c in PARTS if c in there] if plot.parts else []
     panels += [SYSTEM] if SYSTEM in there else []
-    if not panels:
+    found = {c: bars for c in panels if (bars := _bars_of(plot, energy, suite, c))}
+    if not found:
         return None
-    found = {component: _bars_of(plot, energy, suite, component) for component in panels}
     shown = rows.filter(pl.col("component").is_in(panels))
     upright = max(map(len, found.values())) <= UPRIGHT
     with mpl.rc_context({**style.RC, "axes.grid.axis": "y" if upright else "x"}):

@@ -48,7 +48,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Results:
     known = many(17)
     with pytest.MonkeyPatch.context() as patch:
         for i, (name, stack) in enumerate(known.items()):
-            patch.setitem(STACKS, name, stack)  # type: ignore[arg-type]
+            patch.setitem(STACKS, name, stack)
             patch.setitem(SLOWER, name, 1 + 0.02 * i)
         folder = tmp_path_factory.mktemp("suites") / "wide"
         options = Options(
@@ -263,7 +263,7 @@ def test_flagged_blocks_are_ringed_and_named(found: Results) -> None:
     figure = blocks.draw(found.suite, found.energy, "sql", "system", flagged)
     assert figure is not None
     rings = [line for axis in figure.axes for line in axis.lines if line.get_markersize() == 11]
-    assert [list(ring.get_xdata()) for ring in rings] == [[2], [2]]
+    assert [np.asarray(ring.get_xdata()).tolist() for ring in rings] == [[2], [2]]
     said = [text.get_text() for axis in figure.axes for text in axis.texts]
     assert said == ["Opal drive, block 2"] * 2
     calm = blocks.draw(found.suite, found.energy, "sql", "system")
@@ -282,7 +282,7 @@ def test_the_blocks_changes_are_those_of_the_joules(found: Results) -> None:
     )
     joules = {(r["configuration"], r["block"]): r["energy_j"] for r in rows.iter_rows(named=True)}
     wanted = [(joules["dmcrypt-aes256", b] / joules["plain", b] - 1) * 100 for b in range(3)]
-    assert list(ratio.get_ydata()) == pytest.approx(wanted)
+    assert np.asarray(ratio.get_ydata()).tolist() == pytest.approx(wanted)
 
 
 def test_one_block_has_no_course(found: Results) -> None:

@@ -1,0 +1,428 @@
+"""What the page says and how: the matrix, the words, the index, and what is read aloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analysis import words
+from analysis.inference.decomposition import Decomposition
+from analysis.inference.stats import Comparison, Estimate
+from analysis.page import answer, build, decomposition_tables, markup, matrix, pdf, trust_box
+from analysis.page.sections import Report
+from analysis.records import SuiteError
+from analysis.results import Results, results
+from analysis.synthetic.suite import SLOWER, STACKS
+from analysis.tests.synthetic import Options, Truth, write_suite
+from analysis.tests.test_pictures import many
+
+BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback|no significant")
+
+
+class Structure(HTMLParser):
+    """Headings, anchors, links, header cells, pictures and tags that were left open."""
+
+    VOID = frozenset({"meta", "img", "br", "hr"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.headings: list[int] = []
+        self.anchors: list[str] = []
+        self.links: list[str] = []
+        self.scopes: list[str | None] = []
+        self.pictures: list[str] = []
+        self.tables: list[str | None] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if re.fullmatch(r"h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if told.get("id"):
+            self.anchors.append(told["id"] or "")
+        if tag == "a":
+            self.links.append(told.get("href") or "")
+        if tag == "th":
+            self.scopes.append(told.get("scope"))
+        if tag == "img":
+            self.pictures.append(told.get("alt") or "")
+        if tag == "table":
+            self.tables.append(told.get("aria-label"))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in self.VOID
+        self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open[-1] == tag, f"</{tag}> closes <{self.open[-1]}>"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+def whole_page(found: Results) -> str:
+    report = Report(found)
+    parts = (
+        report.head(),
+        report.answer(),
+        report.figures(),
+        report.workloads(),
+        report.money(),
+        report.published(),
+        report.steadiness(),
+        report.trust(),
+        report.provenance(),
+    )
+    return "".join(part.text for part in parts)
+
+
+def compared(
+    ratio: float, low: float | None, high: float | None, p: float | None, p_same: float | None
+) -> Comparison:
+    sd = None if p is None else 0.01
+    return Comparison(20, ratio, low, high, low, high, p, p_same, sd, 0.02, p, p_same)
+
+
+@pytest.fixture(scope="module")
+def found(whole_suite: tuple[Path, Truth]) -> Results:
+    return results(whole_suite[0])
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    known = many(17)
+    with pytest.MonkeyPatch.context() as patch:
+        for i, (name, stack) in enumerate(known.items()):
+            patch.setitem(STACKS, name, stack)
+            patch.setitem(SLOWER, name, 1 + 0.03 * i)
+        folder = tmp_path_factory.mktemp("suites") / "wide"
+        options = Options(configurations=tuple(known), workloads=("sql", "idle"), interval_ms=100)
+        write_suite(folder, options)
+    return results(folder)
+
+
+def test_the_page_can_be_read_aloud(found: Results) -> None:
+    page = Structure(whole_page(found))
+    assert page.open == []
+    assert page.headings[0] == 1
+    assert page.headings.count(1) == 1
+    assert all(page.pictures)
+    assert all(page.tables)
+    assert set(page.scopes) == {"col", "row"}
+    assert len(page.anchors) == len(set(page.anchors))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A suite's folder with its report."""
+    folder = tmp_path_factory.mktemp("built") / "s"
+    write_suite(folder, Options(blocks=2, interval_ms=100, workloads=("sql", "idle")))
+    build.build(folder)
+    return folder
+
+
+def test_the_index_leads_somewhere_and_headings_stand_in_order(built: Path) -> None:
+    page = Structure((built / "report.html").read_text(encoding="utf-8"))
+    assert page.open == []
+    assert {link.removeprefix("#") for link in page.links} <= set(page.anchors)
+    assert {"#figures", "#money", "#workload-sql", "#provenance"} <= set(page.links)
+    assert all(after - before <= 1 for before, after in pairwise(page.headings))
+    assert page.headings[:2] == [1, 2]
+
+
+def test_the_matrix_has_a_cell_for_each_workload_and_configuration(found: Results) -> None:
+    page = matrix.matrix(found).text
+    assert page.count('<td class="cell') == (1 + 6) * 3
+    assert "All but idle" in page
+    for row in found.summary.filter(
+        (pl.col("component") == "system") & pl.col("ratio").is_not_null()
+    ).iter_rows(named=True):
+        shown = words.change_alone(row["ratio"], row["ratio_low"], row["ratio_high"])
+        assert markup.shown(shown) in page
+    for word, sign in (("more", "▲"), ("equivalent", "≈"), ("not settled", "?")):
+        assert f"{sign} {word}" in page
+        assert f"{sign} {word}" in page.replace("\n", " ")
+    assert "family of its own" in page
+
+
+def test_a_matrix_of_many_configurations_stands_upright(wide: Results) -> None:
+    page = matrix.matrix(wide).text
+    assert '<th scope="col">Configuration</th>' in page
+    assert page.count("<tr>") == 1 + 16
+    assert page.count('<td class="cell') == 16 * 2
+
+
+def test_a_cell_without_runs_says_so(found: Results) -> None:
+    gone = (pl.col("workload") == "sql") & (pl.col("configuration") == "opal")
+    page = matrix.matrix(replace(found, summary=found.summary.filter(~gone))).text
+    assert page.count("no finished run on both sides") == 1
+
+
+@pytest.mark.parametrize(
+    ("comparison", "word", "sign", "said"),
+    [
+        (compared(1.2, 1.1, 1.3, 0.001, 1.0), "differs: more", "▲", "surely more"),
+        (compared(0.8, 0.7, 0.9, 0.001, 1.0), "differs: less", "▼", "surely less"),
+        (compared(1.001, 0.99, 1.01, 0.6, 0.001), "equivalent", "≈", "equivalent within ±2 %"),
+        (compared(1.01, 1.005, 1.015, 0.001, 0.001), "equivalent: yet more", "≈▲", "yet surely m"),
+        (compared(0.99, 0.985, 0.995, 0.001, 0.001), "equivalent: yet less", "≈▼", "yet surely l"),
+        (compared(1.1, 0.9, 1.3, 0.3, 0.8), "inconclusive", "?", "neither a difference nor"),
+        (compared(1.1, None, None, None, None), "inconclusive", "?", "one block"),
+    ],
+)
+def test_every_verdict_has_its_word_its_sign_and_its_sentence(
+    comparison: Comparison, word: str, sign: str, said: str
+) -> None:
+    c = comparison
+    assert words.verdict(c.verdict, c.ratio, c.both) == word
+    assert words.sign(c.verdict, c.ratio, c.both) == sign
+    assert said in answer.judgement(c)
+
+
+def test_what_only_holm_takes_back_is_said_to_be_so() -> None:
+    c = replace(compared(1.05, 1.01, 1.09, 0.03, 0.9), p_holm=0.15)
+    assert c.verdict == "inconclusive"
+    assert "once all comparisons are counted (Holm)" in answer.judgement(c)
+
+
+def test_a_contrast_declared_the_other_way_round_is_turned(found: Results) -> None:
+    plan = {**found.suite.plan, "analysis": {"contrasts": [["opal", "plain"]], "margin": 0.02}}
+    turned = replace(found, suite=replace(found.suite, plan=plan))
+    one, other = (answer.against_baseline(f, "opal") for f in (found, turned))
+    assert one is not None
+    assert other is not None
+    assert one.comparison is not None
+    assert other.comparison is not None
+    assert other.comparison.ratio == pytest.approx(one.comparison.ratio)
+    assert other.comparison.low == pytest.approx(one.comparison.low)
+    assert other.comparison.high == pytest.approx(one.comparison.high)
+    assert (other.base, other.other) == ("plain", "opal")
+
+
+def test_many_software_configurations_are_told_as_a_range(wide: Results) -> None:
+    said = answer.software(wide)
+    assert len(said) < 320
+    assert "of 15 configurations" in said
+    assert said.endswith(".")
+
+
+def test_the_names_in_the_plan_do_not_matter(tmp_path: Path) -> None:
+    stacks = {"bare": "plain", "inside": "opal", "outside": "dmcrypt-aes128"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, like in stacks.items():
+            patch.setitem(STACKS, name, STACKS[like])
+            patch.setitem(SLOWER, name, SLOWER[like])
+        options = Options(configurations=tuple(stacks), workloads=("sql", "idle"), interval_ms=100)
+        write_suite(tmp_path / "s", options)
+    found = results(tmp_path / "s")
+    page = whole_page(found)
+    assert not BAD.search(Structure(page).text)
+    said = answer.sentences(found)
+    assert "cannot be said" not in " ".join(said[:2])
+    assert "dm-crypt AES-128" in said[1]
+    assert matrix.matrix(found).text.count('<td class="cell') == 2 * 2
+
+
+def split(delta: tuple[float, float], time: tuple[float, float], power: tuple[float, float],
+          longer: float = 1.0) -> Decomposition:  # fmt: skip
+    def around(value: tuple[float, float]) -> Estimate:
+        return Estimate(9, value[0], value[0] - value[1], value[0] + value[1])
+
+    seconds, watts = Estimate(9, longer, longer - 0.1, longer + 0.1), Estimate(9, 1.0, 0.9, 1.1)
+    estimates = (around(delta), around(time), around(power), seconds, watts)
+    return Decomposition("sql", "plain", "opal", "system", "all", 9, *estimates)
+
+
+@pytest.mark.parametrize(
+    ("one", "makes", "said"),
+    [
+        (split((10, 1), (9.5, 1), (0.5, 1)), "time", "rests later (race to sleep)"),
+        (split((-10, 1), (-9.5, 1), (-0.5, 1), -1), "time", "rests sooner (race to sleep)"),
+        (split((10, 1), (0.5, 1), (9.5, 1)), "power", "it draws more, not longer"),
+        (split((-10, 1), (0.5, 1), (-10.5, 1)), "power", "it draws less, not shorter"),
+        (split((10, 1), (5, 1), (5, 1)), "both", "takes longer, and draws more"),
+        (split((10, 1), (15, 1), (-5, 1)), "time against power", "so much longer"),
+        (split((-10, 1), (5, 1), (-15, 1)), "time against power", "takes less all the same"),
+        (split((10, 1), (-5, 1), (15, 1), -1), "time against power", "takes more all the same"),
+        (split((-10, 1), (-15, 1), (5, 1), -1), "time against power", "so much sooner"),
+        (split((10, 5), (5, 9), (5, 1)), "", "Power has its part for sure"),
+        (split((10, 5), (5, 1), (5, 9)), "", "Time has its part for sure"),
+        (split((10, 5), (5, 9), (5, 9)), "", "Which of the two makes it is not settled"),
+        (split((1, 5), (0.5, 1), (0.5, 1)), "", "holds 0, so there is no difference to explain"),
+    ],
+)
+def test_time_or_power_is_said_in_words(
+    found: Results, one: Decomposition, makes: str, said: str
+) -> None:
+    assert decomposition_tables.makes(one) == makes
+    (sentence,) = decomposition_tables.sentences(found, [one])
+    assert said in sentence
+    assert sentence.startswith("Opal drive")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Estimate(3, 329.895179, 329.895179, 329.8951791), "329.90 ± <0.01"),
+        (Estimate(3, 0.30006, 0.29983, 0.30029), "0.3001 ± 0.0002"),
+        (Estimate(3, -1e-9, -2e-9, 1e-9), "0.0000 ± <0.0001"),
+        (Estimate(3, 12.345, 11.0, 13.69), "12.3 ± 1.3"),
+        (Estimate(1, 12.345, None, None), "12.3"),
+        (Estimate(3, 120000.0, 119000.0, 121000.0), "120\u202f000 ± 1\u202f000"),
+    ],
+)
+def test_digits_end_where_nobody_reads_on(value: Estimate, text: str) -> None:
+    assert words.plus_minus(value) == text
+
+
+def test_changes_have_the_digits_of_their_interval() -> None:
+    assert words.change_of(1.0421, 1.0131, 1.0711) == "+4.2 % [+1.3, +7.1]"
+    assert words.change_of(1.0421, 1.0401, 1.0441) == "+4.21 % [+4.01, +4.41]"
+    assert words.change_of(0.9, 0.5, 1.5) == "−10 % [−50, +50]"
+    assert words.change_of(1.1, None, None) == "+10.0 %"
+    assert words.change_of(None, None, None) == words.NOTHING
+    assert words.percent(1.0) == "±0.0 %"
+    assert words.signed(Estimate(3, 2.0, 1.0, 3.0), "J") == "+2.0 ± 1.0 J"
+    assert words.p_value(0.0004) == "< 0.001"
+    assert words.p_value(0.0123) == "0.012"
+    assert words.p_value(0.3) == "0.30"
+
+
+def test_the_trust_box_is_short_and_tells_of_what_is_wrong(found: Results) -> None:
+    page = Report(found)
+    text = trust_box.trust_box(found, page.twice, page.steady, page.canary).text
+    assert text.count("<li>") <= 7
+    assert "3 blocks, 72 finished runs, none void" in text
+    assert "more block" in text
+    twice = [["a", "b", "c", "agrees"], ["a", "b", "c", "disagrees"], ["a", "b", "c", ""]]
+    text = trust_box.trust_box(found, twice, page.steady, page.canary).text
+    assert "Of 2 things known in two ways 1 agree, 1 disagree." in text
+    wrong = replace(found, suite=replace(found.suite, problems=("The cat sat on it.",)))
+    text = trust_box.trust_box(wrong, twice, page.steady, page.canary).text
+    assert "What this suite cannot say" in text
+    assert "The cat sat on it." in text
+
+
+def test_a_synthetic_suite_says_so_at_the_top(tmp_path: Path) -> None:
+    options = Options(blocks=2, interval_ms=100, workloads=("idle",), origin="synthetic")
+    write_suite(tmp_path / "s", options)
+    found = results(tmp_path / "s")
+    head = Report(found).head().text
+    assert "No machine was measured" in head
+    assert '<span class="tag">synthetic</span>' in whole_page(found)
+
+
+def without_rapl(folder: Path) -> None:
+    for path in (folder / "runs").glob("*/run.json"):
+        document = json.loads(path.read_text())
+        for phase in document["phases"]:
+            phase["counters"] = []
+        path.write_text(json.dumps({**document, "pyrapl": None}))
+        (path.parent / "rapl.jsonl").unlink()
+
+
+def without_baseline_runs(folder: Path) -> None:
+    for path in (folder / "runs").glob("*-plain-*/run.json"):
+        path.unlink()
+
+
+def without_meter_and_rapl(folder: Path) -> None:
+    without_rapl(folder)
+    for path in sorted((folder / "meters").rglob("*"), reverse=True):
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()
+
+
+def plan_without(*keys: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        plan = json.loads((folder / "plan.json").read_text())
+        (folder / "plan.json").write_text(
+            json.dumps({key: value for key, value in plan.items() if key not in keys})
+        )
+
+    change.__name__ = f"plan_without_{'_'.join(keys)}"
+    return change
+
+
+@pytest.mark.parametrize(
+    ("breakage", "said"),
+    [
+        (without_rapl, "cannot be said"),
+        (without_baseline_runs, "there is no finished run of plain"),
+        (without_meter_and_rapl, "cannot be said"),
+        (plan_without("configurations"), "cannot be said"),
+        (plan_without("workloads"), "cannot be said"),
+        (plan_without("runs"), "No run finished"),
+        (plan_without("analysis", "assumptions"), "The plan lacks its assumptions"),
+    ],
+    ids=lambda case: getattr(case, "__name__", "says"),
+)
+def test_whatever_is_missing_the_page_is_whole(
+    tmp_path: Path, breakage: Callable[[Path], None], said: str
+) -> None:
+    write_suite(tmp_path / "s", Options(blocks=2, interval_ms=100, workloads=("sql", "idle")))
+    breakage(tmp_path / "s")
+    page = Structure(whole_page(results(tmp_path / "s")))
+    assert page.open == []
+    assert not BAD.search(page.text)
+    assert said in page.text or breakage is without_rapl
+
+
+def test_seventeen_configurations_fill_no_page_with_nonsense(wide: Results) -> None:
+    text = whole_page(wide)
+    page = Structure(text)
+    assert page.open == []
+    assert not BAD.search(page.text)
+    assert len(text) < 2_000_000
+
+
+def test_the_report_on_paper(built: Path, tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"no report\.html"):
+        pdf.write(tmp_path)
+    assert pdf.main([str(tmp_path)]) == 1
+    assert pdf.main([str(built)]) == 0
+    document = (built / "report.pdf").read_bytes()
+    assert document.startswith(b"%PDF")
+    assert len(document) > 50_000
+
+
+def test_without_the_library_for_paper_there_is_one_clear_sentence(tmp_path: Path) -> None:
+    stand_in = tmp_path / "stand-in" / "weasyprint"
+    stand_in.mkdir(parents=True)
+    (stand_in / "__init__.py").write_text("raise OSError('cannot load library libpango-1.0-0')")
+    (tmp_path / "report.html").write_text("<p>page</p>")
+    paths = os.pathsep.join([str(stand_in.parent), str(Path(pdf.__file__).parents[2])])
+    outcome = subprocess.run(
+        [sys.executable, "-m", "analysis.page.pdf", str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome.returncode == 1
+    assert outcome.stderr.startswith("fde: The library that lays out the pages is missing: install")
+    assert len(outcome.stderr.splitlines()) == 1
+    assert not (tmp_path / "report.pdf").exists()
