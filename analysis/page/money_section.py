@@ -79,7 +79,10 @@ def _lines(
     """The profile's lines, then each workload's; those apart where they are many."""
     apart = bool(profiles) and len(others) > MANY
     first = profiles if apart else [*profiles, *others]
-    page = money_tables.tables(found, a, first) + markup.paragraph(money_tables.NOTES, "key")
+    notes = money_tables.NOTES
+    if len(costs.alternatives(found.suite)) < len(found.suite.software):
+        notes += f" {money_tables.ON_THE_DRIVE}"
+    page = money_tables.tables(found, a, first) + markup.paragraph(notes, "key")
     if apart:
         by_itself = money_tables.tables(found, a, others)
         page += markup.folded(f"Each workload by itself, {len(others)} lines", by_itself)

@@ -356,6 +356,9 @@ def test_software_on_the_dearer_disk_does_not_spare_its_price(found: Results) ->
     assert {p.against for p in costs.profiles(suite, found.energy)} == {"dmcrypt-aes256"}
     held = {b.configuration for b in costs.batteries(suite, found.energy)}
     assert AES128 in held
+    words = "Software on the self-encrypting drive itself is not in these tables"
+    assert words in money_section(replace(found, suite=suite)).text
+    assert words not in money_section(found).text
 
 
 def test_a_configuration_may_have_any_name(tmp_path: Path) -> None:
