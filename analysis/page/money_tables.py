@@ -22,7 +22,10 @@ NOTES = (
     "same meter, so that its error does not average out. It stands beside the interval of the "
     "saving, not in it. GB: 10⁹ bytes that the workload's phases counted."
 )
-ON_THE_DRIVE = "Software on the self-encrypting drive itself is not in these tables: it spares nobody the drive."
+ON_THE_DRIVE = (
+    "Software on the self-encrypting drive itself is not in these tables: it does not spare its "
+    "price."
+)
 
 
 def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
