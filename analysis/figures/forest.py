@@ -93,7 +93,7 @@ def _sheet(
         axis.set_yticks([at for at, _, _ in ticks], [text for _, text, _ in ticks])
         for label, (_, _, bold) in zip(axis.get_yticklabels(), ticks, strict=True):
             label.set_fontweight("bold" if bold else "normal")
-        axis.tick_params(axis="y", length=0)
+        axis.tick_params(axis="y", length=0, pad=9)  # room for arrows
         axis.set_ylim(y - 0.3, -0.7)
         what = words.name_of(component)
         axis.set_xlabel(f"Change of the {what}'s energy against {baseline} (%)")
@@ -125,7 +125,7 @@ def _interval(axis: Axes, y: int, row: Row, look: style.Look) -> None:
     text = words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"])
     axis.annotate(
         text,
-        (1.01, y),
+        (1.025, y),
         xycoords=axis.get_yaxis_transform(),
         va="center",
         fontsize=7.5,

@@ -66,7 +66,9 @@ def _sources(found: Results, twice: Sequence[Sequence[str]]) -> Iterator[str]:
         agree, against = verdicts.count(AGREES), verdicts.count(DISAGREES)
         rest = len(verdicts) - agree - against
         parts = [f"{agree} agree"]
-        parts += [f"{against} disagree"] * bool(against) + [f"{rest} cannot tell"] * bool(rest)
+        who = "; ".join(f"{row[0]} with {row[1]}" for row in twice if row[-1] == DISAGREES)
+        parts += [f"{against} disagree ({who})"] * bool(against)
+        parts += [f"{rest} cannot tell"] * bool(rest)
         yield f"Of {count(len(verdicts), 'thing')} known in two ways {', '.join(parts)}."
 
 

@@ -317,7 +317,7 @@ def test_the_trust_box_is_short_and_tells_of_what_is_wrong(found: Results) -> No
     assert "more block" in text
     twice = [["a", "b", "c", "agrees"], ["a", "b", "c", "disagrees"], ["a", "b", "c", ""]]
     text = trust_box.trust_box(found, twice, page.steady, page.canary).text
-    assert "Of 2 things known in two ways 1 agree, 1 disagree." in text
+    assert "Of 2 things known in two ways 1 agree, 1 disagree (a with b)." in text
     wrong = replace(found, suite=replace(found.suite, problems=("The cat sat on it.",)))
     text = trust_box.trust_box(wrong, twice, page.steady, page.canary).text
     assert "What this suite cannot say" in text
