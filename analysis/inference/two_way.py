@@ -105,7 +105,7 @@ class Layout:
         """
         left = self.residuals(values)
         own = np.maximum(np.diag(self.residual), 0.0)
-        told = (own > 1e-9) & (np.abs(left) > ROUNDING)
+        told = np.broadcast_to(own > 1e-9, left.shape)
         squares = np.divide(left**2, own, out=np.zeros_like(left), where=told)
         rest = np.maximum(np.sum(left**2, axis=-1)[..., None] - squares, ROUNDING**2)
         return np.asarray(np.sign(left) * np.sqrt(squares / (rest / (self.freedom - 1))))

@@ -48,6 +48,15 @@ def test_declared_ones_first_then_each_against_the_baseline_once() -> None:
     ]
 
 
+def test_the_baseline_need_not_be_planned_first() -> None:
+    suite = suite_of({"sed": "opal", "bare": "plain"}, WORK, [("sed", "soft")])
+    told = contrasts.contrasts(suite, energy_of(rows()))
+    assert [(c.base, c.other, c.declared) for c in told] == [
+        ("sed", "soft", True),
+        ("bare", "sed", False),
+    ]
+
+
 def test_the_ratio_is_over_working_workloads_by_blocks() -> None:
     given = list(rows())
     logs = {(r["workload"], r["configuration"], r["block"]): math.log(r["energy_j"]) for r in given}

@@ -187,6 +187,15 @@ def test_what_few_blocks_cannot_tell_is_none() -> None:
     assert steadiness(suite, energy.clear(), NO_CLOCK) == []
 
 
+def test_two_halves_that_share_nothing_cannot_be_set_beside() -> None:
+    suite, energy = made(4)
+    first = pl.col("configuration").is_in(["plain", "opal"])
+    halves = energy.filter(first == (pl.col("block") < 2))
+    assert len(halves) == 8
+    found = steadiness(suite, halves, NO_CLOCK)[0]
+    assert (found.n, found.between_sd_percent, found.blocks) == (4, None, {})
+
+
 def test_no_scatter_at_all_is_no_outlier() -> None:
     found = steadiness(*made(5, sd=0.0, block_sd=0.0), NO_CLOCK)[0]
     assert found.outliers == ()
