@@ -298,7 +298,7 @@ def test_svg_is_the_same_twice_and_keeps_its_text_and_hatches(found: Results) ->
         texts.append(style.svg(figure))
     assert texts[0] == texts[1]
     assert texts[0].count("<pattern") == 3
-    assert "dm-crypt AES-256" in texts[0]
+    assert ">dm-crypt AES-256</text>" in texts[0]
     assert "nan" not in texts[0].lower()
     assert "<metadata>" not in texts[0] or "date" not in texts[0]
     assert len(texts[0]) < 60_000
