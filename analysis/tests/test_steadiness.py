@@ -250,6 +250,12 @@ def test_deleted_residuals_are_those_of_statsmodels() -> None:
     assert layout.deleted_t(logs) == pytest.approx(theirs, rel=1e-9)
 
 
+def test_no_residual_at_all_is_no_distance() -> None:
+    layout = Layout.of((0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 0, 1))
+    assert layout is not None
+    assert layout.deleted_t(np.zeros(6)).tolist() == [0.0] * 6
+
+
 def idle_suite(last_w: float, **plan: Any) -> tuple[Suite, pl.DataFrame]:
     rows = [
         {"workload": w, "configuration": c, "block": b, "energy_j": 300.0}
