@@ -93,7 +93,7 @@ def compare(folder_a: Path, folder_b: Path) -> Compared:
     a, b = read(folder_a), read(folder_b)
     if a.suite_id == b.suite_id:
         raise SuiteError(f"A and B are the same suite, {a.suite_id}: name two.")
-    energies = energy_of(folder_a, a), energy_of(folder_b, b)
+    energies = energy_of(folder_a), energy_of(folder_b)
     component = _component(energies)
     blocks_a, blocks_b = (by_block(energy, component) for energy in energies)
     shared = [

@@ -23,11 +23,15 @@ MEASURED = (
 
 @dataclass(frozen=True)
 class Seal:
-    """`files` counts the sums that were checked; `problems` are sentences, empty if all is well."""
+    """`files` counts the sums that were checked; `problems` are sentences, empty if all is well.
+
+    `changed` names the files that are not what was sealed.
+    """
 
     sealed: bool
     files: int
     problems: tuple[str, ...]
+    changed: frozenset[str] = frozenset()
 
 
 def canonical_sha256(document: Mapping[str, Any]) -> str:
@@ -47,11 +51,11 @@ def check(folder: Path) -> Seal:
         wanted = {str(name): _sum(entry) for name, entry in sums.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Seal(False, 0, ("manifest.json cannot be read: nothing proves the files.",))
-    problems = [
-        p for name, digest in sorted(wanted.items()) if (p := _compare(folder, name, digest))
-    ]
-    problems += [f"{name} was added after sealing." for name in _strangers(folder, set(wanted))]
-    return Seal(True, len(wanted), tuple(problems))
+    changed = {
+        name: p for name, digest in sorted(wanted.items()) if (p := _compare(folder, name, digest))
+    }
+    added = [f"{name} was added after sealing." for name in _strangers(folder, set(wanted))]
+    return Seal(True, len(wanted), (*changed.values(), *added), frozenset(changed))
 
 
 def _sum(entry: Any) -> str:

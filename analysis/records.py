@@ -185,7 +185,8 @@ class Suite:
     @property
     def contrasts(self) -> list[tuple[str, str]]:
         """Pairs of configurations that were declared before the first run."""
-        pairs = self._analysis.get("contrasts", [])
+        pairs = self._analysis.get("contrasts")
+        pairs = pairs if isinstance(pairs, list) else []
         return [(str(p[0]), str(p[1])) for p in pairs if isinstance(p, Sequence) and len(p) == 2]
 
     @property

@@ -18,6 +18,7 @@ from analysis.inference.contrasts import Contrast, contrasts
 from analysis.inference.planning import next_suite
 from analysis.origin import joint
 from analysis.records import Suite
+from analysis.samples import SamplesError
 from analysis.suite_folder import read
 from analysis.summary import summarise
 from analysis.watermarks import WatermarkTrust, disagreements, watermarks
@@ -52,12 +53,26 @@ class Results:
 
 def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
-    suite = read(folder, raw)
-    clock = TargetClock.fit(suite.clock)
+    suite, clock, energy = reckoned(folder, raw)
     marks = tuple(watermarks(suite, clock))
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
-    energy = energy_table(suite, clock)
     return Results(suite, clock, energy, summarise(suite, energy), marks)
+
+
+def reckoned(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
+    """A suite, its target's clock and its joules. Raises SuiteError.
+
+    Where decoded samples turn out to be damaged only while they are read, the raw bytes stand in.
+    """
+    suite = read(folder, raw)
+    clock = TargetClock.fit(suite.clock)
+    try:
+        return suite, clock, energy_table(suite, clock)
+    except SamplesError as error:
+        suite = read(folder, raw=True)
+        told = f"{error}: the joules were made from the raw bytes instead."
+        suite = replace(suite, problems=(*suite.problems, told))
+        return suite, clock, energy_table(suite, clock)
 
 
 def write(found: Results) -> None:

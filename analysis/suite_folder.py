@@ -6,13 +6,12 @@ Only a folder of which nothing can be said (no plan, another version) raises `Su
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from analysis import manifest, run_record, samples
 from analysis.records import (
-    BASELINE,
     Meter,
     Run,
     Suite,
@@ -22,6 +21,12 @@ from analysis.records import (
 from instrumentation import decode
 from instrumentation.sources.counter import Reading
 
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no figure")
+
+
+JSON = json.JSONDecoder(parse_constant=_refused)  # Infinity and NaN are no JSON, but Python's reads
 PLAN = "plan.json"
 PLAN_FORMAT = "fde-plan/1"
 
@@ -45,7 +50,7 @@ def read(folder: Path, raw: bool = False) -> Suite:
         plan=plan,
         runs=tuple(runs),
         void=tuple(void),
-        meters=tuple(_meters(folder, raw, problems)),
+        meters=tuple(_meters(folder, raw, seal.changed, problems)),
         clock=tuple(_lines(folder / "clock.jsonl", problems)),
         watermarks=tuple(_lines(folder / "watermark.jsonl", problems)),
         before=_optional(folder / "provenance" / "before.json", problems),
@@ -75,7 +80,7 @@ def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
                 int(line["t_before_ns"]), int(line["t_after_ns"]), int(line["energy_uj"])
             )
             found.setdefault(str(line["zone"]), []).append(reading)
-        except (KeyError, TypeError, ValueError):  # a read that failed has no energy
+        except (KeyError, TypeError, ValueError, OverflowError):  # a read that failed has no energy
             continue
     for readings in found.values():
         readings.sort(key=lambda reading: reading.t_before_ns)
@@ -87,7 +92,7 @@ def _plan(folder: Path) -> dict[str, Any]:
         raise SuiteError(f"There is no suite folder {folder}: name one that `make run` has made.")
     path = folder / PLAN
     try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
+        plan = JSON.decode(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SuiteError(f"{folder} is no suite: it has no plan.json.") from None
     except (OSError, ValueError):
@@ -130,7 +135,7 @@ def _runs(
         try:
             run_id, block = str(entry["run_id"]), int(entry["block"])
             names = str(entry["configuration"]), str(entry["workload"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             problems.append("A run in plan.json lacks its id, block, configuration or workload.")
             continue
         if run_id not in states and not (folder / "runs" / run_id).exists():
@@ -156,18 +161,20 @@ def _run(path: Path, state: tuple[str, str], plan_sha256: object) -> Run | str:
     if word != "finished":
         return f"no closing mark in the journal (last state: {word or 'none'})"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = JSON.decode(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return "run.json is missing"
     except (OSError, ValueError):
         return "run.json cannot be read: it is cut short or damaged"
     try:
         return run_record.refusal(document, plan_sha256) or run_record.parse(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         return f"run.json is not complete ({error})"
 
 
-def _meters(folder: Path, raw: bool, problems: list[str]) -> Iterator[Meter]:
+def _meters(
+    folder: Path, raw: bool, changed: Collection[str], problems: list[str]
+) -> Iterator[Meter]:
     root = folder / "meters"
     for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
         described = _optional(path / "meter.json", problems)
@@ -177,9 +184,8 @@ def _meters(folder: Path, raw: bool, problems: list[str]) -> Iterator[Meter]:
         named = described.get("channels")
         own_names = tuple(map(str, named)) if isinstance(named, dict) else ()
         channels = tuple(map(str, named.values())) if isinstance(named, dict) else ()
-        read = _samples(path, raw, channels)
-        if isinstance(read, str):
-            problems.append(read)
+        doubtful = f"meters/{path.name}/samples.parquet" in changed
+        read = _samples(path, channels, "raw" if raw else "doubtful" if doubtful else "", problems)
         accuracy = described.get("accuracy")
         limit_s = described.get("arrival_delay_limit_s")
         yield Meter(
@@ -192,25 +198,31 @@ def _meters(folder: Path, raw: bool, problems: list[str]) -> Iterator[Meter]:
             # Without a word on its timing nothing but the arrival of a record can be relied on.
             timing=str(described.get("timing", "poll")),
             arrival_delay_limit_s=float(limit_s) if isinstance(limit_s, int | float) else 0.0,
-            samples=samples.NOTHING if isinstance(read, str) else read,
+            samples=read,
         )
 
 
-def _samples(path: Path, raw: bool, channels: Sequence[str]) -> samples.Samples | str:
-    """The records of a meter's folder, or the sentence that says why there are none."""
+def _samples(
+    path: Path, channels: Sequence[str], what: str, problems: list[str]
+) -> samples.Samples:
+    """The records of a meter's folder: as they were decoded, or from the raw bytes where these are
+    asked for, or where the decoded ones are not what was sealed or cannot be read.
+    """
     decoded = path / "samples.parquet"
-    if decoded.exists() and not raw:
+    there = decoded.exists() and what != "raw"
+    if there and not what:
         try:
             return samples.of_file(decoded, channels)
         except samples.SamplesError as error:
-            return (
-                f"{decoded.name} of meter {path.name} cannot be read: decode its stream again "
-                f"({error})."
-            )
+            problems.append(f"{decoded.name} of meter {path.name} cannot be read ({error}).")
     try:
-        return samples.of_recording(path)
+        found = samples.of_recording(path)
     except decode.DecodeError as error:
-        return f"Meter {path.name} cannot be decoded: {error}"
+        problems.append(f"Meter {path.name} cannot be decoded: {error}")
+        return samples.NOTHING
+    if there:
+        problems.append(f"The raw bytes of meter {path.name} were decoded anew instead.")
+    return found
 
 
 def _gaps(suite: Suite) -> Iterator[str]:
@@ -224,8 +236,8 @@ def _gaps(suite: Suite) -> Iterator[str]:
     for name in suite.configurations:
         if suite.runs and name not in done:
             yield f"Configuration {name} has no finished run: nothing can be said about it."
-    if suite.runs and BASELINE not in suite.configurations:
-        yield f"The plan has no configuration {BASELINE}: there are no ratios to it."
+    if suite.runs and suite.baseline is None:
+        yield "The plan has no configuration of kind plain: there are no ratios to one."
     if not suite.meters:
         yield "There is no meter: RAPL alone sees neither the drive nor the whole machine."
     for meter in suite.meters:
@@ -237,7 +249,7 @@ def _optional(path: Path, problems: list[str]) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = JSON.decode(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         problems.append(f"{path.name} cannot be read.")
         return {}
@@ -252,7 +264,7 @@ def _lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8", errors="replace") as file:
         for text in file:
             try:
-                line = json.loads(text)
+                line = JSON.decode(text)
             except ValueError:
                 bad += 1
                 continue

@@ -9,9 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from analysis import currency
-from analysis.energy import energy_table
-from analysis.records import Suite, SuiteError
-from analysis.suite_folder import PLAN, read
+from analysis.records import SuiteError
+from analysis.results import reckoned
+from analysis.suite_folder import PLAN
 
 _MAGIC = re.compile(r"[*?[]")
 
@@ -49,9 +49,12 @@ def _matched(name: str | Path) -> Iterator[Path]:
     yield from found
 
 
-def energy_of(folder: Path, suite: Suite | None = None) -> pl.DataFrame:
-    """A suite's energy table, as it stands in the folder or derived; `suite` if it was read."""
+def energy_of(folder: Path) -> pl.DataFrame:
+    """A suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
     table = folder / "energy.parquet"
     if currency.current(table):
-        return pl.read_parquet(table)
-    return energy_table(suite or read(folder))
+        try:
+            return pl.read_parquet(table)
+        except (OSError, pl.exceptions.PolarsError):
+            pass  # damaged behind its metadata
+    return reckoned(folder)[2]

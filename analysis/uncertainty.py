@@ -146,7 +146,7 @@ class TypeB:
         limits = tuple(
             abs(float(limit) * scale)
             for limit, scale in ((relative, energy_j), (absolute_w, duration_s))
-            if isinstance(limit, int | float)
+            if isinstance(limit, int | float) and math.isfinite(limit)
         )
         return cls(limits) if limits else None
 
