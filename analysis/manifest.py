@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 MANIFEST = "manifest.json"
+HASHING = 2  # files at once
 MEASURED = (
     "plan.json",
     "journal.jsonl",
@@ -51,9 +53,10 @@ def check(folder: Path) -> Seal:
         wanted = {str(name): _sum(entry) for name, entry in sums.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Seal(False, 0, ("manifest.json cannot be read: nothing proves the files.",))
-    changed = {
-        name: p for name, digest in sorted(wanted.items()) if (p := _compare(folder, name, digest))
-    }
+    root = folder.resolve()
+    with ThreadPoolExecutor(HASHING) as pool:  # hashing lets other threads run
+        found = pool.map(lambda item: _compare(root, *item), sorted(wanted.items()))
+        changed = {name: said for name, said in zip(sorted(wanted), found, strict=True) if said}
     added = [f"{name} was added after sealing." for name in _strangers(folder, set(wanted))]
     return Seal(True, len(wanted), (*changed.values(), *added), frozenset(changed))
 
@@ -62,9 +65,9 @@ def _sum(entry: Any) -> str:
     return str(entry["sha256"]) if isinstance(entry, Mapping) else str(entry)
 
 
-def _compare(folder: Path, name: str, digest: str) -> str | None:
-    path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
+def _compare(root: Path, name: str, digest: str) -> str | None:
+    path = root / name
+    if not path.resolve().is_relative_to(root):
         return f"The manifest names {name}, which lies outside the suite."
     if not path.is_file():
         return f"{name} is missing: it was there when the suite was sealed."

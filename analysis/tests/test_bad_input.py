@@ -1,0 +1,255 @@
+"""The whole command on suites that are damaged, cut short or not there: a sentence, the right exit
+status, nothing lost, never a traceback and never a bare NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis import load
+from analysis.__main__ import main
+from analysis.derive import terminal_text
+from analysis.records import SuiteError
+from analysis.results import results
+from analysis.synthetic.folder import write_manifest
+from analysis.synthetic.suite import Options, write_suite
+
+ROOT = Path(__file__).parents[2]
+SMALL = Options(
+    blocks=2, interval_ms=100, configurations=("plain", "opal"), workloads=("kernel_grep", "idle")
+)
+NOT_A_NUMBER = re.compile(r"\b(nan|NaN|None|null)\b|Traceback")
+WRONG: tuple[Any, ...] = (None, "x", -1, [], {}, [1], float("inf"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound suite; copied before anything is done to it."""
+    folder = tmp_path_factory.mktemp("suites") / "whole"
+    write_suite(folder, SMALL)
+    return folder
+
+
+@pytest.fixture
+def suite(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "suite"))
+
+
+def command(*arguments: object, most_kib: int | None = None) -> subprocess.CompletedProcess[str]:
+    """`python -m analysis …`; with `most_kib` no file may become larger."""
+    line = [sys.executable, "-m", "analysis", *map(str, arguments)]
+    if most_kib is not None:
+        line = ["bash", "-c", f'ulimit -f {most_kib}; exec "$@"', "bash", *line]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def damaged(path: Path) -> None:
+    """Bytes in the middle of a file that are not those that were written."""
+    content = bytearray(path.read_bytes())
+    third = len(content) // 3
+    content[third : third + 200] = b"\xff" * 200
+    path.write_bytes(content)
+
+
+def cut_short(folder: Path) -> None:
+    for name in ("journal.jsonl", "clock.jsonl", "meters/meter0/stream.raw"):
+        path = folder / name
+        path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    (folder / "meters/meter0/samples.parquet").unlink()
+    (folder / "manifest.json").unlink()
+
+
+def changed(folder: Path) -> None:
+    damaged(folder / "meters/meter0/samples.parquet")
+
+
+def damaged_unsealed(folder: Path) -> None:
+    damaged(folder / "meters/meter0/samples.parquet")
+    (folder / "manifest.json").unlink()
+
+
+def no_blocks(folder: Path) -> None:
+    for name in ("runs", "meters"):
+        shutil.rmtree(folder / name)
+    (folder / "journal.jsonl").write_text("", encoding="utf-8")
+
+
+def one_configuration(folder: Path) -> None:
+    for run in (folder / "runs").glob("*opal*"):
+        shutil.rmtree(run)
+
+
+def empty_files(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name not in ("plan.json", "manifest.json"):
+            path.write_bytes(b"")
+
+
+USABLE: list[tuple[Callable[[Path], None], str]] = [
+    (cut_short, "never sealed"),
+    (changed, "samples.parquet was changed after sealing"),
+    (damaged_unsealed, "from the raw bytes instead"),
+    (no_blocks, "No run finished"),
+    (one_configuration, "Configuration opal has no finished run"),
+    (empty_files, "No run finished"),
+]
+
+
+@pytest.mark.parametrize(("breakage", "said"), USABLE, ids=[case[0].__name__ for case in USABLE])
+def test_what_can_be_said_is_reported(
+    suite: Path, breakage: Callable[[Path], None], said: str
+) -> None:
+    breakage(suite)
+    done = command("report", suite)
+    assert done.returncode == 0, done.stderr
+    assert said in " ".join(done.stdout.split())
+    page = re.sub(r"<style>.*?</style>|src=\"[^\"]*\"|<pre>.*?</pre>", "", _page(suite), flags=re.S)
+    visible = re.sub(r"<[^>]*>", " ", page)
+    for text in (done.stdout, visible, (suite / "summary.csv").read_text(encoding="utf-8")):
+        assert not NOT_A_NUMBER.search(text)
+    assert "panicked" not in done.stderr or breakage is damaged_unsealed
+    assert not list(suite.glob(".*.part"))
+
+
+def test_damaged_samples_change_no_joule_while_the_raw_bytes_are_whole(
+    suite: Path, whole: Path
+) -> None:
+    changed(suite)
+    assert load(suite).equals(load(whole))
+    damaged_unsealed(suite)
+    assert load(suite).equals(load(whole))
+
+
+@pytest.mark.parametrize("what", ["report", "verify", "compare", "trace"])
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (None, "has no plan.json"),
+        ("", "cannot be read as JSON"),
+        ('{"format": "fde-plan/9"}', "use the version of the testbed that made it"),
+    ],
+)
+def test_what_is_no_suite_is_refused(
+    what: str,
+    plan: str | None,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    if plan is not None:
+        (folder / "plan.json").write_text(plan, encoding="utf-8")
+    before = sorted(folder.iterdir())
+    folders = [folder, folder] if what == "compare" else [folder]
+    assert main([what, *map(str, folders)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("fde: ") and said in told
+    assert len(told.splitlines()) == 1 and not NOT_A_NUMBER.search(told)
+    assert sorted(folder.iterdir()) == before
+
+
+def test_verify_tells_a_damaged_suite_from_a_sound_one(suite: Path) -> None:
+    assert command("report", suite).returncode == 0
+    assert command("verify", suite).returncode == 0
+    changed(suite)
+    done = command("verify", suite)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "fde: meters/meter0/samples.parquet was changed after sealing."
+    damaged(suite / "energy.parquet")
+    (suite / "meters/meter0/stream.raw").write_bytes(b"")
+    done = command("verify", suite)
+    assert done.returncode == 1
+    assert all(line.startswith("fde: ") for line in done.stderr.splitlines())
+    assert "stream.raw was changed after sealing" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("most_kib", "name"), [(1, "energy.parquet"), (64, "report.ipynb")], ids=["tables", "page"]
+)
+def test_a_full_disk_leaves_the_report_from_before(suite: Path, most_kib: int, name: str) -> None:
+    for kept in ("energy.parquet", "report.ipynb", "report.html"):
+        (suite / kept).write_text("from before", encoding="utf-8")
+    done = command("report", suite, most_kib=most_kib)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"fde: Cannot write {name}: File too large. What stood there before is as it was.\n"
+    )
+    for kept in ("report.ipynb", "report.html", *(["energy.parquet"] if most_kib == 1 else [])):
+        assert (suite / kept).read_text(encoding="utf-8") == "from before"
+    assert not list(suite.glob(".*.part"))
+
+
+def test_whatever_stands_in_a_file_there_is_an_answer_or_a_sentence(suite: Path) -> None:
+    """A value of another kind at any place, some of them at random; then each file as a whole."""
+    chance = random.Random(11)
+    run = min((suite / "runs").iterdir())
+    documents = [suite / "plan.json", run / "run.json", suite / "meters/meter0/meter.json"]
+    cases = [(path, keys) for path in documents for keys in _keys(json.loads(path.read_text()))]
+    for path, keys in chance.sample(cases, 40):
+        honest = path.read_text(encoding="utf-8")
+        document = json.loads(honest)
+        inner = document
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = chance.choice(WRONG)
+        path.write_text(json.dumps(document), encoding="utf-8")
+        _answers(suite)
+        path.write_text(honest, encoding="utf-8")
+    others = ["journal.jsonl", "clock.jsonl", "manifest.json", "timing.json"]
+    others += ["provenance/before.json", "meters/meter0/stream.raw"]
+    for path in (*documents, *(suite / name for name in others)):
+        whole = path.read_bytes()
+        for content in (b"", whole[: len(whole) // 2], b"[]", b"null", b"\x00" * 50):
+            path.write_bytes(content)
+            _answers(suite)
+        path.write_bytes(whole)
+
+
+def _answers(suite: Path) -> None:
+    try:
+        found = results(suite)
+    except SuiteError as error:
+        assert str(error).endswith(".")
+        return
+    assert not re.search(r"\bnan\b", terminal_text(found), re.I)
+    for frame in (found.energy, found.summary):
+        floats = frame.select(pl.col(pl.Float64))
+        assert not any(floats.select(pl.all().is_nan().any()).row(0) if len(frame) else ())
+
+
+def _keys(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where values stand in a document; of a list, those of its first entry."""
+    for key, value in document.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from _keys(value, (*above, key))
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            yield from _keys(value[0], (*above, key, 0))
+
+
+def _page(suite: Path) -> str:
+    return (suite / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_suite_sealed_anew_after_a_change_is_sound(suite: Path) -> None:
+    """The seal is what tells a change; a file that is sealed as it stands is believed."""
+    (suite / "timing.json").write_text("{}", encoding="utf-8")
+    assert any("timing.json was changed" in said for said in results(suite).suite.problems)
+    write_manifest(suite)
+    assert results(suite).suite.problems == ()
