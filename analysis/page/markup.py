@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from analysis.figures import style
 from analysis.origin import MEASURED
 
+UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:J|W|s|h|kJ|kWh)(?![A-Za-z]))")
 VERDICT_CLASSES = frozenset({"differs", "equivalent", "inconclusive"})
 
 
@@ -113,8 +115,8 @@ def _spans(names: Sequence[str]) -> list[int]:
 
 
 def shown(plain: str) -> str:
-    """Escaped; a figure and its per cent sign stay on one line."""
-    return escape(plain).replace(" %", "\u00a0%")
+    """Escaped; a figure stays on one line with its unit and its interval."""
+    return UNIT.sub("\u00a0", escape(plain)).replace(" ± ", "\u00a0±\u00a0")
 
 
 def _kind(index: int, words: int) -> str:

@@ -62,7 +62,8 @@ def _blocks(
     ringed = " Ringed: flagged as standing out; they count like all others." if flagged else ""
     caption = (
         f"Energy of the {words.name_of(component)} in each block, against the configuration's own "
-        f"mean (drift shows here) and against the baseline's in the same block.{ringed}"
+        "mean (bold: all of them together, where drift shows) and against the baseline's in the "
+        f"same block.{ringed}"
     )
     return markup.picture(drawn, caption, joint_origin(energy), wide=True)
 

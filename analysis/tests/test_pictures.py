@@ -302,3 +302,20 @@ def test_svg_is_the_same_twice_and_keeps_its_text_and_hatches(found: Results) ->
     assert "nan" not in texts[0].lower()
     assert "<metadata>" not in texts[0] or "date" not in texts[0]
     assert len(texts[0]) < 60_000
+
+
+@pytest.mark.parametrize("which", ["found", "wide"])
+def test_what_all_configurations_do_together_is_drawn_boldly(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    suite: Results = request.getfixturevalue(which)
+    risen = suite.energy.with_columns(
+        energy_j=pl.col("energy_j") * (1 + 0.1 * (pl.col("block") == 2))
+    )
+    figure = blocks.draw(suite.suite, risen, "sql", "system")
+    assert figure is not None
+    bold = next(line for line in figure.axes[0].lines if line.get_label() == "all together")
+    first, second, third = np.asarray(bold.get_ydata(), float)
+    assert third - (first + second) / 2 == pytest.approx(9.7, abs=1.5)
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == [*map(suite.suite.label, suite.suite.configurations), "all together"]
