@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,11 @@ def command(*arguments: object, most_kib: int | None = None) -> subprocess.Compl
     )
 
 
-def damaged(path: Path) -> None:
-    """Bytes in the middle of a file that are not those that were written."""
+def damaged(path: Path, place: int | None = None) -> None:
+    """Bytes that are not those that were written, from `place` on or in the middle of the file."""
     content = bytearray(path.read_bytes())
-    third = len(content) // 3
-    content[third : third + 200] = b"\xff" * 200
+    place = len(content) // 3 if place is None else place
+    content[place : place + 200] = b"\xff" * 200
     path.write_bytes(content)
 
 
@@ -102,7 +103,7 @@ def empty_files(folder: Path) -> None:
 
 USABLE: list[tuple[Callable[[Path], None], str]] = [
     (cut_short, "never sealed"),
-    (changed, "samples.parquet was changed after sealing"),
+    (changed, "The raw bytes of meter meter0 were decoded anew instead"),
     (damaged_unsealed, "from the raw bytes instead"),
     (no_blocks, "No run finished"),
     (one_configuration, "Configuration opal has no finished run"),
@@ -133,6 +134,28 @@ def test_damaged_samples_change_no_joule_while_the_raw_bytes_are_whole(
     assert load(suite).equals(load(whole))
     damaged_unsealed(suite)
     assert load(suite).equals(load(whole))
+
+
+def test_damage_that_polars_panics_at_is_a_sentence_too(tmp_path: Path) -> None:
+    folder = tmp_path / "suite"
+    write_suite(folder, replace(SMALL, interval_ms=500), seal=False)
+    sound = load(folder)
+    path = folder / "meters/meter0/samples.parquet"
+    honest = path.read_bytes()
+    for place in range(600, 1600):
+        path.write_bytes(honest)
+        damaged(path, place)
+        try:
+            pl.scan_parquet(path).select("t_mono_ns", "window_s", "flags").slice(0, 9999).collect()
+        except pl.exceptions.PanicException:
+            break
+        except pl.exceptions.PolarsError:
+            continue
+    else:
+        pytest.skip("this Polars does not panic at any of these places")
+    found = results(folder)
+    assert found.energy.equals(sound)
+    assert any("from the raw bytes instead" in said for said in found.suite.problems)
 
 
 @pytest.mark.parametrize("what", ["report", "verify", "compare", "trace"])
