@@ -20,7 +20,7 @@ PY := $(VENV)/bin/python
 RESOLVED := $(FDE_BUILD)/targets/target.json
 # The newest suite, unless one is named: make report SUITE_DIR=data/suites/…
 SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
-PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) \
+PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(PILOT)) \
   $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS))
 
 define NEED_LAB
@@ -35,7 +35,7 @@ endef
 help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 	@echo "  variables: TARGET=lab|local|…  INVENTORY=path  SUITE=smoke|paper|…  SEED=n  BLOCKS=n  SUITE_DIR=path"
-	@echo "             CONFIGURATIONS=\"plain opal …\"  PSID_REVERT=serial"
+	@echo "             CONFIGURATIONS=\"plain opal …\"  PILOT=path  PSID_REVERT=serial"
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.controller import check, prove, remote, session
+from agent.controller import check, pilot, prove, remote, session
 from agent.controller.compile import compile_plan, load_suite
 from agent.controller.errors import ControllerError
 from agent.controller.seal import seal, write_json
@@ -75,7 +75,9 @@ def _plan_options(parser: argparse.ArgumentParser, suite_required: bool = True) 
     parser.add_argument(
         "--seed", type=int, help="of the shuffle (default: random, kept in the plan)"
     )
-    parser.add_argument("--blocks", type=int, help="instead of the suite's own number")
+    count = parser.add_mutually_exclusive_group()
+    count.add_argument("--blocks", type=int, help="instead of the suite's own number")
+    count.add_argument("--pilot", type=Path, help="an earlier suite, whose report says how many")
     parser.add_argument(
         *("--configurations", "-c"), nargs="+", default=(), help="instead of the suite's own"
     )
@@ -115,12 +117,14 @@ def _seal(options: argparse.Namespace) -> None:
 
 def _write_plan(options: argparse.Namespace) -> Path:
     seed = secrets.randbits(32) if options.seed is None else options.seed
+    earlier = None if options.pilot is None else pilot.read(options.pilot)
     plan = compile_plan(
         options.suite,
         load_suite(options.suite),
         remote.read_target(options.target),
         seed=seed,
-        blocks=options.blocks,
+        blocks=options.blocks if earlier is None else earlier.blocks,
+        pilot=None if earlier is None else earlier.suite_id,
         configurations=options.configurations,
     )
     folder: Path = options.out / plan["suite_id"]

@@ -21,7 +21,8 @@ from workloads import registry
 from workloads.base import WorkloadError
 
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
-OPTIONAL_KEYS = ("configurations", "contrasts", "margin", "watermark")
+OPTIONAL_KEYS = ("configurations", "contrasts", "margin", "half_width", "watermark")
+MARGIN, HALF_WIDTH = 0.02, 0.005
 # A window that a mark cuts is told apart by whole windows of rest beside it. A fast meter has
 # none that matters.
 SLOW_METER_S = 0.5
@@ -51,12 +52,14 @@ def compile_plan(
     *,
     seed: int,
     blocks: int | None = None,
+    pilot: str | None = None,
     configurations: Sequence[str] = (),
     now: datetime | None = None,
 ) -> dict[str, Any]:
     """The frozen plan. The same arguments give the same bytes; more blocks only append runs.
 
-    `configurations` stand in for those that the suite names.
+    `configurations` stand in for those that the suite names; `pilot` is the suite that told the
+    number of blocks.
 
     Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
     """
@@ -96,11 +99,23 @@ def compile_plan(
             "watermark": _watermark(suite, slowest_s),
             "analysis": {
                 "contrasts": _contrasts(suite, stacks),
-                "margin": suite.get("margin", 0.02),
+                "margin": _share(suite, "margin", MARGIN),
+                "half_width": _share(suite, "half_width", HALF_WIDTH),
+                "pilot": pilot,
             },
             "assumptions": target["assumptions"],
         }
     )
+
+
+def _share(suite: Mapping[str, Any], key: str, otherwise: float) -> float:
+    """A share of the ratio, as 0.02 for ±2 %."""
+    value = suite.get(key, otherwise)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise ControllerError(
+            f"The suite's key {key} is {value!r}: give a share above 0 and below 1, as {otherwise}."
+        )
+    return float(value)
 
 
 def _watermark(suite: Mapping[str, Any], slowest_s: float) -> dict[str, float] | None:

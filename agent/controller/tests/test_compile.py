@@ -197,3 +197,16 @@ def test_a_plan_without_blocks_is_refused(blocks: int) -> None:
 def test_the_same_workload_twice_is_refused() -> None:
     with pytest.raises(ControllerError, match="twice"):
         plan(workloads=[{"name": "idle"}, {"name": "idle"}])
+
+
+@pytest.mark.parametrize("key", ["margin", "half_width"])
+@pytest.mark.parametrize("value", [0, 1, -0.1, True, "2 %"])
+def test_a_margin_is_a_share(key: str, value: object) -> None:
+    with pytest.raises(ControllerError, match=f"key {key} is .*: give a share"):
+        compile_plan("smoke", suite(**{key: value}), target(), seed=1)
+
+
+def test_the_plan_names_its_precision_and_its_pilot() -> None:
+    made = compile_plan("smoke", suite(), target(), seed=1, blocks=17, pilot="p-1")
+    assert made["blocks"] == 17
+    assert made["analysis"] == {**made["analysis"], "half_width": 0.005, "pilot": "p-1"}
