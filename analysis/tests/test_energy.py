@@ -13,7 +13,8 @@ from analysis.metered import Metered
 from analysis.records import Counter
 from analysis.rest import run_edges
 from analysis.results import results
-from analysis.tests.synthetic import RANGE_UJ, Options, Truth, write_suite
+from analysis.synthetic.folder import RANGE_UJ
+from analysis.synthetic.suite import Options, Truth, write_suite
 from instrumentation.sources.counter import Reading
 
 S = 1_000_000_000

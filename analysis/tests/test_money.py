@@ -18,8 +18,8 @@ from analysis.money.payback import PROFILE, net_present_value, payback
 from analysis.money.span import Span
 from analysis.page.money_section import money_section
 from analysis.results import Results, results
+from analysis.synthetic.suite import ASSUMPTIONS, Options, write_suite
 from analysis.synthetic.tables import energy_of, suite_of
-from analysis.tests.synthetic import ASSUMPTIONS, Options, write_suite
 
 AES128 = "dmcrypt-aes128"
 DUTY = {"kernel_tree": 2, "file_io": 3}

@@ -23,8 +23,7 @@ from analysis.page import answer, build, decomposition_tables, markup, matrix, p
 from analysis.page.sections import Report
 from analysis.records import SuiteError
 from analysis.results import Results, results
-from analysis.synthetic.suite import SLOWER, STACKS
-from analysis.tests.synthetic import Options, Truth, write_suite
+from analysis.synthetic.suite import SLOWER, STACKS, Options, Truth, write_suite
 from analysis.tests.test_pictures import many
 
 BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback|no significant")

@@ -19,7 +19,7 @@ from analysis.money.payback import (
 )
 from analysis.money.said import chance, payback_sentence, price
 from analysis.money.span import Span
-from analysis.tests.synthetic import ASSUMPTIONS
+from analysis.synthetic.suite import ASSUMPTIONS
 
 PAPER = Assumptions(25.0, "USD", 0.12, 50.0, 3.0, 100.0)
 SAVES = ([3000.0, 3010.0, 3020.0], [2000.0, 2000.0, 2000.0])

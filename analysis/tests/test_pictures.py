@@ -18,8 +18,7 @@ from matplotlib.text import Text
 from analysis.figures import bars, blocks, forest, style, timeline
 from analysis.results import Results, results
 from analysis.samples import Samples, of_table
-from analysis.synthetic.suite import SLOWER, STACKS
-from analysis.tests.synthetic import Options, Truth, write_suite
+from analysis.synthetic.suite import SLOWER, STACKS, Options, Truth, write_suite
 
 CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")
 

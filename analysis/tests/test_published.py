@@ -14,7 +14,7 @@ from analysis.published.beside import beside, configuration_here
 from analysis.published.reference import Published, citations, published
 from analysis.records import Suite
 from analysis.results import Results, results
-from analysis.tests.synthetic import Truth
+from analysis.synthetic.suite import Truth
 
 OWN_NAMES = {
     "plain": "bare",

@@ -19,8 +19,8 @@ from analysis.page import answer, build, tables
 from analysis.page.sections import Report
 from analysis.records import SuiteError
 from analysis.summary import SUMMARY_SCHEMA
-from analysis.tests.synthetic import CONFIGURATIONS, PHASES, Options, Truth, write_suite
-from analysis.tests.synthetic import write_manifest as seal
+from analysis.synthetic.folder import write_manifest as seal
+from analysis.synthetic.suite import CONFIGURATIONS, PHASES, Options, Truth, write_suite
 
 NOT_A_NUMBER = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])")
 
