@@ -112,7 +112,7 @@ def _line(
         lw=0.6 if crowded else 0.9,
         marker="" if crowded else look.marker,
         markersize=4.5 if len(values) <= 20 else 3.5,
-        markeredgecolor=style.INK,
+        markeredgecolor=style.INK if len(values) <= 20 else look.colour,
         markeredgewidth=0.5,
         label=label,
     )

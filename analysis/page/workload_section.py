@@ -15,6 +15,8 @@ from analysis.records import TAIL
 from analysis.results import Results
 from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
 
+BROAD_IN = 6.0  # a broader picture has no room for another beside it
+
 
 def workload_section(found: Results, name: str, flagged: set[tuple[int, str]]) -> Html:
     """Sentences, tables and pictures; `flagged` are the (block, configuration) to be ringed."""
@@ -33,15 +35,18 @@ def workload_section(found: Results, name: str, flagged: set[tuple[int, str]]) -
 
 
 def _bars(found: Results, energy: pl.DataFrame, name: str) -> Html:
-    shown = []
+    """Narrow pictures beside each other, wide ones below."""
+    narrow: list[Html] = []
+    wide: list[Html] = []
     for plot in bars.plots_of(name):
         number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
         dots = "; dots: blocks" if bars.has_dots(plot, energy) else ""
         caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
         drawn = bars.draw(plot, energy, found.suite)
-        wide = drawn is not None and drawn.get_figwidth() > 6
-        shown.append(markup.picture(drawn, caption, joint_origin(energy), wide))
-    return markup.gallery(shown)
+        broad = drawn is not None and drawn.get_figwidth() > BROAD_IN
+        shown = markup.picture(drawn, caption, joint_origin(energy), broad)
+        (wide if broad else narrow).append(shown)
+    return markup.gallery(narrow) + markup.join(wide)
 
 
 def _over_time(found: Results, energy: pl.DataFrame, name: str) -> Html:
