@@ -276,3 +276,20 @@ def test_a_suite_sealed_anew_after_a_change_is_sound(suite: Path) -> None:
     assert any("timing.json was changed" in said for said in results(suite).suite.problems)
     write_manifest(suite)
     assert results(suite).suite.problems == ()
+
+
+def test_the_command_itself_reckons_nothing(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The notebook's kernel does, once; what the terminal is told comes from there."""
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("reckoned a second time")
+
+    monkeypatch.setattr("analysis.results.reckoned", forbidden)
+    assert main(["report", str(suite)]) == 0
+    said = capsys.readouterr().out
+    assert "Kernel grep" in said and "MODELLED" in said
+    monkeypatch.undo()
+    assert terminal_text(results(suite)) in said
+    assert load(suite).equals(pl.read_parquet(suite / "energy.parquet"))
