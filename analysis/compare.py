@@ -132,20 +132,20 @@ def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, 
 
 
 def differences(a: Suite, b: Suite) -> Iterator[Difference]:
-    """Between the plans, the meters and the machines."""
+    """Between the plans, the machines, the meters, and what each configuration and workload is."""
     for key in PLAN:
         yield from _unlike(key, a.plan.get(key), b.plan.get(key))
-    for kind in ("configurations", "workloads"):
-        entries = [_named(suite.plan.get(kind)) for suite in (a, b)]
-        for name in dict.fromkeys([*entries[0], *entries[1]]):
-            yield from _unlike(f"{kind[:-1]} {name}", *(entry.get(name) for entry in entries))
+    for key in MACHINE:
+        yield from _unlike(key, a.before.get(key), b.before.get(key))
     meters = [
         {m.name: f"{m.kind}, {', '.join(m.channels)}" for m in suite.meters} for suite in (a, b)
     ]
     for name in dict.fromkeys([*meters[0], *meters[1]]):
         yield from _unlike(f"meter {name}", *(of.get(name) for of in meters))
-    for key in MACHINE:
-        yield from _unlike(key, a.before.get(key), b.before.get(key))
+    for kind in ("configurations", "workloads"):
+        entries = [_named(suite.plan.get(kind)) for suite in (a, b)]
+        for name in dict.fromkeys([*entries[0], *entries[1]]):
+            yield from _unlike(f"{kind[:-1]} {name}", *(entry.get(name) for entry in entries))
 
 
 def _unlike(what: str, a: Any, b: Any) -> Iterator[Difference]:
@@ -154,7 +154,9 @@ def _unlike(what: str, a: Any, b: Any) -> Iterator[Difference]:
         return
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         for key in dict.fromkeys([*a, *b]):
-            yield from _unlike(f"{what}.{key}", a.get(key), b.get(key))
+            yield from _unlike(
+                f"{what}.{key}".replace(".parameters.", ": "), a.get(key), b.get(key)
+            )
         return
     yield Difference(what, _text(a), _text(b))
 
