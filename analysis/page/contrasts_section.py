@@ -72,7 +72,8 @@ def _terms(tests: int, blocks: int) -> list[str]:
         floor = f"; {blocks} blocks cannot take it below {words.p_value(least)}"
         said += [
             f"Holm: these {tests} rows are one family. The smallest p is multiplied by {tests}, "
-            "the next by one less and so on, so that a false word among them has at most 5 %.",
+            "the next by one less and so on: among them all a false difference has at most 5 %, "
+            "and so has a false equivalence.",
             "p, equivalence: of the two one-sided tests against the margin (TOST), the larger one.",
             "p, permutation: the same question without the normal distribution, by changing sides "
             f"within blocks{floor if least >= 0.001 else ''}.",

@@ -130,7 +130,7 @@ def _legend(found: Results, over: str) -> Html:
     return markup.paragraph(
         f"▲ more, ▼ less: it differs, surely. ≈ equivalent: surely within {margin}, the margin "
         f"declared to be of no account; ≈▲ or ≈▼: and yet surely not the same. ? not settled: "
-        "neither is shown. “Surely”: at most 5 % risk of one false word among all of them "
-        f"(Holm){f'; “{over}” is a family of its own' if over else ''}.",
+        "neither is shown. “Surely”: among all of them at most 5 % risk of a false ▲ or ▼, and as "
+        f"much of a false ≈ (Holm){f'; “{over}” is a family of its own' if over else ''}.",
         "key",
     )

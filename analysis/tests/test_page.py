@@ -19,7 +19,16 @@ import pytest
 from analysis import words
 from analysis.inference.decomposition import Decomposition
 from analysis.inference.stats import Comparison, Estimate
-from analysis.page import answer, build, decomposition_tables, markup, matrix, pdf, trust_box
+from analysis.page import (
+    answer,
+    build,
+    decomposition_tables,
+    markup,
+    matrix,
+    pdf,
+    steadiness_section,
+    trust_box,
+)
 from analysis.page.sections import Report
 from analysis.records import SuiteError
 from analysis.results import Results, results
@@ -425,3 +434,23 @@ def test_without_the_library_for_paper_there_is_one_clear_sentence(tmp_path: Pat
     assert outcome.stderr.startswith("fde: The library that lays out the pages is missing: install")
     assert len(outcome.stderr.splitlines()) == 1
     assert not (tmp_path / "report.pdf").exists()
+
+
+def test_a_run_that_stands_out_is_flagged_everywhere_and_left_out_nowhere(found: Results) -> None:
+    stray = (pl.col("workload") == "sql") & (pl.col("configuration") == "opal")
+    risen = found.energy.with_columns(
+        energy_j=pl.when(stray & (pl.col("block") == 1))
+        .then(pl.col("energy_j") * 1.5)
+        .otherwise("energy_j")
+    )
+    report = Report(replace(found, energy=risen))
+    assert steadiness_section.flagged(report.steady, "sql") == {(1, "opal")}
+    assert steadiness_section.flagged(report.steady, "video") == set()
+    assert "1 run flagged as standing out; they count like all others." in report.answer().text
+    text = Structure(report.steadiness().text).text
+    assert "Runs that stand out: flagged only, nothing is left out of any verdict" in text
+    assert "Without the flagged" in text
+    assert "Ringed: flagged" in report.workloads().text
+    calm = Report(found)
+    assert "stand out" not in calm.steadiness().text
+    assert "Ringed" not in calm.workloads().text
