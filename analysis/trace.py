@@ -45,12 +45,13 @@ def trace(suite_folder: Path, run_id: str, out: Path) -> Traced:
 
 
 def find(suite: Suite, run_id: str) -> Run:
-    """The finished run of that id, or of the only one that begins with it or holds it."""
+    """The finished run of that id or number, or the only one that begins with it or holds it."""
     if not suite.runs:
         raise SuiteError("No run finished in this suite: there is nothing to draw.")
     ids = [run.run_id for run in suite.runs]
     for fitting in (
         [i for i in ids if i == run_id],
+        [i for i in ids if run_id.isdigit() and i.startswith(f"{run_id:0>4}-")],
         [i for i in ids if run_id and i.startswith(run_id)],
         [i for i in ids if run_id and run_id in i],
     ):

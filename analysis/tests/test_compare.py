@@ -181,6 +181,7 @@ def test_a_wrong_run_is_answered_with_the_nearest(
     wanted = suite.runs[5].run_id
     assert nearest(wanted.replace("-b", "-c"), [r.run_id for r in suite.runs])[0] == wanted
     assert find(suite, wanted[:4]).run_id == wanted  # its number alone will do
+    assert find(suite, str(int(wanted[:4]))).run_id == wanted
     assert main(["trace", str(two[0]), f"{wanted}x", "--out", str(tmp_path)]) == 1
     said = capsys.readouterr().err
     assert said.startswith("fde: There is no finished run") and wanted in said.splitlines()[1]
