@@ -54,7 +54,7 @@ report.workloads()
 report.money()
 
 # %% [markdown]
-# <h2 id="published">Published and measured here</h2>
+# <h2 id="published">Published, and in this suite</h2>
 
 # %%
 report.published()

@@ -10,10 +10,12 @@ from analysis.inference.decomposition import Decomposition, decompose, idle_shar
 from analysis.inference.stats import Estimate
 from analysis.page import markup
 from analysis.page.markup import Html
+from analysis.page.tables import COMPONENTS
 from analysis.results import Results
 from analysis.summary import joint_origin
 
 MOST = 0.8  # a part that explains this much of the difference makes the difference
+SPLIT = ("Difference (J)", "by time (J)", "by power (J)")
 TOLD = 4  # so many configurations have a sentence; the table has them all
 
 MORALS = {  # by what makes the difference, and whether it is more
@@ -34,22 +36,15 @@ AGAINST = {  # by whether it takes longer, and whether it takes more joules
 
 def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Html:
     """Sentences on race to sleep, the split of each difference, and rest and tail."""
-    suite = found.suite
-    splits = [
-        split
-        for name in suite.configurations
-        if suite.baseline not in (None, name)
-        and (split := decompose(energy, workload, suite.baseline or "", name, component))
-    ]
+    splits = _splits(found, energy, workload, component)
     page = markup.bullets(sentences(found, splits))
     page += markup.table(
         f"{words.name_of(workload)}: is it time or power? Difference to "
-        f"{suite.label(suite.baseline or '')} in the {words.name_of(component)}'s energy a run",
+        f"{found.suite.label(found.suite.baseline or '')} in the {words.name_of(component)}'s "
+        "energy a run",
         [
             "Configuration",
-            "Difference (J)",
-            "by time (J)",
-            "by power (J)",
+            *SPLIT,
             "Longer (s)",
             "More power (W)",
             "What makes it",
@@ -57,13 +52,52 @@ def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) 
         [_row(found, split) for split in splits],
         origin=joint_origin(energy),
     )
-    return (
-        page
-        + markup.folded(
-            "What the machine at rest would take, and the tail", _rest(found, workload, component)
-        )
-        if _has_rest(found, workload)
-        else page
+    parts = _parts(found, energy, workload, component)
+    if parts.text:
+        page += markup.folded("Time or power in each component", parts)
+    if _has_rest(found, workload):
+        rest = _rest(found, workload, component)
+        page += markup.folded("What the machine at rest would take, and the tail", rest)
+    return page
+
+
+def _splits(
+    found: Results, energy: pl.DataFrame, workload: str, component: str
+) -> list[Decomposition]:
+    """Each configuration against the baseline, where both have the component."""
+    base = found.suite.baseline
+    return [
+        split
+        for name in found.suite.configurations
+        if base not in (None, name)
+        and (split := decompose(energy, workload, base or "", name, component))
+    ]
+
+
+def _parts(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Html:
+    """The same split of every other component; times are those of the whole run."""
+    others = [c for c in energy["component"].unique().sort() if c != component]
+    others.sort(key=lambda c: COMPONENTS.index(c) if c in COMPONENTS else len(COMPONENTS))
+    return markup.table(
+        f"{words.name_of(workload)}: difference to "
+        f"{found.suite.label(found.suite.baseline or '')} in each component's energy a run",
+        ["Component", "Configuration", *SPLIT, "More power (W)", "What makes it"],
+        [
+            [
+                words.name_of(part),
+                found.suite.label(split.other),
+                words.signed(split.delta_j),
+                words.signed(split.by_time_j),
+                words.signed(split.by_power_j),
+                words.signed(split.delta_w),
+                makes(split) or "not settled",
+            ]
+            for part in others
+            for split in _splits(found, energy, workload, part)
+        ],
+        words=2,
+        origin=joint_origin(energy),
+        group=True,
     )
 
 

@@ -106,6 +106,14 @@ def test_every_configuration_and_workload_is_there_and_no_nan(page: Page) -> Non
     assert all(page.alternatives)
 
 
+def test_each_component_is_split_into_time_and_power(page: Page) -> None:
+    _, _, rest = page.text.partition("SQL: difference to plain in each component's energy a run")
+    table = rest.split("What makes it", 1)[1].split("What the machine at rest", 1)[0]
+    for component in ("drive", "CPU package", "RAM"):
+        assert component in table
+    assert table.count("Opal drive") == 3
+
+
 def test_the_modelled_word_stands_at_the_top_and_on_every_figure(page: Page) -> None:
     assert answer.BANNER in page.text
     assert page.text.index(answer.BANNER) < page.text.index("The answer")
