@@ -5,13 +5,14 @@ The agreement of the RAPL readers is in analysis.readers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from analysis import align
+from analysis.origin import SYNTHETIC
 from analysis.records import TAIL, Run, Suite
 
 
@@ -135,6 +136,9 @@ def _check(check: Mapping[str, Any]) -> tuple[str, str]:
     return str(check.get("name", "")), str(check.get("message") or "")
 
 
-def proven(runs: tuple[Run, ...]) -> int:
-    """Runs whose storage configuration was found to be the planned one."""
-    return sum(bool(run.proof.get("ok")) for run in runs)
+def proof(runs: Sequence[Run], origin: str) -> str:
+    """A clause after the number of finished runs: in how many the storage was as planned."""
+    if origin == SYNTHETIC:
+        return "there was no storage to prove"
+    proven = sum(bool(run.proof.get("ok")) for run in runs)
+    return f"the storage was proven to be the planned one in {proven} of them"

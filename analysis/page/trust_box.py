@@ -47,8 +47,7 @@ def _blocks(found: Results) -> str:
     sealed = "" if suite.sealed else " The files are not sealed."
     return (
         f"{blocks}{of} block{'s' * (blocks != 1)}, {count(len(suite.runs), 'finished run')}, {void}"
-        f"; the storage was proven to be the planned one in {trust.proven(suite.runs)} of them."
-        f"{sealed}"
+        f"; {trust.proof(suite.runs, found.origin)}.{sealed}"
     )
 
 

@@ -47,8 +47,7 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
     )
     page += markup.bullets(
         [
-            "The storage configuration was proven to be the planned one in "
-            f"{trust.proven(suite.runs)} of {len(suite.runs)} finished runs.",
+            f"{len(suite.runs)} runs finished; {trust.proof(suite.runs, found.origin)}.",
             _seal(suite),
             *(_accuracy(meter) for meter in suite.meters),
         ]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import polars as pl
 import pytest
 
 from analysis import trust
+from analysis.suite_folder import read
+from analysis.synthetic.suite import Truth
 
 
 def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:
@@ -65,3 +70,11 @@ def test_a_mirrored_die_is_added_once() -> None:
 
 def test_without_a_meter_there_is_nothing_to_compare() -> None:
     assert trust.whole(rows(("a", "rapl", "package-0", 4.0))).runs == 0
+
+
+def test_only_a_machine_proves_its_storage(whole_suite: tuple[Path, Truth]) -> None:
+    runs = read(whole_suite[0]).runs
+    assert trust.proof(runs, "measured").endswith(f"in {len(runs)} of them")
+    wrong = [replace(runs[0], proof={"ok": False}), *runs[1:]]
+    assert trust.proof(wrong, "modelled").endswith(f"in {len(runs) - 1} of them")
+    assert trust.proof(runs, "synthetic") == "there was no storage to prove"
