@@ -33,7 +33,7 @@ from analysis.page.sections import Report
 from analysis.records import SuiteError
 from analysis.results import Results, results
 from analysis.synthetic.suite import SLOWER, STACKS, Options, Truth, write_suite
-from analysis.tests.test_pictures import many
+from analysis.tests.pages import whole_page, write_wide
 
 BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback|no significant")
 
@@ -89,22 +89,6 @@ class Structure(HTMLParser):
         return " ".join(self.words)
 
 
-def whole_page(found: Results) -> str:
-    report = Report(found)
-    parts = (
-        report.head(),
-        report.answer(),
-        report.figures(),
-        report.workloads(),
-        report.money(),
-        report.published(),
-        report.steadiness(),
-        report.trust(),
-        report.provenance(),
-    )
-    return "".join(part.text for part in parts)
-
-
 def compared(
     ratio: float, low: float | None, high: float | None, p: float | None, p_same: float | None
 ) -> Comparison:
@@ -119,14 +103,8 @@ def found(whole_suite: tuple[Path, Truth]) -> Results:
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    known = many(17)
-    with pytest.MonkeyPatch.context() as patch:
-        for i, (name, stack) in enumerate(known.items()):
-            patch.setitem(STACKS, name, stack)
-            patch.setitem(SLOWER, name, 1 + 0.03 * i)
-        folder = tmp_path_factory.mktemp("suites") / "wide"
-        options = Options(configurations=tuple(known), workloads=("sql", "idle"), interval_ms=100)
-        write_suite(folder, options)
+    folder = tmp_path_factory.mktemp("suites") / "wide"
+    write_wide(folder, step=0.03)
     return results(folder)
 
 

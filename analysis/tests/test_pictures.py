@@ -18,42 +18,15 @@ from matplotlib.text import Text
 from analysis.figures import bars, blocks, forest, style, timeline
 from analysis.results import Results, results
 from analysis.samples import Samples, of_table
-from analysis.synthetic.suite import SLOWER, STACKS, Options, Truth, write_suite
-
-CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")
-
-
-def many(count: int) -> dict[str, dict[str, object]]:
-    """So many configurations, none of them with a name that says what it is."""
-    found: dict[str, dict[str, object]] = {
-        "c00": {"kind": "plain", "disk": "plain"},
-        "c01": {"kind": "opal", "disk": "sed"},
-    }
-    for i in range(2, count):
-        cipher, bits = CIPHERS[i % 7], 128 if i % 2 else 256
-        found[f"c{i:02d}"] = {
-            "kind": "dmcrypt",
-            "disk": "sed" if i > 9 else "plain",
-            "cipher": f"{cipher}-xts-plain64",
-            "key_bits": bits,
-            "sector_size": 4096 if i < 14 else 512,
-        }
-    return found
+from analysis.synthetic.suite import Truth
+from analysis.tests.pages import many, write_wide
 
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Seventeen configurations, two workloads, three blocks."""
-    known = many(17)
-    with pytest.MonkeyPatch.context() as patch:
-        for i, (name, stack) in enumerate(known.items()):
-            patch.setitem(STACKS, name, stack)
-            patch.setitem(SLOWER, name, 1 + 0.02 * i)
-        folder = tmp_path_factory.mktemp("suites") / "wide"
-        options = Options(
-            configurations=tuple(known), workloads=("sql", "idle"), interval_ms=100, noise=0.01
-        )
-        write_suite(folder, options)
+    folder = tmp_path_factory.mktemp("suites") / "wide"
+    write_wide(folder, step=0.02, noise=0.01)
     return results(folder)
 
 

@@ -16,11 +16,11 @@ from analysis.__main__ import main
 from analysis.figures import forest
 from analysis.figures.bars import PLOTS, draw, plots_of
 from analysis.page import answer, build, tables
-from analysis.page.sections import Report
 from analysis.records import SuiteError
 from analysis.summary import SUMMARY_SCHEMA
 from analysis.synthetic.folder import write_manifest as seal
 from analysis.synthetic.suite import CONFIGURATIONS, PHASES, Options, Truth, write_suite
+from analysis.tests.pages import whole_page
 
 NOT_A_NUMBER = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])")
 
@@ -58,21 +58,6 @@ def pictures(page: Page) -> list[str]:
         for ref in page.references
         if ref.startswith("data:image/svg+xml;base64,")
     ]
-
-
-def all_sections(report: Report) -> str:
-    parts = (
-        report.head(),
-        report.answer(),
-        report.figures(),
-        report.workloads(),
-        report.money(),
-        report.published(),
-        report.steadiness(),
-        report.trust(),
-        report.provenance(),
-    )
-    return "".join(part.text for part in parts)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +113,7 @@ def test_origin_reaches_every_row_and_figure(tmp_path: Path) -> None:
         found = results.results(tmp_path / origin)
         assert set(found.energy["origin"]) == {origin}
         assert set(found.summary["origin"]) == {origin}
-        text = all_sections(Report(found))
+        text = whole_page(found)
         assert (answer.BANNER in Page(text).text) == (origin == "modelled")
         drawn = [draw(plot, found.energy, found.suite) for plot in PLOTS]
         titles = [f.get_suptitle() for f in drawn if f is not None]
@@ -145,7 +130,7 @@ def test_one_modelled_meter_beside_a_measured_counter(tmp_path: Path) -> None:
     found = results.results(tmp_path / "s")
     by = dict(found.energy.select("source", "origin").unique().iter_rows())
     assert by == {"rapl": "measured", "meter0": "modelled"}
-    assert answer.BANNER in Page(all_sections(Report(found))).text
+    assert answer.BANNER in Page(whole_page(found)).text
 
 
 def test_summary_has_the_contracts_columns(whole_suite: tuple[Path, Truth]) -> None:
@@ -278,7 +263,7 @@ def test_a_broken_suite_is_told_in_sentences(
     write_suite(tmp_path / "s", o)
     breakage(tmp_path / "s")
     found = results.results(tmp_path / "s")
-    text = Page(all_sections(Report(found))).text
+    text = Page(whole_page(found)).text
     assert said in text
     assert not NOT_A_NUMBER.search(text)
     assert not NOT_A_NUMBER.search(tables.headline_text(found))

@@ -1,0 +1,60 @@
+"""Whole pages, and a suite of many configurations, for the tests of pages and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.page.sections import Report
+from analysis.results import Results
+from analysis.synthetic.suite import SLOWER, STACKS, Options, write_suite
+
+CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")
+
+
+def many(count: int) -> dict[str, dict[str, object]]:
+    """So many configurations, none of them with a name that says what it is."""
+    found: dict[str, dict[str, object]] = {
+        "c00": {"kind": "plain", "disk": "plain"},
+        "c01": {"kind": "opal", "disk": "sed"},
+    }
+    for i in range(2, count):
+        cipher, bits = CIPHERS[i % 7], 128 if i % 2 else 256
+        found[f"c{i:02d}"] = {
+            "kind": "dmcrypt",
+            "disk": "sed" if i > 9 else "plain",
+            "cipher": f"{cipher}-xts-plain64",
+            "key_bits": bits,
+            "sector_size": 4096 if i < 14 else 512,
+        }
+    return found
+
+
+def write_wide(folder: Path, step: float, noise: float = 0.004) -> None:
+    """Seventeen configurations, each slower than the last by `step`; two workloads."""
+    known = many(17)
+    with pytest.MonkeyPatch.context() as patch:
+        for i, (name, stack) in enumerate(known.items()):
+            patch.setitem(STACKS, name, stack)
+            patch.setitem(SLOWER, name, 1 + step * i)
+        options = Options(
+            configurations=tuple(known), workloads=("sql", "idle"), interval_ms=100, noise=noise
+        )
+        write_suite(folder, options)
+
+
+def whole_page(found: Results) -> str:
+    report = Report(found)
+    parts = (
+        report.head(),
+        report.answer(),
+        report.figures(),
+        report.workloads(),
+        report.money(),
+        report.published(),
+        report.steadiness(),
+        report.trust(),
+        report.provenance(),
+    )
+    return "".join(part.text for part in parts)
