@@ -19,9 +19,9 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from analysis.inference.contrasts import SYSTEM, by_block
+from analysis.inference.contrasts import by_block
 from analysis.origin import joint
-from analysis.records import Suite, SuiteError
+from analysis.records import SYSTEM, Suite, SuiteError
 from analysis.suite_folder import read
 from analysis.tidy import energy_of
 

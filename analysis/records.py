@@ -14,6 +14,7 @@ from instrumentation.sources.counter import Reading
 
 BASELINE = "plain"
 TAIL = "tail"
+SYSTEM = "system"  # the component that a meter before the whole machine sees
 
 
 class SuiteError(Exception):
@@ -145,10 +146,6 @@ class Suite:
     def software(self) -> list[str]:
         """The configurations that the processor encrypts, in the plan's order."""
         return self._of_kinds("dmcrypt", "tcrypt")
-
-    def kind_of(self, name: str) -> str:
-        """Kind of a configuration; empty where the plan does not say."""
-        return self._kinds.get(name, "")
 
     def disk_of(self, name: str) -> str:
         """Role of the disk that a configuration lies on; empty where the plan does not say."""

@@ -40,10 +40,6 @@ class Samples:
         """Tables of these columns, none of them empty."""
         return (table for table in self.read(columns) if len(table))
 
-    def energy_columns(self) -> tuple[str, ...]:
-        """Columns of the meter's own energy counters."""
-        return tuple(name for name in self.columns if name.startswith("energy_j_"))
-
 
 NOTHING = Samples((), 0, lambda _: iter(()))
 

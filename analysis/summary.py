@@ -43,6 +43,18 @@ SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
 }
 
 
+def rows_of(
+    energy: pl.DataFrame, workload: str, configuration: str, component: str, phase: str
+) -> pl.DataFrame:
+    """The rows of one phase and component of all runs of a workload on a configuration."""
+    return energy.filter(
+        (pl.col("workload") == workload)
+        & (pl.col("configuration") == configuration)
+        & (pl.col("component") == component)
+        & (pl.col("phase") == phase)
+    )
+
+
 def block_values(
     energy: pl.DataFrame,
     workload: str,
@@ -54,13 +66,8 @@ def block_values(
 ) -> dict[int, float]:
     """Mean of `column` by block; a block without a figure is left out."""
     rows = (
-        energy.filter(
-            (pl.col("workload") == workload)
-            & (pl.col("configuration") == configuration)
-            & (pl.col("component") == component)
-            & (pl.col("phase") == phase)
-            & pl.col(column).is_not_null()
-        )
+        rows_of(energy, workload, configuration, component, phase)
+        .filter(pl.col(column).is_not_null())
         .group_by("block")
         .agg(pl.col(column).mean())
         .sort("block")

@@ -196,11 +196,6 @@ def _integral(x: Floats, s: Floats) -> Floats:
     return np.asarray(x * ndtr(z) + s * density)
 
 
-def normal_95(standard: float) -> float:
-    """Half width of the 95 % interval of a normal distribution."""
-    return 1.959963984540054 * standard
-
-
 def counter_uncertainty_j(edges: Iterable[tuple[float, float]], step_j: float) -> float:
     """Of a difference of counters; `edges` are (power in W, seconds) at its two ends.
 

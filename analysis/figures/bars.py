@@ -16,11 +16,10 @@ from matplotlib.figure import Figure
 from analysis import origin, words
 from analysis.figures import style
 from analysis.inference.stats import Estimate
-from analysis.records import Suite
+from analysis.records import SYSTEM, Suite
 from analysis.summary import block_values, estimate_of
 
 PARTS = ("package-0", "dram", "drive")
-SYSTEM = "system"
 UPRIGHT = 5  # up to so many configurations stand beside each other; more lie one below the other
 DOTS = 12  # up to so many blocks each has its dot; more would hide the bar
 Quantity = Literal["energy_j", "power_w"]

@@ -9,9 +9,10 @@ from typing import Any
 import polars as pl
 
 from analysis.align import TargetClock
-from analysis.inference.contrasts import ALL, IDLE, SYSTEM
+from analysis.inference.contrasts import ALL, IDLE
 from analysis.inference.steadiness import hours_of
-from analysis.records import Suite
+from analysis.records import SYSTEM, Suite
+from analysis.summary import rows_of
 
 LIMIT = 0.01
 
@@ -70,13 +71,8 @@ def _power_by_run(
     energy: pl.DataFrame, workload: str, configuration: str, component: str
 ) -> dict[str, float]:
     rows = (
-        energy.filter(
-            (pl.col("workload") == workload)
-            & (pl.col("configuration") == configuration)
-            & (pl.col("component") == component)
-            & (pl.col("phase") == ALL)
-            & (pl.col("power_w") > 0)
-        )
+        rows_of(energy, workload, configuration, component, ALL)
+        .filter(pl.col("power_w") > 0)
         .group_by("run_id")
         .agg(pl.col("power_w").mean())
     )

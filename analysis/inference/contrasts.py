@@ -12,9 +12,8 @@ from scipy import stats
 
 from analysis.inference.family import judged
 from analysis.inference.stats import Comparison, Floats, compare
-from analysis.records import Suite
+from analysis.records import SYSTEM, Suite
 
-SYSTEM = "system"
 IDLE = "idle"
 ALL = "all"
 RESAMPLES, SEED = 9_999, 20_260_301

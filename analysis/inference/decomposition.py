@@ -14,6 +14,7 @@ import polars as pl
 from analysis.inference.contrasts import ALL, IDLE
 from analysis.inference.stats import Estimate, estimate
 from analysis.records import TAIL
+from analysis.summary import rows_of
 
 
 @dataclass(frozen=True)
@@ -131,14 +132,8 @@ def _taken(
 ) -> dict[int, _Taken]:
     """Mean joules and seconds by block, of the runs that have both."""
     rows = (
-        energy.filter(
-            (pl.col("workload") == workload)
-            & (pl.col("configuration") == configuration)
-            & (pl.col("component") == component)
-            & (pl.col("phase") == phase)
-            & pl.col("energy_j").is_not_null()
-            & (pl.col("duration_s") > 0)
-        )
+        rows_of(energy, workload, configuration, component, phase)
+        .filter(pl.col("energy_j").is_not_null() & (pl.col("duration_s") > 0))
         .group_by("block")
         .agg(pl.col("energy_j").mean(), pl.col("duration_s").mean())
         .sort("block")

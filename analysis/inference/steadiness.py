@@ -14,10 +14,10 @@ import polars as pl
 from scipy import stats
 
 from analysis.align import TargetClock
-from analysis.inference.contrasts import ALL, SYSTEM
+from analysis.inference.contrasts import ALL
 from analysis.inference.stats import Comparison, Estimate, Floats, compare
 from analysis.inference.two_way import Layout, Slope, percent
-from analysis.records import Run, Suite
+from analysis.records import SYSTEM, Run, Suite
 
 FLAGGED = 0.01  # chance of a flag in a workload without outliers
 NS_PER_HOUR = 3.6e12

@@ -13,10 +13,9 @@ from analysis.inference.stats import Estimate, estimate
 from analysis.money.assumptions import PAPER_WORKLOAD
 from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
 from analysis.money.span import Span
-from analysis.records import Meter, Suite
+from analysis.records import SYSTEM, Meter, Suite
 from analysis.uncertainty import TypeB
 
-SYSTEM = "system"
 BlockValues = Mapping[int, float]
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analysis import words
-from analysis.inference.contrasts import SYSTEM, Contrast, working
+from analysis.inference.contrasts import Contrast, working
 from analysis.inference.stats import LEVEL, Comparison
 from analysis.money.said import money_sentence
 from analysis.origin import MEASURED, MODELLED, SYNTHETIC
+from analysis.records import SYSTEM
 from analysis.results import Results
 
 BANNER = (

@@ -10,10 +10,11 @@ from typing import Any
 import polars as pl
 
 from analysis import words
-from analysis.inference.contrasts import SYSTEM, Contrast, working
+from analysis.inference.contrasts import Contrast, working
 from analysis.page import answer, markup
 from analysis.page.markup import Html
 from analysis.page.tables import judged_component, yet
+from analysis.records import SYSTEM
 from analysis.results import Results
 
 CORNER = "Workload"

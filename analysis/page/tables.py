@@ -9,9 +9,9 @@ import polars as pl
 
 from analysis import words
 from analysis.inference.stats import LEVEL, Estimate
+from analysis.records import SYSTEM
 from analysis.results import Results
 
-SYSTEM = "system"
 COMPONENTS = (SYSTEM, "drive", "package-0", "dram")
 
 

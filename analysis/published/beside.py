@@ -11,10 +11,9 @@ import polars as pl
 from analysis import origin
 from analysis.inference.stats import Comparison, Estimate
 from analysis.published.reference import Published, configurations
-from analysis.records import Suite
+from analysis.records import SYSTEM, Suite
 from analysis.summary import block_values, compare_blocks, estimate_of
 
-SYSTEM = "system"
 # Quantity of a paper -> column of the energy table; unit of a paper -> how many of that column's.
 COLUMNS = {"energy": "energy_j", "time": "duration_s", "power": "power_w"}
 SCALES = {"J": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "W": 1.0}
