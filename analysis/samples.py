@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +100,24 @@ def of_recording(folder: Path) -> Samples:
     records = sum(map(len, decode.tables(folder)))
 
     def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        return (table.select(columns) for table in decode.tables(folder))
+        return even(table.select(columns) for table in decode.tables(folder))
 
     return Samples(tuple(decoder.schema), records, read)
+
+
+def even(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same rows in pieces as `of_file` gives them.
+
+    The fit of a meter's time thins out its points piece by piece, so that it would come out
+    otherwise from pieces of another size.
+    """
+    held: list[pl.DataFrame] = []
+    for table in tables:
+        held.append(table)
+        while sum(map(len, held)) >= CHUNK_RECORDS:
+            whole = pl.concat(held)
+            yield whole.head(CHUNK_RECORDS)
+            held = [whole.slice(CHUNK_RECORDS)]
+    rest = pl.concat(held) if held else None
+    if rest is not None and len(rest):
+        yield rest
