@@ -140,8 +140,11 @@ class Bad(Workload):
             with suppress(contract.InjectedError), context.phase("same"):
                 pass
         root = context.disk.parent
-        (root / "left").touch()
-        Bad.started.append(subprocess.Popen(["tail", "-f", root / "left"]))
+        (root / "left").write_text("here\n")
+        left = subprocess.Popen(["tail", "-f", root / "left"], stdout=subprocess.PIPE)
+        Bad.started.append(left)
+        assert left.stdout  # its first line: before that, the kernel may show no arguments yet
+        left.stdout.readline()
 
     started: ClassVar[list[subprocess.Popen[bytes]]] = []
 
