@@ -14,7 +14,9 @@ from agent.files import sync_folder
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TERMINAL = frozenset({"suite-finished", "suite-failed"})
-STATES = TERMINAL | {"suite-started", "switching", "proving", "running", "finished", "void"}
+STATES = TERMINAL | {
+    *("suite-started", "waiting", "switching", "running", "proving", "finished", "void")
+}
 
 
 class JournalError(AgentError):

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent import checks
+from agent.checks import Inspection, Scene, blockers
 from agent.errors import AgentError
 from agent.files import write_json
 from agent.journal import boot_id
@@ -46,7 +46,7 @@ class Findings:
     pyrapl: dict[str, Any] | None = None
     perf: dict[str, Any] | None = None
     proof: dict[str, Any] | None = None
-    checks: list[dict[str, Any]] = field(default_factory=list)
+    inspection: Inspection | None = None
 
 
 class Bench:
@@ -69,8 +69,12 @@ class Bench:
         except WorkloadError as error:
             return [str(error)]
 
-    def measure(self, run: Run, before_proof: Callable[[], None]) -> str | None:
+    def measure(
+        self, run: Run, waiting: Callable[[str], None], before_proof: Callable[[], None]
+    ) -> str | None:
         """Do one run and write its run.json if it is sound; else the reason why it is void.
+
+        `waiting` is told what the checks wait for before the run.
 
         Raises AgentError where the storage failed. Exceptions of the workload void the run; their
         traceback goes to `failure.txt`.
@@ -79,19 +83,18 @@ class Bench:
         if entered is None:
             raise AgentError("No configuration is entered.")
         found = self._findings
-        scene = checks.Scene.here(self._stack.mount_point)
+        inspection = found.inspection = Inspection(Scene.here(self._stack.mount_point))
         try:
-            self._work(run, scene)
+            self._work(run, inspection, waiting)
         except AgentError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a workload raises voids its run only
             (self._folder(run) / "failure.txt").write_text(traceback.format_exc())
             return str(error) if isinstance(error, WorkloadError) else f"{run.workload}: {error!r}"
         before_proof()
-        found.checks += checks.look("after", scene)
-        found.checks += checks.compare_throttling(found.checks)
+        inspection.after()
         found.proof = proof.prove(entered, self._stack.secrets, self._stack.mount_point, run.run_id)
-        reasons = checks.blockers(found.checks) + found.proof["mismatches"]
+        reasons = blockers(inspection.found) + found.proof["mismatches"]
         if reasons:
             return " ".join(reasons)
         self._write(run, "finished", None)
@@ -101,7 +104,7 @@ class Bench:
         """Write the run.json of a void run with all that was found out before."""
         self._write(run, "void", reason)
 
-    def _work(self, run: Run, scene: checks.Scene) -> None:
+    def _work(self, run: Run, inspection: Inspection, waiting: Callable[[str], None]) -> None:
         workload = registry.load(run.workload)
         disk = self._stack.mount_point / f"run-{run.index:04d}"
         scratch = Path(tempfile.mkdtemp(prefix="fde-testbed-", dir=SCRATCH_ROOT))
@@ -120,10 +123,9 @@ class Bench:
         try:
             workload.prepare(context)
             drop_caches()
-            self._findings.checks = checks.look("before", scene)
-            blockers = checks.blockers(self._findings.checks)
-            if blockers:
-                raise WorkloadError(" ".join(blockers))
+            inspection.before(waiting)
+            if reasons := blockers(inspection.found):
+                raise WorkloadError(" ".join(reasons))
             time.sleep(self._plan.settle_s)
             self._measured(workload, context, marks, sampler)
         finally:
@@ -173,7 +175,7 @@ class Bench:
             "pyrapl": found.pyrapl,
             "perf": found.perf,
             "proof": found.proof,
-            "checks": found.checks,
+            "checks": found.inspection.found if found.inspection else [],
         }
         write_json(self._folder(run) / "run.json", document)
 

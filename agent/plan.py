@@ -126,6 +126,10 @@ class Plan:
     settle_s: float
     tail_s: float
     pad_s: float
+    # How often a run is tried until it counts, and how long one try may take. Older plans say
+    # neither: they try once, for as long as it takes.
+    attempts: int
+    run_limit_s: float | None
     assets: Mapping[str, Path]
     # `sha256`, or `sums`: a file that lists it. Older plans have neither.
     asset_sums: Mapping[str, Mapping[str, str | None]]
@@ -234,6 +238,8 @@ def _plan(document: Mapping[str, Any]) -> Plan:
         settle_s=float(document["settle_s"]),
         tail_s=float(document["tail_s"]),
         pad_s=_pad_s(document.get("pad_s", 0)),
+        attempts=int(document.get("attempts", 1)),
+        run_limit_s=_limit_s(document.get("run_limit_s")),
         assets={
             name: Path(entry if isinstance(entry, str) else entry["path"])
             for name, entry in document["assets"].items()
@@ -249,6 +255,14 @@ def _pad_s(value: float) -> float:
     """Rest beside phases; none in older plans."""
     if not 0 <= float(value) < math.inf:
         raise ValueError("pad_s is no length of time")
+    return float(value)
+
+
+def _limit_s(value: float | None) -> float | None:
+    if value is None:
+        return None
+    if not 0 < float(value) < math.inf:
+        raise ValueError("run_limit_s is no length of time")
     return float(value)
 
 

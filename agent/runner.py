@@ -120,7 +120,11 @@ class Suite:
         try:
             self._switch(run)
             self.journal.append("running", run.run_id)
-            reason = self.bench.measure(run, lambda: self._journal_proving(run))
+            reason = self.bench.measure(
+                run,
+                waiting=lambda what: self._journal("waiting", run, what),
+                before_proof=lambda: self._journal("proving", run),
+            )
         except AgentError as error:
             reason = str(error)
             self.stack.leave()
@@ -131,8 +135,8 @@ class Suite:
             self._failures = 0
             self.journal.append("finished", run.run_id)
 
-    def _journal_proving(self, run: Run) -> None:
-        self.journal.append("proving", run.run_id)
+    def _journal(self, state: str, run: Run, detail: str = "") -> None:
+        self.journal.append(state, run.run_id, detail)
 
     def _switch(self, run: Run) -> None:
         """Enter the run's configuration, unless it stands since the run before in this block."""

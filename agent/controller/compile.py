@@ -21,8 +21,12 @@ from workloads import registry
 from workloads.base import WorkloadError
 
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
-OPTIONAL_KEYS = ("configurations", "contrasts", "margin", "half_width", "watermark")
+OPTIONAL_KEYS = (
+    *("configurations", "contrasts", "margin", "half_width", "watermark"),
+    *("attempts", "run_limit_s"),
+)
 MARGIN, HALF_WIDTH = 0.02, 0.005
+ATTEMPTS, RUN_LIMIT_S = 3, 3600
 # A window that a mark cuts is told apart by whole windows of rest beside it. A fast meter has
 # none that matters.
 SLOW_METER_S = 0.5
@@ -94,6 +98,8 @@ def compile_plan(
             "rapl_hz": suite["rapl_hz"],
             "settle_s": suite["settle_s"],
             "tail_s": suite["tail_s"],
+            "attempts": suite.get("attempts", ATTEMPTS),
+            "run_limit_s": suite.get("run_limit_s", RUN_LIMIT_S),
             "assets": target["assets"],
             "pad_s": _pad_s(slowest_s),
             "watermark": _watermark(suite, slowest_s),

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 Value = int | float | str | None
 CPU = Path("/sys/devices/system/cpu")
@@ -115,43 +114,3 @@ TABLE: tuple[Check, ...] = (
     Check("swap", "after", "warning", _swap, "swapoff -a, or choose smaller sizes"),
     Check("throttle", "after", "note", _throttle, "cool the machine"),
 )
-
-
-def look(when: str, scene: Scene) -> list[dict[str, Any]]:
-    """All checks of that moment, as `checks` of run.json."""
-    found = []
-    for check in (check for check in TABLE if check.when == when):
-        value, ok = check.look(scene)
-        found.append(
-            {
-                "name": check.name,
-                "when": when,
-                "severity": check.severity,
-                "ok": ok,
-                "value": value,
-                "message": "" if ok else f"{check.name} is {value}: {check.mend}.",
-            }
-        )
-    return found
-
-
-def compare_throttling(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A finding if the throttle counters rose between `before` and `after`; else nothing."""
-    counts = [c["value"] for c in found if c["name"] == "throttle" and c["value"] is not None]
-    if len(counts) != 2 or counts[0] == counts[1]:
-        return []
-    return [
-        {
-            "name": "throttled",
-            "when": "after",
-            "severity": "blocker",
-            "ok": False,
-            "value": counts[1] - counts[0],
-            "message": "the processor throttled during the run: cool the machine.",
-        }
-    ]
-
-
-def blockers(found: list[dict[str, Any]]) -> list[str]:
-    """Messages of what voids the run."""
-    return [c["message"] for c in found if c["severity"] == "blocker" and not c["ok"]]
