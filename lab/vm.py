@@ -71,7 +71,12 @@ def qemu_command(qemu: str, guest: Guest) -> list[str]:
         "-device",
         "virtio-net-pci,netdev=net,romfile=",
     ]
+    # The drives' wire, so that `net` can be taken away like a cable from a machine with disks.
+    command += ["-netdev", "user,id=drives,net=10.0.3.0/24"]
+    command += ["-device", "virtio-net-pci,netdev=drives,romfile="]
     command += ["-device", "virtio-rng-pci"]
+    # A guest that hangs is reset, as a machine with a watchdog would be; it keeps its disk.
+    command += ["-device", "i6300esb", "-action", "watchdog=reset"]
     command += ["-chardev", f"file,id=console,path={_escaped(guest.console)}"]
     command += ["-serial", "chardev:console"]
     command += ["-qmp", f"unix:{_escaped(guest.qmp)},server=on,wait=off"]
