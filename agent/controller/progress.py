@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from agent.journal import Entry, last_states
+from agent.journal import TERMINAL, Entry, last_states
 from agent.plan import Plan, Run
 
 NS = 1_000_000_000
+# States in which a run is worked on, and how the details of void runs begin that are done again.
+UNDER_WAY = frozenset({"switching", "running", "proving"})
+INTERRUPTED, REPEAT = "interrupted:", "repeat:"
 
 
 def run_costs_s(entries: Sequence[Entry]) -> dict[str, float]:
@@ -43,9 +46,9 @@ def entry_costs_s(entries: Sequence[Entry]) -> list[float]:
 def remaining_s(plan: Plan, entries: Sequence[Entry]) -> float | None:
     """Seconds that the rest will take, from the runs finished so far; None before the first.
 
-    A run costs the mean of its workload's finished runs (of all, where it has none yet), and the
-    mean of what came before each run: that holds the switches too, which fall on one run in a block
-    and configuration.
+    A run costs the mean of its workload's finished runs (of all, where it has none yet), the mean
+    of what came before each run (that holds the switches too, which fall on one run in a block and
+    configuration), and a share of what tries that were void have cost so far.
     """
     done = run_costs_s(entries)
     if not done:
@@ -57,16 +60,97 @@ def remaining_s(plan: Plan, entries: Sequence[Entry]) -> float | None:
     overall = fmean(done.values())
     before = entry_costs_s(entries)
     overhead = fmean(before) if before else 0.0
+    overhead += sum(void_costs_s(entries)) / len(done)
     return sum(
         (fmean(by_workload[run.workload]) if run.workload in by_workload else overall) + overhead
         for run in unfinished(plan, entries)
     )
 
 
+def void_costs_s(entries: Sequence[Entry]) -> list[float]:
+    """Seconds from `running` to `void` of every try that failed by itself, not by a power cut."""
+    costs: list[float] = []
+    started: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.state == "running":
+            started[entry.run_id] = entry
+        elif entry.state == "void" and not entry.detail.startswith(INTERRUPTED):
+            begin = started.pop(entry.run_id, None)
+            if begin and begin.boot_id == entry.boot_id:
+                costs.append((entry.t_mono_ns - begin.t_mono_ns) / NS)
+    return costs
+
+
 def unfinished(plan: Plan, entries: Sequence[Entry]) -> list[Run]:
-    """Runs whose last state is not `finished`, in order."""
-    states = last_states(list(entries))
-    return [run for run in plan.runs if states.get(run.run_id) != "finished"]
+    """Runs that are still to be done in this start of the agent, in order.
+
+    A void run is tried again at once, in its place: one that the agent has gone past has been given
+    up until the suite is started again, unless its repetition was asked for.
+    """
+    last: dict[str, Entry] = {}
+    begun_seq = at_index = -1
+    index = {run.run_id: run.index for run in plan.runs}
+    for entry in entries:
+        if entry.state == "suite-started":
+            begun_seq, at_index = entry.seq, -1
+        elif entry.run_id:
+            last[entry.run_id] = entry
+            if entry.state in UNDER_WAY:
+                at_index = max(at_index, index.get(entry.run_id, -1))
+
+    def to_do(run: Run) -> bool:
+        entry = last.get(run.run_id)
+        if entry is None or entry.state in UNDER_WAY:
+            return True
+        if entry.state != "void":
+            return entry.state != "finished"
+        given_up = entry.seq > begun_seq and run.index < at_index
+        return not given_up or entry.detail.startswith((REPEAT, INTERRUPTED))
+
+    return [run for run in plan.runs if to_do(run)]
+
+
+def counts(entries: Sequence[Entry]) -> dict[str, int]:
+    """How many runs are `finished` and `void` now, and how many tries were `repeated`."""
+    states = list(last_states(list(entries)).values())
+    void = states.count("void")
+    tries = sum(entry.state == "void" for entry in entries)
+    return {"finished": states.count("finished"), "void": void, "repeated": tries - void}
+
+
+def event(plan: Plan, entry: Entry) -> str | None:
+    """What is worth telling of a line of the journal, as a sentence; None of ordinary ones."""
+    detail = entry.detail
+    if entry.state == "suite-started":
+        return "the agent starts" + (f": {detail}" if detail else "")
+    if entry.state == "waiting":
+        return f"waiting: {waited_for(detail)}"
+    if entry.state == "void":
+        return f"{name_of(plan, entry.run_id)} {_voided(detail)}"
+    if entry.state in TERMINAL:
+        return f"{entry.state.replace('-', ' ')}" + (f": {detail}" if detail else "")
+    return None
+
+
+def _voided(detail: str) -> str:
+    for start, words in ((REPEAT, "is run again"), (INTERRUPTED, "was interrupted")):
+        if detail.startswith(start):
+            return f"{words}: {detail.removeprefix(start).strip()}"
+    return "is void" + (f": {detail}" if detail else "")
+
+
+def name_of(plan: Plan, run_id: str) -> str:
+    """`run 7 (opal sql)`; the id itself where the plan does not have it."""
+    for run in plan.runs:
+        if run.run_id == run_id:
+            return f"run {run.index + 1} ({run.configuration} {run.workload})"
+    return run_id
+
+
+def waited_for(detail: str) -> str:
+    """The sentence of a `waiting` line without the word in front of it."""
+    word, colon, sentence = detail.partition(": ")
+    return sentence if colon and word.isalpha() else detail
 
 
 def line(plan: Plan, entries: Sequence[Entry], watts: Mapping[str, float]) -> str:
@@ -74,8 +158,8 @@ def line(plan: Plan, entries: Sequence[Entry], watts: Mapping[str, float]) -> st
     last = entries[-1]
     runs = {run.run_id: run for run in plan.runs}
     run = runs.get(last.run_id)
-    if run is None:
-        return f"{last.state}{': ' + last.detail if last.detail else ''}"
+    if run is None or last.state == "waiting":
+        return event(plan, last) or last.state
     blocks = plan.runs[-1].block + 1
     parts = [
         f"block {run.block + 1}/{blocks}",
@@ -85,9 +169,9 @@ def line(plan: Plan, entries: Sequence[Entry], watts: Mapping[str, float]) -> st
     if last.state == "void" and last.detail:
         parts[-1] += f" ({last.detail})"
     parts += [f"{name} {power_w:.2f} W" for name, power_w in watts.items()]
-    voided = list(last_states(list(entries)).values()).count("void")
-    if voided:
-        parts.append(f"{voided} voided")
+    counted = counts(entries)
+    parts += [f"{counted['void']} voided"] if counted["void"] else []
+    parts += [f"{counted['repeated']} repeated"] if counted["repeated"] else []
     left = remaining_s(plan, entries)
     if left is not None:
         parts.append(f"{minutes(left)} left")
