@@ -48,7 +48,7 @@ rm -rf /var/lib/mysql/* /var/log/*.log /var/log/apt /var/cache/apt/*.bin
 echo 'deb http://deb.debian.org/debian trixie main' >/etc/apt/sources.list
 rm -f /etc/apt/sources.list.d/*
 [ -f "/lib/modules/$kver/extra/fde_rapl_sim.ko" ]
-for program in cryptsetup dmsetup fio mariadbd mplayer nvme python3 sfdisk sysbench mkfs.ext4; do
+for program in cryptsetup dmsetup fio mariadbd mplayer nvme python3 sfdisk smartctl sysbench mkfs.ext4; do
     command -v "$program" >/dev/null || { echo "guest: $program is missing" >&2; exit 1; }
 done
 rm -r "$here"

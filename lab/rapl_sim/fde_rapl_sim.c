@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * fde_rapl_sim: RAPL energy counters of a virtual machine, from a power model.
+ * fde_rapl_sim: RAPL energy counters of a virtual machine, from a power model, and its temperature.
  *
  * Registers the powercap control type "intel-rapl" with the zones package-0 and, below it, dram, laid
  * out as intel_rapl lays them out on one-socket hardware. Nothing runs between reads: a counter is
@@ -9,6 +9,8 @@
  *     energy_uj = (idle_mw * wall_us + busy_mw_per_cpu * sum over CPUs (wall_us - idle_us)) / 1000
  *
  * because 1 mW for 1 us is 1 nJ. It then wraps past max_energy_range_uj, as the hardware's does.
+ *
+ * Also registers the thermal zone x86_pkg_temp, whose temperature is what temp_mc says at the moment.
  */
 #include <linux/cpumask.h>
 #include <linux/ktime.h>
@@ -18,6 +20,7 @@
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/powercap.h>
+#include <linux/thermal.h>
 #include <linux/tick.h>
 
 static uint package_idle_mw = 5000;
@@ -40,6 +43,10 @@ MODULE_PARM_DESC(dram_busy_mw_per_cpu, "power that one busy CPU adds to the memo
 static unsigned long long max_energy_range_uj = 262143999999ULL;
 module_param(max_energy_range_uj, ullong, 0444);
 MODULE_PARM_DESC(max_energy_range_uj, "last value of the counters before they start again at 0, uJ");
+
+static int temp_mc = 45000;
+module_param(temp_mc, int, 0644);
+MODULE_PARM_DESC(temp_mc, "temperature of the package, 0.001 degrees Celsius; may be written");
 
 /* More parts than this and the sum of nanojoules would overflow within years instead of centuries. */
 #define MAX_MW 1000000U
@@ -71,6 +78,7 @@ static struct sim_zone dram = {
 };
 
 static struct powercap_control_type *control_type;
+static struct thermal_zone_device *thermal_zone;
 static u64 wall_start_us;
 static DEFINE_PER_CPU(s64, busy_start_us);
 
@@ -190,6 +198,32 @@ static void unregister_all(void)
 	powercap_unregister_control_type(control_type);
 }
 
+static int sim_get_temp(struct thermal_zone_device *zone, int *temp)
+{
+	*temp = READ_ONCE(temp_mc);
+	return 0;
+}
+
+static const struct thermal_zone_device_ops thermal_ops = {
+	.get_temp = sim_get_temp,
+};
+
+/* Without trips, for nothing is to act on it, and without a hwmon device beside it. */
+static int register_thermal(void)
+{
+	static const struct thermal_zone_params parameters = { .no_hwmon = true };
+	int err;
+
+	thermal_zone = thermal_tripless_zone_device_register("x86_pkg_temp", NULL, &thermal_ops,
+							     &parameters);
+	if (IS_ERR(thermal_zone))
+		return PTR_ERR(thermal_zone);
+	err = thermal_zone_device_enable(thermal_zone);
+	if (err)
+		thermal_zone_device_unregister(thermal_zone);
+	return err;
+}
+
 static int check_parameters(void)
 {
 	if (!max_energy_range_uj) {
@@ -226,6 +260,8 @@ static int __init sim_init(void)
 	err = register_sim(&package, NULL);
 	if (!err)
 		err = register_sim(&dram, &package.zone);
+	if (!err)
+		err = register_thermal();
 	if (err) {
 		unregister_all();
 		return err;
@@ -236,11 +272,12 @@ static int __init sim_init(void)
 
 static void __exit sim_exit(void)
 {
+	thermal_zone_device_unregister(thermal_zone);
 	unregister_all();
 }
 
 module_init(sim_init);
 module_exit(sim_exit);
 
-MODULE_DESCRIPTION("RAPL energy counters of a virtual machine, from a power model");
+MODULE_DESCRIPTION("RAPL counters and temperature of a virtual machine, from a power model");
 MODULE_LICENSE("GPL");
