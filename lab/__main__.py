@@ -1,13 +1,14 @@
-"""The virtual lab by hand: `python -m lab image|up|down|status|ssh`."""
+"""The virtual lab by hand: up, down, and what can happen to it in between."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from lab import image, lifecycle, ssh
+from lab import cables, image, lifecycle, power, ssh
 from lab.errors import LabError
 from lab.state import Layout, read_json, read_started
 
@@ -58,6 +59,29 @@ def _ssh(arguments: argparse.Namespace) -> int:
     os.execvp(command[0], command)
 
 
+def _power_on(layout: Layout) -> None:
+    power.power_on(layout)
+    power.wait_until_up(layout, say)
+
+
+# What happens to a lab that is up: what it is called, in words, and how it is done.
+HAPPENINGS: dict[str, tuple[str, Callable[[Layout], None]]] = {
+    "power-cut": ("take the target's and its drives' power away", power.power_cut),
+    "power-on": ("give it back, and wait until the target is up", _power_on),
+    "reset": ("press the target's reset button", power.reset),
+    "unplug-net": ("take the target's network away", lambda at: cables.network(at, plugged=False)),
+    "plug-net": ("give it back", lambda at: cables.network(at, plugged=True)),
+    "unplug-meter": ("pull the meter's cable", lambda at: cables.meter(at, plugged=False)),
+    "plug-meter": ("put it back", lambda at: cables.meter(at, plugged=True)),
+}
+
+
+def _happen(arguments: argparse.Namespace) -> int:
+    HAPPENINGS[arguments.name][1](Layout(arguments.dir.absolute()))
+    say(f"lab: {arguments.name} done")
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="lab", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True, metavar="command")
@@ -70,7 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     down = commands.add_parser("down", help="stop them")
     status = commands.add_parser("status", help="say what runs; exit status 1 if the lab is not up")
     shell = commands.add_parser("ssh", help="run a command in the guest, or a shell")
-    for command in (up, down, status, shell):
+    happenings = [commands.add_parser(name, help=what) for name, (what, _) in HAPPENINGS.items()]
+    for command in (up, down, status, shell, *happenings):
         command.add_argument(
             "--dir", type=Path, default=Path("build/lab"), help="default build/lab"
         )
@@ -83,7 +108,7 @@ def main() -> int:
     arguments = _parser().parse_args()
     action = {"image": _image, "up": _up, "down": _down, "status": _status, "ssh": _ssh}
     try:
-        return action[arguments.name](arguments)
+        return action.get(arguments.name, _happen)(arguments)
     except LabError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1

@@ -21,10 +21,16 @@ READY_LIMIT_S = 30.0
 
 
 class Launcher:
-    """Starts processes for one lab; `sockets` is a directory for Unix sockets, made with it."""
+    """Starts processes for one lab; `sockets` is a directory for Unix sockets, made with it.
 
-    def __init__(self, layout: Layout) -> None:
+    `going_on` is what the lab has started before: more is added to it.
+    """
+
+    def __init__(self, layout: Layout, going_on: Started | None = None) -> None:
         self.layout = layout
+        if going_on is not None and going_on.sockets:
+            self.sockets, self._started = Path(going_on.sockets), going_on
+            return
         with no_interruption():
             # Not in the lab's directory: the path of a Unix socket must fit into 108 bytes.
             self.sockets = Path(tempfile.mkdtemp(prefix="fde-lab-"))

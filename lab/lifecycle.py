@@ -6,30 +6,26 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import image, kvm, ssh, vm
+from lab import boot, image, kvm, ssh, vm
+from lab.boot import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
 from lab.errors import LabError
-from lab.launcher import READY_LIMIT_S, Launcher, no_interruption, term_interrupts
+from lab.launcher import Launcher, no_interruption, term_interrupts
 from lab.paths import GIB, REPOSITORY, cache_dir, require_room
 from lab.qmp import Qmp, vcpu_thread_ids
 from lab.state import FORMAT, Layout, Process, read_json, read_started, write_json
 
-Say = Callable[[str], None]
-
 POWER_MODEL = REPOSITORY / "lab" / "power_model.yml"
 ROOM_BYTES = 4 * GIB
-BOOT_LIMIT_S = 300.0
 STOP_LIMIT_S = 5.0
-SSH_FAILED = 255
 FLEETING = (
+    "console.before.log",
     "host_ed25519",
     "host_ed25519.pub",
     "id_ed25519",
@@ -77,7 +73,7 @@ def up(layout: Layout, say: Say, wish: Wish) -> bool:
     try:
         with term_interrupts():
             state, process = _start(layout, wish, guest_image, [qemu, accelerator])
-            _wait_for_guest(layout, state, process, say)
+            boot.wait_for_guest(layout, state, lambda: process.poll() is None, say)
             write_json(layout.state, state | {"ready": True})
     except BaseException:
         with no_interruption():
@@ -111,14 +107,15 @@ def _start(
         credentials=ssh.make_keys(layout, port),
         kernel_words=words,
     )
-    process = launcher.start("qemu", vm.qemu_command(qemu, guest))
-    _wait_for_qmp(layout, process, guest.qmp)
+    command = vm.qemu_command(qemu, guest)
+    process = boot.start_qemu(launcher, command, guest.qmp)
     state: dict[str, Any] = {
         "format": FORMAT,
         "ready": False,
         "accel": accelerator,
         "qemu_pid": process.pid,
         "vcpu_tids": vcpu_thread_ids(guest.qmp),
+        "qemu_command": command,  # the same machine is switched on again by it
         "qmp": str(guest.qmp),
         "console": str(layout.console),
         "ssh": {
@@ -135,62 +132,6 @@ def _start(
     if wish.meter:
         state["meter"] = start_meter(launcher)
     return state, process
-
-
-def _wait_for_qmp(layout: Layout, process: subprocess.Popen[bytes], path: Path) -> None:
-    deadline = time.monotonic() + READY_LIMIT_S
-    while not path.exists():
-        if process.poll() is not None or time.monotonic() > deadline:
-            log = vm.tail(layout.directory / "qemu.log")
-            raise LabError(f"QEMU did not start; its last lines:\n{log}")
-        time.sleep(0.05)
-
-
-def _wait_for_guest(
-    layout: Layout, state: dict[str, Any], process: subprocess.Popen[bytes], say: Say
-) -> None:
-    """Wait until the guest answers by SSH and has its drives, saying how long it takes."""
-    links = [kind.by_id for kind in DRIVES if kind.role in state["drives"]]
-    question = ["udevadm", "wait", "--timeout=60", "/dev/vda", *links]
-    started = said = time.monotonic()
-    while True:
-        answer = _ask(state["ssh"], question)
-        if answer is not None and answer.returncode == 0:
-            return
-        elapsed = time.monotonic() - started
-        refused = answer is not None and answer.returncode != SSH_FAILED
-        dead = process.poll() is not None or vm.gave_up(layout.console)
-        if refused or dead or elapsed > BOOT_LIMIT_S:
-            reason = answer.stderr.strip() if answer is not None else "no answer by SSH"
-            raise LabError(
-                f"the guest did not come up within {elapsed:.0f} s ({reason}); the last lines of "
-                f"its console ({layout.console}):\n{vm.tail(layout.console)}"
-            )
-        if time.monotonic() - said >= 5:
-            say(f"lab: the guest is booting, {elapsed:.0f} s")
-            said = time.monotonic()
-        time.sleep(0.5)
-
-
-def _ask(where: Mapping[str, Any], question: list[str]) -> subprocess.CompletedProcess[str] | None:
-    """Run a command in the guest; None while its SSH server is not there yet."""
-    if not _sshd_greets(where["port"]):
-        return None
-    command = ssh.command(where, question)
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def _sshd_greets(port: int) -> bool:
-    """Whether the guest's SSH server sends its banner.
-
-    QEMU accepts connections before the guest does and hands them on once it can; every ssh client
-    that gave up in between would cost the freshly booted guest a key exchange.
-    """
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=8) as connection:
-            return connection.recv(4) == b"SSH-"
-    except OSError:
-        return False
 
 
 def running(layout: Layout) -> bool:

@@ -5,8 +5,10 @@
 Every 10 ms of its own time it sends one line: channel 0 is the whole machine, channel 1 the drives.
 The watts come from the power model, the CPU time of QEMU's virtual CPUs and the drives' counters.
 Where the process was late, the lines that are due carry the mean since the last look, so that no
-energy is lost. `--truth` gets the energies themselves once a second, before they become lines. It
-ends when QEMU does, or on SIGTERM.
+energy is lost. `--truth` gets the energies themselves once a second, before they become lines.
+
+It hangs on the wall, not on the target: where QEMU is gone, it shows 0 W until the lab's state
+names another. SIGUSR1 pulls its cable to the controller, SIGUSR2 puts it back. SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -28,14 +30,15 @@ import numpy as np
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from lab.errors import LabError
-from lab.power_model import Activity, PowerModel
+from lab.power_model import Activity, Power, PowerModel
 
 INTERVAL_NS = 10_000_000
 TRUTH_PERIOD_NS = 1_000_000_000
+OFF = Power(0.0, 0.0)
 _STATS = struct.Struct("<8Q")  # bytes_read, bytes_written, bytes_encrypted, bytes_decrypted, …
 
 
-class LabEndedError(Exception):
+class PowerLostError(Exception):
     """QEMU is gone."""
 
 
@@ -64,13 +67,17 @@ class Counters:
         """How many drives the lab has."""
         return len(self._drives)
 
+    def close(self) -> None:
+        for fd in (*self._cpus, *self._drives):
+            os.close(fd)
+
     def read(self) -> Activity:
-        """All counters now. Raises LabEndedError."""
+        """All counters now. Raises PowerLostError."""
         try:
             # First field: time on a CPU in ns (kernel, Documentation/scheduler/sched-stats).
             cpu_ns = sum(int(os.pread(fd, 64, 0).split()[0]) for fd in self._cpus)
         except (ProcessLookupError, IndexError):
-            raise LabEndedError from None
+            raise PowerLostError from None
         for index, fd in enumerate(self._drives):
             raw = os.pread(fd, _STATS.size, 0)
             if len(raw) == _STATS.size:  # a drive that starts anew empties its file for a moment
@@ -79,22 +86,61 @@ class Counters:
         return Activity(cpu_ns, read, written, encrypted + decrypted)
 
 
+class Mains:
+    """The lab with its power or without: whose counters are read, by its state file."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises LabError where the lab is not running."""
+        self._path = path
+        self._counters: Counters | None = Counters(_load_state(path))
+        self._seen = self._stamp()
+        self.drives = self._counters.drives
+
+    def read(self) -> Activity | None:
+        """All counters now; None while there is no power."""
+        try:
+            if self._counters is None and self._stamp() != self._seen:
+                self._seen = self._stamp()
+                self._counters = Counters(_load_state(self._path))
+            return self._counters.read() if self._counters else None
+        except PowerLostError:
+            assert self._counters is not None
+            self._counters.close()
+            self._counters = None
+        except LabError:
+            pass  # the state that the cut has left, or one in the making
+        return None
+
+    def _stamp(self) -> tuple[int, int]:
+        """Changes whenever the state file is written."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return (0, 0)
+        return (found.st_ino, found.st_mtime_ns)
+
+
 @dataclass
 class Integral:
-    """Energy used since the start, in J, at the last look and at the one before."""
+    """Energy used since the start, in J, at the last look and at the one before.
+
+    `activity` is None while the lab has no power.
+    """
 
     model: PowerModel
     drives: int
     t_ns: int
-    activity: Activity
+    activity: Activity | None
     energy_j: tuple[float, float] = (0.0, 0.0)
     before_ns: int = 0
     before_j: tuple[float, float] = (0.0, 0.0)
 
-    def look(self, t_ns: int, activity: Activity) -> None:
-        """Add what happened since the last look."""
+    def look(self, t_ns: int, activity: Activity | None) -> None:
+        """Add what happened since the last look; a look without power at either end adds none."""
         dt_s = (t_ns - self.t_ns) / 1e9
-        power = self.model.power(activity.since(self.activity), dt_s, self.drives)
+        power = OFF
+        if activity is not None and self.activity is not None:
+            power = self.model.power(activity.since(self.activity), dt_s, self.drives)
         self.before_ns, self.before_j = self.t_ns, self.energy_j
         system_j, drive_j = self.energy_j
         self.energy_j = (system_j + power.system_w * dt_s, drive_j + power.drive_w * dt_s)
@@ -131,17 +177,56 @@ class Truth:
         self._file.flush()
 
 
+class Cable:
+    """The port as far as it is plugged in; what is sent without it is lost."""
+
+    def __init__(self, link: Path) -> None:
+        self._link = link
+        self._port: SimulatedPort | None = SimulatedPort(link)
+        self._dropped = 0
+        self._wanted = True
+        signal.signal(signal.SIGUSR1, lambda *_: self._want(False))
+        signal.signal(signal.SIGUSR2, lambda *_: self._want(True))
+
+    @property
+    def dropped(self) -> int:
+        """Pieces that nobody got."""
+        return self._dropped + (self._port.dropped if self._port else 0)
+
+    def _want(self, plugged: bool) -> None:
+        self._wanted = plugged  # done between two pieces, not within one
+
+    def move(self) -> None:
+        """Do what the last signal asked for."""
+        if self._wanted and self._port is None:
+            self._port = SimulatedPort(self._link)
+        elif not self._wanted:
+            self.close()
+
+    def send(self, data: bytes) -> None:
+        if self._port is None:
+            self._dropped += 1
+        else:
+            self._port.send(data)
+
+    def close(self) -> None:
+        if self._port is not None:
+            self._dropped += self._port.dropped
+            self._port.close()
+            self._port = None
+
+
 def stream(
-    counters: Counters,
-    port: SimulatedPort,
+    mains: Mains,
+    cable: Cable,
     truth_file: Path | None,
     ready: Callable[[], None],
     stopped: Callable[[], bool],
 ) -> int:
-    """Send lines until told to stop or QEMU ends; returns how many."""
+    """Send lines until told to stop; returns how many."""
     simulator = SmartPower3Simulator(INTERVAL_NS // 1_000_000)
     start_ns = time.monotonic_ns()
-    integral = Integral(PowerModel.load(), counters.drives, start_ns, counters.read())
+    integral = Integral(PowerModel.load(), mains.drives, start_ns, mains.read())
     truth = Truth(truth_file, start_ns)
     truth.tell(integral)
     ready()
@@ -151,13 +236,11 @@ def stream(
         wait_ns = due_ns - time.monotonic_ns()
         if wait_ns > 0:
             time.sleep(wait_ns / 1e9)
-        try:
-            activity = counters.read()
-        except LabEndedError:
-            break
+        cable.move()
+        activity = mains.read()
         integral.look(time.monotonic_ns(), activity)
         while (due_ns := start_ns + (lines + 1) * INTERVAL_NS) <= integral.t_ns:
-            port.send(simulator.advance(np.array([integral.at(due_ns)])))
+            cable.send(simulator.advance(np.array([integral.at(due_ns)])))
             lines += 1
         truth.tell(integral)
     truth.tell(integral, now=True)
@@ -192,22 +275,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda signum, _: ended.append(signum))
     try:
-        counters = Counters(_load_state(options.state))
-        port = SimulatedPort(options.link)
+        mains = Mains(options.state)
+        cable = Cable(options.link)
         try:
             lines = stream(
-                counters,
-                port,
+                mains,
+                cable,
                 options.truth,
                 lambda: _write_ready(options.ready_file, options.link),
                 lambda: bool(ended),
             )
         finally:
-            port.close()
+            cable.close()
     except LabError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
-    print(f"meter: {lines} lines, {port.dropped} of them with nobody to read them")
+    print(f"meter: {lines} lines, {cable.dropped} of them with nobody to read them")
     return 0
 
 

@@ -31,9 +31,12 @@ class Qmp:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def execute(self, command: str) -> Any:
+    def execute(self, command: str, **arguments: Any) -> Any:
         """The `return` member of the answer; events in between are passed over."""
-        self._file.write(json.dumps({"execute": command}) + "\n")
+        asked: dict[str, Any] = {"execute": command}
+        if arguments:
+            asked["arguments"] = arguments
+        self._file.write(json.dumps(asked) + "\n")
         self._file.flush()
         while True:
             answer = self._read()

@@ -85,7 +85,9 @@ class Started:
     processes: tuple[Process, ...]
 
     def with_process(self, process: Process) -> Started:
-        return Started(self.sockets, (*self.processes, process))
+        """One more, in place of an earlier one of that name: a guest is switched on again."""
+        others = tuple(p for p in self.processes if p.name != process.name)
+        return Started(self.sockets, (*others, process))
 
 
 def read_started(layout: Layout) -> Started:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,16 @@ class Lab:
     qemu: subprocess.Popen[str]
     tids: list[int]
     drives: dict[str, Drive]
+    meters: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def cut(self) -> None:
+        self.qemu.kill()
+        self.qemu.wait()
+        self.write_state(qemu_pid=None, vcpu_tids=[])
+
+    def switch_on(self) -> None:
+        self.qemu, self.tids = bursts()
+        self.write_state()
 
     def write_state(self, **more: Any) -> None:
         state = {
@@ -85,6 +95,7 @@ class Lab:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.meters.append(meter)
         while not (self.directory / "r").exists() and meter.poll() is None:
             time.sleep(0.02)
         return meter
@@ -109,18 +120,22 @@ class Lab:
         return [json.loads(line) for line in (self.directory / "truth").read_text().splitlines()]
 
 
+def bursts() -> tuple[subprocess.Popen[str], list[int]]:
+    """A process that plays QEMU, and its virtual CPUs."""
+    qemu = subprocess.Popen([sys.executable, "-c", BURSTS], stdout=subprocess.PIPE, text=True)
+    assert qemu.stdout is not None
+    return qemu, [int(tid) for tid in qemu.stdout.readline().split()]
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    with subprocess.Popen(
-        [sys.executable, "-c", BURSTS], stdout=subprocess.PIPE, text=True
-    ) as qemu:
-        assert qemu.stdout is not None
-        tids = [int(tid) for tid in qemu.stdout.readline().split()]
-        drives = {name: Drive(tmp_path / f"{name}.stats") for name in ("plain", "sed")}
-        lab = Lab(tmp_path, qemu, tids, drives)
-        lab.write_state()
-        yield lab
-        qemu.kill()
+    drives = {name: Drive(tmp_path / f"{name}.stats") for name in ("plain", "sed")}
+    lab = Lab(tmp_path, *bursts(), drives)
+    lab.write_state()
+    yield lab
+    for process in (lab.qemu, *lab.meters):
+        process.kill()
+        process.communicate()
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -225,12 +240,60 @@ def test_cpu_time_is_that_of_the_threads(lab: Lab) -> None:
     assert before_end - after_start <= busy_s <= after_end - before_start
 
 
-def test_ends_with_qemu(lab: Lab) -> None:
+def test_the_meter_outlives_a_power_cut_and_shows_none(lab: Lab) -> None:
     meter = lab.start_meter()
-    assert (lab.directory / "meter").is_symlink()
-    lab.qemu.kill()
+    while len(lab.truth()) < 2:
+        time.sleep(0.02)
+    lab.cut()
+    seen = len(lab.truth())
+    while len(lab.truth()) < seen + 3:
+        time.sleep(0.02)
+    before, after = lab.truth()[-2:]
+    assert before["system_j"] == after["system_j"]
+    assert before["drive_j"] == after["drive_j"]
+    lab.switch_on()
+    idle_w = PowerModel.load().system_idle_w
+    seen = len(lab.truth())
+    while len(lab.truth()) < seen + 4:
+        time.sleep(0.02)
+    before, after = lab.truth()[-2:]
+    idle_j = idle_w * (after["t_mono_ns"] - before["t_mono_ns"]) / 1e9
+    assert after["system_j"] - before["system_j"] > idle_j
+    meter.terminate()
     assert ended(meter)[0] == 0
     assert not (lab.directory / "meter").is_symlink()
+
+
+def test_a_pulled_cable_comes_back_with_the_meters_own_time_gone_on(lab: Lab) -> None:
+    meter, recorder = lab.start_meter(), lab.start_recorder()
+    status = lab.directory / "out/status.json"
+
+    def state() -> tuple[str, int]:
+        found = json.loads(status.read_text()) if status.exists() else {"state": "", "records": 0}
+        return found["state"], found["records"]
+
+    while state()[0] != "recording":
+        time.sleep(0.02)
+    meter.send_signal(signal.SIGUSR1)
+    while state()[0] != "lost":
+        time.sleep(0.02)
+    assert not (lab.directory / "meter").is_symlink()
+    seen = len(lab.truth())
+    while len(lab.truth()) < seen + 2:
+        time.sleep(0.02)
+    meter.send_signal(signal.SIGUSR2)
+    records = state()[1]
+    while state() <= ("recording", records):
+        time.sleep(0.02)
+    recorder.terminate()
+    assert ended(recorder)[0] == 0
+    meter.terminate()
+    assert ended(meter)[0] == 0
+    samples = decode(lab.directory / "out").samples
+    assert samples["epoch"].n_unique() == 2
+    step_us = samples["t_device_us"].diff().max()
+    assert isinstance(step_us, int)
+    assert step_us > 900_000
 
 
 def test_nobody_reading_costs_nothing_and_leaves_nothing(lab: Lab) -> None:
