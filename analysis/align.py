@@ -22,20 +22,55 @@ KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # so much holds at least one record 
 
 
 @dataclass(frozen=True)
-class TargetClock:
-    """Maps the target's times to the controller's, one model for each boot of the target."""
+class BootClock:
+    """One boot of the target, as seen from each boot of the controller; at least one model.
 
-    models: Mapping[str, OffsetModel]
+    A time is placed by the controller's boot whose readings lie around it, or nearest.
+    """
+
+    models: tuple[OffsetModel, ...]
+
+    @property
+    def skew_ppm(self) -> float:
+        """Of the longest stretch of readings: the mean rate by which the target gains."""
+        return max(self.models, key=lambda model: model.knots[-1][0] - model.knots[0][0]).skew_ppm
+
+    def to_controller_ns(self, t_target_ns: int) -> int:
+        """The same moment on the controller's clock."""
+        return self._nearest(t_target_ns).to_controller_ns(t_target_ns)
+
+    def bound_ns(self, t_target_ns: int) -> int:
+        """How far `to_controller_ns` can be off."""
+        return self._nearest(t_target_ns).bound_ns(t_target_ns)
+
+    def _nearest(self, t_ns: int) -> OffsetModel:
+        return min(self.models, key=lambda m: max(m.knots[0][0] - t_ns, t_ns - m.knots[-1][0], 0))
+
+
+@dataclass(frozen=True)
+class TargetClock:
+    """Maps the target's times to the controller's, a clock for each boot of the target."""
+
+    models: Mapping[str, BootClock]
 
     @classmethod
     def fit(cls, lines: Iterable[Mapping[str, Any]]) -> TargetClock:
-        """From the lines of clock.jsonl; a line that is no reading is left out."""
-        readings = [reading for line in lines if (reading := _reading(line)) is not None]
-        models = {}
-        for boot_id in {reading.boot_id for reading in readings}:
+        """From the lines of clock.jsonl; a line that is no reading is left out.
+
+        Lines of several boots of the controller (`controller_boot_id`) stand on one axis already
+        (analysis.controllers).
+        """
+        by_boots: dict[tuple[str, str], list[ClockReading]] = {}
+        for line in lines:
+            reading = reading_of(line)
+            if reading is not None:
+                boots = reading.boot_id, str(line.get("controller_boot_id") or "")
+                by_boots.setdefault(boots, []).append(reading)
+        models: dict[str, tuple[OffsetModel, ...]] = {}
+        for (boot_id, _), readings in by_boots.items():
             with suppress(ClockError):
-                models[boot_id] = OffsetModel.fit(readings, boot_id)
-        return cls(models)
+                models[boot_id] = (*models.get(boot_id, ()), OffsetModel.fit(readings, boot_id))
+        return cls({boot_id: BootClock(found) for boot_id, found in models.items()})
 
     def to_controller_ns(self, boot_id: str, t_target_ns: int) -> int | None:
         """The same moment on the controller's clock, None where that boot has no reading."""
@@ -48,7 +83,8 @@ class TargetClock:
         return None if model is None else model.bound_ns(t_target_ns)
 
 
-def _reading(line: Mapping[str, Any]) -> ClockReading | None:
+def reading_of(line: Mapping[str, Any]) -> ClockReading | None:
+    """A line of clock.jsonl; None where it is no reading."""
     try:
         sent, there, back = (int(line[f"t_{key}_ns"]) for key in ("send", "target", "receive"))
         return ClockReading(sent, there, back, str(line["boot_id"]))

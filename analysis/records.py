@@ -117,6 +117,8 @@ class Suite:
     sealed: bool
     problems: tuple[str, ...] = field(default=())
     watermarks: tuple[Mapping[str, Any], ...] = ()
+    journal: tuple[Mapping[str, Any], ...] = ()
+    controller_boots: int = 1
 
     @property
     def suite_id(self) -> str:

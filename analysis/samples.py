@@ -12,6 +12,7 @@ import polars as pl
 from instrumentation import decode
 
 CHUNK_RECORDS = 500_000
+EPOCHS = 1_000_000  # more than one recording has
 COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
 
 
@@ -103,6 +104,42 @@ def of_recording(folder: Path) -> Samples:
         return even(table.select(columns) for table in decode.tables(folder))
 
     return Samples(tuple(decoder.schema), records, read)
+
+
+def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
+    """Recordings of one meter, one after the other, the times of each moved by so many ns.
+
+    Each has epochs of its own, so that nothing is taken to go on from one to the next.
+    """
+    there = [(part, shift_ns) for part, shift_ns in parts if part.records]
+    if not there:
+        return parts[0][0] if parts else NOTHING
+    if len(there) == 1 and not there[0][1]:
+        return there[0][0]
+    shared = set.intersection(*(set(part.columns) for part, _ in there))
+    columns = tuple(name for name in there[0][0].columns if name in shared)
+
+    def moved(table: pl.DataFrame, number: int, shift_ns: int) -> pl.DataFrame:
+        later = {"t_mono_ns": shift_ns, "epoch": number * EPOCHS}
+        return table.with_columns(
+            *(pl.col(name) + by for name, by in later.items() if name in table.columns),
+            *([pl.col("flags").cast(pl.String)] if "flags" in table.columns else []),
+        )
+
+    def read(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        for number, (part, shift_ns) in enumerate(there):
+            for table in part.tables(wanted):
+                yield moved(table, number, shift_ns)
+
+    def stretch(start_ns: int, end_ns: int) -> pl.DataFrame:
+        found = [
+            moved(table, number, shift_ns).select(columns)
+            for number, (part, shift_ns) in enumerate(there)
+            for table in part.during(start_ns - shift_ns, end_ns - shift_ns).tables(columns)
+        ]
+        return pl.concat(found) if found else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+
+    return Samples(columns, sum(part.records for part, _ in there), read, stretch)
 
 
 def even(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:

@@ -5,28 +5,15 @@ Only a folder of which nothing can be said (no plan, another version) raises `Su
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import manifest, run_record, samples
-from analysis.records import (
-    Meter,
-    Run,
-    Suite,
-    SuiteError,
-    VoidRun,
-)
-from instrumentation import decode
+from analysis import controllers, manifest, recordings, run_record
+from analysis.documents import JSON, lines, optional
+from analysis.records import Run, Suite, SuiteError, VoidRun
 from instrumentation.sources.counter import Reading
 
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no figure")
-
-
-JSON = json.JSONDecoder(parse_constant=_refused)  # Infinity and NaN are no JSON, but Python's reads
 PLAN = "plan.json"
 PLAN_FORMAT = "fde-plan/1"
 
@@ -43,20 +30,26 @@ def read(folder: Path, raw: bool = False) -> Suite:
         problems.append(
             "plan.json was changed after it was frozen: its own SHA-256 does not match."
         )
-    states = _last_states(folder, problems)
+    journal = tuple(lines(folder / "journal.jsonl", problems))
+    states = _last_states(folder, journal, problems)
     runs, void = _runs(folder, plan, states, problems)
+    recorded = recordings.read(folder, raw, seal.changed, problems)
+    clock = tuple(lines(folder / "clock.jsonl", problems))
+    shift_ns = controllers.shifts(clock, recorded, _spans(runs))
     suite = Suite(
         folder=folder,
         plan=plan,
         runs=tuple(runs),
         void=tuple(void),
-        meters=tuple(_meters(folder, raw, seal.changed, problems)),
-        clock=tuple(_lines(folder / "clock.jsonl", problems)),
-        watermarks=tuple(_lines(folder / "watermark.jsonl", problems)),
-        before=_optional(folder / "provenance" / "before.json", problems),
-        after=_optional(folder / "provenance" / "after.json", problems),
-        timing=_optional(folder / "timing.json", []),
+        meters=tuple(recordings.meters(recorded, shift_ns, problems)),
+        clock=tuple(controllers.shifted(clock, shift_ns)),
+        watermarks=tuple(lines(folder / "watermark.jsonl", problems)),
+        before=optional(folder / "provenance" / "before.json", problems),
+        after=optional(folder / "provenance" / "after.json", problems),
+        timing=optional(folder / "timing.json", []),
         sealed=seal.sealed,
+        journal=journal,
+        controller_boots=max(1, len(shift_ns)),
     )
     return Suite(**{**vars(suite), "problems": (*problems, *_gaps(suite))})
 
@@ -74,7 +67,7 @@ def rapl_readings(suite: Suite, run_id: str, zone: str) -> list[Reading]:
 def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
     """The good samples of all counters during a run, by zone, in order of time."""
     found: dict[str, list[Reading]] = {}
-    for line in _lines(suite.folder / "runs" / run_id / "rapl.jsonl", []):
+    for line in lines(suite.folder / "runs" / run_id / "rapl.jsonl", []):
         try:
             reading = Reading(
                 int(line["t_before_ns"]), int(line["t_after_ns"]), int(line["energy_uj"])
@@ -106,14 +99,25 @@ def _plan(folder: Path) -> dict[str, Any]:
     return dict(plan)
 
 
-def _last_states(folder: Path, problems: list[str]) -> dict[str, tuple[str, str]]:
+def _spans(runs: Iterable[Run]) -> dict[str, tuple[int, int]]:
+    """By boot of the target, from when to when finished runs went, on its clock."""
+    found: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        begin, end = found.get(run.boot_id, (run.t_start_ns, run.t_end_ns))
+        found[run.boot_id] = min(begin, run.t_start_ns), max(end, run.t_end_ns)
+    return found
+
+
+def _last_states(
+    folder: Path, journal: Iterable[Mapping[str, Any]], problems: list[str]
+) -> dict[str, tuple[str, str]]:
     """Last state and detail of each run in the journal; the suite's own states under ''."""
     states: dict[str, tuple[str, str]] = {}
     if not (folder / "journal.jsonl").exists():
         problems.append(
             "The journal is missing: no run can show that it finished, so all are void."
         )
-    for line in _lines(folder / "journal.jsonl", problems):
+    for line in journal:
         run_id = str(line.get("run_id") or "")
         states[run_id] = (str(line.get("state", "")), str(line.get("detail") or ""))
     if states and states.get("", ("", ""))[0] != "suite-finished":
@@ -172,59 +176,6 @@ def _run(path: Path, state: tuple[str, str], plan_sha256: object) -> Run | str:
         return f"run.json is not complete ({error})"
 
 
-def _meters(
-    folder: Path, raw: bool, changed: Collection[str], problems: list[str]
-) -> Iterator[Meter]:
-    root = folder / "meters"
-    for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
-        described = _optional(path / "meter.json", problems)
-        if not described:
-            problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
-            continue
-        named = described.get("channels")
-        own_names = tuple(map(str, named)) if isinstance(named, dict) else ()
-        channels = tuple(map(str, named.values())) if isinstance(named, dict) else ()
-        doubtful = f"meters/{path.name}/samples.parquet" in changed
-        read = _samples(path, channels, "raw" if raw else "doubtful" if doubtful else "", problems)
-        accuracy = described.get("accuracy")
-        limit_s = described.get("arrival_delay_limit_s")
-        yield Meter(
-            name=path.name,
-            kind=str(described.get("kind", "")),
-            origin=str(described.get("origin", "modelled")),
-            own_names=own_names,
-            channels=channels,
-            accuracy=accuracy if isinstance(accuracy, dict) else {},
-            # Without a word on its timing nothing but the arrival of a record can be relied on.
-            timing=str(described.get("timing", "poll")),
-            arrival_delay_limit_s=float(limit_s) if isinstance(limit_s, int | float) else 0.0,
-            samples=read,
-        )
-
-
-def _samples(
-    path: Path, channels: Sequence[str], what: str, problems: list[str]
-) -> samples.Samples:
-    """The records of a meter's folder: as they were decoded, or from the raw bytes where these are
-    asked for, or where the decoded ones are not what was sealed or cannot be read.
-    """
-    decoded = path / "samples.parquet"
-    there = decoded.exists() and what != "raw"
-    if there and not what:
-        try:
-            return samples.of_file(decoded, channels)
-        except samples.SamplesError as error:
-            problems.append(f"{decoded.name} of meter {path.name} cannot be read ({error}).")
-    try:
-        found = samples.of_recording(path)
-    except decode.DecodeError as error:
-        problems.append(f"Meter {path.name} cannot be decoded: {error}")
-        return samples.NOTHING
-    if there:
-        problems.append(f"The raw bytes of meter {path.name} were decoded anew instead.")
-    return found
-
-
 def _gaps(suite: Suite) -> Iterator[str]:
     """What the suite cannot say although all its files are well."""
     blocks = {run.block for run in suite.runs}
@@ -243,32 +194,3 @@ def _gaps(suite: Suite) -> Iterator[str]:
     for meter in suite.meters:
         if not meter.samples.records:
             yield f"Meter {meter.name} has no samples."
-
-
-def _optional(path: Path, problems: list[str]) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        document = JSON.decode(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        problems.append(f"{path.name} cannot be read.")
-        return {}
-    return document if isinstance(document, dict) else {"entries": document}
-
-
-def _lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
-    """JSON objects of a file of lines; a line that cannot be read is told and left out."""
-    if not path.exists():
-        return
-    bad = 0
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for text in file:
-            try:
-                line = JSON.decode(text)
-            except ValueError:
-                bad += 1
-                continue
-            if isinstance(line, dict):
-                yield line
-    if bad:
-        problems.append(f"{path.name} is cut short or damaged: {bad} line(s) cannot be read.")
