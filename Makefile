@@ -17,10 +17,10 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 VENV := .venv
 PY := $(VENV)/bin/python
-RESOLVED := $(FDE_BUILD)/targets/target.json
 # The newest suite, unless one is named: make report SUITE_DIR=data/suites/…
 SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
 PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(PILOT)) \
+  $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
   $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS))
 
 define NEED_LAB
@@ -68,11 +68,6 @@ lab: venv ## start the virtual lab
 lab-down: ## stop the virtual lab
 	@[ ! -x $(PY) ] || $(PY) -m lab down --dir $(FDE_LAB_DIR)
 
-.PHONY: resolve
-resolve: venv
-	$(NEED_LAB)
-	@ansible-playbook -i $(INVENTORY) ansible/resolve.yml
-
 .PHONY: check
 check: venv ## say what would happen to the target, disk by disk; touches nothing
 	$(NEED_LAB)
@@ -84,8 +79,9 @@ provision: venv ## bring the target's disks to what the configurations need
 	@ansible-playbook -i $(INVENTORY) ansible/site.yml
 
 .PHONY: prove
-prove: resolve ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
-	@$(PY) -m agent.controller prove --target $(RESOLVED) $(CONFIGURATIONS)
+prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
+	$(NEED_LAB)
+	@$(PY) -m agent.controller prove --inventory $(INVENTORY) $(CONFIGURATIONS)
 
 .PHONY: teardown
 teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
@@ -93,17 +89,20 @@ teardown: venv ## put the target's disks back: mappings closed, drive reverted, 
 	@ansible-playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
 
 .PHONY: plan
-plan: resolve ## freeze a plan for SUITE
-	@$(PY) -m agent.controller plan --suite $(SUITE) --target $(RESOLVED) --out data/suites $(PLAN_OPTIONS)
+plan: venv ## freeze a plan for SUITE, on every host of the inventory
+	$(NEED_LAB)
+	@$(PY) -m agent.controller plan --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: run
-run: resolve ## freeze a plan for SUITE and run it
-	@$(PY) -m agent.controller run --suite $(SUITE) --target $(RESOLVED) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
+run: venv ## freeze a plan for SUITE and run it, on every host of the inventory at once
+	$(NEED_LAB)
+	@$(PY) -m agent.controller run --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: resume
-resume: resolve ## go on with an interrupted suite
+resume: venv ## go on with an interrupted suite
+	$(NEED_LAB)
 	$(NEED_SUITE)
-	@$(PY) -m agent.controller resume $(SUITE_DIR) --target $(RESOLVED) --inventory $(INVENTORY)
+	@$(PY) -m agent.controller resume $(SUITE_DIR) --inventory $(INVENTORY)
 
 .PHONY: report
 report: venv ## joules, verdicts and payback of the newest suite

@@ -7,9 +7,11 @@ import secrets
 import signal
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from agent.controller import check, pilot, prove, remote, session
+from agent.controller import check, many, pilot, prove, remote, session
 from agent.controller.compile import compile_plan, load_suite
 from agent.controller.errors import ControllerError
 from agent.controller.seal import seal, write_json
@@ -37,7 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m agent.controller", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    plan = commands.add_parser("plan", help="freeze a plan; prints its folder")
+    plan = commands.add_parser("plan", help="freeze a plan for each host; prints the folder")
+    plan.add_argument("--inventory", type=Path)
     _plan_options(plan)
     plan.set_defaults(command=_plan)
 
@@ -50,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     resume = commands.add_parser("resume", help="go on with an interrupted suite")
     resume.add_argument("suite_dir", type=Path)
     resume.add_argument("--inventory", type=Path, required=True)
-    resume.add_argument("--target", type=Path, required=True)
+    resume.add_argument("--target", type=Path)
     resume.set_defaults(command=_resume)
 
     checking = commands.add_parser("check", help="say what would happen to a target's disks")
@@ -58,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     checking.set_defaults(command=_check)
 
     proving = commands.add_parser("prove", help="enter, prove and leave each configuration")
-    proving.add_argument("--target", type=Path, required=True, help="the resolved target")
+    proving.add_argument("--target", type=Path, help="the resolved target")
+    proving.add_argument("--inventory", type=Path, help="instead: every host of it")
     proving.add_argument("configurations", nargs="*", metavar="configuration")
     proving.set_defaults(command=_prove)
 
@@ -70,7 +74,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _plan_options(parser: argparse.ArgumentParser, suite_required: bool = True) -> None:
     parser.add_argument("--suite", required=suite_required, help="name of a suite")
-    parser.add_argument("--target", type=Path, required=True, help="the resolved target")
+    parser.add_argument(
+        "--target", type=Path, help="the resolved target (default: every host of the inventory)"
+    )
     parser.add_argument("--out", type=Path, default=Path("data/suites"))
     parser.add_argument(
         "--seed", type=int, help="of the shuffle (default: random, kept in the plan)"
@@ -84,22 +90,29 @@ def _plan_options(parser: argparse.ArgumentParser, suite_required: bool = True) 
 
 
 def _plan(options: argparse.Namespace) -> None:
-    print(_write_plan(options))
+    several = many.several(options)
+    print(many.plan(options, _frozen) if several else _write_plan(options))
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> bool:
     if (options.suite_dir is None) == (options.suite is None):
         raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
+    several = many.several(options)
     if options.suite_dir is None:
-        options.suite_dir = _write_plan(options)
-    _resume(options)
+        options.suite_dir = many.plan(options, _frozen) if several else _write_plan(options)
+    return many.run(options) if several else _session(options)
 
 
-def _resume(options: argparse.Namespace) -> None:
+def _resume(options: argparse.Namespace) -> bool:
+    return many.run(options) if many.several(options) else _session(options)
+
+
+def _session(options: argparse.Namespace) -> bool:
     manifest = session.run(
         options.suite_dir, remote.read_target(options.target), options.inventory, _say
     )
     print(f"sealed: {manifest}")
+    return True
 
 
 def _check(options: argparse.Namespace) -> bool:
@@ -107,7 +120,10 @@ def _check(options: argparse.Namespace) -> bool:
 
 
 def _prove(options: argparse.Namespace) -> bool:
-    return prove.run(remote.read_target(options.target), options.configurations, _say)
+    several = many.several(options)
+    targets = options.targets if several else [remote.read_target(options.target)]
+    proven = [prove.run(target, options.configurations, _say) for target in targets]
+    return all(proven)
 
 
 def _seal(options: argparse.Namespace) -> None:
@@ -115,10 +131,12 @@ def _seal(options: argparse.Namespace) -> None:
         print(f"sealed: {seal(options.suite_dir)}")
 
 
-def _write_plan(options: argparse.Namespace) -> Path:
+def _frozen(
+    options: argparse.Namespace, group: str | None = None, now: datetime | None = None
+) -> dict[str, Any]:
     seed = secrets.randbits(32) if options.seed is None else options.seed
     earlier = None if options.pilot is None else pilot.read(options.pilot)
-    plan = compile_plan(
+    return compile_plan(
         options.suite,
         load_suite(options.suite),
         remote.read_target(options.target),
@@ -126,7 +144,13 @@ def _write_plan(options: argparse.Namespace) -> Path:
         blocks=options.blocks if earlier is None else earlier.blocks,
         pilot=None if earlier is None else earlier.suite_id,
         configurations=options.configurations,
+        group=group,
+        now=now,
     )
+
+
+def _write_plan(options: argparse.Namespace) -> Path:
+    plan = _frozen(options)
     folder: Path = options.out / plan["suite_id"]
     try:
         folder.mkdir(parents=True)

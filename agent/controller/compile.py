@@ -58,6 +58,7 @@ def compile_plan(
     blocks: int | None = None,
     pilot: str | None = None,
     configurations: Sequence[str] = (),
+    group: str | None = None,
     now: datetime | None = None,
 ) -> dict[str, Any]:
     """The frozen plan. The same arguments give the same bytes; more blocks only append runs.
@@ -83,6 +84,7 @@ def compile_plan(
             "format": FORMAT,
             "suite_id": f"{name}-{target['host']}-{now:%Y%m%dT%H%M%SZ}",
             "suite": name,
+            **({} if group is None else {"group": group}),
             "scale": suite["summary"],
             "host": target["host"],
             "seed": seed,

@@ -59,9 +59,13 @@ def resolve(path: Path) -> Inventory:
         raise ControllerError(
             f"Ansible cannot read {path}: {_last_words(done.stdout, done.stderr)}"
         )
+    return Inventory([remote.read_target(target_file(host)) for host in hosts], refused)
+
+
+def target_file(host: str) -> Path:
+    """Where resolve.yml writes a host's resolved target."""
     build = Path(os.environ.get("FDE_BUILD") or ROOT / "build")
-    targets = [remote.read_target(build / "targets" / f"{host}.json") for host in hosts]
-    return Inventory(targets, refused)
+    return build / "targets" / f"{host}.json"
 
 
 def _reasons(host: str, block: str) -> list[str]:
