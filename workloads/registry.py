@@ -15,6 +15,7 @@ _TABLE = {
     "sql": "workloads.sql:Sql",
     "video": "workloads.video:Video",
     "idle": "workloads.idle:Idle",
+    "canary": "workloads.canary:Canary",
 }
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.controller import check, many, pilot, prove, remote, session
-from agent.controller.compile import compile_plan, load_suite
+from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
 from agent.controller.seal import seal, write_json
+from agent.controller.suites import load_suite, scaled
 from agent.errors import AgentError
 from instrumentation.clock import ClockError
 
@@ -81,6 +82,7 @@ def _plan_options(parser: argparse.ArgumentParser, suite_required: bool = True) 
     parser.add_argument(
         "--seed", type=int, help="of the shuffle (default: random, kept in the plan)"
     )
+    parser.add_argument("--scale", help="one of the suite's scales, as lab")
     count = parser.add_mutually_exclusive_group()
     count.add_argument("--blocks", type=int, help="instead of the suite's own number")
     count.add_argument("--pilot", type=Path, help="an earlier suite, whose report says how many")
@@ -138,7 +140,7 @@ def _frozen(
     earlier = None if options.pilot is None else pilot.read(options.pilot)
     return compile_plan(
         options.suite,
-        load_suite(options.suite),
+        scaled(load_suite(options.suite), options.scale),
         remote.read_target(options.target),
         seed=seed,
         blocks=options.blocks if earlier is None else earlier.blocks,

@@ -5,13 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import yaml
-
 from agent.controller.errors import ControllerError
-from agent.controller.names import SUITES, suite_names, unknown
+from agent.controller.names import unknown
 from agent.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from instrumentation import watermark as pattern
 from instrumentation.choose import UnknownNameError
@@ -20,33 +17,14 @@ from instrumentation.meters.base import MeterError
 from workloads import registry
 from workloads.base import WorkloadError
 
-KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
-OPTIONAL_KEYS = (
-    *("configurations", "contrasts", "margin", "half_width", "watermark"),
-    *("attempts", "run_limit_s"),
-)
 MARGIN, HALF_WIDTH = 0.02, 0.005
 ATTEMPTS, RUN_LIMIT_S = 3, 3600
+# The workload that runs first and last on the baseline, and by which share its power may move.
+CANARY, CANARY_LIMIT = "canary", 0.01
 # A window that a mark cuts is told apart by whole windows of rest beside it. A fast meter has
 # none that matters.
 SLOW_METER_S = 0.5
 PAD_PERIODS = 4
-
-
-def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
-    """The suite's document, its keys checked; ControllerError names the nearest suite or key."""
-    if name not in suite_names(folder):
-        raise ControllerError(unknown("suite", name, suite_names(folder)))
-    document = yaml.safe_load((folder / f"{name}.yml").read_text(encoding="utf-8"))
-    if not isinstance(document, dict):
-        raise ControllerError(f"Suite {name} is not a YAML mapping: see the other suites.")
-    for key in document:
-        if key not in KEYS + OPTIONAL_KEYS:
-            raise ControllerError(unknown(f"key of suite {name}", str(key), KEYS + OPTIONAL_KEYS))
-    for key in KEYS:
-        if key not in document:
-            raise ControllerError(f"Suite {name} lacks the key {key!r}: add it.")
-    return document
 
 
 def compile_plan(
@@ -57,14 +35,16 @@ def compile_plan(
     seed: int,
     blocks: int | None = None,
     pilot: str | None = None,
+    fitted: Mapping[str, Any] | None = None,
     configurations: Sequence[str] = (),
     group: str | None = None,
     now: datetime | None = None,
 ) -> dict[str, Any]:
-    """The frozen plan. The same arguments give the same bytes; more blocks only append runs.
+    """The frozen plan. The same arguments give the same bytes; more blocks only append runs (and
+    move the closing canary behind them).
 
     `configurations` stand in for those that the suite names; `pilot` is the suite that told the
-    number of blocks.
+    number of blocks; `fitted` what the number was fitted to (the plan's keys `hours`, `basis`).
 
     Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
     """
@@ -79,6 +59,11 @@ def compile_plan(
     loads = _workloads(suite["workloads"], target.get("database", "any"))
     slowest_s = _slowest_s(target["meters"])
     names = [stack["name"] for stack in stacks]
+    runs = order(names, [load["name"] for load in loads], blocks=count, seed=seed)
+    canary = _canary(suite, stacks)
+    if canary is not None:
+        loads.append({"name": CANARY, "parameters": canary["parameters"]})
+        runs = between_canaries(runs, canary["plan"]["configuration"])
     return freeze(
         {
             "format": FORMAT,
@@ -96,7 +81,7 @@ def compile_plan(
             "filesystem": target["filesystem"],
             "configurations": stacks,
             "workloads": loads,
-            "runs": order(names, [load["name"] for load in loads], blocks=count, seed=seed),
+            "runs": runs,
             "rapl_hz": suite["rapl_hz"],
             "settle_s": suite["settle_s"],
             "tail_s": suite["tail_s"],
@@ -111,7 +96,9 @@ def compile_plan(
                 "half_width": _share(suite, "half_width", HALF_WIDTH),
                 "pilot": pilot,
             },
+            "canary": None if canary is None else canary["plan"],
             "assumptions": target["assumptions"],
+            **({"hours": None, "basis": None} if fitted is None else fitted),
         }
     )
 
@@ -171,17 +158,45 @@ def order(
         shuffle = random.Random(f"{seed}/{block}")
         for configuration in shuffle.sample(configurations, len(configurations)):
             for load in shuffle.sample(loads, len(loads)):
-                index = len(runs)
-                runs.append(
-                    {
-                        "run_id": f"{index:04d}-b{block:02d}-{configuration}-{load}",
-                        "index": index,
-                        "block": block,
-                        "configuration": configuration,
-                        "workload": load,
-                    }
-                )
+                run = {"block": block, "configuration": configuration, "workload": load}
+                runs.append(_run(len(runs), run))
     return runs
+
+
+def between_canaries(runs: Sequence[Mapping[str, Any]], configuration: str) -> list[dict[str, Any]]:
+    """The canary before and after all runs, in the first and in the last block."""
+    canary = {"configuration": configuration, "workload": CANARY}
+    whole = [{**canary, "block": 0}, *runs, {**canary, "block": runs[-1]["block"]}]
+    return [_run(index, run) for index, run in enumerate(whole)]
+
+
+def _run(index: int, run: Mapping[str, Any]) -> dict[str, Any]:
+    block, configuration, load = run["block"], run["configuration"], run["workload"]
+    return {
+        "run_id": f"{index:04d}-b{block:02d}-{configuration}-{load}",
+        "index": index,
+        "block": block,
+        "configuration": configuration,
+        "workload": load,
+    }
+
+
+def _canary(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The canary's entry in the plan, and its parameters; None where the suite wants none."""
+    wanted = suite.get("canary", True)
+    if wanted is False:
+        return None
+    if wanted is not True and not isinstance(wanted, Mapping):
+        raise ControllerError(
+            f"The suite's key canary is {wanted!r}: say true, false, or its parameters."
+        )
+    plain = [stack["name"] for stack in stacks if stack["kind"] == "plain"]
+    names = [stack["name"] for stack in stacks]
+    baseline = "plain" if "plain" in names else (plain or names)[0]
+    return {
+        "parameters": _complete(CANARY, {} if wanted is True else wanted),
+        "plan": {"workload": CANARY, "configuration": baseline, "limit": CANARY_LIMIT},
+    }
 
 
 def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -198,16 +213,25 @@ def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> lis
 
 
 def _workloads(entries: Sequence[Mapping[str, Any]], database: str) -> list[dict[str, Any]]:
+    names = [entry["name"] for entry in entries]
+    if CANARY in names:
+        raise ControllerError(
+            "The canary is no workload of a suite's list: it runs first and last by itself "
+            "(the suite's key canary)."
+        )
+    if len(set(names)) != len(names):
+        raise ControllerError("A suite names the same workload twice: keep one of them.")
+    return [
+        {"name": entry["name"], "parameters": _complete(entry["name"], _given(entry, database))}
+        for entry in entries
+    ]
+
+
+def _complete(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        loads = [
-            {"name": e["name"], "parameters": registry.complete(e["name"], _given(e, database))}
-            for e in entries
-        ]
+        return dict(registry.complete(name, given))
     except WorkloadError as error:
         raise ControllerError(str(error)) from error
-    if len({load["name"] for load in loads}) != len(loads):
-        raise ControllerError("A suite names the same workload twice: keep one of them.")
-    return loads
 
 
 def _given(entry: Mapping[str, Any], database: str) -> dict[str, Any]:

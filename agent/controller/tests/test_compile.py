@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import plan as plans
-from agent.controller.compile import compile_plan, load_suite, order
+from agent.controller.compile import compile_plan, order
 from agent.controller.errors import ControllerError
 from agent.controller.names import suite_names
+from agent.controller.suites import load_suite, scaled
 from agent.controller.tests.examples import NOW, plan, suite, target
 
 NAMES = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True)
@@ -210,3 +211,82 @@ def test_the_plan_names_its_precision_and_its_pilot() -> None:
     made = compile_plan("smoke", suite(), target(), seed=1, blocks=17, pilot="p-1")
     assert made["blocks"] == 17
     assert made["analysis"] == {**made["analysis"], "half_width": 0.005, "pilot": "p-1"}
+
+
+def test_the_canary_runs_first_and_last_on_the_baseline() -> None:
+    made, without = plan(canary=True), plan()
+    assert without["canary"] is None
+    assert made["canary"] == {"workload": "canary", "configuration": "plain", "limit": 0.01}
+    runs = made["runs"]
+    assert [run["run_id"] for run in (runs[0], runs[-1])] == [
+        "0000-b00-plain-canary",
+        f"{len(runs) - 1:04d}-b02-plain-canary",
+    ]
+    key = ("block", "configuration", "workload")
+    between = [[run[name] for name in key] for run in runs[1:-1]]
+    assert between == [[run[name] for name in key] for run in without["runs"]]
+    assert [run["index"] for run in runs] == list(range(len(runs)))
+    assert plans.parse(made).workloads["canary"].parameters == {"seconds": 10}
+
+
+def test_the_canarys_baseline_is_the_one_that_all_is_a_ratio_to() -> None:
+    document = target()
+    document["configurations"][0]["name"] = "bare"
+    made = compile_plan("smoke", suite(canary={"seconds": 2}), document, seed=7, now=NOW)
+    assert made["canary"]["configuration"] == "bare"
+    assert made["workloads"][-1] == {"name": "canary", "parameters": {"seconds": 2}}
+    chosen = ["opal", "dmcrypt-aes128"]
+    made = compile_plan(
+        "smoke", suite(canary=True), target(), seed=7, now=NOW, configurations=chosen
+    )
+    assert made["canary"]["configuration"] == "opal", "without a plain one, the first"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"canary": "yes"}, "say true, false, or its parameters"),
+        ({"canary": {"second": 3}}, "did you mean seconds"),
+        ({"workloads": [{"name": "canary"}]}, "runs first and last by itself"),
+    ],
+)
+def test_a_canary_that_cannot_be_is_told(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ControllerError, match=message):
+        plan(**changes)
+
+
+def test_a_scale_changes_single_sizes_and_is_named_in_the_plan() -> None:
+    scale = {
+        "blocks": 2,
+        "canary": {"seconds": 1},
+        "workloads": {"file_io": {"large_mib": 8}, "idle": {"seconds": 1}},
+    }
+    both = suite(
+        workloads=[{"name": "idle"}, {"name": "file_io", "parameters": {"small_files": 3}}],
+        scales={"lab": scale},
+    )
+    made = compile_plan("smoke", scaled(both, "lab"), target(), seed=7, now=NOW)
+    sizes = {load["name"]: load["parameters"] for load in made["workloads"]}
+    assert made["scale"] == "lab: for tests" and made["blocks"] == 2
+    assert sizes["file_io"]["large_mib"] == 8 and sizes["file_io"]["small_files"] == 3
+    assert sizes["idle"] == {"seconds": 1.0} and sizes["canary"] == {"seconds": 1}
+    whole = compile_plan("smoke", scaled(both, None), target(), seed=7, now=NOW)
+    assert whole["scale"] == "for tests" and whole["blocks"] == 3
+
+
+@pytest.mark.parametrize(
+    ("scales", "scale", "message"),
+    [
+        ({"lab": {}}, "lap", "did you mean lab"),
+        (None, "lab", "leave SCALE=lab out"),
+        ({"lab": {"block": 1}}, "lab", "did you mean blocks"),
+        ({"lab": {"rapl_hz": 1}}, "lab", "key of scale lab"),
+        ({"lab": {"workloads": {"file_i": {}}}}, "lab", "did you mean file_io"),
+        ({"lab": {"workloads": {"file_io": 3}}}, "lab", "give names and values"),
+        ({"lab": 3}, "lab", "give names and values"),
+        ([1], "lab", "give names and values"),
+    ],
+)
+def test_a_scale_that_cannot_be_is_told(scales: object, scale: str, message: str) -> None:
+    with pytest.raises(ControllerError, match=message):
+        scaled(suite(scales=scales), scale)

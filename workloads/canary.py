@@ -1,0 +1,45 @@
+"""What should take the same power whenever it runs: tells whether the machine has changed."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from workloads import programs
+from workloads.base import Context, Parameter, Workload, WorkloadError
+
+
+class Canary(Workload):
+    """Phases `idle` and `busy`: the machine at rest, then every processor at work.
+
+    It leaves the disk alone, so that a move of its power is one of the machine or the meter. The
+    work is sysbench's search for primes, the same length of time on as many threads as there are
+    processors. The page cache is emptied before `busy`; the program has been started once by then.
+    """
+
+    name = "canary"
+    summary = "rest and full load without the disk, first and last in a suite"
+    parameters = (Parameter("seconds", 10, "s", "length of each of its two phases", minimum=1),)
+    programs = ("sysbench",)
+
+    def run(self, context: Context) -> None:
+        seconds = int(context.parameters["seconds"])
+        with context.phase("idle") as work:
+            time.sleep(seconds)
+        work.add(idle_s=seconds)
+
+        programs.cold_start(context, ["sysbench", "cpu", "help"])
+        threads = len(os.sched_getaffinity(0))
+        options = [f"--threads={threads}", f"--time={seconds}", f"--rand-seed={context.seed}"]
+        with context.phase("busy") as work:
+            output = programs.run(["sysbench", "cpu", *options, "run"], timeout_s=10 * seconds + 60)
+        work.add(events=counted(output))
+
+
+def counted(output: str) -> float:
+    """Events in sysbench's report; WorkloadError where it gives none."""
+    found = re.search(r"^\s*total number of events:\s+(\d+)\s*$", output, re.MULTILINE)
+    if found is None or int(found[1]) < 1:
+        raise WorkloadError(f"sysbench gave no report: {programs.last_line(output) or 'silence'}")
+    return float(found[1])
