@@ -120,7 +120,7 @@ def _shift(boot: str, boots: Mapping[str, _Boot], earlier: Mapping[str, int]) ->
         for b in reversed(list(earlier))
         if here.wall_ns is not None and (wall := boots[b].wall_ns) is not None
     ]
-    return max(least, *by_wall[:1])
+    return max([least, *by_wall[:1]])
 
 
 def _wall_ns(recording: Recording) -> int | None:

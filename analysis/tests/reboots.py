@@ -1,0 +1,89 @@
+"""What a reboot does to a suite's files, for suites whose joules are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from analysis.synthetic.folder import dump, write_lines, write_manifest
+from analysis.synthetic.power import Clocks
+from instrumentation import decode
+from instrumentation.trace import StreamWriter, read_frames
+
+FIRST, SECOND = "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-000000000002"
+AFTER_BOOT_NS = 7_000_000_000  # what a machine's clock shows when the first of ours runs on it
+
+
+def reboot_controller(
+    folder: Path, at_s: float, away_s: float = 0.0, wall: tuple[str, str] | None = None
+) -> None:
+    """The controller starts anew `at_s`; nothing is recorded for `away_s`. Its clock goes back, and
+    it records on in a folder of its own. `wall`: when each recording says that it began."""
+    gone_ns, back_ns = round(at_s * 1e9), round((at_s + away_s) * 1e9)
+    meter = folder / "meters" / "meter0"
+    frames = list(read_frames(meter / "stream.raw"))
+    description = json.loads((meter / "meter.json").read_text())
+    later = meter.with_name("meter0.2")
+    later.mkdir()
+    for k, (place, boot) in enumerate(((meter, FIRST), (later, SECOND))):
+        said = {"controller_boot_id": boot} | ({"started_wall": wall[k]} if wall else {})
+        dump(place / "meter.json", {**description, **said})
+    (meter / "stream.raw").unlink()
+    before, after = StreamWriter(meter / "stream.raw"), StreamWriter(later / "stream.raw")
+    after.append(AFTER_BOOT_NS, b"")
+    for frame in frames:
+        if frame.t_mono_ns < gone_ns:
+            before.append(frame.t_mono_ns, frame.data)
+        elif frame.t_mono_ns >= back_ns:
+            after.append(frame.t_mono_ns - back_ns + AFTER_BOOT_NS, frame.data)
+    for writer, place in ((before, meter), (after, later)):
+        writer.close()
+        decode.write_samples(place)
+    kept = []
+    for line in map(json.loads, (folder / "clock.jsonl").read_text().splitlines()):
+        if line["t_send_ns"] < gone_ns:
+            kept.append({**line, "controller_boot_id": FIRST})
+        elif line["t_send_ns"] >= back_ns:
+            moved = {
+                key: line[key] - back_ns + AFTER_BOOT_NS for key in ("t_send_ns", "t_receive_ns")
+            }
+            kept.append({**line, **moved, "controller_boot_id": SECOND})
+    write_lines(folder / "clock.jsonl", kept)
+    write_manifest(folder)
+
+
+def reboot_target(folder: Path, at_s: float, clocks: Clocks | None = None) -> None:
+    """The target starts anew `at_s`: its clock goes back, and it has another boot id."""
+    at_ns = (clocks or Clocks()).target_ns(at_s)
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, list):
+            return [moved(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        found = {key: moved(one) for key, one in value.items()}
+        for key in ("t_start_ns", "t_end_ns", "t_before_ns", "t_after_ns", "t_mono_ns"):
+            if isinstance(found.get(key), int) and found[key] >= at_ns:
+                found[key] += AFTER_BOOT_NS - at_ns
+                if "boot_id" in found:
+                    found["boot_id"] = SECOND
+        return found
+
+    def in_lines(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        write_lines(path, [change(json.loads(line)) for line in path.read_text().splitlines()])
+
+    def of_link(line: dict[str, Any]) -> dict[str, Any]:
+        if line["t_target_ns"] < at_ns:
+            return line
+        there_ns = line["t_target_ns"] - at_ns + AFTER_BOOT_NS
+        return {**line, "t_target_ns": there_ns, "boot_id": SECOND}
+
+    for run in (folder / "runs").iterdir():
+        document = json.loads((run / "run.json").read_text())
+        dump(run / "run.json", moved(document))
+        in_lines(run / "rapl.jsonl", moved)
+    in_lines(folder / "journal.jsonl", moved)
+    in_lines(folder / "clock.jsonl", of_link)
+    write_manifest(folder)
