@@ -17,6 +17,7 @@ from lab.image import Image
 CPUS = 2
 MEMORY_MIB = 3072
 TRANSLATED_CODE_MIB = 512  # TCG's cache; its default grows with the host's memory
+BOOT_WORDS = b"Loading, please wait..."  # the initrd's first, at every boot
 LAST_WORDS = (b"Kernel panic - not syncing", b"Rebooting automatically due to panic=")
 ZONES = ("package", "dram")
 
@@ -151,8 +152,11 @@ def tail(path: Path, lines: int = 15) -> str:
 
 
 def gave_up(console: Path) -> bool:
-    """Whether the guest's kernel or initrd said that it cannot go on."""
-    return console.exists() and any(words in console.read_bytes() for words in LAST_WORDS)
+    """Whether the guest's kernel or initrd said that it cannot go on, and has not booted since."""
+    if not console.exists():
+        return False
+    said = console.read_bytes().rpartition(BOOT_WORDS)[2]
+    return any(words in said for words in LAST_WORDS)
 
 
 def _printable(line: str) -> str:

@@ -39,6 +39,9 @@ def test_a_guest_that_cannot_go_on_is_noticed(tmp_path: Path) -> None:
     assert not vm.gave_up(console)
     console.write_bytes(b"[ 2.0] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n")
     assert vm.gave_up(console)
+    with console.open("ab") as file:
+        file.write(b"Loading, please wait...\r\n")
+    assert not vm.gave_up(console)
 
 
 def test_rapl_words_are_milliwatts_of_the_model(tmp_path: Path) -> None:
