@@ -40,7 +40,7 @@ class Contrast:
 def contrasts(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[Contrast]:
     """The declared contrasts, then each other configuration against the baseline; one family."""
     joules = by_block(energy, component)
-    found = [_contrast(suite, joules, *pair) for pair in _pairs(suite)]
+    found = [_contrast(suite, joules, *pair) for pair in pairs(suite)]
     family = iter(judged([c.comparison for c in found if c.comparison is not None]))
     return [c if c.comparison is None else replace(c, comparison=next(family)) for c in found]
 
@@ -90,7 +90,7 @@ def _mean(values: Floats, axis: int) -> Floats:
     return np.asarray(np.mean(values, axis=axis))
 
 
-def _pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
+def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
     """Each pair of configurations once, whichever way round it was declared first."""
     baseline = suite.baseline
     against = [] if baseline is None else [(baseline, name) for name in suite.configurations]

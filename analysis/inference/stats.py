@@ -164,14 +164,14 @@ def compare(base: Sequence[float], other: Sequence[float], margin: float) -> Com
         return None
     logs = np.log(pairs)
     if n < 2:
-        ratio = _exp(logs[1, 0] - logs[0, 0])
+        ratio = exp(logs[1, 0] - logs[0, 0])
         return Comparison(n, ratio, None, None, None, None, None, None, None, margin)
     paired = Paired.of(logs[0], logs[1])
-    low, high = (_exp(limit) for limit in paired.interval(0.95))
-    low90, high90 = (_exp(limit) for limit in paired.interval(1 - 2 * LEVEL))
+    low, high = (exp(limit) for limit in paired.interval(0.95))
+    low90, high90 = (exp(limit) for limit in paired.interval(1 - 2 * LEVEL))
     return Comparison(
         n,
-        _exp(paired.mean),
+        exp(paired.mean),
         low,
         high,
         low90,
@@ -198,5 +198,6 @@ def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:
     return "differs" if p_value < LEVEL else "inconclusive"
 
 
-def _exp(log: float | Floats) -> float:
+def exp(log: float | Floats) -> float:
+    """A ratio from its logarithm; one beyond all numbers is the largest there is."""
     return math.exp(max(-LARGEST_LOG, min(LARGEST_LOG, float(log))))

@@ -79,6 +79,9 @@ class Options:
     noise: float = 0.004
     seed: int = 7
     host: str = "bench"
+    group: str | None = None
+    slower: Mapping[str, float] = field(default_factory=lambda: SLOWER)
+    machine: Mapping[str, Any] = field(default_factory=dict)  # more of provenance/before.json
     clocks: Clocks = field(default_factory=Clocks)
     counter_start_uj: int = 5_000_000_000
     lost_windows: tuple[float, float] | None = None  # controller seconds without samples
@@ -126,7 +129,7 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
     write_lines(folder / "clock.jsonl", clock_lines(power.end_s, o.clocks, generator))
     line = Line(o.origin, o.accuracy, o.interval_ms, o.lost_windows, o.reopen_after_loss)
     write_meter(folder / "meters" / "meter0", power, o.clocks, line, generator)
-    provenance = {"kernel": "6.12.0-test", "packages": {"cryptsetup": "2.7.5"}}
+    provenance = {"kernel": "6.12.0-test", "packages": {"cryptsetup": "2.7.5"}, **o.machine}
     dump(folder / "provenance" / "before.json", provenance)
     dump(folder / "provenance" / "after.json", provenance)
     dump(folder / "timing.json", {"wall_s": 100.0, "measuring_s": 60.0, "other_s": 40.0})
@@ -170,6 +173,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
             "format": "fde-plan/1",
             "suite_id": f"synthetic-{o.host}-20260101T000000Z",
             "suite": "synthetic",
+            **({} if o.group is None else {"group": o.group}),
             "scale": "known joules",
             "host": o.host,
             "seed": o.seed,
@@ -202,7 +206,7 @@ def _enact(
     marks: Marks = []
     tied = run["workload"] in TIED_TO_TIME
     for phase, seconds in PHASES[run["workload"]].items():
-        factor = 1.0 if tied else SLOWER[run["configuration"]]
+        factor = 1.0 if tied else o.slower[run["configuration"]]
         length = seconds * factor * float(np.exp(generator.normal(0, 0 if tied else o.noise)))
         scatter = float(np.exp(generator.normal(0, o.noise)))
         busy = 0.1 if run["workload"] == "idle" else 1.0
