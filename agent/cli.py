@@ -1,4 +1,4 @@
-"""Command line of the agent: check, prepare, teardown, run, follow, storage."""
+"""Command line of the agent: the disks, a suite and what belongs to it, the storage by hand."""
 
 from __future__ import annotations
 
@@ -6,27 +6,38 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from agent import journal, lock, plan
+from agent import hold, identity, journal, lock, notify, pack, plan, requests
 from agent.errors import AgentError
 from agent.storage import inspect, proof, provision, secrets
 from agent.storage.stack import Entered, Stack
 
 TARGET = Path("/etc/fde-testbed/target.json")
+# Exit codes beside 0, 1 and 2; all but the first two of sysexits.h's restart the service.
+ABANDONED = 4
+UNFORESEEN = 70
+BUSY = 75
+
 SECRETS = Path("/run/fde-testbed/secrets.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 done, 1 refused or failed (one sentence on stderr), 2 usage."""
+    """Run one command; 0 done, 1 refused or failed (one sentence on stderr), 2 usage.
+
+    4: nobody is there to close the journal that is followed. 70: something that was not foreseen,
+    and 75: the suite or the disks are in use, or the machine goes down: a service starts again.
+    """
     options = _parser().parse_args(arguments)
     try:
         return int(options.command(options))
     except AgentError as error:
         print(f"fde: {error}", file=sys.stderr)
-        return 1
+        return _status(error)
     except BrokenPipeError:
         # Whoever followed has gone; keep the interpreter from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -34,6 +45,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("fde: interrupted.", file=sys.stderr)
         return 130
+    except Exception as error:  # noqa: BLE001 - a service must end with a code that restarts it
+        if notify.is_service():
+            traceback.print_exc()  # into the unit's log
+        print(f"fde: this was not foreseen: {error!r}. Start it again to go on.", file=sys.stderr)
+        return UNFORESEEN
+
+
+def _status(error: AgentError) -> int:
+    if isinstance(error, journal.AbandonedError):
+        return ABANDONED
+    # What stands in the way of a service may go away.
+    return BUSY if isinstance(error, lock.LockError) and notify.is_service() else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -77,6 +100,8 @@ def _parser() -> argparse.ArgumentParser:
     follow.add_argument("--from", dest="start", type=int, default=0, metavar="N")
     follow.set_defaults(command=_follow)
 
+    _add_suite_commands(commands)
+
     storage = commands.add_parser("storage", help="move the storage by hand")
     steps = storage.add_subparsers(required=True, metavar="step")
     enter = steps.add_parser("enter", help="go to a configuration (formats it)")
@@ -90,6 +115,31 @@ def _parser() -> argparse.ArgumentParser:
     for command in (enter, leave, prove):
         _add_storage_options(command)
     return parser
+
+
+def _add_suite_commands(commands: Any) -> None:
+    """What the controller asks of a suite beside running and following it."""
+    held = commands.add_parser("hold", help="keep the agent from beginning the next run")
+    held.add_argument("--reason", help="one sentence for people")
+    held.add_argument("--for", dest="seconds", type=float, metavar="SECONDS")
+    held.add_argument("--end", action="store_true", help="let go")
+    held.set_defaults(command=_hold)
+
+    again = commands.add_parser("request-repeat", help="have a finished run repeated")
+    again.add_argument("--suite-dir", type=Path, required=True)
+    again.add_argument("--run", required=True, metavar="ID")
+    again.add_argument("--seq", type=int, required=True, help="number of its finished line")
+    again.add_argument("--reason", required=True, help="one sentence for people")
+    again.set_defaults(command=_request_repeat)
+
+    who = commands.add_parser("identity", help="say which machine this is and what it has run")
+    who.add_argument("--suites", type=Path, default=identity.SUITES)
+    who.set_defaults(command=_identity)
+
+    packed = commands.add_parser("pack", help="write a suite's folder as a tar, its sums first")
+    packed.add_argument("--suite-dir", type=Path, required=True)
+    packed.add_argument("--out", type=Path, help="a file instead of standard output")
+    packed.set_defaults(command=_pack)
 
 
 def _add_storage_options(parser: argparse.ArgumentParser) -> None:
@@ -136,8 +186,44 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _follow(options: argparse.Namespace) -> int:
-    for entry in journal.follow(options.suite_dir / "journal.jsonl", options.start):
+    entries = journal.follow(
+        options.suite_dir / "journal.jsonl",
+        options.start,
+        held=lambda: lock.holder(options.suite_dir) is not None,
+    )
+    for entry in entries:
         print(json.dumps(asdict(entry), ensure_ascii=False), flush=True)
+    return 0
+
+
+def _hold(options: argparse.Namespace) -> int:
+    if options.end:
+        hold.end()
+    elif options.reason is None or options.seconds is None:
+        raise hold.HoldError("A hold needs --reason and --for, or --end to let go.")
+    else:
+        hold.take(options.reason, options.seconds)
+    return 0
+
+
+def _request_repeat(options: argparse.Namespace) -> int:
+    request = requests.Request(options.run, options.seq, " ".join(options.reason.split()))
+    print(json.dumps({"changed": requests.add(options.suite_dir, request)}))
+    return 0
+
+
+def _identity(options: argparse.Namespace) -> int:
+    print(json.dumps(identity.identity(options.suites)))
+    return 0
+
+
+def _pack(options: argparse.Namespace) -> int:
+    if options.out is None:
+        pack.pack(options.suite_dir, sys.stdout.buffer)
+        sys.stdout.flush()
+    else:
+        with options.out.open("wb") as out:
+            pack.pack(options.suite_dir, out)
     return 0
 
 

@@ -1,23 +1,89 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and room kept for them."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+RESERVE_BYTES = 256 * 1024
 
-def write_json(path: Path, document: Any) -> None:
-    """Write JSON by way of a temporary file and a rename; on the medium once this returns."""
+
+def write_json(path: Path, document: Any) -> str:
+    """Write JSON whole; its SHA-256 (hex). On the medium once this returns."""
+    return write_lines(path, [json.dumps(document, ensure_ascii=False, indent=1)])
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> str:
+    """Write lines by way of a temporary file and a rename; the SHA-256 (hex) of the file.
+
+    On the medium once this returns; where it raises OSError, nothing new is left behind.
+    """
     temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(document, file, ensure_ascii=False, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+    sha256 = hashlib.sha256()
+    try:
+        with temporary.open("wb") as file:
+            for line in lines:
+                data = line.encode() + b"\n"
+                sha256.update(data)
+                file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
     temporary.replace(path)
     sync_folder(path.parent)
+    return sha256.hexdigest()
+
+
+def append_line(path: Path, document: Any) -> None:
+    """Add one JSON line; on the medium once this returns.
+
+    A line that a power cut has torn stays one line that cannot be read.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        data = (json.dumps(document, ensure_ascii=False) + "\n").encode()
+        if (size := os.fstat(fd).st_size) and os.pread(fd, 1, size - 1) != b"\n":
+            data = b"\n" + data
+        while data:
+            data = data[os.write(fd, data) :]
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    sync_folder(path.parent)
+
+
+class Reserve:
+    """A file that only takes up room, given up for what must be written on a full disk."""
+
+    def __init__(self, path: Path, size_bytes: int = RESERVE_BYTES) -> None:
+        self._path = path
+        self._size_bytes = size_bytes
+
+    def keep(self) -> None:
+        """Take the room, where it is not taken and there is some."""
+        if self._path.exists():
+            return
+        try:
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(fd, 0, self._size_bytes)
+            finally:
+                os.close(fd)
+        except OSError:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Let go of the room."""
+        with suppress(OSError):
+            self._path.unlink()
 
 
 def sync_folder(folder: Path) -> None:

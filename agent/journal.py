@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -10,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.errors import AgentError
-from agent.files import sync_folder
+from agent.files import Reserve, sync_folder
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TERMINAL = frozenset({"suite-finished", "suite-failed"})
@@ -21,6 +22,15 @@ STATES = TERMINAL | {
 
 class JournalError(AgentError):
     """The journal holds a line that is neither whole nor the last."""
+
+
+class AbandonedError(AgentError):
+    """The journal has no closing line, and nobody is there to write one."""
+
+
+# A suite that nobody holds for so long is not merely between two starts of its agent.
+PATIENCE_S = 15.0
+LOOK_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -41,28 +51,50 @@ def boot_id() -> str:
 
 
 class Journal:
-    """Writer; holds the file open, numbers lines on from what is there."""
+    """Writer; holds the file open, numbers lines on from what is there.
+
+    Some room on the disk is kept beside it, so that a full disk can still be told of.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.entries, whole_bytes = scan(path)
+        self.entries, self._whole_bytes = scan(path)
+        self.reserve = Reserve(path.with_name(".reserve"))
         self._boot_id = boot_id()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         # A torn last line (power cut) was never acknowledged to anyone: cut it off.
-        os.ftruncate(self._fd, whole_bytes)
+        os.ftruncate(self._fd, self._whole_bytes)
         sync_folder(path.parent)
 
     def append(self, state: str, run_id: str = "", detail: str = "") -> Entry:
-        """Write one state and return once it is on the medium."""
+        """Write one state and return once it is on the medium.
+
+        Raises OSError, with the journal as it was, if there is no room even without the reserve.
+        """
         if state not in STATES:
             raise ValueError(f"{state!r} is no state of the journal")
         entry = Entry(len(self.entries), time.monotonic_ns(), self._boot_id, state, run_id, detail)
-        line = json.dumps(asdict(entry), ensure_ascii=False) + "\n"
-        data = line.encode()
-        while data:
-            data = data[os.write(self._fd, data) :]
-        os.fsync(self._fd)
+        data = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
+        try:
+            self._write(data)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self.reserve.give_up()
+            self._write(data)
         self.entries.append(entry)
         return entry
+
+    def _write(self, data: bytes) -> None:
+        left = data
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+            os.fsync(self._fd)
+        except OSError:
+            # Half a line must not stand before the next one.
+            os.ftruncate(self._fd, self._whole_bytes)
+            raise
+        self._whole_bytes += len(data)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -105,16 +137,24 @@ def last_states(entries: list[Entry]) -> dict[str, str]:
 
 
 def follow(
-    path: Path, start: int, *, poll_s: float = 1.0, sleep: Callable[[float], None] = time.sleep
+    path: Path,
+    start: int,
+    *,
+    poll_s: float = 1.0,
+    sleep: Callable[[float], None] = time.sleep,
+    held: Callable[[], bool] = lambda: True,
+    patience_s: float = PATIENCE_S,
 ) -> Iterator[Entry]:
     """Entries from number `start` on, as they come, until the suite has finished or failed.
 
-    A closing line that others follow (a suite that was resumed) does not end it.
+    A closing line that others follow (a suite that was resumed) does not end it. Raises
+    AbandonedError once the suite was not `held` for `patience_s`.
     """
     seen, size = start, -1
+    held_s = looked_s = time.monotonic()
     while True:
         # Parsing on every poll would cost the machine under test more than looking at the size.
-        now = path.stat().st_size if path.exists() else 0
+        now = path_size(path)
         if now != size:
             size = now
             entries = read(path)
@@ -122,4 +162,18 @@ def follow(
             seen = max(seen, len(entries))
             if len(entries) > start and entries[-1].state in TERMINAL:
                 return
+        now_s = time.monotonic()
+        if now_s - looked_s >= min(LOOK_S, patience_s):
+            looked_s = now_s
+            held_s = now_s if held() else held_s
+            if now_s - held_s >= patience_s and path_size(path) == size:
+                raise AbandonedError(
+                    f"Nobody is at work in {path.parent}, and its journal has no closing line: "
+                    "start the suite again to go on."
+                )
         sleep(poll_s)
+
+
+def path_size(path: Path) -> int:
+    """Size in bytes; 0 for a file that is not there."""
+    return path.stat().st_size if path.exists() else 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import shutil
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +20,9 @@ from agent.checks import Inspection, Scene, blockers
 from agent.errors import AgentError
 from agent.files import write_json
 from agent.journal import boot_id
+from agent.limits import Limit, TooLong, reap
 from agent.marks import Counters, Marks
+from agent.notify import Watchdog
 from agent.plan import Plan, Run
 from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
@@ -31,7 +35,12 @@ from workloads.base import Context, Workload, WorkloadError
 FORMAT = "fde-run/1"
 # Not /tmp: that may be in memory, and scratch files would then be measured as memory traffic.
 SCRATCH_ROOT = Path("/var/tmp")
+SCRATCH_PREFIX = "fde-testbed-"
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+# How long the watchdog lets pass: beyond a run's own limit, and for what has no limit of its own.
+GRACE_S = 600.0
+PROOF_S = 900.0
+CHECKS_S = 6 * 3600.0
 
 
 @dataclass
@@ -42,7 +51,8 @@ class Findings:
     t_start_ns: int | None = None
     t_end_ns: int | None = None
     phases: list[dict[str, Any]] = field(default_factory=list)
-    sampler: dict[str, Any] | None = None
+    samples: Sampler | None = None
+    rapl_sha256: str | None = None
     pyrapl: dict[str, Any] | None = None
     perf: dict[str, Any] | None = None
     proof: dict[str, Any] | None = None
@@ -52,12 +62,16 @@ class Findings:
 class Bench:
     """Measures runs of one plan; `block` is the one for which the configuration was entered."""
 
-    def __init__(self, plan: Plan, suite_dir: Path, stack: Stack, counters: Counters) -> None:
+    def __init__(
+        self, plan: Plan, suite_dir: Path, stack: Stack, counters: Counters, watchdog: Watchdog
+    ) -> None:
         self.block: int | None = None
+        self.sha256 = ""
         self._plan = plan
         self._suite_dir = suite_dir
         self._stack = stack
         self._counters = counters
+        self._watchdog = watchdog
         self._others = OtherReaders(counters)
         self._findings = Findings()
 
@@ -74,41 +88,65 @@ class Bench:
     ) -> str | None:
         """Do one run and write its run.json if it is sound; else the reason why it is void.
 
-        `waiting` is told what the checks wait for before the run.
-
-        Raises AgentError where the storage failed. Exceptions of the workload void the run; their
-        traceback goes to `failure.txt`.
+        `waiting` is told what the checks wait for before the run; `sha256` is then that of its
+        run.json. Raises AgentError where the storage failed, OSError where there is no room for
+        the results. Exceptions of the workload void the run; their traceback goes to `failure.txt`.
         """
         entered = self._stack.entered
         if entered is None:
             raise AgentError("No configuration is entered.")
         found = self._findings
-        inspection = found.inspection = Inspection(Scene.here(self._stack.mount_point))
-        try:
-            self._work(run, inspection, waiting)
-        except AgentError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a workload raises voids its run only
-            (self._folder(run) / "failure.txt").write_text(traceback.format_exc())
-            return str(error) if isinstance(error, WorkloadError) else f"{run.workload}: {error!r}"
+        found.inspection = Inspection(Scene.here(self._stack.mount_point))
+        reason = self._try(run, found.inspection, waiting)
+        if found.samples is not None:
+            found.rapl_sha256 = found.samples.write(self._folder(run) / "rapl.jsonl")
+        if reason:
+            return reason
+        self._watchdog.within(PROOF_S)
         before_proof()
-        inspection.after()
+        found.inspection.after()
         found.proof = proof.prove(entered, self._stack.secrets, self._stack.mount_point, run.run_id)
-        reasons = blockers(inspection.found) + found.proof["mismatches"]
-        if reasons:
+        if reasons := blockers(found.inspection.found) + found.proof["mismatches"]:
             return " ".join(reasons)
-        self._write(run, "finished", None)
+        self.sha256 = self._write(run, "finished", None)
         return None
 
     def write_void(self, run: Run, reason: str) -> None:
         """Write the run.json of a void run with all that was found out before."""
         self._write(run, "void", reason)
 
-    def _work(self, run: Run, inspection: Inspection, waiting: Callable[[str], None]) -> None:
+    def _try(self, run: Run, inspection: Inspection, waiting: Callable[[str], None]) -> str | None:
+        """Let the workload do its work within the run's time; why that is void, if it is."""
+        limit = Limit(self._plan.run_limit_s)
+        limit_s = math.inf if self._plan.run_limit_s is None else self._plan.run_limit_s
+
+        def checks() -> None:
+            self._watchdog.within(CHECKS_S)
+            limit.outside(lambda: inspection.before(waiting))
+            self._watchdog.within(limit_s + GRACE_S)
+            if reasons := blockers(inspection.found):
+                raise WorkloadError(" ".join(reasons))
+
+        self._watchdog.within(limit_s + GRACE_S)
+        try:
+            with limit():
+                self._work(run, checks)
+        except AgentError:
+            raise
+        except TooLong:
+            return f"{run.workload} took longer than {limit_s:g} s (run_limit_s of the plan)."
+        except Exception as error:  # noqa: BLE001 - whatever a workload raises voids its run only
+            with suppress(OSError):
+                (self._folder(run) / "failure.txt").write_text(traceback.format_exc())
+            return str(error) if isinstance(error, WorkloadError) else f"{run.workload}: {error!r}"
+        finally:
+            reap()
+        return None
+
+    def _work(self, run: Run, checks: Callable[[], None]) -> None:
         workload = registry.load(run.workload)
         disk = self._stack.mount_point / f"run-{run.index:04d}"
-        scratch = Path(tempfile.mkdtemp(prefix="fde-testbed-", dir=SCRATCH_ROOT))
-        disk.mkdir()
+        scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH_ROOT))
         sampler = Sampler(self._counters, self._plan.rapl_hz)
         marks = Marks(self._counters, sampler, self._plan.pad_s)
         context = Context(
@@ -121,17 +159,15 @@ class Bench:
             drop_caches=drop_caches,
         )
         try:
+            disk.mkdir()
             workload.prepare(context)
             drop_caches()
-            inspection.before(waiting)
-            if reasons := blockers(inspection.found):
-                raise WorkloadError(" ".join(reasons))
+            checks()
             time.sleep(self._plan.settle_s)
             self._measured(workload, context, marks, sampler)
         finally:
+            self._findings.samples = sampler
             self._findings.phases = marks.document()
-            self._findings.sampler = sampler.document()
-            sampler.write(self._folder(run) / "rapl.jsonl")
             try:
                 workload.cleanup(context)
             finally:
@@ -153,7 +189,7 @@ class Bench:
     def _folder(self, run: Run) -> Path:
         return self._suite_dir / "runs" / run.run_id
 
-    def _write(self, run: Run, status: str, reason: str | None) -> None:
+    def _write(self, run: Run, status: str, reason: str | None) -> str:
         found = self._findings
         document = {
             "format": FORMAT,
@@ -171,13 +207,14 @@ class Bench:
             "t_end_ns": found.t_end_ns,
             "origin": origin(self._plan),
             "phases": found.phases,
-            "sampler": found.sampler,
+            "sampler": found.samples.document() if found.samples else None,
+            "rapl_sha256": found.rapl_sha256,
             "pyrapl": found.pyrapl,
             "perf": found.perf,
             "proof": found.proof,
             "checks": found.inspection.found if found.inspection else [],
         }
-        write_json(self._folder(run) / "run.json", document)
+        return write_json(self._folder(run) / "run.json", document)
 
 
 def origin(plan: Plan) -> str:
@@ -198,6 +235,12 @@ def drop_caches() -> None:
     """Write dirty pages back, then empty page cache, dentries and inodes."""
     os.sync()
     DROP_CACHES.write_text("3\n")
+
+
+def remove_scratch() -> None:
+    """Take away what a killed agent's runs left on the system disk."""
+    for left in SCRATCH_ROOT.glob(f"{SCRATCH_PREFIX}*"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _wall() -> str:

@@ -2,201 +2,278 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 
-from agent import assets, lock, measure, plan, provenance, watermarks
-from agent import journal as journals
+from agent import assets, journal, limits, lock, measure, notify, plan, provenance, requests
+from agent import watermarks as marks
 from agent.errors import AgentError
 from agent.files import write_json
+from agent.journal import Journal
+from agent.limits import Stop
+from agent.marks import Counters
+from agent.notify import Watchdog
 from agent.plan import Plan, Run
-from agent.storage import secrets
 from agent.storage.stack import Stack
+from agent.tries import INTERRUPTED, REPEAT, Accounts
+from agent.waiting import PATIENCE_S, NotYetError, Waits
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
-# So many runs void in a row for a reason that is not the workload's absence: it is the machine.
+# So many distinct runs void in a row for a reason that is not the workload's absence: it is the
+# machine.
 MAX_FAILURES_IN_A_ROW = 5
+# Exit status where the machine goes down: the suite is not at its end.
+GOING_DOWN = 75
+# How long a step without a limit of its own may take before systemd is to start the agent again.
+STEP_S = 900.0
 
-
-class Stop(BaseException):
-    """Asked to stop by a signal; no handler of ordinary failures may swallow it."""
+Equip = Callable[[Waits], AbstractContextManager[tuple[Stack, Counters]]]
 
 
 def run_suite(suite_dir: Path, secrets_path: Path) -> int:
-    """Execute `suite_dir/plan.json`; 0 once all runs were tried, 1 if the suite failed.
+    """Execute `suite_dir/plan.json`; 0 at its end, 1 if it failed, else to be started again.
 
     Runs that are `finished` in the journal are not repeated. Raises AgentError before anything is
-    touched if the plan, the secrets or a lock are not to be had.
+    touched if the plan or the suite's lock are not to be had. Secrets, disks and counters that are
+    not there yet are waited for.
     """
-    with lock.suite(suite_dir), lock.disks(f"suite {suite_dir.name}"), _stoppable():
+    with lock.suite(suite_dir), limits.stoppable(), notify.watchdog() as watchdog:
         suite = plan.load(suite_dir / "plan.json")
-        stack = Stack(suite.storage, secrets.load(secrets_path))
+        limits.adopt_orphans()
+
+        @contextmanager
+        def equip(waits: Waits) -> Iterator[tuple[Stack, Counters]]:
+            own = waits.for_secrets(secrets_path)
+            waits.for_disks(suite.storage.disks.values())
+            counters = waits.until("counters", _counters, limit_s=PATIENCE_S)
+            try:
+                with waits.until("disks", lambda: _locked(suite_dir), limit_s=PATIENCE_S):
+                    yield Stack(suite.storage, own), counters
+            finally:
+                counters.close()
+
+        writer = Journal(suite_dir / "journal.jsonl")
         try:
-            counters = PowercapSource.open()
-        except PowercapError as error:
-            raise AgentError(str(error)) from error
-        journal = journals.Journal(suite_dir / "journal.jsonl")
-        try:
-            return Suite(suite, suite_dir, stack, journal, counters).execute()
+            notify.start_after_boot(True)
+            notify.tell("READY=1")
+            status = Suite(suite, suite_dir, writer, watchdog).execute(equip)
+            if status in (0, 1):
+                notify.start_after_boot(False)
+            return status
         finally:
-            journal.close()
-            counters.close()
+            writer.close()
+
+
+def _counters() -> PowercapSource:
+    try:
+        return PowercapSource.open()
+    except PowercapError as error:
+        raise NotYetError(str(error)) from error
+
+
+def _locked(suite_dir: Path) -> ExitStack:
+    held = ExitStack()
+    held.enter_context(lock.disks(f"suite {suite_dir.name}"))
+    return held
 
 
 class Suite:
     """One execution of a plan, from wherever the journal says that it stands."""
 
-    def __init__(
-        self,
-        suite: Plan,
-        suite_dir: Path,
-        stack: Stack,
-        journal: journals.Journal,
-        counters: PowercapSource,
-    ) -> None:
+    def __init__(self, suite: Plan, suite_dir: Path, writer: Journal, watchdog: Watchdog) -> None:
         self.plan = suite
         self.folder = suite_dir
-        self.stack = stack
-        self.journal = journal
-        self.bench = measure.Bench(suite, suite_dir, stack, counters)
+        self.journal = writer
+        self.watchdog = watchdog
+        self.waits = Waits(writer, watchdog)
+        self.accounts = Accounts(writer.entries)
+        self._stack: Stack | None = None
         self._assets: dict[str, str] = {}
-        self._failures = 0
 
-    def execute(self) -> int:
-        """Go through the runs; always ends with the storage bare and a closing line."""
-        states = journals.last_states(self.journal.entries)
-        left = [run for run in self.plan.runs if states.get(run.run_id) != "finished"]
-        done = len(self.plan.runs) - len(left)
-        ended = self.journal.entries and self.journal.entries[-1].state == "suite-finished"
-        if not left and ended:
+    def execute(self, equip: Equip) -> int:
+        """Go through the runs; ends with the storage bare and a closing line, but where the
+        machine itself goes down."""
+        entries = self.journal.entries
+        ended = entries and entries[-1].state == "suite-finished"
+        self._fold_interrupted()
+        self._fold_requests()
+        if ended and self._finished() == len(self.plan.runs):
+            self._say_finished()
             return 0
-        self.journal.append("suite-started", detail=f"{done} of {len(self.plan.runs)} are finished")
+        self._tell("suite-started", detail=f"{self._finished()} of {len(self.plan.runs)} finished")
         try:
-            self._assets = assets.check(self.plan)
-            self._provenance("before")
-            self.stack.leave()
-            watermarks.play(self.plan.watermark, self.folder, "start")
-            self._runs(left)
-            self.stack.leave()
-            watermarks.play(self.plan.watermark, self.folder, "end")
-            self._provenance("after")
+            with equip(self.waits) as (stack, counters):
+                self._stack = stack
+                self._all(stack, counters)
+                return 0
         except Stop:
+            if notify.going_down():
+                self._leave()
+                return GOING_DOWN
             return self._fail("stopped by a signal; start the suite again to go on")
         except AgentError as error:
             return self._fail(str(error))
         except OSError as error:
             return self._fail(f"{error}: free room or mend the disk, then start the suite again.")
-        states = journals.last_states(self.journal.entries)
-        finished = sum(states.get(run.run_id) == "finished" for run in self.plan.runs)
-        void = len(self.plan.runs) - finished
-        self.journal.append("suite-finished", detail=f"{finished} finished, {void} void")
-        return 0
 
-    def _runs(self, left: list[Run]) -> None:
-        for run in left:
-            self._set_aside(run)
-            try:
-                self._one(run)
-            except Stop:
-                self._void(run, "stopped by a signal")
-                raise
-            if self._failures >= MAX_FAILURES_IN_A_ROW:
+    def _all(self, stack: Stack, counters: Counters) -> None:
+        self.watchdog.within(STEP_S)
+        measure.remove_scratch()
+        self._assets = assets.check(self.plan)
+        self._provenance("before")
+        stack.leave()
+        marks.play(self.plan.watermark, self.folder, "start")
+        bench = measure.Bench(self.plan, self.folder, stack, counters, self.watchdog)
+        while True:
+            self._runs(stack, bench)
+            self.watchdog.within(STEP_S)
+            stack.leave()
+            marks.play(self.plan.watermark, self.folder, "end")
+            self._provenance("after")
+            if not self._fold_requests():
+                break
+        self._say_finished()
+
+    def _runs(self, stack: Stack, bench: measure.Bench) -> None:
+        while True:
+            self._fold_requests()
+            run = self.accounts.next(self.plan.runs, self.plan.attempts, journal.boot_id())
+            if run is None:
+                return
+            self.waits.for_room(self.folder, run.run_id)
+            self.journal.reserve.keep()
+            self.waits.for_controller(run.run_id)
+            self.waits.for_disks(self.plan.storage.disks.values(), run.run_id)
+            self.watchdog.within(STEP_S)
+            self._set_aside(run.run_id)
+            self._one(run, stack, bench)
+            if self.accounts.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
                 raise AgentError(
-                    f"{self._failures} runs in a row were void: see their void_reason, mend it, "
-                    "then start the suite again."
+                    f"{self.accounts.void_in_a_row} runs in a row were void: see their "
+                    "void_reason, mend it, then start the suite again."
                 )
 
-    def _one(self, run: Run) -> None:
-        """One run from switching to its closing line."""
-        missing = self.bench.missing(run)
+    def _one(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
+        """One try of a run, from switching to its closing line."""
+        missing = bench.missing(run)
         if missing:
             # The workload cannot run on this machine: that says nothing about the machine's health.
-            self._void(run, " ".join(missing))
+            self._void(run, " ".join(missing), bench)
             return
         try:
-            self._switch(run)
-            self.journal.append("running", run.run_id)
-            reason = self.bench.measure(
+            self._switch(run, stack, bench)
+            self._tell("running", run.run_id)
+            reason = bench.measure(
                 run,
-                waiting=lambda what: self._journal("waiting", run, what),
-                before_proof=lambda: self._journal("proving", run),
+                waiting=lambda what: self._tell("waiting", run.run_id, what),
+                before_proof=lambda: self._tell("proving", run.run_id),
             )
+        except Stop:
+            self._void(run, f"{INTERRUPTED}stopped by a signal", bench)
+            raise
         except AgentError as error:
             reason = str(error)
-            self.stack.leave()
-        if reason:
-            self._failures += 1
-            self._void(run, reason)
-        else:
-            self._failures = 0
-            self.journal.append("finished", run.run_id)
-
-    def _journal(self, state: str, run: Run, detail: str = "") -> None:
-        self.journal.append(state, run.run_id, detail)
-
-    def _switch(self, run: Run) -> None:
-        """Enter the run's configuration, unless it stands since the run before in this block."""
-        entered = self.stack.entered
-        stands = entered is not None and entered.configuration.name == run.configuration
-        if stands and self.bench.block == run.block:
+        except OSError as error:
+            reason = f"{error}: free room or mend the disk."
+        if reason is None:
+            self._tell("finished", run.run_id, f"sha256:{bench.sha256}")
             return
-        self.journal.append("switching", run.run_id, run.configuration)
-        self.stack.enter(run.configuration)
-        self.bench.block = run.block
+        self._void(run, reason, bench)
+        # Whatever it left on the file system: the next run gets a fresh one.
+        with suppress(AgentError):
+            stack.leave()
 
-    def _void(self, run: Run, reason: str) -> None:
-        self.bench.write_void(run, reason)
-        self.journal.append("void", run.run_id, reason)
+    def _switch(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
+        """Enter the run's configuration, unless it stands since the run before in this block."""
+        entered = stack.entered
+        stands = entered is not None and entered.configuration.name == run.configuration
+        if stands and bench.block == run.block:
+            return
+        self._tell("switching", run.run_id, run.configuration)
+        stack.enter(run.configuration)
+        bench.block = run.block
 
-    def _set_aside(self, run: Run) -> None:
+    def _void(self, run: Run, reason: str, bench: measure.Bench) -> None:
+        # Where there is no room for it, the journal still tells.
+        with suppress(OSError):
+            bench.write_void(run, reason)
+        self._tell("void", run.run_id, reason)
+
+    def _tell(self, state: str, run_id: str = "", detail: str = "") -> None:
+        self.accounts.tell(self.journal.append(state, run_id, detail))
+
+    def _fold_interrupted(self) -> None:
+        """Close what an agent that died, or a machine that did, left open."""
+        for run_id in self.accounts.open():
+            self._set_aside(run_id, anew=False)
+            same = self.accounts.of(run_id).begun == journal.boot_id()
+            why = "the agent was killed" if same else "the target went down"
+            self._tell("void", run_id, f"{INTERRUPTED}{why} while it was {self._last(run_id)}")
+
+    def _last(self, run_id: str) -> str:
+        return next(e.state for e in reversed(self.journal.entries) if e.run_id == run_id)
+
+    def _fold_requests(self) -> bool:
+        """Void what is asked to be repeated, but never a run that has no try left."""
+        folded = False
+        for request in requests.pending(self.folder, self.journal.entries):
+            if self.accounts.of(request.run_id).failed + 1 < self.plan.attempts:
+                self._tell("void", request.run_id, f"{REPEAT}{request.reason}")
+                folded = True
+        return folded
+
+    def _set_aside(self, run_id: str, anew: bool = True) -> None:
         """A run that is repeated starts in an empty folder; what was there is kept beside it."""
-        folder = self.folder / "runs" / run.run_id
+        folder = self.folder / "runs" / run_id
         if folder.exists():
             number = 1
-            while (aside := folder.with_name(f"{run.run_id}.void-{number}")).exists():
+            while (aside := folder.with_name(f"{run_id}.void-{number}")).exists():
                 number += 1
             folder.rename(aside)
-        folder.mkdir(parents=True)
+        if anew:
+            folder.mkdir(parents=True)
 
     def _provenance(self, when: str) -> None:
+        """Gathered once a boot before the runs, and after them."""
         folder = self.folder / "provenance"
         folder.mkdir(exist_ok=True)
         path = folder / f"{when}.json"
         number = 1
         while when == "before" and path.exists():
+            if _boot_of(path) == journal.boot_id():
+                return
             path = folder / f"before-resumed-{number}.json"
             number += 1
         write_json(path, {**provenance.gather(self.plan.storage), "assets": self._assets})
 
-    def _fail(self, reason: str) -> int:
+    def _finished(self) -> int:
+        return sum(self.accounts.of(run.run_id).finished for run in self.plan.runs)
+
+    def _say_finished(self) -> None:
+        finished = self._finished()
+        void = len(self.plan.runs) - finished
+        self._tell("suite-finished", detail=f"{finished} finished, {void} void")
+
+    def _leave(self) -> str:
+        """To bare; why not, if that fails."""
+        self.watchdog.within(STEP_S)
         try:
-            self.stack.leave()
+            if self._stack:
+                self._stack.leave()
         except AgentError as error:
-            reason = f"{reason} The storage could not be taken down: {error}"
-        self.journal.append("suite-failed", detail=reason)
+            return f" The storage could not be taken down: {error}"
+        return ""
+
+    def _fail(self, reason: str) -> int:
+        self._tell("suite-failed", detail=reason + self._leave())
         return 1
 
 
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """SIGTERM and SIGINT raise Stop, once: while it tidies up, a second one is not heard."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGTERM, signal.SIGINT)
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        for number in numbers:
-            signal.signal(number, signal.SIG_IGN)
-        raise Stop
-
-    before = {number: signal.signal(number, stop) for number in numbers}
+def _boot_of(path: Path) -> str | None:
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        boot_id = json.loads(path.read_text(encoding="utf-8"))["boot_id"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return str(boot_id)

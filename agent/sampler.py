@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from agent.files import write_lines
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.series import Series
 
@@ -98,15 +99,18 @@ class Sampler:
             "late_max_ms": round(late_ms[most], 3) if late_ms else None,
         }
 
-    def write(self, path: Path) -> None:
-        """Write the samples as `rapl.jsonl` (data/README.md), in order of time."""
+    def write(self, path: Path) -> str:
+        """Write the samples as `rapl.jsonl` (data/README.md), in order of time; its SHA-256.
+
+        On the medium once this returns.
+        """
         lines = [
             (reading.t_before_ns, json.dumps({"zone": zone, **_fields(reading)}))
             for zone, samples in self.readings().items()
             for reading in samples
         ]
-        with path.open("w", encoding="ascii") as file:
-            file.writelines(line + "\n" for _, line in sorted(lines, key=lambda line: line[0]))
+        lines.sort(key=lambda line: line[0])
+        return write_lines(path, (line for _, line in lines))
 
 
 def next_due_ns(due_ns: int, period_ns: int, now_ns: int) -> int:

@@ -1,0 +1,130 @@
+"""What may break into the main thread: a signal to stop, and the end of a run's time."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+# Tidying up after a run that took too long may hang as well.
+AGAIN_S = 60.0
+# How long killed programs may take to be gone.
+DYING_S = 10.0
+
+
+class Stop(BaseException):
+    """Asked to stop by a signal; no handler of ordinary failures may swallow it."""
+
+
+class TooLong(BaseException):
+    """The time of a run is over; no handler of ordinary failures may swallow it."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM and SIGINT raise Stop, once: while it tidies up, a second one is not heard."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGTERM, signal.SIGINT)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_IGN)
+        raise Stop
+
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Limit:
+    """The time of one run. Only in the main thread, and only one at a time."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """After `seconds` the programs that the block started are killed and TooLong is raised in
+        it, and again every minute until it is left. None: it may take for ever."""
+        if self._seconds is None:
+            yield
+            return
+
+        def over(_number: int, _frame: FrameType | None) -> None:
+            kill_children()
+            raise TooLong
+
+        before = signal.signal(signal.SIGALRM, over)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds, AGAIN_S)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def outside(self, wait: Callable[[], T]) -> T:
+        """Do what does not count: the clock of the run stands still."""
+        if self._seconds is None:
+            return wait()
+        left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            return wait()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001), AGAIN_S)
+
+
+def adopt_orphans() -> None:
+    """Orphans among the descendants become children, so that `kill_children` finds them."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_children() -> None:
+    """Kill every descendant of this process, and return once they are gone (or cannot go)."""
+    end_s = time.monotonic() + DYING_S
+    while (found := _descendants(os.getpid())) and time.monotonic() < end_s:
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def reap() -> None:
+    """Let go of children that have ended; only between runs, for then nobody waits for one."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _descendants(root: int) -> list[int]:
+    """Processes below `root` that are not dead already."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name, in brackets, may hold anything: what follows the last one is fixed.
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+        except OSError:
+            continue  # it ended while we looked
+        if state not in "ZX":
+            children.setdefault(int(parent), []).append(int(stat.parent.name))
+    found: list[int] = []
+    waiting = [root]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found

@@ -1,0 +1,101 @@
+"""The agent as a service: tells systemd that it is ready and alive (sd_notify(3)), and its unit.
+
+Outside of a service all of this does nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from agent.command import CommandError, run
+
+# The unit's own name, from its file: a step needs it to be started again after a boot.
+UNIT = "FDE_UNIT"
+
+
+class Watchdog:
+    """Pings from a thread of its own, but only while the present step keeps to its time.
+
+    A step that hangs, even in the kernel, then ends in a restart by systemd. Three pings come
+    within the service's WatchdogSec: one every 40 s costs nothing that could be measured.
+    """
+
+    def __init__(self, send: bool = True) -> None:
+        self._until_s = math.inf
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        limit_us = os.environ.get("WATCHDOG_USEC", "")
+        if send and limit_us.isdigit():
+            period_s = int(limit_us) / 3e6
+            self._thread = threading.Thread(target=self._ping, args=(period_s,), daemon=True)
+            self._thread.start()
+
+    def within(self, seconds: float) -> None:
+        """The step that begins now is over in so many seconds; infinity for one without a limit."""
+        self._until_s = time.monotonic() + seconds
+
+    def end(self) -> None:
+        """No pings any more."""
+        self._ended.set()
+        if self._thread:
+            self._thread.join()
+
+    def _ping(self, period_s: float) -> None:
+        while True:
+            if time.monotonic() < self._until_s:
+                tell("WATCHDOG=1")
+            if self._ended.wait(period_s):
+                return
+
+
+@contextmanager
+def watchdog() -> Iterator[Watchdog]:
+    """A watchdog that ends with the block."""
+    dog = Watchdog()
+    try:
+        yield dog
+    finally:
+        dog.end()
+
+
+def tell(message: str) -> None:
+    """Send `READY=1` and the like; what does not arrive is not missed."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    # A leading @ stands for a socket without a name in the file system.
+    place = "\0" + address[1:] if address.startswith("@") else address
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+        link.sendto(message.encode(), place)
+
+
+def is_service() -> bool:
+    """Whether systemd started this process and waits to hear of it."""
+    return "NOTIFY_SOCKET" in os.environ
+
+
+def start_after_boot(wanted: bool) -> None:
+    """Have the unit started with the machine, or not any more."""
+    unit = os.environ.get(UNIT)
+    if not unit:
+        return
+    with suppress(CommandError):
+        known = run(["systemctl", "is-enabled", unit], ok=range(256)).out.strip() == "enabled"
+        if known != wanted:
+            run(["systemctl", "enable" if wanted else "disable", "--quiet", unit])
+
+
+def going_down() -> bool:
+    """Whether the whole machine is being shut down or restarted."""
+    if not is_service():
+        return False
+    try:
+        return run(["systemctl", "is-system-running"], ok=range(256)).out.strip() == "stopping"
+    except CommandError:
+        return False

@@ -1,0 +1,66 @@
+"""A suite's folder as one tar, with the sums of all its files first."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import IO
+
+from agent.errors import AgentError
+
+SUMS = "sums.json"
+
+
+class PackError(AgentError):
+    """The folder cannot be packed as it stands."""
+
+
+def pack(suite_dir: Path, out: IO[bytes]) -> None:
+    """Write the tar: `sums.json`, `{path: sha256}` (hex) of every member that follows, and these.
+
+    Paths begin with the folder's name. Hidden files, those half written among them, are left out. A
+    file that grows meanwhile is packed with the length that it had first. Raises PackError where
+    one has vanished; the tar is then not whole.
+    """
+    root = suite_dir.resolve()
+    found = {path: _sum(path) for path in sorted(root.rglob("*")) if _wanted(path, root)}
+    names = {path: str(path.relative_to(root.parent)) for path in found}
+    sums = json.dumps({names[path]: digest for path, (digest, _) in found.items()}, indent=1)
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        _add(tar, SUMS, len(sums.encode()), io.BytesIO(sums.encode()))
+        for path, (_, size_bytes) in found.items():
+            try:
+                with path.open("rb") as file:
+                    _add(tar, names[path], size_bytes, file)
+            except OSError as error:
+                raise PackError(
+                    f"{path} changed while it was packed ({error}): pack it again."
+                ) from error
+
+
+def _wanted(path: Path, root: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+    return not hidden and not path.is_symlink() and path.is_file()
+
+
+def _sum(path: Path) -> tuple[str, int]:
+    """SHA-256 and length in bytes of what is there now."""
+    digest, size_bytes = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(2**20):
+                digest.update(piece)
+                size_bytes += len(piece)
+    except OSError as error:
+        raise PackError(f"{path} cannot be read ({error.strerror}): pack it again.") from error
+    return digest.hexdigest(), size_bytes
+
+
+def _add(tar: tarfile.TarFile, name: str, size_bytes: int, content: IO[bytes]) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = size_bytes
+    member.mode = 0o644
+    tar.addfile(member, content)

@@ -1,0 +1,99 @@
+"""What the agent waits for before it goes on, each told once in the journal: `waiting`."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from agent import hold
+from agent.errors import AgentError
+from agent.journal import Journal
+from agent.notify import Watchdog
+from agent.plan import Disk
+from agent.storage import devices, secrets
+from agent.storage.secrets import Secrets
+
+T = TypeVar("T")
+
+POLL_S = 1.0
+# A disk or a counter that is not there after so long will not come by itself.
+PATIENCE_S = 3600.0
+# Less is not enough for a run's folder and the journal's lines until the checks look closer.
+LEAST_FREE_BYTES = 4 * 2**20
+
+
+class NotYetError(AgentError):
+    """What is waited for is not there yet; the text says why, and changes only with the reason."""
+
+
+class Waits:
+    """Waits in the journal's sight; the watchdog hears of every look."""
+
+    def __init__(
+        self, journal: Journal, watchdog: Watchdog, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._journal = journal
+        self._watchdog = watchdog
+        self._sleep = sleep
+
+    def until(
+        self, word: str, attempt: Callable[[], T], *, run_id: str = "", limit_s: float | None = None
+    ) -> T:
+        """What `attempt` gives once it does not raise AgentError; the last error after `limit_s`.
+
+        The journal is told `<word>: <the error>`, once for each reason.
+        """
+        told = ""
+        end_s = None if limit_s is None else time.monotonic() + limit_s
+        while True:
+            try:
+                return attempt()
+            except AgentError as error:
+                if end_s is not None and time.monotonic() > end_s:
+                    raise
+                reason = str(error)
+            if reason != told:
+                self._journal.append("waiting", run_id, f"{word}: {reason}")
+                told = reason
+            self._watchdog.within(60)
+            self._sleep(POLL_S)
+
+    def for_secrets(self, path: Path) -> Secrets:
+        """The secrets, however long it takes until the controller has placed them again."""
+        return self.until("secrets", lambda: secrets.load(path))
+
+    def for_disks(self, disks: Iterable[Disk], run_id: str = "") -> None:
+        """All disks of the plan; raises NotYetError once one was missing for an hour."""
+        wanted = list(disks)
+        self.until("disks", lambda: _all_there(wanted), run_id=run_id, limit_s=PATIENCE_S)
+
+    def for_controller(self, run_id: str, lease: Path = hold.HOLD) -> None:
+        """Until no lease runs that holds the agent."""
+        self.until("held", lambda: _nobody_holds(lease), run_id=run_id)
+
+    def for_room(self, folder: Path, run_id: str) -> None:
+        """Room to begin a run at all; raises NotYetError where nobody made some for an hour."""
+        self.until("room", lambda: _has_room(folder), run_id=run_id, limit_s=PATIENCE_S)
+
+
+def _all_there(disks: Iterable[Disk]) -> None:
+    missing = [disk.by_id for disk in disks if devices.kernel_name(disk.by_id) is None]
+    if missing:
+        raise NotYetError(f"{', '.join(missing)} not there: plug it in.")
+
+
+def _has_room(folder: Path) -> None:
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < LEAST_FREE_BYTES:
+        raise NotYetError(
+            f"the disk of {folder} is full (less than {LEAST_FREE_BYTES >> 20} MiB free): "
+            "free some."
+        )
+
+
+def _nobody_holds(lease: Path) -> None:
+    if reason := hold.reason(lease):
+        raise NotYetError(reason)
