@@ -224,7 +224,7 @@ def _log_costs(blocks: Blocks, workload: str, baseline: str | None, name: str) -
 def _nothing_shared(a: Suite, b: Suite) -> str:
     told = []
     for name, suite in (("A", a), ("B", b)):
-        done = {(run.workload, run.configuration) for run in suite.runs}
+        done = {(run.workload, run.configuration) for run in suite.compared_runs}
         workloads = [w for w in suite.workloads if any(w == work for work, _ in done)]
         stacks = [c for c in suite.configurations if any(c == stack for _, stack in done)]
         has = f"{', '.join(workloads)} on {', '.join(stacks)}" if done else "no finished run"

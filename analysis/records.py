@@ -14,6 +14,7 @@ from instrumentation.sources.counter import Reading
 
 BASELINE = "plain"
 TAIL = "tail"
+CANARY = "canary"  # a workload of its own, first and last: no part of what is compared
 SYSTEM = "system"  # the component that a meter before the whole machine sees
 
 
@@ -65,6 +66,7 @@ class Run:
     proof: Mapping[str, Any]
     checks: tuple[Mapping[str, Any], ...]
     perf: Mapping[str, Any] | None = None
+    started_wall: str = ""
 
     @property
     def measured_phases(self) -> tuple[Phase, ...]:
@@ -172,8 +174,13 @@ class Suite:
 
     @property
     def workloads(self) -> list[str]:
-        """Names in the plan's order."""
-        return _names(self.plan.get("workloads", []))
+        """Names in the plan's order, without the canary."""
+        return [name for name in _names(self.plan.get("workloads", [])) if name != CANARY]
+
+    @property
+    def compared_runs(self) -> tuple[Run, ...]:
+        """The finished runs without the canary's."""
+        return tuple(run for run in self.runs if run.workload != CANARY)
 
     @property
     def margin(self) -> float:

@@ -46,6 +46,7 @@ def parse(document: Mapping[str, Any]) -> Run:
         proof=document["proof"],
         checks=tuple(document.get("checks") or ()),
         perf=document.get("perf"),
+        started_wall=str(document.get("started_wall") or ""),
     )
 
 

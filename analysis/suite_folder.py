@@ -178,16 +178,17 @@ def _run(path: Path, state: tuple[str, str], plan_sha256: object) -> Run | str:
 
 def _gaps(suite: Suite) -> Iterator[str]:
     """What the suite cannot say although all its files are well."""
-    blocks = {run.block for run in suite.runs}
-    if not suite.runs:
+    runs = suite.compared_runs
+    blocks = {run.block for run in runs}
+    if not runs:
         yield "No run finished: there is nothing to report."
     elif len(blocks) == 1:
         yield "Only one block finished: there are figures, but no intervals and no verdicts."
-    done = {run.configuration for run in suite.runs}
+    done = {run.configuration for run in runs}
     for name in suite.configurations:
-        if suite.runs and name not in done:
+        if runs and name not in done:
             yield f"Configuration {name} has no finished run: nothing can be said about it."
-    if suite.runs and suite.baseline is None:
+    if runs and suite.baseline is None:
         yield "The plan has no configuration of kind plain: there are no ratios to one."
     if not suite.meters:
         yield "There is no meter: RAPL alone sees neither the drive nor the whole machine."

@@ -11,7 +11,7 @@ from analysis import origin
 from analysis.inference.family import judged
 from analysis.inference.planning import detectable
 from analysis.inference.stats import Comparison, Estimate, compare, estimate
-from analysis.records import Suite
+from analysis.records import CANARY, Suite
 
 BlockValues = Mapping[int, float]
 Key = tuple[str, str, str, str]
@@ -138,7 +138,7 @@ def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
 def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, _Group]:
     """Whole runs by `KEYS`; what the plan does not name comes last."""
     rows = (
-        energy.filter(pl.col("phase") == "all")
+        energy.filter((pl.col("phase") == "all") & (pl.col("workload") != CANARY))
         .group_by(*KEYS, "block")
         .agg(
             pl.col("energy_j").mean(),

@@ -18,6 +18,7 @@ NAMES = {
     "sql": "SQL",
     "video": "Video",
     "idle": "Idle",
+    "canary": "Canary",
     "package-0": "CPU package",
     "dram": "RAM",
     "drive": "drive",

@@ -81,7 +81,7 @@ def steadiness(
     suite: Suite, energy: pl.DataFrame, clock: TargetClock, component: str = SYSTEM
 ) -> list[Steadiness]:
     """By workload, in the plan's order; only workloads with joules of this component."""
-    hours, places = hours_of(suite.runs, clock), places_of(suite.runs, clock)
+    hours, places = hours_of(suite.runs, clock), places_of(suite.compared_runs, clock)
     rows = energy.filter(
         (pl.col("component") == component) & (pl.col("phase") == ALL) & (pl.col("energy_j") > 0)
     )

@@ -13,7 +13,7 @@ from analysis.inference.stats import Estimate, estimate
 from analysis.money.assumptions import PAPER_WORKLOAD
 from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
 from analysis.money.span import Span
-from analysis.records import SYSTEM, Meter, Suite
+from analysis.records import CANARY, SYSTEM, Meter, Suite
 from analysis.uncertainty import TypeB
 
 BlockValues = Mapping[int, float]
@@ -187,6 +187,7 @@ def _sides(energy: pl.DataFrame) -> Sides:
     rows = energy.filter(
         (pl.col("component") == SYSTEM)
         & (pl.col("phase") == "all")
+        & (pl.col("workload") != CANARY)
         & pl.col("energy_j").is_not_null()
     )
     means = (

@@ -168,7 +168,7 @@ def _known(name: str | None) -> list[str]:
 def _lacking(found: Results, names: Sequence[str]) -> str:
     """Why there is no comparison of these configurations with the baseline."""
     suite = found.suite
-    if not suite.runs:
+    if not suite.compared_runs:
         return "no run finished"
     if suite.baseline is None:
         return "the plan has no configuration without encryption to hold it against"
@@ -176,7 +176,7 @@ def _lacking(found: Results, names: Sequence[str]) -> str:
         return "the plan has no such configuration"
     if SYSTEM not in set(found.summary["component"]):
         return "no meter shows the whole system's energy"
-    done = {run.configuration for run in suite.runs}
+    done = {run.configuration for run in suite.compared_runs}
     missing = [suite.label(name) for name in [suite.baseline, *names] if name not in done]
     if missing:
         return f"there is no finished run of {' or '.join(missing)}"

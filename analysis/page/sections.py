@@ -67,7 +67,7 @@ class Report:
     def canary(self) -> Canary | None:
         """First against last run of the canary."""
         found = self.found
-        return canary(found.suite, found.energy, found.clock, self.component)
+        return canary(found.suite, found.energy, found.clock)
 
     @cached_property
     def twice(self) -> list[list[str]]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from analysis import words
-from analysis.inference.canary import Canary
+from analysis.inference.canary import CANNOT_TELL, MOVED, Canary, Reading
 from analysis.inference.stats import Estimate
 from analysis.inference.steadiness import Steadiness
 from analysis.page import markup
 from analysis.page.markup import Html
 from analysis.results import Results
 
+PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
+
 
 def steadiness_section(found: Results, steady: Sequence[Steadiness], canary: Canary | None) -> Html:
     """Tables by workload, flagged runs, and the comparisons with and without them."""
     page = markup.paragraph(canary_sentence(found, canary))
+    page += canary_table(found, canary)
     page += markup.table(
         "Scatter, drift and order of one run's energy, the configurations' effects removed",
         [
@@ -66,14 +69,58 @@ def steadiness_section(found: Results, steady: Sequence[Steadiness], canary: Can
 def canary_sentence(found: Results, canary: Canary | None) -> str:
     """Whether the canary moved between its first and its last run."""
     if canary is None:
-        return "There is no canary: its workload did not run twice on the baseline."
-    after = "" if canary.hours is None else f" after {words.rounded(canary.hours)} h"
-    word = "moved: what came between is in doubt" if canary.moved else "did not move"
-    return (
-        f"The canary ({words.name_of(canary.workload)} on {found.suite.label(canary.configuration)}"
-        f", mean power) {word}: {words.percent(1 + canary.change, 2)} from its first run to its "
-        f"last{after}, limit ±{words.given(canary.limit * 100)} %."
+        return "There is no canary: nothing ran both first and last on the baseline."
+    name = f"{words.name_of(canary.workload)} on {found.suite.label(canary.configuration)}"
+    apart = "" if canary.hours is None else f", {_hours(canary.hours)} apart"
+    limit = f"limit ±{words.given(canary.limit * 100)} %"
+    if canary.verdict == MOVED:
+        moved = ", ".join(_moved(r) for r in canary.readings if canary.has_moved(r))
+        return (
+            f"The canary ({name}) moved from first to last{apart}: {moved}; {limit}. The machine "
+            "or its surroundings changed: what is paired within blocks bears it, joules do not."
+        )
+    worst = f"{words.percent(1 + canary.worst.change, 2)} at most ({_where(canary.worst)})"
+    if canary.verdict == CANNOT_TELL:
+        doubt = words.given(round(canary.worst.doubt * 100, 2))
+        return (
+            f"The canary ({name}) cannot tell: {worst} from first to last{apart}, {limit}, but the "
+            f"instruments alone may be off by ±{doubt} %."
+        )
+    return f"The canary ({name}) held: its power changed by {worst}{apart}; {limit}."
+
+
+def canary_table(found: Results, canary: Canary | None) -> Html:
+    """All that was held against each other of the canary."""
+    return markup.table(
+        "The canary's mean power, first run against last",
+        ["Phase", "Component", "First (W)", "Last (W)", "Change (%)", "Instruments' doubt (± %)"],
+        [
+            [
+                PHASES.get(r.phase, r.phase),
+                f"{words.name_of(r.component)} ({r.source})",
+                words.number(r.first_w, 3),
+                words.number(r.last_w, 3),
+                words.percent(1 + r.change, 2).removesuffix(" %"),
+                words.number(r.doubt * 100, 2),
+            ]
+            for r in (() if canary is None else canary.readings)
+        ],
+        words=2,
+        origin=found.origin,
+        group=True,
     )
+
+
+def _moved(reading: Reading) -> str:
+    return f"{_where(reading)} {words.percent(1 + reading.change, 2)}"
+
+
+def _where(reading: Reading) -> str:
+    return f"{words.name_of(reading.component)} {PHASES.get(reading.phase, reading.phase)}"
+
+
+def _hours(hours: float) -> str:
+    return f"{words.rounded(hours)} h" if hours >= 1 else f"{words.rounded(hours * 60)} min"
 
 
 def flagged(steady: Sequence[Steadiness], workload: str) -> set[tuple[int, str]]:

@@ -40,7 +40,7 @@ def trust_box(
 
 def _blocks(found: Results) -> str:
     suite = found.suite
-    blocks = len({run.block for run in suite.runs})
+    blocks = len({run.block for run in suite.compared_runs})
     planned = suite.plan.get("blocks", blocks)
     of = "" if planned == blocks else f" of {planned}"
     void = f"{count(len(suite.void), 'run')} void" if suite.void else "none void"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from analysis.manifest import canonical_sha256
+from analysis.records import CANARY
 from analysis.synthetic.folder import (
     Done,
     Line,
@@ -52,8 +53,9 @@ PHASES: Mapping[str, Mapping[str, float]] = {
     "video": {"play": 2.0},
     "idle": {"idle": 1.0},
 }
+CANARY_PHASES: Mapping[str, float] = {"idle": 1.0, "busy": 1.0}
 SLOWER = {"plain": 1.0, "opal": 1.012, "dmcrypt-aes128": 1.25, "dmcrypt-aes256": 1.34}
-TIED_TO_TIME = ("video", "idle")
+TIED_TO_TIME = ("video", "idle", CANARY)
 IDLE_W = (21.0, 2.2, 4.0, 0.9)  # by component
 REST_S, TAIL_S = 0.5, 0.4
 WORK = {"bytes": 41943040.0, "files": 4.0}
@@ -86,6 +88,7 @@ class Options:
     counter_start_uj: int = 5_000_000_000
     lost_windows: tuple[float, float] | None = None  # controller seconds without samples
     reopen_after_loss: bool = True
+    canary: float | None = None  # power of its last run against that of its first; None: no canary
     accuracy: Mapping[str, Any] = field(
         default_factory=lambda: {"relative_limit": 0.03, "absolute_limit_w": 0.0005, "source": "-"}
     )
@@ -167,7 +170,28 @@ def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {**plan, "sha256": canonical_sha256(plan)}
 
 
+def _between_canaries(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[str, Any]]:
+    """The canary before and after all runs, in the first and in the last block."""
+    own = {"configuration": on, "workload": CANARY}
+    whole = [{**own, "block": 0}, *runs, {**own, "block": runs[-1]["block"]}]
+    return [
+        {
+            **run,
+            "index": index,
+            "run_id": f"{index:04d}-b{run['block']:02d}-{run['configuration']}-{run['workload']}",
+        }
+        for index, run in enumerate(whole)
+    ]
+
+
 def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
+    runs = shuffled(o.blocks, o.configurations, o.workloads, generator)
+    workloads = list(o.workloads)
+    canary: dict[str, Any] = {}
+    if o.canary is not None:
+        on = o.configurations[0]
+        runs, workloads = _between_canaries(runs, on), [*workloads, CANARY]
+        canary = {"canary": {"workload": CANARY, "configuration": on, "limit": 0.01}}
     return frozen(
         {
             "format": "fde-plan/1",
@@ -181,8 +205,9 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
             "created_wall": "2026-01-01T00:00:00+00:00",
             "origin": o.origin,
             "configurations": [{"name": name, **STACKS.get(name, {})} for name in o.configurations],
-            "workloads": [{"name": name, "parameters": {}} for name in o.workloads],
-            "runs": shuffled(o.blocks, o.configurations, o.workloads, generator),
+            "workloads": [{"name": name, "parameters": {}} for name in workloads],
+            "runs": runs,
+            **canary,
             "settle_s": REST_S,
             "analysis": {
                 "contrasts": [["plain", "opal"], ["opal", "dmcrypt-aes128"]],
@@ -205,11 +230,15 @@ def _enact(
     start = power.end_s
     marks: Marks = []
     tied = run["workload"] in TIED_TO_TIME
-    for phase, seconds in PHASES[run["workload"]].items():
+    of_canary = run["workload"] == CANARY
+    phases = CANARY_PHASES if of_canary else PHASES[run["workload"]]
+    for phase, seconds in phases.items():
         factor = 1.0 if tied else o.slower[run["configuration"]]
         length = seconds * factor * float(np.exp(generator.normal(0, 0 if tied else o.noise)))
         scatter = float(np.exp(generator.normal(0, o.noise)))
-        busy = 0.1 if run["workload"] == "idle" else 1.0
+        if of_canary:
+            scatter = 1.0 if run["index"] == 0 else o.canary or 1.0
+        busy = 0.1 if phase == "idle" else 1.0
         extra = np.array([9.0, 1.6, 6.0, 0.7]) * busy
         extra[1] += 0.15 if run["configuration"] == "opal" else 0.0
         watts = (np.array(IDLE_W) + extra) * scatter

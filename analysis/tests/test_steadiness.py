@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 
 from analysis.align import TargetClock
-from analysis.inference.canary import canary
 from analysis.inference.steadiness import hours_of, places_of, steadiness
 from analysis.inference.two_way import Layout
 from analysis.records import Run, Suite
@@ -254,49 +252,3 @@ def test_no_residual_at_all_is_no_distance() -> None:
     layout = Layout.of((0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 0, 1))
     assert layout is not None
     assert layout.deleted_t(np.zeros(6)).tolist() == [0.0] * 6
-
-
-def idle_suite(last_w: float, **plan: Any) -> tuple[Suite, pl.DataFrame]:
-    rows = [
-        {"workload": w, "configuration": c, "block": b, "energy_j": 300.0}
-        for b, c, w in itertools.product(range(3), KINDS, ("idle", "write"))
-    ]
-    for row in rows:
-        if (row["block"], row["configuration"]) == (2, "plain"):
-            row["energy_j"] = last_w * 10
-    runs = [run(row, i / 10) for i, row in enumerate(rows)]
-    return suite_of(KINDS, ["idle", "write"], runs=runs, **plan), energy_of(rows)
-
-
-def test_the_canary_is_the_first_and_the_last_idling_of_the_baseline() -> None:
-    suite, energy = idle_suite(30.4)
-    found = canary(suite, energy, NO_CLOCK)
-    assert found is not None
-    assert (found.workload, found.configuration) == ("idle", "plain")
-    assert (found.first_w, found.last_w) == pytest.approx((30.0, 30.4))
-    assert found.change == pytest.approx(0.4 / 30)
-    assert found.hours == pytest.approx(1.6)
-    assert found.moved
-    still = canary(*idle_suite(29.8), NO_CLOCK)
-    assert still is not None
-    assert not still.moved
-    lower = canary(*idle_suite(29.6), NO_CLOCK)
-    assert lower is not None
-    assert lower.moved
-
-
-def test_the_plan_names_the_canary_and_its_limit() -> None:
-    told = canary(*idle_suite(30.4, canary={"workload": "write", "limit": 0.05}), NO_CLOCK)
-    assert told is not None
-    assert (told.workload, told.limit, told.moved) == ("write", 0.05, False)
-    nonsense: object
-    for nonsense in ({"limit": 0}, {"limit": "x"}, {"limit": True}, [], None, {"workload": None}):
-        found = canary(*idle_suite(30.4, canary=nonsense), NO_CLOCK)
-        assert found is not None
-        assert (found.workload, found.limit) == ("idle", 0.01)
-
-
-def test_a_canary_that_ran_once_tells_nothing() -> None:
-    suite, energy = idle_suite(30.4)
-    assert canary(suite, energy.filter(pl.col("block") == 0), NO_CLOCK) is None
-    assert canary(suite_of({"soft": "dmcrypt"}, ["idle"]), energy, NO_CLOCK) is None

@@ -1,0 +1,144 @@
+"""The canary: held, moved or unknown, and nowhere else in the report."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis.inference.canary import CANNOT_TELL, HELD, MOVED, canary
+from analysis.inference.steadiness import places_of
+from analysis.page.sections import Report
+from analysis.records import Suite
+from analysis.results import results, write
+from analysis.synthetic.suite import Options, write_suite
+from analysis.synthetic.tables import energy_of, suite_of
+from analysis.tests.pages import whole_page
+from analysis.tests.test_steadiness import KINDS, NO_CLOCK, run
+
+
+def idle_suite(last_w: float, **plan: Any) -> tuple[Suite, pl.DataFrame]:
+    rows = [
+        {"workload": w, "configuration": c, "block": b, "energy_j": 300.0}
+        for b, c, w in itertools.product(range(3), KINDS, ("idle", "write"))
+    ]
+    for row in rows:
+        if (row["block"], row["configuration"]) == (2, "plain"):
+            row["energy_j"] = last_w * 10
+    runs = [run(row, i / 10) for i, row in enumerate(rows)]
+    return suite_of(KINDS, ["idle", "write"], runs=runs, **plan), energy_of(rows)
+
+
+def test_an_older_plans_canary_is_the_first_and_the_last_idling_of_the_baseline() -> None:
+    suite, energy = idle_suite(30.4)
+    found = canary(suite, energy, NO_CLOCK)
+    assert found is not None
+    assert (found.workload, found.configuration) == ("idle", "plain")
+    (reading,) = found.readings
+    assert (reading.first_w, reading.last_w) == pytest.approx((30.0, 30.4))
+    assert reading.change == pytest.approx(0.4 / 30)
+    assert found.hours == pytest.approx(1.6)
+    assert found.verdict == MOVED
+    for last_w, verdict in ((29.8, HELD), (29.6, MOVED)):
+        other = canary(*idle_suite(last_w), NO_CLOCK)
+        assert other is not None
+        assert other.verdict == verdict
+
+
+def test_a_change_that_the_instruments_alone_may_make_is_no_move() -> None:
+    suite, energy = idle_suite(30.4)
+    doubtful = energy.with_columns(energy_statistical_j=pl.lit(3.0))  # 1 % of 300 J, twice
+    found = canary(suite, doubtful, NO_CLOCK)
+    assert found is not None
+    assert found.verdict == CANNOT_TELL
+    assert found.worst.doubt == pytest.approx(1.96 * 0.01 * 2**0.5, rel=0.03)
+    sure = canary(suite, energy.with_columns(energy_statistical_j=pl.lit(0.3)), NO_CLOCK)
+    assert sure is not None
+    assert sure.verdict == MOVED
+
+
+def test_the_plan_names_the_canary_and_its_limit() -> None:
+    given = {"workload": "write", "configuration": "plain", "limit": 0.05}
+    told = canary(*idle_suite(30.4, canary=given), NO_CLOCK)
+    assert told is not None
+    assert (told.workload, told.limit, told.verdict) == ("write", 0.05, HELD)
+    nonsense: object
+    for nonsense in ({"limit": 0}, {"limit": "x"}, {"limit": True}, [], None, {"workload": None}):
+        found = canary(*idle_suite(30.4, canary=nonsense), NO_CLOCK)
+        assert found is not None
+        assert (found.workload, found.limit) == ("idle", 0.01)
+
+
+def test_a_canary_that_ran_once_tells_nothing() -> None:
+    suite, energy = idle_suite(30.4)
+    assert canary(suite, energy.filter(pl.col("block") == 0), NO_CLOCK) is None
+    assert canary(suite_of({"soft": "dmcrypt"}, ["idle"]), energy, NO_CLOCK) is None
+
+
+SMALL = Options(blocks=2, interval_ms=10, workloads=("kernel_tree", "sql"))
+
+
+def made(folder: Path, last: float | None, **changes: Any) -> Report:
+    options = Options(**{**vars(SMALL), "canary": last, **changes})
+    write_suite(folder, options)
+    return Report(results(folder))
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(1.0, HELD), (1.03, MOVED), (0.97, MOVED)])
+def test_each_phase_is_held_against_itself_on_what_matters(
+    tmp_path: Path, last: float, verdict: str
+) -> None:
+    report = made(tmp_path / "s", last)
+    assert report.canary is not None
+    assert report.canary.verdict == verdict
+    seen = {(r.phase, r.component) for r in report.canary.readings}
+    assert seen == set(itertools.product(("idle", "busy"), ("system", "drive", "package-0")))
+    for reading in report.canary.readings:
+        assert reading.change == pytest.approx(last - 1, abs=4e-3)
+    said = report.answer().text
+    assert ("held" if verdict == HELD else "moved from first to last") in said
+
+
+def test_it_stands_nowhere_but_where_trust_is_spoken_of(tmp_path: Path) -> None:
+    report = made(tmp_path / "s", 1.03)
+    found = report.found
+    write(found)
+    assert "canary" in set(found.energy["workload"])
+    assert "canary" not in set(found.summary["workload"])
+    assert "canary" not in found.suite.workloads
+    for text in (
+        (tmp_path / "s" / "summary.csv").read_text(),
+        json.dumps(found.next_suite),
+        report.figures().text,
+        report.workloads().text,
+        report.money().text,
+        report.published().text,
+    ):
+        assert "anary" not in text
+    assert not re.search("Canary", re.sub("The canary.*?</", "", report.head().text))
+    assert "The canary (Canary on plain) moved" in whole_page(found)
+
+
+def test_one_block_with_the_canary_twice_is_paired_as_without_it(tmp_path: Path) -> None:
+    report = made(tmp_path / "s", 1.03, blocks=1, noise=0.0)
+    with_canary = report.found
+    without = made(tmp_path / "t", None, blocks=1, noise=0.0).found
+    assert len(with_canary.suite.runs) == len(without.suite.runs) + 2
+    assert len(with_canary.summary) == len(without.summary)
+    for a, b in zip(with_canary.contrasts, without.contrasts, strict=True):
+        assert (a.base, a.other, a.workloads) == (b.base, b.other, b.workloads)
+        assert a.comparison is not None and b.comparison is not None
+        assert a.comparison.n == b.comparison.n == 1
+        assert a.comparison.ratio == pytest.approx(b.comparison.ratio, rel=2e-3)
+
+
+def test_the_first_place_in_a_block_is_not_the_canarys(tmp_path: Path) -> None:
+    found = made(tmp_path / "s", 1.0).found
+    order = [run.configuration for run in found.suite.compared_runs if run.block == 0]
+    places = places_of(found.suite.compared_runs, found.clock)
+    assert [places[0, name] for name in dict.fromkeys(order)] == [0, 1, 2, 3]
