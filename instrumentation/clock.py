@@ -11,7 +11,9 @@ The target's stamp was taken somewhere between the two of the controller, so the
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 import time
 from bisect import bisect_right
@@ -25,6 +27,7 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 WANDER_PPM = 5.0
 # How far two clocks may be apart in rate when nothing is known: NTP slews by at most 500 ppm.
 UNKNOWN_SKEW_PPM = 500.0
+_LONGEST_LINE_BYTES = 4096
 # Readings closer together than this belong to one burst.
 BURST_GAP_NS = 2_000_000_000
 
@@ -45,12 +48,17 @@ def boot_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """One round trip: stamps of the controller around one of the target, in ns."""
+    """One round trip: stamps of the controller around one of the target, in ns.
+
+    `boot_id` is the target's boot, `controller_boot_id` the controller's; empty in older suites,
+    which were all of one boot of the controller.
+    """
 
     t_send_ns: int
     t_target_ns: int
     t_receive_ns: int
     boot_id: str
+    controller_boot_id: str = ""
 
 
 def offset_ns(reading: ClockReading) -> int:
@@ -64,9 +72,29 @@ def bound_ns(reading: ClockReading) -> int:
 
 
 def append_reading(path: Path, reading: ClockReading) -> None:
-    """Add one line to clock.jsonl."""
-    with path.open("a", encoding="utf-8") as lines:
-        lines.write(json.dumps(asdict(reading)) + "\n")
+    """Add one line to clock.jsonl. Raises OSError on a full disk, with whole lines left."""
+    line = (json.dumps(asdict(reading)) + "\n").encode()
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        whole = _whole_bytes(fd)
+        os.ftruncate(fd, whole)  # a line that a power cut or a full disk cut off
+        try:
+            written = os.write(fd, line)
+        except OSError:
+            os.ftruncate(fd, whole)
+            raise
+        if written < len(line):
+            os.ftruncate(fd, whole)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(fd)
+
+
+def _whole_bytes(fd: int) -> int:
+    """How many bytes of a file of lines are whole lines."""
+    size = os.fstat(fd).st_size
+    tail = os.pread(fd, _LONGEST_LINE_BYTES, max(0, size - _LONGEST_LINE_BYTES))
+    return size - len(tail) + tail.rfind(b"\n") + 1
 
 
 def load_readings(path: Path) -> list[ClockReading]:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from instrumentation.clock import ClockError, ClockReading, append_reading, monotonic_ns
+from instrumentation.clock import ClockError, ClockReading, append_reading, boot_id, monotonic_ns
 
 
 class ClockLink:
@@ -35,6 +35,7 @@ class ClockLink:
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
         self._pending = b""
+        self._own_boot = boot_id()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the link
 
     def burst(self, round_trips: int = 8, attempts: int = 2) -> list[ClockReading]:
@@ -84,7 +85,7 @@ class ClockLink:
         line = self._read_line(t_send_ns + int(timeout_s * 1e9))
         t_receive_ns = monotonic_ns()
         t_target, boot = line.decode("ascii").split()
-        return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot)
+        return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot, self._own_boot)
 
     def _read_line(self, deadline_ns: int) -> bytes:
         assert self._process is not None and self._process.stdout is not None
@@ -132,17 +133,23 @@ def keep_measuring(
     link: ClockLink,
     period_s: float,
     stop: threading.Event,
-    on_error: Callable[[ClockError], None],
+    on_error: Callable[[str], None],
+    *,
+    retry_s: float = 5.0,
 ) -> None:
     """A burst now, then every `period_s` until `stop` is set; for a thread of its own.
 
-    A burst that fails is told to `on_error` and tried again at the next turn: the suite outlives
-    the loss of the link.
+    The suite outlives the loss of the link and a full disk: the first failure in a row is told to
+    `on_error`, and the burst is tried again every `retry_s` until it succeeds.
     """
+    failed = False
     while True:
         try:
-            link.burst()
-        except ClockError as error:
-            on_error(error)
-        if stop.wait(period_s):
+            link.burst(attempts=1 if failed else 2)
+            failed = False
+        except (ClockError, OSError) as error:
+            if not failed:
+                on_error(str(error))
+            failed = True
+        if stop.wait(retry_s if failed else period_s):
             return

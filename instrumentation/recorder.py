@@ -5,59 +5,38 @@
 DIR gets meter.json and stream.raw; an existing stream is continued. The status file (default
 DIR/status.json) says what is going on, and on a terminal (or with --live) a line on standard error
 does. The recorder ends with 0 on SIGTERM or Ctrl-C, with 1 and a sentence where the meter is silent
-or another at the start, or the disk is full. A port that is lost later is opened again as soon as
-it is there, whatever number it has then.
+or another at the start; with --wait it was heard before, and is waited for. A port that is lost
+later is opened again as soon as it is there, whatever number it has then. On a full disk it waits
+for room. With --outlive S it ends S seconds after the process that started it.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from instrumentation import recorder_words as words
-from instrumentation.clock import boot_id, monotonic_ns
+from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.ports import Finder, Lookup, PortError, all_ports, is_pseudo_terminal
 from instrumentation.probe import looks_like
+from instrumentation.recorder_folder import FULL, RecordingFolder
+from instrumentation.recorder_limits import Limits, Parent
 from instrumentation.recorder_live import LiveLine
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.recorder_status import Status
-from instrumentation.trace import StreamError, StreamWriter
+from instrumentation.trace import StreamWriter
 from instrumentation.transports import Transport, open_transport
 
 REOPEN_PAUSE_S = 0.2
 WAIT_S = 0.2
 SETTLE_S = 0.3  # beyond one period, before a stream is compared with those of other meters
 _KEPT_BYTES = 4096  # of the beginning, to show and to tell another meter by
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long to wait for a meter with a record each `period_s`, in s.
-
-    `silence_s` without a byte: it is off, or the port's driver does not report an unplugging.
-    `foreign_s` with bytes but no record: one period, and what a driver needs to start. That is the
-    rest of the record in which it came in, and one more to know from when the next one is a mean
-    of; a meter that is asked must be set up first.
-    """
-
-    silence_s: float
-    foreign_s: float
-
-    @classmethod
-    def of(cls, meter: Meter) -> Limits:
-        """Those of a meter whose port was just opened."""
-        asked = meter.timing == "poll" or meter.due_ns is not None
-        start_s = 2 * meter.period_s + (5.0 if asked else 1.0)
-        return cls(3 * meter.period_s + 2.0, meter.period_s + start_s)
 
 
 class Recorder:
@@ -71,9 +50,12 @@ class Recorder:
         *,
         live: LiveLine | None = None,
         finder: Finder = all_ports,
+        wait: bool = False,
     ) -> None:
         self._config = config
         self._out = out
+        self._folder = RecordingFolder(config, out)
+        self._wait = wait
         self._live = live
         self._status = Status(config, status, live.show if live else None)
         self._meter: Meter = config.driver()
@@ -84,18 +66,21 @@ class Recorder:
         self._first_bytes = b""
         self._compared = False  # with the streams of other kinds of meters
         self._first_ns = 0  # of the first byte ever
+        self._opened_ns = 0
         self._heard_ns = 0  # of the last byte, or of the opening
         self._record_ns = 0  # of the last record, or of the opening
 
     def run(self, stopped: Callable[[], bool]) -> str:
         """Record; returns a summary for people. Raises RecorderError, with all that came kept."""
         try:
-            writer = self._start()
-            try:
-                self._record(writer, stopped)
-            finally:
-                self._close_port()
-                writer.close()
+            with self._folder:
+                writer = self._folder.writer()
+                self._meter.epoch = writer.openings
+                try:
+                    self._record(writer, stopped)
+                finally:
+                    self._close_port()
+                    writer.close()
         except RecorderError as error:
             self._status.enter("failed", str(error))
             raise
@@ -103,55 +88,45 @@ class Recorder:
             message = words.cannot_write(self._config, self._out, error, self._status.summary)
             self._status.enter("failed", message)
             raise RecorderError(message) from None
-        lost = "; the port was lost at the end" if self._status.state == "lost" else ""
+        last = {"lost": "; the port was lost at the end", "full": "; the disk was full at the end"}
+        end = last.get(self._status.state, "")
         self._status.enter("stopped")
-        return f"{self._status.summary}, {self._status.bytes} bytes in {writer.path}{lost}"
-
-    def _start(self) -> StreamWriter:
-        self._out.mkdir(parents=True, exist_ok=True)
-        path = self._out / "stream.raw"
-        described = self._config.described() | {
-            "controller_boot_id": boot_id(),
-            "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        self._check_same_meter(described)
-        try:
-            writer = StreamWriter(path)
-        except StreamError as error:
-            raise RecorderError(f"{path} is no stream ({error}): move it away.") from None
-        text = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
-        (self._out / "meter.json").write_text(text, encoding="utf-8")
-        self._meter.epoch = writer.openings
-        return writer
-
-    def _check_same_meter(self, described: dict[str, object]) -> None:
-        """A stream is decoded by one description: refuse to go on in it with another."""
-        path = self._out / "meter.json"
-        try:
-            before = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return
-        for name in ("kind", "channels", "settings"):
-            if isinstance(before, dict) and before.get(name, described[name]) != described[name]:
-                raise RecorderError(words.another_stream(self._out, name))
+        return f"{self._status.summary}, {self._status.bytes} bytes in {writer.path}{end}"
 
     def _record(self, writer: StreamWriter, stopped: Callable[[], bool]) -> None:
         start_ns = monotonic_ns()
         while not stopped():
             self._status.tick()
-            if self._transport is None and not self._open(writer):
-                time.sleep(REOPEN_PAUSE_S)
-                continue
-            self._ask(writer)
-            t_ns, data = self._read()
-            if data:
-                self._keep(writer, t_ns, data)
-            if not self._status.records:
-                self._check_start(start_ns)
-            elif self._transport is not None:
-                self._check_silence(monotonic_ns())
+            try:
+                self._turn(writer, start_ns)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                self._close_port()
+                self._status.enter("full", words.full(self._config, self._out))
+
+    def _turn(self, writer: StreamWriter, start_ns: int) -> None:
+        """Ask, read and keep once. Raises OSError where the disk does not take it."""
+        if self._transport is None and not self._open(writer):
+            time.sleep(REOPEN_PAUSE_S)
+            return
+        self._ask(writer)
+        t_ns, data = self._read()
+        if data:
+            self._keep(writer, t_ns, data)
+        if self._must_be_heard:
+            self._check_start(max(start_ns, self._opened_ns))
+        elif self._transport is not None:
+            self._check_silence(monotonic_ns())
+
+    @property
+    def _must_be_heard(self) -> bool:
+        """Whether it is not yet known that the meter is there."""
+        return not self._wait and not self._status.records
 
     def _open(self, writer: StreamWriter) -> bool:
+        if self._status.state == "full" and not self._folder.has_room():
+            return False
         self._device = ""
         try:
             self._device = self._lookup.device()
@@ -161,12 +136,13 @@ class Recorder:
                 self._device, self._config.baud, meter.period_s, meter.gather_s
             )
         except OSError as error:
-            if not self._status.records:
+            if self._must_be_heard:
                 raise RecorderError(words.cannot_open(self._config, error, self._device)) from None
+            self._lose(f"the port cannot be opened ({error.strerror})")
             if isinstance(error, PortError) and self._status.state == "lost":
                 self._status.message = f"{self._config.name}: {error.strerror}"
             return False
-        self._heard_ns = self._record_ns = monotonic_ns()
+        self._opened_ns = self._heard_ns = self._record_ns = monotonic_ns()
         writer.append(self._heard_ns, b"")
         self._meter.opened()
         self._limits = Limits.of(self._meter)
@@ -249,7 +225,7 @@ class Recorder:
 
     def _lose(self, message: str) -> None:
         self._close_port()
-        if self._status.records and self._status.state != "lost":
+        if not self._must_be_heard and self._status.state not in ("lost", "full"):
             self._status.enter("lost", f"{self._config.name}: {message}; opening it again")
 
     def _close_port(self) -> None:
@@ -269,7 +245,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="directory of this meter")
     parser.add_argument("--status", type=Path, help="status file (default: status.json in --out)")
     parser.add_argument("--live", action="store_true", help="show a live line in any case")
+    parser.add_argument("--wait", action="store_true", help="for a meter that does not answer")
+    parser.add_argument("--outlive", type=float, metavar="S", help="the process that started this")
     options = parser.parse_args(arguments)
+    parent = Parent(options.outlive)
     ended: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda signum, _: ended.append(signum))
@@ -277,7 +256,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     live = LiveLine(sys.stderr) if options.live or sys.stderr.isatty() else None
     try:
         config = MeterConfig.from_json(options.meter)
-        said = Recorder(config, options.out, status, live=live).run(lambda: bool(ended))
+        recorder = Recorder(config, options.out, status, live=live, wait=options.wait)
+        said = recorder.run(lambda: bool(ended) or parent.long_gone())
     except RecorderError as error:
         if live:
             live.clear()

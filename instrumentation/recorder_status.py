@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +21,10 @@ class Status:
     """Counts what happens and tells it about twice a second, to `shown` too.
 
     The file holds `format`, `name`, `kind`, `origin`, `port`, `state` (`starting`, `recording`,
-    `lost`, `stopped`, `failed`), `message`, `t_mono_ns`, `epoch`, `records`, `bytes`, `rate_hz`
-    (records per second over the last 5 s), `due_hz` (what the driver expects), `watts` by channel,
-    `gaps`, `faults`, `last_fault`.
+    `lost`, `full` (the disk), `stopped`, `failed`), `message`, `pid`, `t_mono_ns`, `t_record_ns`
+    (of the last record, 0 before the first), `epoch`, `records`, `bytes`, `rate_hz` (records per
+    second over the last 5 s), `due_hz` (what the driver expects), `watts` by channel, `gaps`,
+    `faults`, `last_fault`.
     """
 
     def __init__(
@@ -111,7 +113,9 @@ class Status:
             "port": self._config.port,
             "state": self.state,
             "message": self.message,
+            "pid": os.getpid(),
             "t_mono_ns": now_ns,
+            "t_record_ns": self._last_ns,
             "epoch": self.epoch,
             "records": self.records,
             "bytes": self.bytes,

@@ -33,6 +33,8 @@ def cannot_open(config: MeterConfig, error: OSError, device: str) -> str:
             f"{where} is in use by another program: `fuser -v {device}` names it; end that, or "
             f"name another port. {_others(config, device)}"
         )
+    if error.errno == errno.ETIMEDOUT:
+        return f"{where} does not open ({error.strerror}): unplug the meter and plug it in again."
     return f"{where} cannot be opened ({error}). {_others(config, device)}"
 
 
@@ -59,6 +61,19 @@ def cannot_write(config: MeterConfig, out: Path, error: OSError, summary: str) -
     return (
         f"{config.name}: the recording ended, {out} cannot be written ({error.strerror}). All that "
         f"came before is kept; make room and start again. {summary.partition(': ')[2]}"
+    )
+
+
+def full(config: MeterConfig, out: Path) -> str:
+    """The disk takes nothing more."""
+    return f"{config.name}: the disk of {out} is full; the recording goes on when there is room"
+
+
+def recorded_already(config: MeterConfig, out: Path) -> str:
+    """Another recorder is at work there."""
+    return (
+        f"{config.name}: another process records into {out} already: `fuser -v {out}` names it; "
+        "end it, then start again."
     )
 
 

@@ -3,7 +3,7 @@
 A frame is `t_mono_ns` (u64), `length` (u32), both little-endian, and the bytes. Bit 31 of the
 length marks bytes that were sent to the meter: what it answers depends on what it was asked. A
 frame of length 0 marks a (re)opening of the port. A cut-off last frame, as a crash or a full disk
-leaves it, is ignored.
+leaves it, is ignored; so is all from two headers of nothing but zeros on.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import BinaryIO
 _HEADER = struct.Struct("<QI")
 MAX_FRAME_BYTES = 1 << 24
 _SENT = 1 << 31
+_NEVER_WRITTEN = bytes(2 * _HEADER.size)
 _READ_BYTES = 1 << 22
 _ALIKE = 32
 
@@ -80,6 +81,8 @@ def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
     body = offset + _HEADER.size
     if body > len(data):
         return None
+    if data[offset : offset + len(_NEVER_WRITTEN)] == _NEVER_WRITTEN:
+        return None  # blocks that a power cut kept from the medium read as zeros
     t_mono_ns, word = _HEADER.unpack_from(data, offset)
     length = word & ~_SENT
     if length > MAX_FRAME_BYTES:

@@ -6,9 +6,12 @@ import contextlib
 import errno
 import fcntl
 import os
+import queue
 import select
 import struct
+import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import serial
@@ -19,6 +22,7 @@ _READ_BYTES = 1 << 16
 _FULL_BYTES = 2048
 _MOST_PARTS = 16
 _WRITE_LIMIT_S = 0.5
+OPEN_LIMIT_S = 10.0
 
 
 class Transport(Protocol):
@@ -168,5 +172,53 @@ def open_transport(device: str, baud: int, period_s: float, gather_s: float = 0.
     `gather_s` (see `Meter`). Raises OSError.
     """
     if os.path.realpath(device).startswith("/dev/usbtmc"):
-        return UsbtmcTransport(device, limit_s=2 * period_s + 1)
-    return SerialTransport(device, baud, gather_s)
+        return in_time(device, lambda: UsbtmcTransport(device, limit_s=2 * period_s + 1))
+    return in_time(device, lambda: SerialTransport(device, baud, gather_s))
+
+
+_opening: set[str] = set()
+
+
+def in_time(
+    device: str, opened: Callable[[], Transport], limit_s: float = OPEN_LIMIT_S
+) -> Transport:
+    """What `opened` gives; some drivers of the kernel never come back from an open.
+
+    Raises its OSError, or one with ETIMEDOUT after `limit_s`, and at once as long as an earlier
+    attempt at this device still hangs.
+    """
+    if device in _opening:
+        raise OSError(errno.ETIMEDOUT, "its driver still hangs in an earlier attempt")
+    came: queue.SimpleQueue[Transport | OSError | ValueError] = queue.SimpleQueue()
+    given_up = threading.Event()
+
+    def attempt() -> None:
+        found: Transport | OSError | ValueError
+        try:
+            found = opened()
+        except (OSError, ValueError) as error:
+            found = error
+        _opening.discard(device)
+        came.put(found)
+        if given_up.is_set():
+            _closed(came)
+
+    _opening.add(device)
+    threading.Thread(target=attempt, daemon=True).start()
+    try:
+        got = came.get(timeout=limit_s)
+    except queue.Empty:
+        given_up.set()
+        _closed(came)
+        raise OSError(errno.ETIMEDOUT, f"its driver did not open it in {limit_s:g} s") from None
+    if isinstance(got, Exception):
+        raise got
+    return got
+
+
+def _closed(came: queue.SimpleQueue[Transport | OSError | ValueError]) -> None:
+    """Close what came too late, if it has come."""
+    with contextlib.suppress(queue.Empty):
+        late = came.get_nowait()
+        if not isinstance(late, Exception):
+            late.close()

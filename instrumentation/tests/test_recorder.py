@@ -74,6 +74,7 @@ class Running:
             "channels": {"0": "system", "1": "drive"},
         } | entry
         self.out = out
+        self.told = out / "status.json"
         command = [sys.executable, "-m", "instrumentation.recorder", "--meter", json.dumps(meter)]
         self.process = subprocess.Popen(
             [*command, "--out", str(out), *options],
@@ -84,7 +85,7 @@ class Running:
 
     def status(self) -> dict[str, Any]:
         try:
-            told = json.loads((self.out / "status.json").read_text())
+            told = json.loads(self.told.read_text())
         except FileNotFoundError:
             return {"state": None, "records": 0, "epoch": 0}
         assert isinstance(told, dict)
@@ -198,22 +199,77 @@ def small_disk(at: Path, size_bytes: int) -> Iterator[None]:
         subprocess.run(["umount", str(at)], check=True)
 
 
-def test_a_disk_that_is_really_full_keeps_all_that_came(link: Path, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    with small_disk(disk, 64 * 1024):
-        with plugged_in(link, smartpower3()):
-            running = Running(link, disk / "meter0")
-            code, _, err = running.end()
-        assert code == 1
-        assert err.count("\n") == 1
-        assert "No space left on device" in err
-        assert "All that came before is kept" in err
+def test_a_full_disk_is_waited_for_and_leaves_a_hole(link: Path, tmp_path: Path) -> None:
+    disk, status = tmp_path / "disk", tmp_path / "status.json"
+    with small_disk(disk, 4 << 20), plugged_in(link, smartpower3()):
+        running = Running(link, disk / "meter0", "--status", str(status))
+        running.told = status
+        running.wait_until(lambda s: s["records"] > 20)
+        ballast = disk / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        full = running.wait_until(lambda s: s["state"] == "full")
+        assert "is full" in full["message"]
+        assert full["watts"] == {}
         stream = disk / "meter0/stream.raw"
-        frames = list(read_frames(stream))
-        assert stream.stat().st_size == sum(12 + len(frame.data) for frame in frames)
-        records = decode(disk / "meter0").samples.height
-        assert f"{records} records in" in err or f"{records + 1} records in" in err
-        assert records > 300
+        assert stream.stat().st_size == sum(12 + len(f.data) for f in read_frames(stream))
+        ballast.unlink()
+        many = full["records"] + 20
+        running.wait_until(lambda s: s["state"] == "recording" and s["records"] > many)
+        running.process.terminate()
+        code, _, err = running.end()
+        assert (code, err) == (0, "")
+        samples = decode(disk / "meter0").samples
+    assert samples["epoch"].unique().sort().to_list() == [1, 2]
+    assert samples["seq"].to_list() == list(range(samples.height))
+
+
+def test_two_recorders_never_write_one_folder(link: Path, out: Path) -> None:
+    with plugged_in(link, smartpower3()):
+        running = Running(link, out)
+        running.wait_until(lambda s: s["records"] > 0)
+        second = Running(link, out, "--status", str(out.with_name("second.json")))
+        code, _, err = second.end()
+        running.process.terminate()
+        assert running.end()[0] == 0
+    assert code == 1
+    assert "another process records into" in err
+
+
+def test_a_meter_that_was_heard_before_is_waited_for(link: Path, out: Path) -> None:
+    running = Running(link, out, "--wait")
+    lost = running.wait_until(lambda s: s["state"] == "lost")
+    assert "cannot be opened" in lost["message"]
+    with plugged_in(link, smartpower3()):
+        running.wait_until(lambda s: s["state"] == "recording")
+        running.process.terminate()
+        assert running.end()[0] == 0
+
+
+def test_it_outlives_a_killed_parent_only_so_long(link: Path, out: Path) -> None:
+    meter = {"name": "meter0", "kind": "smartpower3", "port": str(link), "origin": "modelled"}
+    argv = [sys.executable, "-m", "instrumentation.recorder", "--outlive", "1", "--out", str(out)]
+    argv += ["--meter", json.dumps(meter | {"channels": {"0": "system"}})]
+    code = "import subprocess, sys; subprocess.Popen(sys.argv[1:]); sys.stdin.read()"
+    with plugged_in(link, smartpower3()):
+        with subprocess.Popen(
+            [sys.executable, "-c", code, *argv], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        ) as parent:
+            before = _until(out, lambda s: s["state"] == "recording")
+            parent.kill()
+        after = _until(out, lambda s: s["records"] > before["records"] + 20)
+        assert after["state"] == "recording"
+        _until(out, lambda s: s["state"] == "stopped")
+
+
+def _until(out: Path, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            status: dict[str, Any] = json.loads((out / "status.json").read_text())
+            if wanted(status):
+                return status
+        time.sleep(0.02)
 
 
 def test_live_line_is_drawn_only_where_it_is_wanted(link: Path, out: Path) -> None:

@@ -7,18 +7,21 @@ import os
 import pty
 import socket
 import threading
+import time
 import tty
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from instrumentation import transports
 from instrumentation.clock import monotonic_ns
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.transports import (
     SerialTransport,
     Transport,
     UsbtmcTransport,
+    in_time,
     open_transport,
 )
 
@@ -118,3 +121,27 @@ def test_usbtmc_is_chosen_by_its_path(tmp_path: Path) -> None:
         server.bind(str(tmp_path / "socket"))
         with pytest.raises(OSError):
             UsbtmcTransport(str(tmp_path / "socket"), 1.0)
+
+
+def test_a_port_that_does_not_open_is_given_up(tmp_path: Path) -> None:
+    """A FIFO without a writer does what some drivers of the kernel do: its open waits for ever."""
+    fifo = tmp_path / "port"
+    os.mkfifo(fifo)
+
+    def opened() -> Transport:
+        os.close(os.open(fifo, os.O_RDONLY))
+        raise OSError(errno.ENODEV, "it opened after all")
+
+    for said in ("did not open it", "still hangs"):
+        with pytest.raises(OSError, match=said) as raised:
+            in_time(str(fifo), opened, limit_s=0.2)
+        assert raised.value.errno == errno.ETIMEDOUT
+    os.close(os.open(fifo, os.O_WRONLY))  # the driver comes to its senses
+    while str(fifo) in transports._opening:
+        time.sleep(0.01)
+    with pytest.raises(OSError, match="after all"):
+        in_time(str(fifo), lambda: _raising(OSError(errno.ENODEV, "after all")), limit_s=5)
+
+
+def _raising(error: OSError) -> Transport:
+    raise error

@@ -1,0 +1,94 @@
+"""The folder that one meter is recorded into: one recorder at a time, one kind of meter."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from instrumentation import recorder_words as words
+from instrumentation.clock import boot_id
+from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.trace import StreamError, StreamWriter
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+# Below this a disk is still full: what comes would fill it again at once.
+ROOM_BYTES = 1 << 20
+
+
+class RecordingFolder:
+    """A context that holds `out` for this process alone; the kernel lets go of it if we die."""
+
+    def __init__(self, config: MeterConfig, out: Path) -> None:
+        self._config = config
+        self._out = out
+        self._fd = -1
+
+    def __enter__(self) -> RecordingFolder:
+        """Raises RecorderError where another process records into it, OSError."""
+        self._out.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(self._out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise RecorderError(words.recorded_already(self._config, self._out)) from None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def writer(self) -> StreamWriter:
+        """The stream, to be gone on with, and meter.json beside it. Raises RecorderError, OSError.
+
+        A stream is decoded by one description: with another one it is refused.
+        """
+        described = self._config.described() | {
+            "controller_boot_id": boot_id(),
+            "started_wall": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        self._check_same_meter(described)
+        path = self._out / "stream.raw"
+        try:
+            writer = StreamWriter(path)
+        except StreamError as error:
+            raise RecorderError(f"{path} is no stream ({error}): move it away.") from None
+        self._describe(described)
+        return writer
+
+    def _check_same_meter(self, described: dict[str, object]) -> None:
+        path = self._out / "meter.json"
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return
+        for name in ("kind", "channels", "settings"):
+            if isinstance(before, dict) and before.get(name, described[name]) != described[name]:
+                raise RecorderError(words.another_stream(self._out, name))
+
+    def _describe(self, described: dict[str, object]) -> None:
+        """Whole or not at all: without it the stream is worth nothing."""
+        fresh = self._out / "meter.json.new"
+        text = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
+        try:
+            with fresh.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._out / "meter.json")
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def has_room(self) -> bool:
+        """Whether a recording that waits for room can go on."""
+        return shutil.disk_usage(self._out).free >= ROOM_BYTES
