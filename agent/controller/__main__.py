@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import secrets
 import signal
 import sys
@@ -11,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from agent.controller import check, many, pilot, prove, remote, session
+from agent.controller import check, durations, fitting, many, pilot, prove, remote, session
 from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
 from agent.controller.seal import seal, write_json
@@ -85,6 +86,7 @@ def _plan_options(parser: argparse.ArgumentParser, suite_required: bool = True) 
     parser.add_argument("--scale", help="one of the suite's scales, as lab")
     count = parser.add_mutually_exclusive_group()
     count.add_argument("--blocks", type=int, help="instead of the suite's own number")
+    count.add_argument("--hours", type=float, help="as many blocks as end within so long")
     count.add_argument("--pilot", type=Path, help="an earlier suite, whose report says how many")
     parser.add_argument(
         *("--configurations", "-c"), nargs="+", default=(), help="instead of the suite's own"
@@ -138,17 +140,25 @@ def _frozen(
 ) -> dict[str, Any]:
     seed = secrets.randbits(32) if options.seed is None else options.seed
     earlier = None if options.pilot is None else pilot.read(options.pilot)
-    return compile_plan(
+    compiled = functools.partial(
+        compile_plan,
         options.suite,
         scaled(load_suite(options.suite), options.scale),
         remote.read_target(options.target),
         seed=seed,
-        blocks=options.blocks if earlier is None else earlier.blocks,
         pilot=None if earlier is None else earlier.suite_id,
         configurations=options.configurations,
         group=group,
         now=now,
     )
+    if options.hours is None:
+        return compiled(blocks=options.blocks if earlier is None else earlier.blocks)
+    one = compiled(blocks=1)
+    known = durations.seen(options.out, one["host"], one["origin"])
+    fit = fitting.fit(one, known, options.hours)
+    for sentence in fit.sentences:
+        _say(sentence)
+    return compiled(blocks=fit.blocks, fitted={"hours": options.hours, "basis": fit.basis})
 
 
 def _write_plan(options: argparse.Namespace) -> Path:
