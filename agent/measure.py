@@ -88,9 +88,10 @@ class Bench:
     ) -> str | None:
         """Do one run and write its run.json if it is sound; else the reason why it is void.
 
-        `waiting` is told what the checks wait for before the run; `sha256` is then that of its
-        run.json. Raises AgentError where the storage failed, OSError where there is no room for
-        the results. Exceptions of the workload void the run; their traceback goes to `failure.txt`.
+        `waiting` is told what the checks wait for before the run, and "" once they wait no more;
+        `sha256` is then that of its run.json. Raises AgentError where the storage failed, OSError
+        where there is no room for the results. Exceptions of the workload void the run; their
+        traceback goes to `failure.txt`.
         """
         entered = self._stack.entered
         if entered is None:
@@ -122,7 +123,15 @@ class Bench:
 
         def checks() -> None:
             self._watchdog.within(CHECKS_S)
-            limit.outside(lambda: inspection.before(waiting))
+            waited: list[str] = []
+
+            def tell(what: str) -> None:
+                waited.append(what)
+                waiting(what)
+
+            limit.outside(lambda: inspection.before(tell))
+            if waited:
+                waiting("")
             self._watchdog.within(limit_s + GRACE_S)
             if reasons := blockers(inspection.found):
                 raise WorkloadError(" ".join(reasons))

@@ -167,7 +167,7 @@ class Suite:
             self._tell("running", run.run_id)
             reason = bench.measure(
                 run,
-                waiting=lambda what: self._tell("waiting", run.run_id, what),
+                waiting=lambda what: self._tell("waiting" if what else "running", run.run_id, what),
                 before_proof=lambda: self._tell("proving", run.run_id),
             )
         except Stop:

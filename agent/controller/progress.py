@@ -7,11 +7,9 @@ from statistics import fmean
 
 from agent.journal import TERMINAL, Entry, last_states
 from agent.plan import Plan, Run
+from agent.tries import BEGUN, INTERRUPTED, REPEAT, Accounts
 
 NS = 1_000_000_000
-# States in which a run is worked on, and how the details of void runs begin that are done again.
-UNDER_WAY = frozenset({"switching", "running", "proving"})
-INTERRUPTED, REPEAT = "interrupted:", "repeat:"
 
 
 def run_costs_s(entries: Sequence[Entry]) -> dict[str, float]:
@@ -82,32 +80,10 @@ def void_costs_s(entries: Sequence[Entry]) -> list[float]:
 
 
 def unfinished(plan: Plan, entries: Sequence[Entry]) -> list[Run]:
-    """Runs that are still to be done in this start of the agent, in order.
-
-    A void run is tried again at once, in its place: one that the agent has gone past has been given
-    up until the suite is started again, unless its repetition was asked for.
-    """
-    last: dict[str, Entry] = {}
-    begun_seq = at_index = -1
-    index = {run.run_id: run.index for run in plan.runs}
-    for entry in entries:
-        if entry.state == "suite-started":
-            begun_seq, at_index = entry.seq, -1
-        elif entry.run_id:
-            last[entry.run_id] = entry
-            if entry.state in UNDER_WAY:
-                at_index = max(at_index, index.get(entry.run_id, -1))
-
-    def to_do(run: Run) -> bool:
-        entry = last.get(run.run_id)
-        if entry is None or entry.state in UNDER_WAY:
-            return True
-        if entry.state != "void":
-            return entry.state != "finished"
-        given_up = entry.seq > begun_seq and run.index < at_index
-        return not given_up or entry.detail.startswith((REPEAT, INTERRUPTED))
-
-    return [run for run in plan.runs if to_do(run)]
+    """Runs that the agent will still try, in order: not those that have used up their tries."""
+    accounts = Accounts(entries)
+    boot_id = entries[-1].boot_id if entries else ""
+    return [run for run in plan.runs if accounts.of(run.run_id).due(plan.attempts, boot_id)]
 
 
 def counts(entries: Sequence[Entry]) -> dict[str, int]:

@@ -18,6 +18,7 @@ from agent.controller import live, progress, status_page
 from agent.controller.seal import write_json
 from agent.journal import TERMINAL, Entry
 from agent.plan import Plan
+from agent.tries import BEGUN
 
 FORMAT = "fde-status/1"
 WRITE_PERIOD_S = 5.0
@@ -81,7 +82,7 @@ def _left_s(plan: Plan, entries: Sequence[Entry], since_s: float) -> float | Non
     if left_s is None:
         return None
     costs_s = progress.run_costs_s(entries).values()
-    worked_s = min(since_s, max(costs_s)) if entries[-1].state in progress.UNDER_WAY else 0.0
+    worked_s = min(since_s, max(costs_s)) if entries[-1].state in BEGUN else 0.0
     return max(0.0, left_s - worked_s)
 
 

@@ -50,19 +50,14 @@ def test_a_void_run_is_tried_again_and_what_void_tries_cost_is_expected_of_the_r
     assert progress.remaining_s(PLAN, entries) == pytest.approx(5 * (10 + 20))
 
 
-def test_a_void_run_that_was_gone_past_is_given_up_until_it_is_asked_for_or_started_again() -> None:
-    lines = [
-        (0, "suite-started", ""),
-        (0, "void", IDS[0]),
-        (0, "running", IDS[1]),
-        (10, "finished", IDS[1]),
-    ]
-    entries = journal(lines)
-    assert PLAN.runs[0] not in progress.unfinished(PLAN, entries)
-    asked = [*entries, replace(entries[1], seq=4, detail="repeat: meter0 was silent")]
-    assert PLAN.runs[0] in progress.unfinished(PLAN, asked)
-    again = journal([*lines, (20, "suite-started", "")])
-    assert PLAN.runs[0] in progress.unfinished(PLAN, again)
+def test_a_run_without_a_try_left_is_given_up_until_the_suite_is_begun_anew() -> None:
+    tried = [(0, "suite-started", ""), *[(0, "running", IDS[0]), (5, "void", IDS[0])] * 2]
+    assert PLAN.runs[0] in progress.unfinished(PLAN, journal(tried))
+    tried += [(5, "running", IDS[0]), (9, "void", IDS[0])]
+    assert PLAN.attempts == 3
+    assert PLAN.runs[0] not in progress.unfinished(PLAN, journal(tried))
+    again = [*tried, (10, "suite-failed", ""), (11, "suite-started", "")]
+    assert PLAN.runs[0] in progress.unfinished(PLAN, journal(again))
 
 
 def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
