@@ -9,16 +9,20 @@ from pathlib import Path
 
 from analysis.records import SuiteError
 
+HOSTS = Path("build") / "hosts"  # reports of suites that are no group
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; 0 is success, 1 a suite that cannot be used, 2 wrong usage."""
     parser = argparse.ArgumentParser(prog="python -m analysis", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in (
-        ("report", "derive the tables of a suite and write its report"),
+        ("report", "a suite's tables and report; several hosts' suites, or a group's, as one"),
         ("verify", "check a suite's SHA-256 sums and make its figures again from the raw bytes"),
     ):
-        commands.add_parser(name, help=text).add_argument("suite", type=Path, metavar="SUITE_DIR")
+        commands.add_parser(name, help=text).add_argument(
+            "suites", type=Path, metavar="SUITE_DIR", nargs="+" if name == "report" else 1
+        )
     two = commands.add_parser("compare", help="two suites: what differs, and B / A of the joules")
     two.add_argument("a", type=Path, metavar="A")
     two.add_argument("b", type=Path, metavar="B")
@@ -30,8 +34,8 @@ def main(argv: list[str] | None = None) -> int:
     commands.add_parser("pair", help="write report.ipynb anew from report.py")
     arguments = parser.parse_args(argv)
     done: dict[str, Callable[[], int]] = {
-        "report": lambda: _report(arguments.suite),
-        "verify": lambda: _verify(arguments.suite),
+        "report": lambda: _report(arguments.suites),
+        "verify": lambda: max(_verify(folder) for folder in _each(arguments.suites)),
         "compare": lambda: _compare(arguments.a, arguments.b, arguments.out),
         "trace": lambda: _trace(arguments.suite, arguments.run, arguments.out),
         "pair": _pair,
@@ -47,10 +51,18 @@ def main(argv: list[str] | None = None) -> int:
         return 1
 
 
-def _report(folder: Path) -> int:
-    from analysis.page import build
+def _each(folders: list[Path]) -> list[Path]:
+    """The suites that are meant: a group's folder stands for those of its hosts."""
+    from analysis import group
 
-    built = build.build(folder)
+    return [one for f in folders for one in (group.members(f) if group.is_group(f) else [f])]
+
+
+def _report(folders: list[Path]) -> int:
+    from analysis.page import build, hosts_page
+
+    several = _each(folders) != folders or len(folders) > 1
+    built = hosts_page.write(folders, HOSTS) if several else build.build(folders[0])
     print(built.text)
     print(f"\nreport: {built.page}")
     return 0

@@ -55,6 +55,7 @@ class Effect:
 
     `these` is the mean over these hosts, each weighing the same; `general` that over hosts in
     general (three hosts or more). Both are None where a host has no figure, which `lacking` names.
+    `workloads` are those that it rests on: every host has them on both sides.
     """
 
     workload: str
@@ -63,6 +64,7 @@ class Effect:
     declared: bool
     by_host: Mapping[str, Comparison]
     lacking: tuple[str, ...]
+    workloads: tuple[str, ...]
     these: Comparison | None
     general: Comparison | None
     p_differ: float | None = None
@@ -181,7 +183,7 @@ def _effect(
     }
     lacking = tuple(name for name in sides if name not in by_host)
     if lacking:
-        return Effect(*key, declared, by_host, lacking, None, None)
+        return Effect(*key, declared, by_host, lacking, tuple(used), None, None)
     logs = [b - a for a, b in sides.values()]
     means = np.array([float(np.mean(log)) for log in logs])
     blocks = min(map(len, logs))
@@ -191,12 +193,12 @@ def _effect(
     if blocks < factor.LEAST_BLOCKS:
         ratio = exp(float(np.mean(means)))
         these = Comparison(blocks, ratio, None, None, None, None, None, None, None, margin)
-        return Effect(*key, declared, by_host, (), these, general)
+        return Effect(*key, declared, by_host, (), tuple(used), these, general)
     these = _comparison(factor.these_hosts(logs), blocks, margin)
     differ = float(factor.p_differ(logs))
     alike = float(factor.p_alike(logs, margin))
     known = None if np.isnan(differ) else differ
-    return Effect(*key, declared, by_host, (), these, general, known, alike)
+    return Effect(*key, declared, by_host, (), tuple(used), these, general, known, alike)
 
 
 def _sides(joules: Joules, used: Sequence[str], base: str, other: str) -> tuple[Floats, Floats]:

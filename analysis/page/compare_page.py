@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from analysis import words
@@ -14,7 +13,6 @@ from analysis.page import answer, markup, tables
 from analysis.page.markup import Html
 from analysis.whole_file import replaced
 
-STYLE = Path(__file__).parent / "template" / "report.css"
 WIDTH = 100
 MOST = 20  # differences that are shown; the whole plans stand in the reports
 LONGEST = 60  # characters of one
@@ -50,12 +48,7 @@ def write(found: Compared, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{found.a.suite_id}--{found.b.suite_id}.html"
     title = f"{found.a.suite_id} and {found.b.suite_id}"
-    page = (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n"
-        f"</head>\n<body>\n<main>\n{html(found).text}</main>\n</body>\n</html>\n"
-    )
+    page = markup.page(title, html(found))
     replaced(path, page.encode())
     return path
 

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from analysis.figures import style
 from analysis.origin import MEASURED
 
+STYLE = Path(__file__).parent / "template" / "report.css"
 UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:J|W|s|h|kJ|kWh)(?![A-Za-z]))")
 VERDICT_CLASSES = frozenset({"differs", "equivalent", "inconclusive"})
 
@@ -180,3 +182,13 @@ def folded(summary: str, body: Html, kind: str = "") -> Html:
 def preformatted(text: str) -> Html:
     """Text as it stands."""
     return Html(f'<div class="scroll" tabindex="0"><pre>{escape(text)}</pre></div>\n')
+
+
+def page(title: str, inside: Html) -> str:
+    """A whole page that needs no network, in the report's style."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE.read_text(encoding='utf-8')}</style>\n"
+        f"</head>\n<body>\n<main>\n{inside.text}</main>\n</body>\n</html>\n"
+    )

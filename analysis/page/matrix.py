@@ -11,6 +11,7 @@ import polars as pl
 
 from analysis import words
 from analysis.inference.contrasts import Contrast, working
+from analysis.inference.stats import Comparison
 from analysis.page import answer, markup
 from analysis.page.markup import Html
 from analysis.page.tables import judged_component, yet
@@ -76,8 +77,8 @@ def _cell(row: Mapping[str, Any]) -> Cell:
     )
 
 
-def _overall(contrast: Contrast | None) -> Cell:
-    c = contrast.comparison if contrast else None
+def cell_of(c: Comparison | None) -> Cell:
+    """A comparison as a cell of a table."""
     if c is None:
         return NOTHING
     return Cell(
@@ -87,6 +88,10 @@ def _overall(contrast: Contrast | None) -> Cell:
         f"{words.change_of(c.ratio, c.low, c.high)}, {words.verdict(c.verdict, c.ratio, c.both)}, "
         f"n = {c.n}",
     )
+
+
+def _overall(contrast: Contrast | None) -> Cell:
+    return cell_of(contrast.comparison if contrast else None)
 
 
 def _table(
