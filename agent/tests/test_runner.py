@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -75,6 +76,9 @@ class StandIn:
         self.calls.append(name)
         if name in self.refuse:
             raise AgentError("The disk is gone: plug it in.")
+        # A file system is always a fresh one.
+        for left in self.mount_point.iterdir():
+            shutil.rmtree(left)
         self.entered = Entered(self.spec.configurations[name])
 
     def leave(self) -> None:

@@ -1,0 +1,198 @@
+"""The agent is killed at every line of its journal, and goes on: nothing lost, nothing false."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import journal, plan, tries
+from agent.journal import Entry, Journal
+from agent.tests.test_plan import DOCUMENT
+from agent.tests.test_runner import Lab
+from agent.tests.test_runner import lab as runner_lab  # noqa: F401 - a fixture
+from workloads.base import Context
+
+Deadly = Callable[[int, dict[str, Any]], str | None]
+
+
+@pytest.fixture
+def lab(runner_lab: Lab) -> Iterator[Lab]:  # noqa: F811 - this is that fixture
+    document = {**plan_document(), "attempts": 3}
+    runner_lab.plan = plan.parse(plan.freeze(document))
+    (runner_lab.folder / "plan.json").write_text(json.dumps(plan.freeze(document)))
+    yield runner_lab
+
+
+def plan_document() -> dict[str, Any]:
+    """One block of two configurations with two workloads each."""
+    names = [("plain", "idle"), ("plain", "file_io"), ("opal", "idle"), ("opal", "file_io")]
+    one = DOCUMENT["configurations"][0]
+    runs = [
+        {"run_id": f"000{n}-b00-{c}-{w}", "index": n, "block": 0, "configuration": c, "workload": w}
+        for n, (c, w) in enumerate(names)
+    ]
+    return {
+        **DOCUMENT,
+        "configurations": [{**one, "name": name} for name in ("plain", "opal")],
+        "workloads": [{"name": name, "parameters": {}} for name in ("idle", "file_io")],
+        "runs": runs,
+        "settle_s": 0,
+        "tail_s": 0,
+        "rapl_hz": 100,
+    }
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed(lab: Lab, deadly: Deadly) -> bool:
+    """Let an agent in a process of its own work on the suite; whether it was killed.
+
+    `deadly` is told the number and content of each line before it is written, and says when to
+    die: `before`, `half` or `after`.
+    """
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):
+            return True
+        assert os.waitstatus_to_exitcode(status) == 0
+        return False
+    status = 1
+    try:
+        write, count = Journal._write, iter(range(1000))
+
+        def dying(self: Journal, data: bytes) -> None:
+            when = deadly(next(count), json.loads(data))
+            if when == "half":
+                os.write(self._fd, data[: len(data) // 2])
+            if when in ("before", "half"):
+                die()
+            write(self, data)
+            if when == "after":
+                die()
+
+        Journal._write = dying  # type: ignore[method-assign]
+        status = lab.execute()
+    finally:
+        os._exit(status)
+
+
+def entries(lab: Lab) -> list[Entry]:
+    return journal.read(lab.folder / "journal.jsonl")
+
+
+def sound(lab: Lab) -> set[str]:
+    """Runs whose last state is `finished`, each with the run.json that its line means."""
+    found = set()
+    last = {entry.run_id: entry for entry in entries(lab) if entry.run_id}
+    for run_id, entry in last.items():
+        if entry.state != "finished":
+            continue
+        folder = lab.folder / "runs" / run_id
+        data = (folder / "run.json").read_bytes()
+        document = json.loads(data)
+        assert entry.detail == f"sha256:{hashlib.sha256(data).hexdigest()}"
+        assert (document["status"], document["run_id"]) == ("finished", run_id)
+        samples = (folder / "rapl.jsonl").read_bytes()
+        assert document["rapl_sha256"] == hashlib.sha256(samples).hexdigest()
+        found.add(run_id)
+    return found
+
+
+LINES = 16  # of an undisturbed suite
+
+
+@pytest.mark.parametrize("when", ["before", "half", "after"])
+def test_killed_at_every_line_nothing_is_lost_and_nothing_false(
+    lab: Lab, when: str, tmp_path: Path
+) -> None:
+    reached = set()
+    every = {run.run_id for run in lab.plan.runs}
+    for number in range(LINES):
+        lab.folder = tmp_path / f"suite-{number}"
+        lab.folder.mkdir()
+        assert killed(lab, lambda n, _line, at=number: when if n == at else None)
+        written = entries(lab)
+        assert len(written) == number + (when == "after")
+        before = sound(lab)
+        open_runs = tries.Accounts(written).open()
+        if when == "after":
+            reached.add(written[-1].state)
+        assert lab.execute() == 0
+        assert sound(lab) == every
+        later = entries(lab)[len(written) :]
+        assert not before & {entry.run_id for entry in later}
+        void = [entry for entry in later if entry.state == "void"]
+        assert [entry.run_id for entry in void] == open_runs
+        assert all(entry.detail.startswith("interrupted: ") for entry in void)
+        assert later[-1].state == "suite-finished"
+    expected = {"suite-started", "switching", "running", "proving", "finished", "suite-finished"}
+    assert reached == (expected if when == "after" else set())
+
+
+def test_an_undisturbed_suite_has_as_many_lines_as_are_tried(lab: Lab) -> None:
+    assert not killed(lab, lambda _n, _line: None)
+    assert len(entries(lab)) == LINES
+
+
+def test_killed_while_it_goes_on_it_goes_on_once_more(lab: Lab) -> None:
+    # A line further at each start, so that also the lines of going on are its last.
+    for number in range(12):
+        killed(lab, lambda n, _line, at=number: "after" if n == at else None)
+    assert lab.execute() == 0
+    assert sound(lab) == {run.run_id for run in lab.plan.runs}
+
+
+def test_a_run_that_kills_the_agent_each_time_is_given_up(lab: Lab) -> None:
+    deadly_id = lab.plan.runs[1].run_id
+
+    def deadly(_number: int, line: dict[str, Any]) -> str | None:
+        return "after" if (line["state"], line["run_id"]) == ("running", deadly_id) else None
+
+    for _ in range(tries.MOST_IN_ONE_BOOT):
+        assert killed(lab, deadly)
+    assert not killed(lab, deadly)
+    assert sound(lab) == {run.run_id for run in lab.plan.runs} - {deadly_id}
+    # Another boot is another chance, and so is whoever starts the suite again.
+    assert lab.execute() == 0
+    assert sound(lab) == {run.run_id for run in lab.plan.runs}
+
+
+def test_a_kill_between_a_whole_run_and_its_line_does_not_count(lab: Lab) -> None:
+    first = lab.plan.runs[0].run_id
+
+    def deadly(_number: int, line: dict[str, Any]) -> str | None:
+        return "before" if (line["state"], line["run_id"]) == ("finished", first) else None
+
+    assert killed(lab, deadly)
+    whole = (lab.folder / "runs" / first / "run.json").read_bytes()
+    assert json.loads(whole)["status"] == "finished"
+    assert lab.execute() == 0
+    aside = lab.folder / "runs" / f"{first}.void-1" / "run.json"
+    assert aside.read_bytes() == whole
+    assert sound(lab) == {run.run_id for run in lab.plan.runs}
+    states = [entry.state for entry in entries(lab) if entry.run_id == first]
+    assert states[3:5] == ["void", "switching"]
+
+
+def test_a_kill_in_the_middle_of_a_workload(lab: Lab) -> None:
+    def act(_context: Context) -> None:
+        die()
+
+    lab.acts["file_io"] = act
+    assert killed(lab, lambda _n, _line: None)
+    lab.acts.clear()
+    assert lab.execute() == 0
+    assert sound(lab) == {run.run_id for run in lab.plan.runs}
+    void = [entry for entry in entries(lab) if entry.state == "void"]
+    assert [entry.run_id for entry in void] == [lab.plan.runs[1].run_id]
+    assert void[0].detail == "interrupted: the agent was killed while it was running"
