@@ -45,6 +45,14 @@ class Qmp:
             if "return" in answer:
                 return answer["return"]
 
+    def wait_for(self, event: str) -> None:
+        """Until QEMU tells of this event. Raises LabError where it does not within the timeout."""
+        try:
+            while self._read().get("event") != event:
+                pass
+        except (OSError, ValueError, EOFError) as error:
+            raise LabError(f"QEMU did not tell of {event}: {error}") from error
+
     def _read(self) -> dict[str, Any]:
         line = self._file.readline()
         if not line:

@@ -270,7 +270,7 @@ def test_a_pulled_cable_comes_back_with_the_meters_own_time_gone_on(lab: Lab) ->
 
     def state() -> tuple[str, int]:
         found = json.loads(status.read_text()) if status.exists() else {"state": "", "records": 0}
-        return found["state"], found["records"]
+        return str(found["state"]), int(found["records"])
 
     while state()[0] != "recording":
         time.sleep(0.02)

@@ -1,0 +1,111 @@
+"""`python -m lab.faults [--quick] [PART…]`: every fault for real, in a lab of its own.
+
+Each part leaves its outcome, its suite and its log in build/faults/<part>; the table and
+build/bench/faults.json are made of all outcomes that are there, so parts can be done one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab import lifecycle
+from lab.bench import table
+from lab.errors import LabError
+from lab.faults import results
+from lab.faults.fault import Fault, Wish
+from lab.faults.registry import FAULTS
+from lab.faults.scene import Scene
+from lab.faults.trial import Outcome, read_outcomes, write_outcome
+from lab.launcher import term_interrupts
+from lab.paths import REPOSITORY
+from lab.state import Layout
+
+PLACE = REPOSITORY / "build" / "faults"
+
+
+def scene_in(folder: Path) -> Scene:
+    """A scene whose words go to the terminal and to `log.txt`."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def say(line: str) -> None:
+        stamped = f"{time.strftime('%H:%M:%S')} {line}"
+        print(stamped, flush=True)
+        with (folder / "log.txt").open("a", encoding="utf-8") as log:
+            log.write(stamped + "\n")
+
+    return Scene(folder, Layout(folder / "lab"), folder / "build", say)
+
+
+def strike(scene: Scene, fault: Fault, wish: Wish) -> Outcome:
+    """One fault; whatever fails, there is an outcome."""
+    scene.say(f"{fault.name}: {fault.does}; then {fault.undone}")
+    started = time.monotonic()
+    try:
+        scene.ready()
+        outcome = fault.strike(scene, wish)
+    except Exception as error:  # noqa: BLE001 - the other faults are to be tried all the same
+        outcome = Outcome(fault.name, quick=wish.quick, error=str(error))
+        scene.say(f"{fault.name}: NO END: {error}")
+        if not isinstance(error, LabError):
+            scene.say(traceback.format_exc())
+    outcome.took_s = round(time.monotonic() - started, 1)
+    write_outcome(scene.folder / fault.name, outcome)
+    scene.say(f"{fault.name}: {outcome.took_s:.0f} s")
+    return outcome
+
+
+def _tabled(scene: Scene, overnight: Path | None, load_1_min: float) -> int:
+    known = read_outcomes(scene.folder)
+    outcomes = [known[fault.name] for fault in FAULTS if fault.name in known]
+    found = results.rows(outcomes, overnight)
+    text = f"{table(found)}\n\n{results.matrix(outcomes)}"
+    (scene.folder / "table.txt").write_text(text + "\n", encoding="utf-8")
+    print(text)
+    print(f"\n{results.write(found, load_1_min)}")
+    return 0 if all(row["meets"] is not False for row in found) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = ", ".join(fault.name for fault in FAULTS)
+    parser = argparse.ArgumentParser(prog="python -m lab.faults", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=names)
+    parser.add_argument("--quick", action="store_true", help="shorten what takes long")
+    parser.add_argument("--seed", type=int, default=1, help="says when chance strikes")
+    parser.add_argument("--dir", type=Path, default=PLACE, help="default build/faults")
+    parser.add_argument("--overnight", type=Path, help="suite whose measuring share is shown, too")
+    parser.add_argument("--table", action="store_true", help="only of what was tried before")
+    parser.add_argument("--keep-lab", action="store_true", help="do not take the lab down")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 where all figures meet their targets, else 1; 130 after Ctrl-C."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    known = {fault.name for fault in FAULTS}
+    if unknown := [part for part in options.parts if part not in known]:
+        parser.error(f"there is no fault {unknown[0]}: there are {', '.join(sorted(known))}")
+    scene = scene_in(options.dir.absolute())
+    load_1_min = os.getloadavg()[0]
+    chosen = [fault for fault in FAULTS if not options.parts or fault.name in options.parts]
+    try:
+        with term_interrupts():
+            for fault in [] if options.table else chosen:
+                strike(scene, fault, Wish(options.quick, options.seed))
+    except KeyboardInterrupt:
+        print("fde: interrupted; what was tried is kept", file=sys.stderr)
+        return 130
+    finally:
+        if not (options.keep_lab or options.table):
+            lifecycle.down(scene.layout)
+    return _tabled(scene, options.overnight, load_1_min)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""The stage of all trials: one lab, provisioned once, and commands on both of its sides."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import boot, lifecycle, power, ssh
+from lab.errors import LabError
+from lab.paths import REPOSITORY
+from lab.state import Layout
+
+Say = Callable[[str], None]
+
+HOME = "/opt/fde-testbed"
+SUITES = "/var/lib/fde-testbed/suites"
+INVENTORY = REPOSITORY / "ansible" / "inventory" / "lab"
+ASK_LIMIT_S = 120.0
+# A dead link is to be noticed soon: the observer must see the first line after a power cut.
+QUICK = ("-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """`folder` is where trials and their logs go, `build` what the plays build."""
+
+    folder: Path
+    layout: Layout
+    build: Path
+    say: Say
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of every command on the controller's side."""
+        return {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(REPOSITORY / "ansible" / "ansible.cfg"),
+            "ANSIBLE_NOCOLOR": "1",
+            "FDE_BUILD": str(self.build),
+            "FDE_LAB_DIR": str(self.layout.directory),
+            "PYTHONPATH": str(REPOSITORY),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+
+    @property
+    def target_file(self) -> Path:
+        """The resolved target, there once the lab is provisioned."""
+        return self.build / "targets" / "target.json"
+
+    @property
+    def target(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.target_file.read_text(encoding="utf-8"))
+        return found
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The lab's own."""
+        return power.require_state(self.layout)
+
+    def drive(self, role: str) -> Path:
+        """The control socket of a drive."""
+        return Path(self.state["drives"][role]["control"])
+
+    def ready(self) -> None:
+        """Have the lab up and provisioned with the sources as they are; raises LabError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lifecycle.up(self.layout, self.say, lifecycle.Wish())
+        if self._provisioned():
+            return
+        self.say("faults: the lab cannot be provisioned as it stands; a new one")
+        lifecycle.down(self.layout)
+        lifecycle.up(self.layout, self.say, lifecycle.Wish())
+        if not self._provisioned():
+            raise LabError(f"site.yml fails in the lab: see {self._log}")
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "provision.log"
+
+    def _provisioned(self) -> bool:
+        program = str(Path(sys.executable).with_name("ansible-playbook"))
+        argv = [program, "-i", str(INVENTORY), str(REPOSITORY / "ansible" / "site.yml")]
+        with self._log.open("w", encoding="utf-8") as log:
+            done = subprocess.run(
+                argv, env=self.environment, stdout=log, stderr=subprocess.STDOUT, check=False
+            )
+        return done.returncode == 0
+
+    def ssh_argv(self, command: Sequence[str]) -> list[str]:
+        """A command in the guest as it stands in a list."""
+        argv = ssh.command(self.state["ssh"], [shlex.join(command)], connect_s=10)
+        return [argv[0], *QUICK, *argv[1:]]
+
+    def ssh(
+        self, command: str, *, check: bool = True, stdin: bytes = b"", limit_s: float = ASK_LIMIT_S
+    ) -> str:
+        """Run a shell command in the guest; what it printed. LabError where it fails."""
+        argv = self.ssh_argv(["sh", "-c", command])
+        try:
+            done = subprocess.run(
+                argv, input=stdin, capture_output=True, timeout=limit_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise LabError(f"in the guest, `{command}` did not end in {limit_s:g} s") from None
+        if check and done.returncode:
+            said = done.stderr.decode(errors="replace").strip()
+            raise LabError(f"in the guest, `{command}` ended with {done.returncode}: {said}")
+        return done.stdout.decode(errors="replace")
+
+    def put(self, source: Path, place: str) -> None:
+        """A small file of ours into the guest."""
+        quoted = shlex.quote(place)
+        command = f"mkdir -p $(dirname {quoted}) && cat > {quoted}"
+        self.ssh(command, stdin=source.read_bytes())
+
+    def agent(self, *arguments: str, check: bool = True) -> str:
+        """The agent's own command line in the guest."""
+        words = shlex.join(["python3", "-m", "agent", *arguments])
+        return self.ssh(f"cd {HOME} && PYTHONPATH={HOME}:{HOME}/lib {words}", check=check)
+
+    def python(
+        self, module: str, *arguments: str, limit_s: float = 1800.0
+    ) -> subprocess.CompletedProcess[str]:
+        """A module of ours on the controller's side, to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            env=self.environment,
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+
+    def sshd_greets(self) -> bool:
+        """Whether the target answers."""
+        where: Mapping[str, Any] = self.state["ssh"]
+        return boot.sshd_greets(int(where["port"]))
