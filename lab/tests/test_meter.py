@@ -268,9 +268,9 @@ def test_a_pulled_cable_comes_back_with_the_meters_own_time_gone_on(lab: Lab) ->
     meter, recorder = lab.start_meter(), lab.start_recorder()
     status = lab.directory / "out/status.json"
 
-    def state() -> tuple[str, int]:
+    def state() -> tuple[Any, Any]:
         found = json.loads(status.read_text()) if status.exists() else {"state": "", "records": 0}
-        return str(found["state"]), int(found["records"])
+        return found["state"], found["records"]
 
     while state()[0] != "recording":
         time.sleep(0.02)
