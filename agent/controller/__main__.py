@@ -8,11 +8,12 @@ import secrets
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from agent.controller import check, durations, fitting, many, pilot, prove, remote, session
+from agent.controller import check, durations, fitting, many, pilot, prove, remote, session, timing
 from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
 from agent.controller.seal import seal, write_json
@@ -112,11 +113,20 @@ def _resume(options: argparse.Namespace) -> bool:
 
 
 def _session(options: argparse.Namespace) -> bool:
-    manifest = session.run(
-        options.suite_dir, remote.read_target(options.target), options.inventory, _say
-    )
-    print(f"sealed: {manifest}")
+    target = remote.read_target(options.target)
+    try:
+        manifest = session.run(options.suite_dir, target, options.inventory, _say)
+        print(f"sealed: {manifest}")
+    finally:
+        _say_where_time_went(options.suite_dir)
     return True
+
+
+def _say_where_time_went(suite_dir: Path) -> None:
+    """The table of timing.json, also of a suite that was interrupted; nothing where none ran."""
+    with suppress(AgentError, OSError, KeyError, TypeError, ValueError):
+        for line in timing.table(timing.of_suite(suite_dir)):
+            _say(line)
 
 
 def _check(options: argparse.Namespace) -> bool:

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from agent.journal import TERMINAL, Entry, last_states
 from agent.plan import Plan, Run
-from agent.tries import BEGUN, INTERRUPTED, REPEAT, Accounts
+from agent.tries import INTERRUPTED, REPEAT, Accounts
 
 NS = 1_000_000_000
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent import journal
 from agent.controller import timing
 from agent.controller.errors import ControllerError
 from instrumentation.decode import DecodeError, write_samples
@@ -39,8 +37,10 @@ def seal(suite_dir: Path) -> Path:
             write_samples(folder)
         except DecodeError as error:
             raise ControllerError(str(error)) from error
-    write_json(suite_dir / "timing.json", _timing(suite_dir))
-    shutil.rmtree(suite_dir / "status", ignore_errors=True)
+    write_json(suite_dir / "timing.json", timing.of_suite(suite_dir))
+    for path in (suite_dir / "status").glob("*.json"):
+        if path.name != "status.json":  # a recorder's own, of no use any more
+            path.unlink()
     sums = {str(path.relative_to(suite_dir)): sha256(path) for path in files(suite_dir)}
     write_json(suite_dir / MANIFEST, {"format": FORMAT, "files": sums})
     return suite_dir / MANIFEST
@@ -69,18 +69,3 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
-
-
-def _timing(suite_dir: Path) -> dict[str, Any]:
-    plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
-    runs = [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted((suite_dir / "runs").glob("*/run.json"))
-    ]
-    total: dict[str, float] = {"wall_s": 0.0}
-    sessions = suite_dir / "sessions.jsonl"
-    for line in sessions.read_text(encoding="utf-8").splitlines() if sessions.exists() else []:
-        for key, seconds in json.loads(line).items():
-            total[key] = total.get(key, 0.0) + seconds
-    entries = journal.read(suite_dir / "journal.jsonl")
-    return timing.summary(entries, runs, float(plan["settle_s"]), total)

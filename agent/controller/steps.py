@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = _all(LAB_STEPS if in_lab else STEPS, variables, log, memory, in_lab)
     new = sorted(set(_suites()) - before)
     suite_dir = new[-1] if new else None
-    print(table(log, suite_dir))
+    print(table(log))
     if code == 0 and suite_dir is not None:
         image = _image() if in_lab else None
         found = figures(
@@ -154,21 +154,13 @@ def _let_end(process: subprocess.Popen[bytes]) -> None:
         signal.signal(signal.SIGINT, was)
 
 
-def table(log: Log, suite_dir: Path | None) -> str:
-    """Where the time went, by step, and what share of the suite was measuring."""
+def table(log: Log) -> str:
+    """Where the time went, by step; the suite's own time, the step `run` has told."""
     total_s = sum(seconds for _, seconds in log.seconds) or 1.0
     lines = ["", "where the time went", f"  {'step':<12} {'seconds':>8} {'share':>6}"]
     for name, seconds in log.seconds:
         lines.append(f"  {name:<12} {seconds:8.1f} {seconds / total_s:6.1%}")
     lines.append(f"  {'all':<12} {total_s:8.1f} {1:6.1%}")
-    timing = _timing(suite_dir) if suite_dir else {}
-    if timing:
-        wall_s = timing["wall_s"] or 1.0
-        lines.append(f"of the suite's {wall_s:.0f} s")
-        for key, seconds in timing.items():
-            if key.endswith("_s") and key not in ("wall_s", "settle_s", "tail_s"):
-                word = key.removesuffix("_s")
-                lines.append(f"  {word:<12} {seconds:8.1f} {seconds / wall_s:6.1%}")
     return "\n".join(lines)
 
 

@@ -1,27 +1,75 @@
-"""Where the wall time of a suite went (`timing.json`)."""
+"""Where the wall time of a suite went (`timing.json`), and the same as a table for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from agent.journal import Entry
+from agent.controller.progress import minutes
+from agent.journal import TERMINAL, Entry, last_states, read
+from agent.tries import BEGUN, INTERRUPTED
 
 NS = 1_000_000_000
 FORMAT = "fde-timing/1"
+# The parts that add up to `wall_s`, and what they are called in the table.
+PARTS = {
+    "measuring_s": "measuring",
+    "switching_s": "switching storage",
+    "proving_s": "proving it",
+    "preparing_s": "preparing runs",
+    "repeated_s": "tries that were void",
+    "waiting_s": "waiting",
+    "down_s": "target or agent away",
+    "start_s": "starting",
+    "fetch_s": "fetching results",
+    "other_s": "other",
+}
 
 
-def of_journal(entries: Sequence[Entry]) -> dict[str, float]:
+def of_suite(suite_dir: Path) -> dict[str, Any]:
+    """The document of timing.json from a suite's other files."""
+    plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
+    # What was set aside beside it (`<run id>.void-1`) does not count.
+    paths = [suite_dir / "runs" / run["run_id"] / "run.json" for run in plan["runs"]]
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+    controller: dict[str, float] = {"wall_s": 0.0}
+    for session in _lines(suite_dir / "sessions.jsonl"):
+        for key, seconds in session.items():
+            if isinstance(seconds, int | float):
+                controller[key] = controller.get(key, 0.0) + seconds
+    entries = read(suite_dir / "journal.jsonl")
+    clock = list(_lines(suite_dir / "clock.jsonl"))
+    return summary(entries, runs, float(plan["settle_s"]), controller, clock)
+
+
+def of_journal(
+    entries: Sequence[Entry], clock: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, float]:
     """Seconds in each state on the target: the time from each line to the next of the same boot.
 
-    `switching`, `proving` and `running` count whether the run finished in the end or not; what lies
-    between a run's end and the next state, or across a boot, counts nowhere.
+    `switching_s`, `proving_s` and `running_s` are those of tries that count in the end,
+    `repeated_s` of all others. `waiting_s` is what was waited, in runs or between them. `down_s` is
+    from the last line of an agent that did not end in order to the first of the next; across boots
+    of the target by the clock readings, 0 without them.
     """
-    spent = {"switching_s": 0.0, "proving_s": 0.0, "running_s": 0.0}
-    for now, then in pairwise(entries):
-        key = f"{now.state}_s"
-        if key in spent and now.boot_id == then.boot_id:
+    spent = {"waiting_s": 0.0, "down_s": 0.0, "repeated_s": 0.0}
+    spent |= dict.fromkeys((f"{state}_s" for state in BEGUN), 0.0)
+    states = last_states(list(entries))
+    voided = {e.run_id: place for place, e in enumerate(entries) if e.state == "void"}
+    for place, (now, then) in enumerate(pairwise(entries)):
+        if _starts(then):
+            if now.state not in TERMINAL:
+                spent["down_s"] += _between_s(now, then, clock)
+        elif now.boot_id != then.boot_id:
+            continue
+        elif now.state == "waiting":
+            spent["waiting_s"] += (then.t_mono_ns - now.t_mono_ns) / NS
+        elif now.state in BEGUN:
+            counts = states[now.run_id] == "finished" and place > voided.get(now.run_id, -1)
+            key = f"{now.state}_s" if counts else "repeated_s"
             spent[key] += (then.t_mono_ns - now.t_mono_ns) / NS
     return spent
 
@@ -48,15 +96,16 @@ def summary(
     runs: Iterable[Mapping[str, Any]],
     settle_s: float,
     controller: Mapping[str, float],
+    clock: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The document of timing.json. `controller` holds the controller's own steps in seconds:
-    `wall_s` (everything), `start_s`, `fetch_s`.
+    `wall_s` (everything), `start_s`, `fetch_s`; `clock` the readings of clock.jsonl.
 
-    Measuring is the time in phases of finished runs, their tails included: the time that figures
-    come from. `preparing_s` is the rest of the runs: laying out data, dropping caches,
-    checks, settling.
+    Measuring is the time in phases of finished runs, the canary's and the tails included: the time
+    that figures come from. `preparing_s` is the rest of these runs: laying out data, dropping
+    caches, checks, settling.
     """
-    states = of_journal(entries)
+    states = of_journal(entries, clock)
     finished = of_runs(runs, settle_s)
     measuring_s = finished["phases_s"] + finished["tail_s"]
     wall_s = controller["wall_s"]
@@ -65,9 +114,13 @@ def summary(
         "switching_s": states["switching_s"],
         "proving_s": states["proving_s"],
         "preparing_s": max(0.0, states["running_s"] - measuring_s),
+        "repeated_s": states["repeated_s"],
+        "waiting_s": states["waiting_s"],
         "start_s": controller.get("start_s", 0.0),
         "fetch_s": controller.get("fetch_s", 0.0),
     }
+    # The target may have been away while no session was there either: that is no wall time.
+    parts["down_s"] = min(states["down_s"], max(0.0, wall_s - sum(parts.values())))
     return {
         "format": FORMAT,
         "wall_s": wall_s,
@@ -77,3 +130,51 @@ def summary(
         "tail_s": finished["tail_s"],
         "measuring_share": measuring_s / wall_s if wall_s > 0 else 0.0,
     }
+
+
+def table(timing: Mapping[str, Any]) -> list[str]:
+    """Where the wall time went, a line each, parts of nothing left out; empty without any."""
+    wall_s = timing.get("wall_s")
+    if not wall_s:
+        return []
+    lines = [f"where the suite's {minutes(wall_s)} went"]
+    for key, name in PARTS.items():
+        seconds = float(timing.get(key) or 0.0)
+        if round(seconds, 1) > 0:
+            lines.append(f"  {name:<22} {seconds:9.1f} s {seconds / wall_s:6.1%}")
+    return lines
+
+
+def _starts(entry: Entry) -> bool:
+    """Whether the line is one of those that an agent begins with."""
+    interrupted = entry.state == "void" and entry.detail.startswith(INTERRUPTED)
+    return entry.state == "suite-started" or interrupted
+
+
+def _between_s(now: Entry, then: Entry, clock: Sequence[Mapping[str, Any]]) -> float:
+    """Seconds between two lines; of two boots by the controller's clock, 0 where it cannot tell."""
+    if now.boot_id == then.boot_id:
+        return (then.t_mono_ns - now.t_mono_ns) / NS
+    before = [reading for reading in clock if reading["boot_id"] == now.boot_id]
+    after = [reading for reading in clock if reading["boot_id"] == then.boot_id]
+    if not before or not after:
+        return 0.0
+    last, first = before[-1], after[0]
+    if last.get("controller_boot_id") != first.get("controller_boot_id"):
+        return 0.0
+    apart_ns = (then.t_mono_ns - _offset_ns(first)) - (now.t_mono_ns - _offset_ns(last))
+    return max(0.0, apart_ns / NS)
+
+
+def _offset_ns(reading: Mapping[str, Any]) -> float:
+    """The target's clock less the controller's."""
+    return float(reading["t_target_ns"] - (reading["t_send_ns"] + reading["t_receive_ns"]) / 2)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Whole lines of a file of JSON lines; one that a power cut has torn is left out."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
