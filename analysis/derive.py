@@ -34,7 +34,7 @@ def terminal_text(found: Results) -> str:
     if found.origin != MEASURED:
         parts.append(f"{found.origin.upper()}: {answer.banner(found.origin)}\n")
     parts.append(f"{tables.headline_text(found)}\n")
-    notes = [f"note: {problem}" for problem in found.suite.problems]
+    notes = [f"note: {problem}" for problem in (*found.suite.problems, *found.doubts)]
     parts += [textwrap.fill(said, WIDTH) for said in [*answer.sentences(found), *notes]]
     return "\n".join(parts)
 

@@ -13,9 +13,12 @@ import polars as pl
 
 from analysis import currency
 from analysis.align import TargetClock
+from analysis.doubts import doubts
 from analysis.energy import energy_table
+from analysis.inference.canary import Canary, canary
 from analysis.inference.contrasts import Contrast, contrasts
 from analysis.inference.planning import next_suite
+from analysis.nights import Night, night
 from analysis.origin import joint
 from analysis.records import Suite
 from analysis.samples import SamplesError
@@ -44,6 +47,21 @@ class Results:
     def contrasts(self) -> tuple[Contrast, ...]:
         """Configurations over all working workloads at once, the declared ones first."""
         return tuple(contrasts(self.suite, self.energy))
+
+    @cached_property
+    def night(self) -> Night:
+        """What broke into the suite."""
+        return night(self.suite)
+
+    @cached_property
+    def canary(self) -> Canary | None:
+        """First against last run of the canary."""
+        return canary(self.suite, self.energy, self.clock)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What the suite went through that its figures bear, as sentences; empty where nothing."""
+        return doubts(self.suite, self.energy, self.canary)
 
     @cached_property
     def next_suite(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import polars as pl
 from analysis import manifest
 from analysis.energy import ENERGY_SCHEMA
 from analysis.results import results
+from analysis.trail import trail
 
 RELATIVE = 1e-12  # the same code on the same bytes; only the order of summing may differ
 ABSOLUTE = 1e-12
@@ -24,11 +25,15 @@ class Outcome:
 
 
 def verify(folder: Path) -> Outcome:
-    """Check the sums; compare energy.parquet with what raw bytes give. Raises SuiteError."""
+    """Check the sums of the seal and of the journal; compare energy.parquet with what raw bytes
+    give. Raises SuiteError."""
     again = results(folder, raw=True)
     seal = manifest.check(folder)
     said = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []
     problems = list(seal.problems)
+    closed = trail(folder, {run.run_id for run in again.suite.runs})
+    said += closed.said
+    problems += closed.problems
     path = folder / "energy.parquet"
     if not path.exists():
         problems.append("There is no energy.parquet to compare: make the report first.")

@@ -10,7 +10,6 @@ from pathlib import Path
 from analysis import words
 from analysis.derive import derive
 from analysis.figures import forest
-from analysis.inference.canary import Canary, canary
 from analysis.inference.steadiness import Steadiness, steadiness
 from analysis.page import (
     answer,
@@ -64,12 +63,6 @@ class Report:
         return steadiness(found.suite, found.energy, found.clock, self.component)
 
     @cached_property
-    def canary(self) -> Canary | None:
-        """First against last run of the canary."""
-        found = self.found
-        return canary(found.suite, found.energy, found.clock)
-
-    @cached_property
     def twice(self) -> list[list[str]]:
         """What was known in two ways."""
         return trust_section.twice(self.found)
@@ -90,7 +83,7 @@ class Report:
     def answer(self) -> Html:
         """Three sentences, the matrix, and how far to trust them: the first screen."""
         said = markup.join(markup.paragraph(s, "answer") for s in answer.sentences(self.found))
-        box = trust_box.trust_box(self.found, self.twice, self.steady, self.canary)
+        box = trust_box.trust_box(self.found, self.twice, self.steady, self.found.canary)
         return markup.columns(said, matrix.matrix(self.found), box)
 
     def figures(self) -> Html:
@@ -125,7 +118,7 @@ class Report:
 
     def steadiness(self) -> Html:
         """Drift, order, canary and flags."""
-        return steadiness_section.steadiness_section(self.found, self.steady, self.canary)
+        return steadiness_section.steadiness_section(self.found, self.steady, self.found.canary)
 
     def workloads(self) -> Html:
         """Each workload: time or power, components, phases, figures, one run over time, blocks."""

@@ -8,7 +8,7 @@ from analysis import trust, words
 from analysis.inference import planning
 from analysis.inference.canary import Canary
 from analysis.inference.steadiness import Steadiness
-from analysis.page import markup
+from analysis.page import markup, night_table
 from analysis.page.answer import count
 from analysis.page.markup import Html
 from analysis.page.steadiness_section import canary_sentence
@@ -26,11 +26,14 @@ def trust_box(
 ) -> Html:
     """One line each; then what this suite cannot say."""
     lines = [_blocks(found), *_sources(found, twice), canary_sentence(found, canary)]
+    lines.append(night_table.sentence(found.night))
     stray = sum(len(s.outliers) for s in steady)
     if stray:
         lines.append(f"{count(stray, 'run')} flagged as standing out; they count like all others.")
     lines.append(_power(found))
     page = markup.note(TITLE, markup.bullets(line for line in lines if line), "plain")
+    if found.doubts:
+        page += markup.note("What the figures bear", markup.bullets(found.doubts), "warning")
     if found.suite.problems:
         page += markup.note(
             "What this suite cannot say", markup.bullets(found.suite.problems), "warning"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from analysis import manifest, readers, trust, words
-from analysis.page import markup
+from analysis.page import markup, night_table
 from analysis.page.markup import Html
 from analysis.records import Meter, Suite
 from analysis.results import Results
@@ -52,6 +52,7 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
             *(_accuracy(meter) for meter in suite.meters),
         ]
     )
+    page += night_table.night_table(found.night)
     page += _uncertainty(found)
     page += _coverage(found)
     page += markup.table(

@@ -94,11 +94,11 @@ def test_each_phase_is_held_against_itself_on_what_matters(
     tmp_path: Path, last: float, verdict: str
 ) -> None:
     report = made(tmp_path / "s", last)
-    assert report.canary is not None
-    assert report.canary.verdict == verdict
-    seen = {(r.phase, r.component) for r in report.canary.readings}
+    assert report.found.canary is not None
+    assert report.found.canary.verdict == verdict
+    seen = {(r.phase, r.component) for r in report.found.canary.readings}
     assert seen == set(itertools.product(("idle", "busy"), ("system", "drive", "package-0")))
-    for reading in report.canary.readings:
+    for reading in report.found.canary.readings:
         assert reading.change == pytest.approx(last - 1, abs=4e-3)
     said = report.answer().text
     assert ("held" if verdict == HELD else "moved from first to last") in said

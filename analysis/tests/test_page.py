@@ -297,15 +297,15 @@ def test_changes_have_the_digits_of_their_interval() -> None:
 
 def test_the_trust_box_is_short_and_tells_of_what_is_wrong(found: Results) -> None:
     page = Report(found)
-    text = trust_box.trust_box(found, page.twice, page.steady, page.canary).text
+    text = trust_box.trust_box(found, page.twice, page.steady, found.canary).text
     assert text.count("<li>") <= 7
     assert "3 blocks, 72 finished runs, none void" in text
     assert "more block" in text
     twice = [["a", "b", "c", "agrees"], ["a", "b", "c", "disagrees"], ["a", "b", "c", ""]]
-    text = trust_box.trust_box(found, twice, page.steady, page.canary).text
+    text = trust_box.trust_box(found, twice, page.steady, found.canary).text
     assert "Of 2 things known in two ways 1 agree, 1 disagree (a with b)." in text
     wrong = replace(found, suite=replace(found.suite, problems=("The cat sat on it.",)))
-    text = trust_box.trust_box(wrong, twice, page.steady, page.canary).text
+    text = trust_box.trust_box(wrong, twice, page.steady, found.canary).text
     assert "What this suite cannot say" in text
     assert "The cat sat on it." in text
 

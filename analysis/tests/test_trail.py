@@ -1,0 +1,140 @@
+"""Finished runs are those that the journal closed; older suites lack the sums and pass."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis.results import results, write
+from analysis.synthetic.folder import dump, write_lines, write_manifest
+from analysis.synthetic.suite import Options, write_suite
+from analysis.trail import trail
+from analysis.verify import verify
+
+SMALL = Options(blocks=2, interval_ms=100, configurations=("plain", "opal"), workloads=("idle",))
+
+
+def journal(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
+
+
+def sums(folder: Path) -> None:
+    """What the agent writes: samples named in run.json, run.json in the journal's closing line."""
+    lines = journal(folder)
+    for line in lines:
+        if line["state"] == "finished":
+            run = folder / "runs" / line["run_id"]
+            document = json.loads((run / "run.json").read_text())
+            digest = hashlib.sha256((run / "rapl.jsonl").read_bytes()).hexdigest()
+            dump(run / "run.json", {**document, "rapl_sha256": digest})
+            whole = hashlib.sha256((run / "run.json").read_bytes()).hexdigest()
+            line["detail"] = f"sha256:{whole}"
+    write_lines(folder / "journal.jsonl", lines)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_suite(tmp_path / "s", SMALL)
+    sums(tmp_path / "s")
+    write_manifest(tmp_path / "s")
+    write(results(tmp_path / "s"))
+    return tmp_path / "s"
+
+
+def first(folder: Path) -> Path:
+    return sorted((folder / "runs").iterdir())[0]
+
+
+def other_run_json(folder: Path) -> None:
+    path = first(folder) / "run.json"
+    document = json.loads(path.read_text())
+    dump(path, {**document, "checks": [{"name": "new", "ok": True}]})
+
+
+def other_samples(folder: Path) -> None:
+    with (first(folder) / "rapl.jsonl").open("a") as samples:
+        samples.write('{"zone": "dram", "t_before_ns": 1, "error": "late"}\n')
+
+
+def no_samples(folder: Path) -> None:
+    (first(folder) / "rapl.jsonl").unlink()
+
+
+def other_boot(folder: Path) -> None:
+    lines = journal(folder)
+    for line in lines:
+        if line["state"] == "running" and line["run_id"] == first(folder).name:
+            line["boot_id"] = "another"
+    write_lines(folder / "journal.jsonl", lines)
+
+
+def test_whole_runs_are_told_with_their_number(folder: Path) -> None:
+    outcome = verify(folder)
+    assert outcome.problems == ()
+    assert "4 finished runs have the sums that the journal closed them with" in outcome.said[1]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (other_run_json, "is not the one that the journal closed"),
+        (other_samples, "is not the one that its run.json names"),
+        (no_samples, "is not the one that its run.json names"),
+        (other_boot, "did not begin and finish in one boot"),
+    ],
+)
+def test_damage_that_was_sealed_is_found_all_the_same(
+    folder: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    damage(folder)
+    write_manifest(folder)
+    write(results(folder))
+    problems = verify(folder).problems
+    assert len(problems) == 1
+    assert said in problems[0]
+    assert first(folder).name in problems[0]
+
+
+def test_a_try_before_in_another_boot_is_no_fault(folder: Path) -> None:
+    lines = journal(folder)
+    begun = next(i for i, line in enumerate(lines) if line["state"] == "running")
+    cut = {**lines[begun], "boot_id": "another"}
+    void = {**cut, "state": "void", "detail": "interrupted: the target went down"}
+    write_lines(folder / "journal.jsonl", [*lines[:begun], cut, void, *lines[begun:]])
+    write_manifest(folder)
+    write(results(folder))
+    assert verify(folder).problems == ()
+
+
+@pytest.mark.parametrize("state", ["void", "running", ""])
+def test_a_run_is_not_counted_that_the_journal_does_not_leave_finished(
+    folder: Path, state: str
+) -> None:
+    """Whatever reads the suite: its figures name no run but those that are closed."""
+    name = first(folder).name
+    lines = [line for line in journal(folder) if state or line["run_id"] != name]
+    if state:
+        lines.append({**lines[-1], "state": state, "run_id": name})
+    write_lines(folder / "journal.jsonl", lines)
+    counted = {path.name for path in (folder / "runs").iterdir()}
+    (problem,) = trail(folder, counted).problems
+    assert problem.startswith(f"Run {name} is counted, but the journal leaves it at")
+    kept = pl.read_parquet(folder / "energy.parquet")
+    assert name in set(kept["run_id"])  # of before: so the old table does not pass either
+    write_manifest(folder)
+    assert any("does not follow from the raw bytes" in said for said in verify(folder).problems)
+    assert name not in {run.run_id for run in results(folder).suite.runs}
+
+
+def test_an_older_suite_is_said_to_lack_sums_and_passes(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s", SMALL)
+    write(results(tmp_path / "s"))
+    outcome = verify(tmp_path / "s")
+    assert outcome.problems == ()
+    assert "The journal tells no sums of the runs: it is that of an older version." in outcome.said
