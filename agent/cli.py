@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent import hold, identity, journal, lock, notify, pack, plan, requests
+from agent import hold, identity, journal, lock, notify, pack, plan, quiet, requests
 from agent.errors import AgentError
 from agent.storage import inspect, proof, provision, secrets
 from agent.storage.stack import Entered, Stack
@@ -141,6 +141,10 @@ def _add_suite_commands(commands: Any) -> None:
     packed.add_argument("--out", type=Path, help="a file instead of standard output")
     packed.set_defaults(command=_pack)
 
+    silence = commands.add_parser("quiet", help="stop timers, cron and updaters, or start them")
+    silence.add_argument("what", choices=("off", "back"))
+    silence.set_defaults(command=_quiet)
+
 
 def _add_storage_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", type=Path, default=TARGET)
@@ -214,6 +218,12 @@ def _request_repeat(options: argparse.Namespace) -> int:
 
 def _identity(options: argparse.Namespace) -> int:
     print(json.dumps(identity.identity(options.suites)))
+    return 0
+
+
+def _quiet(options: argparse.Namespace) -> int:
+    units = quiet.off() if options.what == "off" else quiet.back()
+    print(json.dumps({"changed": bool(units), "units": units}))
     return 0
 
 

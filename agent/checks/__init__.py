@@ -2,46 +2,101 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
-from agent.checks.table import TABLE, Check, Scene
+from agent.checks.scene import Scene, Seen
+from agent.checks.table import TABLE, Change, Check, Wait
 
 Finding = dict[str, Any]
 
-__all__ = ["Check", "Finding", "Inspection", "Scene", "blockers"]
+__all__ = ["TABLE", "Change", "Check", "Finding", "Inspection", "Scene", "Wait", "blockers"]
+
+
+# How often in a row each check was waited for in vain. A machine that cannot have what is wanted,
+# because the room got colder, must not spend its night waiting: each time half as long.
+_GIVEN_UP: dict[str, int] = {}
 
 
 class Inspection:
     """The checks of one run. `found` is `checks` of run.json: what was seen so far."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(
+        self,
+        scene: Scene,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        given_up: dict[str, int] = _GIVEN_UP,
+    ) -> None:
         self.found: list[Finding] = []
+        self._given_up = given_up
+        self._scene = scene
+        self._sleep = sleep
+        self._clock = clock
+        self._begun: dict[tuple[str, str], Any] = {}
 
     def before(self, waiting: Callable[[str], None]) -> None:
         """Look before the run. What time mends is waited for; `waiting` is told what, and why."""
-        del waiting  # no check waits yet
-        self._look("before")
+        for check in TABLE:
+            if check.wait is not None:
+                self._wait(check, check.wait, waiting)
+        scene = self._scene.anew()
+        for check in TABLE:
+            if isinstance(check.look, Change):
+                self._begun[check.name, check.when] = _read(check.look, scene)
+            elif check.when == "before" and check.wait is None:
+                self._note(check, _look(check.look, scene))
 
     def after(self) -> None:
         """Look after the run, and at what changed during it."""
-        self._look("after")
-        self.found += _throttled(self.found)
+        scene = self._scene.anew()
+        for check in TABLE:
+            if isinstance(check.look, Change):
+                before = self._begun.get((check.name, check.when))
+                now = _read(check.look, scene)
+                if before is not None and now is not None:
+                    self._note(check, check.look.judge(before, now))
+            elif check.when == "after":
+                self._note(check, _look(check.look, scene))
 
-    def _look(self, when: str) -> None:
-        for check in (check for check in TABLE if check.when == when):
-            value, ok = check.look(self._scene)
-            self.found.append(
-                {
-                    "name": check.name,
-                    "when": when,
-                    "severity": check.severity,
-                    "ok": ok,
-                    "value": value,
-                    "message": "" if ok else f"{check.name} is {value}: {check.mend}.",
-                }
-            )
+    def _wait(self, check: Check, wait: Wait, waiting: Callable[[str], None]) -> None:
+        assert not isinstance(check.look, Change)
+        in_vain = self._given_up.get(check.name, 0) if wait.then == "warning" else 0
+        limit_s = wait.limit_s / 2**in_vain
+        started_s, waited_s = self._clock(), 0.0
+        told = helped = ""
+        while (seen := _look(check.look, self._scene.anew())) is not None and not seen.ok:
+            if waited_s >= limit_s:
+                break
+            if seen.why != told:
+                told = seen.why
+                waiting(f"{wait.word}: {seen.why}" + (f" ({seen.detail})" if seen.detail else ""))
+            if wait.help is not None and wait.help(self._scene, waited_s):
+                helped = wait.helped
+            self._sleep(self._scene.poll_s)
+            waited_s = self._clock() - started_s
+        self._given_up[check.name] = in_vain + 1 if seen is not None and not seen.ok else 0
+        self._note(check, seen, severity=wait.then)
+        if seen is not None and told:
+            self.found[-1]["waited_s"] = round(waited_s, 1)
+            if helped:
+                self.found[-1]["helped"] = helped
+
+    def _note(self, check: Check, seen: Seen | None, severity: str = "") -> None:
+        if seen is None:
+            return
+        self.found.append(
+            {
+                "name": check.name,
+                "when": check.when,
+                "severity": severity or check.severity,
+                "ok": seen.ok,
+                "value": seen.value,
+                "message": "" if seen.ok else f"{_capital(seen.why)}: {check.mend}.",
+            }
+        )
 
 
 def blockers(found: list[Finding]) -> list[str]:
@@ -49,18 +104,20 @@ def blockers(found: list[Finding]) -> list[str]:
     return [c["message"] for c in found if c["severity"] == "blocker" and not c["ok"]]
 
 
-def _throttled(found: list[Finding]) -> list[Finding]:
-    """A finding if the throttle counters rose between `before` and `after`; else nothing."""
-    counts = [c["value"] for c in found if c["name"] == "throttle" and c["value"] is not None]
-    if len(counts) != 2 or counts[0] == counts[1]:
-        return []
-    return [
-        {
-            "name": "throttled",
-            "when": "after",
-            "severity": "blocker",
-            "ok": False,
-            "value": counts[1] - counts[0],
-            "message": "the processor throttled during the run: cool the machine.",
-        }
-    ]
+def _look(look: Callable[[Scene], Seen | None], scene: Scene) -> Seen | None:
+    """One look; what cannot be read where it should be is not in order."""
+    try:
+        return look(scene)
+    except (OSError, ValueError) as error:
+        return Seen(None, False, f"it could not be looked at ({error})")
+
+
+def _read(change: Change, scene: Scene) -> Any:
+    try:
+        return change.read(scene)
+    except (OSError, ValueError):
+        return None
+
+
+def _capital(clause: str) -> str:
+    return clause[:1].upper() + clause[1:]

@@ -1,116 +1,169 @@
-"""Conditions that a fair run needs: a flat table, looked at before or after every run."""
+"""Conditions that a fair run needs: the flat table of all checks (docs/checks.md is made of it)."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-Value = int | float | str | None
-CPU = Path("/sys/devices/system/cpu")
-_MIN_FREE_SHARE = 0.05
-_MIN_MEMORY_BYTES = 256 * 2**20
+from agent.checks import clocks, disks, heat, kernel, machine, processor
+from agent.checks.scene import Scene, Seen
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What the checks look at."""
+class Change:
+    """What must not change while a run lasts: `read` at both ends, judged by `judge(before, now)`.
 
-    mount_point: Path
-    load_limit: float = 0.0
+    `read` gives None where the machine does not offer it.
+    """
 
-    @classmethod
-    def here(cls, mount_point: Path) -> Scene:
-        return cls(mount_point, load_limit=max(1.0, 0.5 * (os.cpu_count() or 1)))
+    read: Callable[[Scene], Any]
+    judge: Callable[[Any, Any], Seen]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """For what time may mend: `word` heads the journal's line, after `limit_s` seconds the check
+    has the severity `then`; a mere warning that was waited for in vain is waited for half as long
+    the next time. `help` may lend a hand; it gets the seconds waited so far and says whether it
+    did; `helped` then stands in the finding."""
+
+    word: str
+    limit_s: float
+    then: str
+    help: Callable[[Scene, float], bool] | None = None
+    helped: str = ""
 
 
 @dataclass(frozen=True)
 class Check:
-    """`look` gives (value, ok); value None means that the machine does not offer it: no finding.
-
-    `when` is `before` or `after`; `severity` `note`, `warning` or `blocker` (a blocker that fails
-    voids the run); `mend` is the way out.
+    """A row. `when` is `before`, `after` or `during` (then `look` is a Change); `severity` is
+    `note`, `warning`, `wait` or `blocker`, which voids the run; `what` says what is looked at and
+    `mend` the way out. A look that gives None found nothing to look at: no finding.
     """
 
     name: str
     when: str
     severity: str
-    look: Callable[[Scene], tuple[Value, bool]]
+    what: str
+    look: Callable[[Scene], Seen | None] | Change
     mend: str
+    wait: Wait | None = None
 
 
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None
-
-
-def _governor(_scene: Scene) -> tuple[Value, bool]:
-    governor = _text(CPU / "cpu0/cpufreq/scaling_governor")
-    return governor, governor in (None, "performance")
-
-
-def _turbo(_scene: Scene) -> tuple[Value, bool]:
-    no_turbo = _text(CPU / "intel_pstate/no_turbo")
-    boost = _text(CPU / "cpufreq/boost")
-    on = no_turbo == "0" if no_turbo is not None else boost == "1"
-    return (None if no_turbo is None and boost is None else int(on)), not on
-
-
-def _free_room(scene: Scene) -> tuple[Value, bool]:
-    usage = shutil.disk_usage(scene.mount_point)
-    return usage.free, usage.free >= _MIN_FREE_SHARE * usage.total
-
-
-def _mounted(scene: Scene) -> tuple[Value, bool]:
-    mounted = scene.mount_point.is_mount()
-    return int(mounted), mounted
-
-
-def _memory(_scene: Scene) -> tuple[Value, bool]:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            available = int(line.split()[1]) * 1024
-            return available, available >= _MIN_MEMORY_BYTES
-    return None, True
-
-
-def _swap(_scene: Scene) -> tuple[Value, bool]:
-    used = sum(int(line.split()[3]) for line in Path("/proc/swaps").read_text().splitlines()[1:])
-    return used * 1024, used == 0
-
-
-def _load(scene: Scene) -> tuple[Value, bool]:
-    # Runnable threads now, this one left out: the load average still remembers the run before.
-    running = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0]) - 1
-    return running, running <= scene.load_limit
-
-
-def _powercap(_scene: Scene) -> tuple[Value, bool]:
-    zones = sorted(Path("/sys/class/powercap").glob("intel-rapl:*/energy_uj"))
-    readable = [zone for zone in zones if _text(zone)]
-    return len(readable), bool(readable)
-
-
-def _throttle(_scene: Scene) -> tuple[Value, bool]:
-    counts = [_text(p) for p in CPU.glob("cpu[0-9]*/thermal_throttle/*_throttle_count")]
-    numbers = [int(count) for count in counts if count is not None]
-    return (sum(numbers) if numbers else None), True
-
+_HELD = Wait("held", 5 * 3600, "blocker")
+_ROOM = Wait("room", 3600, "blocker")
+_LOAD = Wait("load", 180, "warning")
+_HEAT = Wait("temperature", 180, "warning", heat.warm_up, "a short load was used to warm it up")
+_THROTTLED = Change(processor.core_throttles, processor.throttled)
+_PACKAGE_THROTTLED = Change(processor.package_throttles, processor.throttled)
+_GREW = Change(disks.medium_errors, disks.errors_grew)
+_IO_GREW = Change(disks.io_errors, disks.io_errors_grew)
 
 TABLE: tuple[Check, ...] = (
-    Check("governor", "before", "warning", _governor, "set the governor to performance"),
-    Check("turbo", "before", "warning", _turbo, "switch turbo off, or accept its noise"),
-    Check("mounted", "before", "blocker", _mounted, "look at the agent's log: entering failed"),
-    Check("free-room", "before", "blocker", _free_room, "make extent_bytes larger"),
-    Check("memory", "before", "warning", _memory, "stop what fills the memory"),
-    Check("swap", "before", "warning", _swap, "swapoff -a"),
-    Check("load", "before", "warning", _load, "stop what else runs on the target"),
-    Check("powercap", "before", "blocker", _powercap, "modprobe intel_rapl_msr, run as root"),
-    Check("throttle", "before", "note", _throttle, "cool the machine"),
-    Check("swap", "after", "warning", _swap, "swapoff -a, or choose smaller sizes"),
-    Check("throttle", "after", "note", _throttle, "cool the machine"),
+    Check(
+        *("held", "before", "wait", "the controller asks for no run: a meter is silent, …"),
+        *(machine.held, "look at the meters and at the controller's disk", _HELD),
+    ),
+    Check(
+        *("suite-room", "before", "wait", "free room where the target keeps the results"),
+        *(machine.suite_room, "make room on the target's own disk", _ROOM),
+    ),
+    Check(
+        *("load", "before", "wait", "CPU time that others take while the agent sleeps"),
+        *(machine.load, "stop it", _LOAD),
+    ),
+    Check(
+        *("temperature", "before", "wait", "the package is as warm as at the suite's first run"),
+        *(heat.temperature, "give the machine an even temperature, and air", _HEAT),
+    ),
+    Check(
+        *("mounted", "before", "blocker", "the configuration under test is mounted"),
+        *(machine.mounted, "look at the agent's log: entering failed"),
+    ),
+    Check(
+        *("free-room", "before", "blocker", "free room on the file system under test"),
+        *(machine.free_room, "make extent_bytes larger"),
+    ),
+    Check(
+        *("powercap", "before", "blocker", "RAPL counters can be read"),
+        *(machine.powercap, "modprobe intel_rapl_msr, run as root"),
+    ),
+    Check(
+        *("governor", "before", "warning", "cpufreq's governor of every CPU"),
+        *(processor.governor, "set the governor to performance"),
+    ),
+    Check(
+        *("turbo", "before", "warning", "frequencies beyond the base frequency"),
+        *(processor.turbo, "switch turbo off, or accept its noise"),
+    ),
+    Check(
+        *("memory", "before", "warning", "memory that programs can still have"),
+        *(machine.memory, "stop what fills the memory"),
+    ),
+    Check(*("swap", "before", "warning", "swap in use", machine.swap, "swapoff -a")),
+    Check(
+        *("timers", "before", "warning", "timers, cron and updaters are off"),
+        *(machine.timers, "python3 -m agent quiet off, or systemctl stop them"),
+    ),
+    Check(
+        *("disk-health", "before", "blocker", "SMART: what the disks say of themselves"),
+        *(disks.health, "save what matters and replace the disk"),
+    ),
+    Check(
+        *("disk-errors", "before", "warning", "SMART: media errors since the suite began"),
+        *(disks.errors_of_suite, "look at smartctl -a, and think of another disk"),
+    ),
+    Check(
+        *("firmware", "before", "blocker", "firmware of the disks, against the suite's begin"),
+        *(disks.firmware, "put the firmware back, or make a new plan"),
+    ),
+    Check(
+        *("c-states", "during", "warning", "idle states that the CPUs may enter"),
+        Change(processor.idle_states, processor.idle_states_changed),
+        "leave cpuidle alone while a suite runs",
+    ),
+    Check(
+        *("throttle-core", "during", "blocker", "throttle counters of the cores"),
+        *(_THROTTLED, "cool the machine"),
+    ),
+    Check(
+        *("throttle-package", "during", "blocker", "throttle counters of the package"),
+        *(_PACKAGE_THROTTLED, "cool the machine"),
+    ),
+    Check(
+        *("clock", "during", "note", "the wall clock was not set"),
+        Change(clocks.wall_offset_ns, clocks.stepped),
+        "nothing needs mending; let chrony slew the clock instead of setting it",
+    ),
+    Check(
+        *("suspend", "during", "blocker", "the machine did not sleep"),
+        Change(clocks.sleep_ns, clocks.suspended),
+        "systemctl mask sleep.target suspend.target",
+    ),
+    Check(
+        *("kernel-errors", "during", "blocker", "the kernel told of no failure (of disks, …)"),
+        *(Change(kernel.lines, kernel.grave), "look at dmesg on the target"),
+    ),
+    Check(
+        *("kernel-log", "during", "warning", "other kernel lines of level warning and worse"),
+        Change(kernel.lines, kernel.suspicious),
+        "look at dmesg; what is harmless belongs into agent/checks/kernel_log_allowed.txt",
+    ),
+    Check(
+        *("disk-errors", "during", "blocker", "SMART: media errors"),
+        *(_GREW, "look at smartctl -a, and replace the disk"),
+    ),
+    Check(
+        *("disk-io-errors", "during", "warning", "the kernel's count of failed disk commands"),
+        *(_IO_GREW, "look at dmesg on the target"),
+    ),
+    Check(
+        *("swap", "after", "warning", "swap in use", machine.swap),
+        "swapoff -a, or choose smaller sizes",
+    ),
+    Check(
+        *("disk-health", "after", "blocker", "SMART: what the disks say of themselves"),
+        *(disks.health, "save what matters and replace the disk"),
+    ),
 )

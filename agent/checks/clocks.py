@@ -1,0 +1,46 @@
+"""Clocks: those that people set must not matter, and the machine must not have slept."""
+
+from __future__ import annotations
+
+import time
+
+from agent.checks.scene import Scene, Seen
+
+# Two clocks are read one after the other, and the reader may be put aside in between.
+TOLERANCE_NS = 50_000_000
+_READS = 5
+
+
+def wall_offset_ns(_scene: Scene) -> int:
+    """CLOCK_REALTIME less CLOCK_MONOTONIC: changes when the clock is set, not when it is slewed."""
+    return _offset_ns(time.CLOCK_REALTIME)
+
+
+def sleep_ns(_scene: Scene) -> int:
+    """CLOCK_BOOTTIME less CLOCK_MONOTONIC: the time that the machine was suspended since boot."""
+    return _offset_ns(time.CLOCK_BOOTTIME)
+
+
+def _offset_ns(clock: int) -> int:
+    """From the reading with the least time in between."""
+    found = []
+    for _ in range(_READS):
+        before = time.monotonic_ns()
+        there = time.clock_gettime_ns(clock)
+        after = time.monotonic_ns()
+        found.append((after - before, there - (before + after) // 2))
+    return min(found)[1]
+
+
+def stepped(before_ns: int, now_ns: int) -> Seen:
+    """Seconds by which the wall clock was set."""
+    step_ns = now_ns - before_ns
+    why = "the clock was set during the run (times of phases are monotonic and stay right)"
+    return Seen(round(step_ns / 1e9, 3) + 0.0, abs(step_ns) <= TOLERANCE_NS, why)
+
+
+def suspended(before_ns: int, now_ns: int) -> Seen:
+    """Seconds that the machine slept."""
+    slept_ns = now_ns - before_ns
+    ok = slept_ns <= TOLERANCE_NS
+    return Seen(round(slept_ns / 1e9, 3) + 0.0, ok, "the machine was suspended during the run")

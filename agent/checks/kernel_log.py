@@ -1,0 +1,115 @@
+"""The kernel's log between two moments, less what is known to be harmless."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ALLOWED = Path(__file__).with_name("kernel_log_allowed.txt")
+GRAVE = Path(__file__).with_name("kernel_log_grave.txt")
+WARNING = 4  # levels of syslog: 0 is an emergency, 7 is for debugging
+_RECORD_BYTES = 8192  # no record of /dev/kmsg is longer
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    """One record; `seq` rises by one from record to record of a boot."""
+
+    seq: int
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A regular expression that is searched in a line, and why it is on its list."""
+
+    expression: re.Pattern[str]
+    reason: str
+
+
+def read(path: Path) -> list[Line] | None:
+    """All records, the oldest first; None if they may not be read.
+
+    The format is that of /dev/kmsg (Documentation/ABI/testing/dev-kmsg): a record a read.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return parse(_records(fd))
+    finally:
+        os.close(fd)
+
+
+def _records(fd: int) -> str:
+    chunks = []
+    while True:
+        try:
+            chunk = os.read(fd, _RECORD_BYTES)
+        except BlockingIOError:
+            break
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                continue  # the record was overwritten: the next read gives the oldest that is left
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+    return b"".join(chunks).decode(errors="replace")
+
+
+def parse(text: str) -> list[Line]:
+    """`priority,seq,time,flags;message` a line; further lines of a record begin with a blank."""
+    lines = []
+    for line in text.splitlines():
+        head, found, message = line.partition(";")
+        fields = head.split(",")
+        if found and len(fields) >= 3 and fields[0].isdigit() and fields[1].isdigit():
+            lines.append(Line(int(fields[1]), int(fields[0]) & 7, message))
+    return lines
+
+
+def since(before: list[Line], now: list[Line]) -> list[Line]:
+    """What was written after the last record of `before`, of level warning and worse."""
+    last = before[-1].seq if before else -1
+    return [line for line in now if line.seq > last and line.level <= WARNING]
+
+
+def grave(lines: list[Line]) -> list[Line]:
+    """Lines that spoil a run."""
+    return [line for line in lines if _matches(line, patterns(GRAVE))]
+
+
+def suspicious(lines: list[Line]) -> list[Line]:
+    """Lines that are neither grave nor allowed."""
+    known = (*patterns(GRAVE), *patterns(ALLOWED))
+    return [line for line in lines if not _matches(line, known)]
+
+
+def show(lines: list[Line]) -> str:
+    """The first few different lines, for a message."""
+    texts = list(dict.fromkeys(line.text.strip() for line in lines))
+    more = f", and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return ", ".join(f"“{text}”" for text in texts[:_SHOWN]) + more
+
+
+@cache
+def patterns(path: Path) -> tuple[Pattern, ...]:
+    """A list's lines, `expression  # reason` each; lines that begin with # are comments."""
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        expression, _, reason = line.partition("  # ")
+        if expression.strip() and not line.startswith("#"):
+            found.append(Pattern(re.compile(expression.strip()), reason.strip()))
+    return tuple(found)
+
+
+def _matches(line: Line, known: tuple[Pattern, ...]) -> bool:
+    return any(pattern.expression.search(line.text) for pattern in known)

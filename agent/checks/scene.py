@@ -1,0 +1,98 @@
+"""What the checks look at: paths and programs, so that tests can hold other ones up to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from agent.checks import kernel_log, smart
+from agent.lock import RUN
+
+Value = int | float | str | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look. `why` is a clause that says what is wrong and names no figure, so that the same
+    thing reads the same in every run; `detail` adds the figures where somebody waits for it."""
+
+    value: Value
+    ok: bool
+    why: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A machine with a configuration mounted at `mount_point`.
+
+    `suite_dir` is where the suite's first readings are kept, None for nowhere; `disks` are the
+    kernel's names of the disks under test; `load_limit` is how many CPUs others may keep busy.
+    """
+
+    mount_point: Path
+    load_limit: float = 0.25
+    suite_dir: Path | None = None
+    disks: tuple[str, ...] = ()
+    sys: Path = Path("/sys")
+    proc: Path = Path("/proc")
+    kmsg: Path = Path("/dev/kmsg")
+    run_dir: Path = RUN
+    smartctl: str = "smartctl"
+    systemctl: str = "systemctl"
+    window_s: float = 0.15
+    poll_s: float = 3.0
+    band_c: float = 3.0
+    min_free_share: float = 0.05
+    min_free_bytes: int = 128 * 2**20
+    min_memory_bytes: int = 256 * 2**20
+
+    @classmethod
+    def here(
+        cls, mount_point: Path, suite_dir: Path | None = None, disks: Iterable[str] = ()
+    ) -> Scene:
+        """This machine."""
+        return cls(mount_point, suite_dir=suite_dir, disks=tuple(disks))
+
+    @property
+    def cpus(self) -> Path:
+        return self.sys / "devices/system/cpu"
+
+    def anew(self) -> Scene:
+        """The same scene, with nothing of it seen yet: what follows is read at most once."""
+        return replace(self)
+
+    @cached_property
+    def health(self) -> dict[str, smart.Health]:
+        """SMART of the disks that tell it, by kernel name."""
+        reports = {name: smart.read(self.smartctl, name) for name in self.disks}
+        return {name: report for name, report in reports.items() if report is not None}
+
+    @cached_property
+    def kernel_lines(self) -> list[kernel_log.Line] | None:
+        """All lines that the kernel still has; None where it shows them to nobody."""
+        return kernel_log.read(self.kmsg)
+
+
+def text(path: Path) -> str | None:
+    """What a file of one line says; None if it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def number(path: Path) -> int | None:
+    """The whole number that a file holds, hexadecimal with 0x; None if there is none."""
+    said = text(path)
+    try:
+        return None if said is None else int(said, 0)
+    except ValueError:
+        return None
+
+
+def cpu_count() -> int:
+    return os.cpu_count() or 1

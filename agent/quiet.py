@@ -1,0 +1,99 @@
+"""Switches off what starts work by itself (timers, cron, updaters), and on again exactly that.
+
+What was stopped is remembered in memory-backed /run: after a boot all of it is back by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from agent.command import CommandError, run
+from agent.files import write_json
+from agent.lock import RUN
+
+REMEMBERED = RUN / "quiet.json"
+# Services that start programs by a calendar of their own, look for updates, or poll disks.
+SERVICES = (
+    *("anacron", "atd", "bcron", "cron", "crond", "cronie", "fcron"),
+    *("fwupd", "packagekit", "snapd", "unattended-upgrades"),
+    *("smartd", "smartmontools"),
+)
+# All timers are stopped but these: time, network, and whatever watches over the machine or is ours.
+KEPT = (
+    *("*chrony*", "*ntp*", "*timesync*", "*network*", "*dhcp*", "*ssh*"),
+    *("*watchdog*", "fde-*"),
+)
+LIMIT_S = 90.0
+
+
+def disturbers(systemctl: str = "systemctl") -> list[str] | None:
+    """Active units that may start work by themselves; None where systemd does not run."""
+    services = [f"{name}.service" for name in SERVICES]
+    try:
+        shown = run(
+            [systemctl, "show", "--property=Id,ActiveState,Transient", "*.timer", *services],
+            timeout_s=LIMIT_S,
+        )
+    except CommandError:
+        return None
+    return disturbing(shown.out)
+
+
+def disturbing(shown: str) -> list[str]:
+    """The same from what `systemctl show` printed: `Key=value` lines, an empty one between units.
+
+    Transient units are left alone: once stopped they are gone and cannot be started again.
+    """
+    units = (
+        dict(line.partition("=")[::2] for line in block.splitlines())
+        for block in shown.split("\n\n")
+    )
+    return sorted(
+        {
+            unit["Id"]
+            for unit in units
+            if unit.get("ActiveState") == "active"
+            and unit.get("Transient") != "yes"
+            and not any(fnmatchcase(unit["Id"], kept) for kept in KEPT)
+        }
+    )
+
+
+def off(systemctl: str = "systemctl", path: Path = REMEMBERED) -> list[str]:
+    """Stop what disturbs; returns the units that were stopped, none where nothing was active.
+
+    A unit that does not stop is no error here: the check `timers` tells of it before every run.
+    """
+    found = disturbers(systemctl) or []
+    if found:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Before they are stopped, so that an agent killed in between leaves nothing off for good.
+        write_json(path, sorted({*_remembered(path), *found}))
+        _ask(systemctl, "stop", found)
+    return found
+
+
+def back(systemctl: str = "systemctl", path: Path = REMEMBERED) -> list[str]:
+    """Start again what `off` stopped, whoever called it; returns these units."""
+    found = _remembered(path)
+    if found:
+        _ask(systemctl, "start", found)
+    path.unlink(missing_ok=True)
+    return found
+
+
+def _ask(systemctl: str, verb: str, units: list[str]) -> None:
+    try:
+        run([systemctl, verb, *units], ok=range(256), timeout_s=LIMIT_S)
+    except CommandError:
+        return  # it takes longer than anybody should wait: systemd goes on with it
+
+
+def _remembered(path: Path) -> list[str]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return [str(name) for name in document] if isinstance(document, list) else []
