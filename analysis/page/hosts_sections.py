@@ -63,8 +63,8 @@ def tests(found: Hosts) -> Html:
         "scatter by itself. Not alike: the largest p of all pairs' tests of a ratio within "
         f"±{found.margin * 100:g} % (TOST). These hosts: standard error from the hosts' own, "
         "degrees of freedom by Welch and Satterthwaite. Hosts in general: Student's t over the "
-        "hosts' means, one figure a host, from three hosts on; it holds as far as the hosts were chosen "
-        "at random. Rows over all workloads are one family of Holm's, the others another.",
+        "hosts' means, one figure a host, from three hosts on; it holds as far as the hosts were "
+        "chosen at random. Rows over all workloads are one family of Holm's, the others another.",
         "key",
     )
     blocks = [e.these.n for e in found.overall if e.these is not None]
