@@ -1,0 +1,85 @@
+"""`python3 -m agent.checks`: print docs/checks.md, made from the tables themselves."""
+
+from __future__ import annotations
+
+from agent import quiet
+from agent.checks import kernel_log
+from agent.checks.table import TABLE, Check
+
+HEAD = """\
+# What is checked around every run
+
+Made from the tables in `agent/checks` by `python3 -m agent.checks >docs/checks.md`.
+
+*before* is looked at once the workload is prepared and the caches are empty, *after* when its
+last phase has ended; *during* compares the two moments. None of it runs within a phase. Every
+look is kept in `checks` of the run's `run.json`; what a machine does not offer leaves none. A
+**blocker** voids the run, which is then repeated. **wait** is waited for, and the journal says
+so; if it does not come right in time, it counts as said below. What was waited for in vain and is
+a mere warning is waited for half as long the next time, so that a cold night does not eat the
+suite.
+
+| check | when | severity | what is looked at | what mends it |
+|---|---|---|---|---|
+"""
+TEMPERATURE = """
+The first temperature, the disks' firmware and their error counts are kept in
+`provenance/first-readings.json` of the suite folder, so that they hold after a boot as well.
+"""
+QUIET = """
+## What is switched off while a suite runs
+
+All active systemd timers, and these services: {services}. Left alone: timers named {kept}, and
+transient units. What was stopped is remembered in `/run`, is started again when the suite ends
+(`python3 -m agent quiet back` does it by hand), and is back by itself after a boot.
+"""
+LISTS = """
+## The kernel's log
+
+Lines of level warning and worse count. Those that match one of these void the run:
+
+{grave}
+
+These are known to be harmless; every other line is a warning:
+
+{allowed}
+"""
+
+
+def document() -> str:
+    """The text of docs/checks.md."""
+    rows = "".join(_row(check) for check in TABLE)
+    return HEAD + rows + TEMPERATURE + _quiet() + _lists()
+
+
+def _row(check: Check) -> str:
+    cells = [f"`{check.name}`", check.when, _severity(check), check.what, check.mend]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _severity(check: Check) -> str:
+    if check.wait is None:
+        return check.severity
+    limit_s = check.wait.limit_s
+    limit = f"{limit_s / 3600:g} h" if limit_s >= 3600 else f"{limit_s / 60:g} min"
+    return f"{check.severity}, {limit}, then {check.wait.then}"
+
+
+def _quiet() -> str:
+    kept = ", ".join(f"`{name}`" for name in quiet.KEPT)
+    return QUIET.format(services=", ".join(quiet.SERVICES), kept=kept)
+
+
+def _lists() -> str:
+    return LISTS.format(
+        grave=_patterns(kernel_log.patterns(kernel_log.GRAVE)),
+        allowed=_patterns(kernel_log.patterns(kernel_log.ALLOWED)),
+    )
+
+
+def _patterns(known: tuple[kernel_log.Pattern, ...]) -> str:
+    return "\n".join(f"- `{entry.expression.pattern}`: {entry.reason}" for entry in known)
+
+
+if __name__ == "__main__":
+    print(document(), end="")
