@@ -133,6 +133,11 @@ verify: venv ## check the sums of a suite and make its figures again
 	$(NEED_SUITE)
 	@$(PY) -m analysis verify $(SUITE_DIR)
 
+.PHONY: summary
+summary: venv ## ten lines on the newest suite: what ran, what was void and why, whether the canary held
+	$(NEED_SUITE)
+	@$(PY) -m analysis summary $(SUITE_DIR)
+
 .PHONY: lint
 lint: venv ## style, types, layers, playbooks, shell
 	@ruff check . && ruff format --check .
@@ -152,6 +157,14 @@ test: packages venv lint ## everything that must hold, with one micro suite thro
 .PHONY: test-drive
 test-drive: packages venv ## all tests of the virtual drive, the long ones too, with every host program in the guest
 	@$(VENV)/bin/pytest lab/drive
+
+.PHONY: test-faults
+test-faults: packages venv ## every fault in a lab of its own: make test-faults [PARTS="power-cut …"] [QUICK=1] [OVERNIGHT=suite]
+	@$(PY) -m lab.faults $(if $(QUICK),--quick) $(if $(SEED),--seed $(SEED)) $(if $(OVERNIGHT),--overnight $(OVERNIGHT)) $(PARTS)
+
+.PHONY: test-night
+test-night: packages venv ## an hour of the suite overnight in the lab, with three power cuts and a pulled meter, its report and verify
+	@$(PY) -m lab.faults.overnight $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS))
 
 .PHONY: meter-new
 meter-new: venv ## lay out a new meter: make meter-new NAME=…

@@ -12,6 +12,7 @@ from lab.faults.trial import AT_WORK, Outcome, Trial
 
 AWAY_S, QUICK_AWAY_S = 600.0, 60.0
 END_LIMIT_S = 2400.0
+COST_S = 30.0
 
 
 def _away_s(wish: Wish) -> float:
@@ -22,7 +23,7 @@ def _network(scene: Scene, wish: Wish) -> Outcome:
     """The agent goes on by itself; the suite is long enough to see that."""
     outcome = Outcome("network-away", wanted=1, quick=wish.quick)
     blocks = 4 if wish.quick else 12
-    with Trial(scene, "network-away", Small(blocks=blocks), seed=wish.seed) as trial:
+    with Trial.of(scene, "network-away", Small(blocks=blocks), seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
         cables.network(scene.layout, plugged=False)
         try:
@@ -49,12 +50,14 @@ def _network(scene: Scene, wish: Wish) -> Outcome:
 def _meter(scene: Scene, wish: Wish) -> Outcome:
     """No run may count whose joules nobody has read; the agent is to wait, not to measure."""
     outcome = Outcome("meter-away", wanted=1, quick=wish.quick)
-    with Trial(scene, "meter-away", Small(blocks=2), seed=wish.seed) as trial:
+    with Trial.of(scene, "meter-away", Small(blocks=2), seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
         cables.meter(scene.layout, plugged=False)
         try:
             trial.say("the meter's cable is pulled")
             heard = len(trial.observer.lines())
+            trial.wait_state("waiting")
+            outcome.extra = [("agent's cost while it waits", _cost_percent(trial), "% CPU", 0.1)]
             _pause(trial, _away_s(wish))
         finally:
             cables.meter(scene.layout, plugged=True)
@@ -72,6 +75,18 @@ def _meter(scene: Scene, wish: Wish) -> Outcome:
         outcome.judgement = trial.judge([r"meter0", r"gap|hole|repeat"])
         outcome.suite = str(trial.suite_dir)
     return outcome
+
+
+def _cost_percent(trial: Trial) -> float:
+    """Of one CPU, while the agent waits for half a minute; the kernel's own account of its unit."""
+    asked = (
+        f"systemctl show --property=CPUUsageNSec --value {trial.unit}; cut -d' ' -f1 /proc/uptime"
+    )
+    before = trial.scene.ssh(asked).split()
+    _pause(trial, COST_S)
+    after = trial.scene.ssh(asked).split()
+    spent_s = (int(after[0]) - int(before[0])) / 1e9
+    return round(100 * spent_s / (float(after[1]) - float(before[1])), 3)
 
 
 def _pause(trial: Trial, seconds: float) -> None:

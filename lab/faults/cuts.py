@@ -58,7 +58,7 @@ def _power(scene: Scene, wish: Wish) -> Outcome:
     count = QUICK_CUTS if wish.quick else CUTS
     outcome = Outcome("power-cut", wanted=count, quick=wish.quick)
     small = Small(blocks=4 if wish.quick else 12)
-    with Trial(scene, "power-cut", small, seed=wish.seed) as trial:
+    with Trial.of(scene, "power-cut", small, seed=wish.seed) as trial:
         trial.wait_state(*AT_WORK)
         while outcome.times < count:
             last = _strike(trial, chance, outcome)
@@ -94,7 +94,7 @@ def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
 def _watchdog(scene: Scene, wish: Wish) -> Outcome:
     """The kernel stops for good; nobody but the watchdog's timer is left to do anything."""
     outcome = Outcome("watchdog", wanted=1, quick=wish.quick)
-    with Trial(scene, "watchdog", Small(blocks=2), seed=wish.seed) as trial:
+    with Trial.of(scene, "watchdog", Small(blocks=2), seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
         start = trial.mark()
         with Qmp(Path(scene.state["qmp"]), timeout_s=WATCHDOG_LIMIT_S) as qmp:

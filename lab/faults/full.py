@@ -52,7 +52,7 @@ def _controller(scene: Scene, wish: Wish) -> Outcome:
     place = scene.folder / "controller-full" / "disk"
     with small_disk(place):
         small = Small(blocks=2)
-        with Trial(scene, "controller-full", small, seed=wish.seed, out=place) as trial:
+        with Trial.of(scene, "controller-full", small, seed=wish.seed, out=place) as trial:
             before = trial.wait_state("running").entry
             ballast = _fill(place)
             trial.say(f"{_free_bytes(place)} bytes are free on the controller")
@@ -77,7 +77,7 @@ def _controller(scene: Scene, wish: Wish) -> Outcome:
 
 def _target(scene: Scene, wish: Wish) -> Outcome:
     outcome = Outcome("target-full", wanted=1, quick=wish.quick)
-    with Trial(scene, "target-full", Small(blocks=2), seed=wish.seed) as trial:
+    with Trial.of(scene, "target-full", Small(blocks=2), seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
         fill = (
             f"fallocate -l $(($(stat -f -c '%a*%S' {SUITES}) - 4194304)) {BALLAST}; "

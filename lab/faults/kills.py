@@ -32,7 +32,7 @@ def _agent(scene: Scene, wish: Wish) -> Outcome:
     natural = [pair for pair in orders if pair[0] not in FORCED]
     small = Small(blocks=2 if wish.quick else 4)
     outcome = Outcome("agent-kill", wanted=len(orders), quick=wish.quick)
-    with Trial(scene, "agent-kill", small, seed=wish.seed) as trial:
+    with Trial.of(scene, "agent-kill", small, seed=wish.seed) as trial:
         doom.order(scene, orders)
         try:
             provoke.hold(trial, 1800)
@@ -106,7 +106,7 @@ def _at_each_state(
     """Lead a suite through all states and kill somebody as soon as each is seen."""
     states = ("running", "finished", "suite-finished") if wish.quick else STATES
     outcome = Outcome(name, wanted=len(states), quick=wish.quick, wanted_reached=len(states))
-    with Trial(scene, name, Small(blocks=2 if wish.quick else 4), seed=wish.seed) as trial:
+    with Trial.of(scene, name, Small(blocks=2 if wish.quick else 4), seed=wish.seed) as trial:
         trial.keep_going()
         for state in states:
             line = provoke.until(trial, state)

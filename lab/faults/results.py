@@ -54,6 +54,9 @@ def _figures(outcome: Outcome) -> list[Figure]:
         found.append(Figure(f"{name}: resumed, median", round(median, 1), "s"))
         longest = round(max(outcome.resumed_s), 1)
         found.append(at_most(f"{name}: resumed, longest", longest, "s", RESUMED_S))
+    found += [
+        at_most(f"{name}: {what}", value, unit, most) for what, value, unit, most in outcome.extra
+    ]
     found.append(at_least(f"{name}: verify passes", int(judged["verified"]), "", 1))
     found.append(at_least(f"{name}: the report names it", int(judged["named"]), "", 1))
     return found

@@ -37,6 +37,8 @@ class Outcome:
     wanted_reached: int = 0
     resumed_s: list[float] = field(default_factory=list)
     judgement: dict[str, Any] = field(default_factory=dict)
+    # Other figures: what, how much, its unit, and what it may be at most.
+    extra: list[tuple[str, float, str, float]] = field(default_factory=list)
     error: str = ""
     took_s: float = 0.0
     suite: str = ""
@@ -45,19 +47,26 @@ class Outcome:
 class Trial(AbstractContextManager["Trial"]):
     """A suite that runs while it is harmed. Leaving it ends what it has started."""
 
-    def __init__(
-        self, scene: Scene, name: str, small: Small, *, seed: int = 1, out: Path | None = None
-    ) -> None:
+    def __init__(self, scene: Scene, name: str, suite_dir: Path) -> None:
         self.scene = scene
         self.name = name
         self.folder = scene.folder / name
-        self.suite_dir = planning.write(scene, name, small, seed, out or self.folder / "suites")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.suite_dir = suite_dir
         self.suite_id = self.suite_dir.name
         self.unit = f"fde-agent@{self.suite_id}.service"
         kept = self.folder / f"{self.suite_id}.observed.jsonl"
         self.observer = Observer(scene, self.suite_id, kept)
         self.controller = Controller(scene, self.suite_dir, self.folder / "controller.log")
         self._at = 0
+
+    @classmethod
+    def of(
+        cls, scene: Scene, name: str, small: Small, *, seed: int = 1, out: Path | None = None
+    ) -> Trial:
+        """A trial with a small suite that is planned for it, below `out` or beside its log."""
+        out = out or scene.folder / name / "suites"
+        return cls(scene, name, planning.write(scene, name, small, seed, out))
 
     def __enter__(self) -> Trial:
         self.say(f"suite {self.suite_dir}")
@@ -78,6 +87,12 @@ class Trial(AbstractContextManager["Trial"]):
                 self.scene.ssh(f"{stop}; true", limit_s=150)
             except LabError as failed:
                 self.say(f"the agent could not be stopped: {failed}")
+
+    @property
+    def run_ids(self) -> list[str]:
+        """All runs of the plan."""
+        plan = json.loads((self.suite_dir / "plan.json").read_text(encoding="utf-8"))
+        return [run["run_id"] for run in plan["runs"]]
 
     @property
     def sealed(self) -> bool:

@@ -29,7 +29,7 @@ def _clock(scene: Scene, wish: Wish) -> Outcome:
     """There and back, twice: monotonic time does not care, and runs it hits are repeated."""
     outcome = Outcome("clock-step", wanted=len(STEPS), quick=wish.quick)
     small = Small(blocks=4, loads=({"name": "idle", "parameters": {"seconds": 5}},))
-    with Trial(scene, "clock-step", small, seed=wish.seed) as trial:
+    with Trial.of(scene, "clock-step", small, seed=wish.seed) as trial:
         for step in STEPS:
             trial.mark()
             before = trial.wait_state("running").entry
@@ -61,7 +61,7 @@ def _drive(scene: Scene, wish: Wish) -> Outcome:
     )
     outcome = Outcome("drive-error", wanted=len(kinds), quick=wish.quick)
     small = Small(blocks=4, loads=FILES, configurations=("plain", "dmcrypt-aes256"))
-    with Trial(scene, "drive-error", small, seed=wish.seed) as trial:
+    with Trial.of(scene, "drive-error", small, seed=wish.seed) as trial:
         for kind in kinds:
             trial.mark()
             before = trial.wait_state("running").entry
@@ -90,7 +90,7 @@ def _run_hangs(scene: Scene, wish: Wish) -> Outcome:
         f'if [ "$1" != --version ] && rm {HANG_FILE} 2>/dev/null; then exec sleep 100000; fi\n'
         'exec /usr/bin/dd "$@"\n'
     )
-    with Trial(scene, "run-hangs", small, seed=wish.seed) as trial:
+    with Trial.of(scene, "run-hangs", small, seed=wish.seed) as trial:
         trial.scene.ssh(f"cat > {FAKE_DD} && chmod 755 {FAKE_DD}", stdin=script.encode())
         try:
             for _ in range(HANGS):
@@ -114,7 +114,7 @@ def _kernel_hangs(scene: Scene, wish: Wish) -> Outcome:
     """Every command of the disk takes 20 s: programs sit in the kernel, where no signal helps."""
     outcome = Outcome("kernel-hangs", wanted=1, quick=wish.quick)
     small = Small(blocks=2, loads=FILES, run_limit_s=HANG_LIMIT_S)
-    with Trial(scene, "kernel-hangs", small, seed=wish.seed) as trial:
+    with Trial.of(scene, "kernel-hangs", small, seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
         try:
             _tell(scene, "plain", "fault", name="slow-reply", delay_ms=SLOW_MS)
@@ -141,7 +141,7 @@ def _kernel_hangs(scene: Scene, wish: Wish) -> Outcome:
 def _ctrl_c(scene: Scene, wish: Wish) -> Outcome:
     """In a run, in its proof, and while the results come over."""
     outcome = Outcome("ctrl-c", wanted=len(CTRL_C_STATES), quick=wish.quick)
-    with Trial(scene, "ctrl-c", Small(blocks=2), seed=wish.seed) as trial:
+    with Trial.of(scene, "ctrl-c", Small(blocks=2), seed=wish.seed) as trial:
         for state in CTRL_C_STATES:
             trial.mark()
             trial.wait_state(state)
