@@ -27,7 +27,7 @@ from agent.plan import Plan, Run
 from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
-from agent.storage import proof
+from agent.storage import devices, proof
 from agent.storage.stack import Stack
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
@@ -40,7 +40,7 @@ DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 # How long the watchdog lets pass: beyond a run's own limit, and for what has no limit of its own.
 GRACE_S = 600.0
 PROOF_S = 900.0
-CHECKS_S = 6 * 3600.0
+CHECKS_S = 8 * 3600.0
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Bench:
         if entered is None:
             raise AgentError("No configuration is entered.")
         found = self._findings
-        found.inspection = Inspection(Scene.here(self._stack.mount_point))
+        found.inspection = Inspection(self._scene())
         reason = self._try(run, found.inspection, waiting)
         if found.samples is not None:
             found.rapl_sha256 = found.samples.write(self._folder(run) / "rapl.jsonl")
@@ -111,6 +111,12 @@ class Bench:
             return " ".join(reasons)
         self.sha256 = self._write(run, "finished", None)
         return None
+
+    def _scene(self) -> Scene:
+        disks = (devices.kernel_name(disk.by_id) for disk in self._plan.storage.disks.values())
+        return Scene.here(
+            self._stack.mount_point, suite_dir=self._suite_dir, disks=filter(None, disks)
+        )
 
     def write_void(self, run: Run, reason: str) -> None:
         """Write the run.json of a void run with all that was found out before."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from agent import assets, journal, limits, lock, measure, notify, plan, provenance, requests
+from agent import assets, journal, limits, lock, measure, notify, plan, provenance, quiet, requests
 from agent import watermarks as marks
 from agent.errors import AgentError
 from agent.files import write_json
@@ -50,6 +50,8 @@ def run_suite(suite_dir: Path, secrets_path: Path) -> int:
             counters = waits.until("counters", _counters, limit_s=PATIENCE_S)
             try:
                 with waits.until("disks", lambda: _locked(suite_dir), limit_s=PATIENCE_S):
+                    watchdog.within(STEP_S)
+                    quiet.off()
                     yield Stack(suite.storage, own), counters
             finally:
                 counters.close()
@@ -59,7 +61,8 @@ def run_suite(suite_dir: Path, secrets_path: Path) -> int:
             notify.start_after_boot(True)
             notify.tell("READY=1")
             status = Suite(suite, suite_dir, writer, watchdog).execute(equip)
-            if status in (0, 1):
+            if status != GOING_DOWN:
+                quiet.back()
                 notify.start_after_boot(False)
             return status
         finally:

@@ -108,6 +108,11 @@ def sound(lab: Lab) -> set[str]:
     return found
 
 
+def at(number: int, when: str) -> Deadly:
+    """Die at the line with this number."""
+    return lambda n, _line: when if n == number else None
+
+
 LINES = 16  # of an undisturbed suite
 
 
@@ -120,7 +125,7 @@ def test_killed_at_every_line_nothing_is_lost_and_nothing_false(
     for number in range(LINES):
         lab.folder = tmp_path / f"suite-{number}"
         lab.folder.mkdir()
-        assert killed(lab, lambda n, _line, at=number: when if n == at else None)
+        assert killed(lab, at(number, when))
         written = entries(lab)
         assert len(written) == number + (when == "after")
         before = sound(lab)
@@ -147,7 +152,7 @@ def test_an_undisturbed_suite_has_as_many_lines_as_are_tried(lab: Lab) -> None:
 def test_killed_while_it_goes_on_it_goes_on_once_more(lab: Lab) -> None:
     # A line further at each start, so that also the lines of going on are its last.
     for number in range(12):
-        killed(lab, lambda n, _line, at=number: "after" if n == at else None)
+        killed(lab, at(number, "after"))
     assert lab.execute() == 0
     assert sound(lab) == {run.run_id for run in lab.plan.runs}
 
