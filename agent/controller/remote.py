@@ -55,9 +55,9 @@ def read_target(path: Path) -> dict[str, Any]:
 def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
     """The argv that runs `remote` on the target, never asking anything at the terminal."""
     link = target["ssh"]
-    argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o", "LogLevel=ERROR"]
-    # A dead link must be noticed, else progress would hang for as long as TCP retries.
-    argv += ["-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4"]
+    argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"]
+    # A dead link must be noticed within 20 s, else all would hang for as long as TCP retries.
+    argv += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
     if link.get("known_hosts"):
         argv += ["-o", f"UserKnownHostsFile={link['known_hosts']}"]
         argv += ["-o", "StrictHostKeyChecking=yes"]
@@ -70,7 +70,10 @@ def run(
     target: Mapping[str, Any], remote: Sequence[str], *, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command there to its end; a failure is the caller's to judge, see `why`."""
-    return subprocess.run(ssh(target, remote), input=stdin, capture_output=True, check=False)
+    argv = ssh(target, remote)
+    return subprocess.run(
+        argv, input=stdin, capture_output=True, check=False, start_new_session=True
+    )
 
 
 def why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:

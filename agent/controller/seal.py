@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from agent.controller import timing
 from agent.controller.errors import ControllerError
+from agent.controller.recorder_process import end_leftovers
 from instrumentation.decode import DecodeError, write_samples
 
 FORMAT = "fde-manifest/1"
@@ -20,30 +22,38 @@ SEALED = (
     "journal.jsonl",
     "watermark.jsonl",
     "clock.jsonl",
+    "identity.json",
+    "requests.jsonl",
     "sessions.jsonl",
     "timing.json",
 )
 SEALED_FOLDERS = ("runs", "meters", "provenance")
 
 
-def seal(suite_dir: Path) -> Path:
+def seal(suite_dir: Path, *, decoded: bool = False) -> Path:
     """Decode and sum everything; the manifest is written last and whole. Returns its path.
 
-    Sealing again gives the same manifest for the same raw files. Raises ControllerError.
+    `decoded`: the meters are, and nothing was recorded since. Sealing again gives the same manifest
+    for the same raw files. Raises ControllerError.
     """
     (suite_dir / MANIFEST).unlink(missing_ok=True)
+    end_leftovers(suite_dir)  # a recorder that goes on would change what is sealed
+    if not decoded:
+        decode(suite_dir)
+    write_json(suite_dir / "timing.json", timing.of_suite(suite_dir))
+    shutil.rmtree(suite_dir / "status" / "meters", ignore_errors=True)
+    sums = {str(path.relative_to(suite_dir)): sha256(path) for path in files(suite_dir)}
+    write_json(suite_dir / MANIFEST, {"format": FORMAT, "files": sums})
+    return suite_dir / MANIFEST
+
+
+def decode(suite_dir: Path) -> None:
+    """Write samples.parquet beside every stream. Raises ControllerError."""
     for folder in sorted((suite_dir / "meters").glob("*/")):
         try:
             write_samples(folder)
         except DecodeError as error:
             raise ControllerError(str(error)) from error
-    write_json(suite_dir / "timing.json", timing.of_suite(suite_dir))
-    for path in (suite_dir / "status").glob("*.json"):
-        if path.name != "status.json":  # a recorder's own, of no use any more
-            path.unlink()
-    sums = {str(path.relative_to(suite_dir)): sha256(path) for path in files(suite_dir)}
-    write_json(suite_dir / MANIFEST, {"format": FORMAT, "files": sums})
-    return suite_dir / MANIFEST
 
 
 def files(suite_dir: Path) -> Iterator[Path]:

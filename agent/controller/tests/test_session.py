@@ -1,11 +1,10 @@
-"""Following over a link that drops, sealing, and what a session refuses."""
+"""Sealing, fetching, and what a session refuses."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,71 +12,31 @@ import polars as pl
 import pytest
 
 from agent import journal as journals
+from agent import pack
 from agent import plan as plans
 from agent.controller import fetch, seal, session
-from agent.controller import follow as following
 from agent.controller.errors import ControllerError
 from agent.controller.recorders import Recorders
 from agent.controller.tests.examples import journal, plan, target
 from instrumentation.trace import StreamWriter
 
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
+RUN = plan()["runs"][0]["run_id"]
 ENTRIES = journal([*LINES, (3.0, "suite-finished", "")])
-
-
-def _printing(text: str, code: int = 0) -> list[str]:
-    script = "import sys; sys.stdout.write(sys.argv[1]); sys.exit(int(sys.argv[2]))"
-    return [sys.executable, "-c", script, text, str(code)]
 
 
 def _lines(entries: list[journals.Entry]) -> str:
     return "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
 
 
-def test_a_dropped_link_is_taken_up_where_it_broke(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "RETRY_S", 0.0)
-    asked: list[int] = []
-    drops: list[str] = []
-
-    def command(start: int) -> list[str]:
-        asked.append(start)
-        if len(asked) == 1:  # the link breaks within the third line
-            return _printing(_lines(ENTRIES)[: len(_lines(ENTRIES[:2])) + 9], code=255)
-        return _printing(_lines(ENTRIES[start:]))
-
-    got = list(following.follow(command, stop=threading.Event(), on_drop=drops.append))
-    assert [entry for entry in got if entry] == ENTRIES
-    assert asked == [0, 2]
-    assert len(drops) == 1
-
-
-def test_a_link_that_ends_well_but_early_is_a_dropped_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "RETRY_S", 0.0)
-    drops: list[str] = []
-
-    def command(start: int) -> list[str]:
-        return _printing(_lines(ENTRIES[start : start + 2]))
-
-    got = list(following.follow(command, stop=threading.Event(), on_drop=drops.append))
-    assert [entry for entry in got if entry] == ENTRIES
-    assert len(drops) == 1
-
-
-def test_silence_ticks_instead_of_blocking() -> None:
-    stop = threading.Event()
-    silent = [sys.executable, "-c", "import time; time.sleep(60)"]
-    entries = following.follow(
-        lambda _: silent, stop=stop, tick_s=0.05, on_drop=lambda _: pytest.fail("no drop")
-    )
-    assert next(entries) is None
-    assert next(entries) is None
-    entries.close()  # type: ignore[attr-defined]
+def _write_lines(path: Path, entries: list[journals.Entry]) -> None:
+    path.write_text(_lines(entries), encoding="utf-8")
 
 
 def _suite_folder(folder: Path) -> Path:
     """A fetched, unsealed suite with one meter of one record."""
     (folder / "meters" / "meter0").mkdir(parents=True)
-    (folder / "runs" / "r").mkdir(parents=True)
+    (folder / "runs" / RUN).mkdir(parents=True)
     document = plan()
     (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
     (folder / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
@@ -85,7 +44,7 @@ def _suite_folder(folder: Path) -> Path:
     (folder / "sessions.jsonl").write_text('{"wall_s": 6}\n{"wall_s": 4}\n', encoding="utf-8")
     phases = [{"name": "write", "t_start_ns": 0, "t_end_ns": 10**9}]
     run = {"status": "finished", "phases": phases}
-    (folder / "runs" / "r" / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    (folder / "runs" / RUN / "run.json").write_text(json.dumps(run), encoding="utf-8")
     meter = {"kind": "smartpower3", "channels": {"0": "system"}, "name": "meter0"}
     (folder / "meters" / "meter0" / "meter.json").write_text(json.dumps(meter), encoding="utf-8")
     stream = StreamWriter(folder / "meters" / "meter0" / "stream.raw")
@@ -107,7 +66,7 @@ def test_the_seal_covers_every_file_and_shows_a_change(tmp_path: Path) -> None:
         "watermark.jsonl",
         "sessions.jsonl",
         "timing.json",
-        "runs/r/run.json",
+        f"runs/{RUN}/run.json",
         "meters/meter0/meter.json",
         "meters/meter0/stream.raw",
         "meters/meter0/samples.parquet",
@@ -118,8 +77,8 @@ def test_the_seal_covers_every_file_and_shows_a_change(tmp_path: Path) -> None:
     assert timing["wall_s"] == 10
     assert timing["measuring_share"] == pytest.approx(0.1)
     assert all(seal.sha256(folder / name) == digest for name, digest in sums.items())
-    (folder / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
-    assert seal.sha256(folder / "runs/r/run.json") != sums["runs/r/run.json"]
+    (folder / "runs" / RUN / "run.json").write_text("{}", encoding="utf-8")
+    assert seal.sha256(folder / f"runs/{RUN}/run.json") != sums[f"runs/{RUN}/run.json"]
 
 
 def test_sealing_again_gives_the_same_seal(tmp_path: Path) -> None:
@@ -143,7 +102,8 @@ def _archive(folder: Path, document: dict[str, object], out: Path) -> Path:
     (came / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
     (came / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
     (came / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
-    subprocess.run(["tar", "-C", folder, "-cf", out, came.name], check=True)
+    with out.open("wb") as file:
+        pack.pack(came, file)
     return out
 
 
@@ -157,6 +117,40 @@ def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: 
     assert journals.read(suite_dir / "journal.jsonl") == ENTRIES
     names = {"plan.json", "runs", "journal.jsonl", "watermark.jsonl"}
     assert {path.name for path in suite_dir.iterdir()} == names
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut off", "no sums", "outside"])
+def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -> None:
+    suite_dir = tmp_path / "suite"
+    suite_dir.mkdir()
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    archive = _archive(tmp_path / "there", plan(), tmp_path / "a.tar")
+    data = bytearray(archive.read_bytes())
+    if damage == "changed":
+        at = data.index(b'"when": "start"')
+        data[at : at + 6] = b"'when'"
+    elif damage == "cut off":
+        data = data[: data.index(b'"when": "start"')]
+    elif damage == "no sums":
+        subprocess.run(["tar", "-C", tmp_path / "there", "-cf", archive, "."], check=True)
+        data = bytearray(archive.read_bytes())
+    else:
+        name = plan()["suite_id"].encode() + b"/watermark.jsonl"
+        data = data.replace(name, b"../x/" + name[5:])
+    archive.write_bytes(data)
+    with pytest.raises(ControllerError, match="fetch them again"):
+        fetch.unpack(archive, suite_dir)
+    assert {path.name for path in suite_dir.iterdir()} == {"plan.json"}
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_a_void_try_left_does_not_stay_beside_its_repetition(tmp_path: Path) -> None:
+    suite_dir = tmp_path / "suite"
+    (suite_dir / "runs" / "r").mkdir(parents=True)
+    (suite_dir / "runs" / "r" / "failure.txt").write_text("of the try before", encoding="utf-8")
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+    fetch.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
+    assert [path.name for path in (suite_dir / "runs" / "r").iterdir()] == ["run.json"]
 
 
 def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
@@ -191,15 +185,13 @@ def test_a_plan_for_other_disks_is_refused(tmp_path: Path) -> None:
 def test_a_sealed_suite_is_not_run_again(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
     (tmp_path / seal.MANIFEST).write_text("{}", encoding="utf-8")
+    done = [(float(n), "finished", run["run_id"]) for n, run in enumerate(plan()["runs"])]
+    _write_lines(tmp_path / "journal.jsonl", journal(done))
+    for _, _, run_id in done:
+        (tmp_path / "runs" / run_id).mkdir(parents=True)
+        run = json.dumps({"boot_id": "b", "phases": []})
+        (tmp_path / "runs" / run_id / "run.json").write_text(run, encoding="utf-8")
     with pytest.raises(ControllerError, match="sealed"):
-        _run(tmp_path, target())
-
-
-def test_a_suite_of_another_boot_of_the_controller_is_refused(tmp_path: Path) -> None:
-    _suite_folder(tmp_path)
-    meter = tmp_path / "meters" / "meter0" / "meter.json"
-    meter.write_text('{"controller_boot_id": "another"}', encoding="utf-8")
-    with pytest.raises(ControllerError, match="restarted"):
         _run(tmp_path, target())
 
 
