@@ -34,8 +34,9 @@ endef
 .PHONY: help
 help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "  variables: TARGET=lab|local|…  INVENTORY=path  SUITE=smoke|paper|…  SEED=n  BLOCKS=n  SUITE_DIR=path"
-	@echo "             CONFIGURATIONS=\"plain opal …\"  PILOT=path  PSID_REVERT=serial"
+	@echo "  variables: TARGET=lab|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
+	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SUITE_DIR=path"
+	@echo "             SERVE=port|address:port  PSID_REVERT=serial"
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
@@ -103,6 +104,11 @@ resume: venv ## go on with an interrupted suite
 	$(NEED_LAB)
 	$(NEED_SUITE)
 	@$(PY) -m agent.controller resume $(SUITE_DIR) --inventory $(INVENTORY)
+
+.PHONY: watch
+watch: venv ## attach to what runs, here or on the target: make watch [SUITE_DIR=…] [SERVE=8080]
+	@$(PY) -m agent.controller watch $(if $(filter file,$(origin SUITE_DIR)),,$(SUITE_DIR)) --inventory $(INVENTORY) \
+	  $(if $(SERVE),--serve $(SERVE))
 
 .PHONY: report
 report: venv ## joules, verdicts and payback of the newest suite

@@ -1,4 +1,4 @@
-"""`python -m analysis report|verify|compare|trace|pair`: see --help."""
+"""`python -m analysis report|verify|summary|compare|trace|pair`: see --help."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, text in (
         ("report", "a suite's tables and report; several hosts' suites, or a group's, as one"),
         ("verify", "check a suite's SHA-256 sums and make its figures again from the raw bytes"),
+        ("summary", "ten lines: what ran, what was void and why, whether the canary held"),
     ):
         commands.add_parser(name, help=text).add_argument(
             "suites", type=Path, metavar="SUITE_DIR", nargs="+" if name == "report" else 1
@@ -36,6 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     done: dict[str, Callable[[], int]] = {
         "report": lambda: _report(arguments.suites),
         "verify": lambda: max(_verify(folder) for folder in _each(arguments.suites)),
+        "summary": lambda: max(_summary(folder) for folder in _each(arguments.suites)),
         "compare": lambda: _compare(arguments.a, arguments.b, arguments.out),
         "trace": lambda: _trace(arguments.suite, arguments.run, arguments.out),
         "pair": _pair,
@@ -76,6 +78,13 @@ def _verify(folder: Path) -> int:
     for problem in outcome.problems:
         print(f"fde: {problem}", file=sys.stderr)
     return 1 if outcome.problems else 0
+
+
+def _summary(folder: Path) -> int:
+    from analysis import morning
+
+    print("\n".join(morning.lines(folder)))
+    return 0
 
 
 def _compare(a: Path, b: Path, out: Path) -> int:

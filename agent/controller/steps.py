@@ -25,8 +25,8 @@ if __name__ == "__main__" and not __package__:  # run as a file: the package is 
 from agent.controller.bench import GB, LabMemory, figures, machine, write
 from agent.controller.names import suite_names, unknown
 
-LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report")
-STEPS = ("packages", "venv", "provision", "run", "report")
+LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report", "verify")
+STEPS = ("packages", "venv", "provision", "run", "report", "verify")
 
 
 @dataclass

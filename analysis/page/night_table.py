@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from analysis import words
 from analysis.nights import REBOOT, RESTART, STOPPED, Night
 from analysis.page import markup
 from analysis.page.answer import count
@@ -46,24 +45,29 @@ def night_table(night: Night) -> Html:
 
 def sentence(night: Night) -> str:
     """The same in one line; empty where nothing happened."""
-    parts = [
-        *_times(night.reboots, "reboot", "of the target"),
-        *_times(night.restarts, "restart", "of the agent"),
-        *_times(night.controller_boots - 1, "reboot", "of the controller"),
-        *_times(len(night.interruptions), "try", "cut short", "tries"),
-        *_times(night.tries_void, "try", "void", "tries"),
-        *(f"{s.meter} silent for {duration(s.seconds)}" for s in night.silences),
-    ]
+    parts = [*interruptions(night), *_times(night.tries_void, "try", "void", "tries")]
     if not parts:
         return ""
     repeated = night.at_once + night.later
     return f"What broke in: {', '.join(parts)}; {count(repeated, 'repetition')}."
 
 
+def interruptions(night: Night) -> Iterator[str]:
+    """What came from outside, a few words each."""
+    yield from _times(night.reboots, "reboot", "of the target")
+    yield from _times(night.restarts, "restart", "of the agent")
+    yield from _times(night.resumed, "start", "after its end")
+    yield from _times(night.controller_boots - 1, "reboot", "of the controller")
+    yield from _times(len(night.interruptions), "try", "cut short", "tries")
+    for silence in night.silences:
+        often = f", {times(silence.times)}" if silence.times > 1 else ""
+        yield f"{silence.meter} silent for {duration(silence.seconds)}{often}"
+
+
 def duration(seconds: float) -> str:
-    """`74 s`, `12 min`, `3.4 h`."""
+    """`7.4 s`, `74 s`, `12 min`, `3.4 h`."""
     if seconds < 100:
-        return f"{words.rounded(seconds)} s"
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 

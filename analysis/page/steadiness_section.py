@@ -79,7 +79,7 @@ def canary_sentence(found: Results, canary: Canary | None) -> str:
             f"The canary ({name}) moved from first to last{apart}: {moved}; {limit}. The machine "
             "or its surroundings changed: what is paired within blocks bears it, joules do not."
         )
-    worst = f"{words.percent(1 + canary.worst.change, 2)} at most ({_where(canary.worst)})"
+    worst = f"{words.percent(1 + canary.worst.change, 2)} at most ({where(canary.worst)})"
     if canary.verdict == CANNOT_TELL:
         doubt = words.given(round(canary.worst.doubt * 100, 2))
         return (
@@ -112,10 +112,11 @@ def canary_table(found: Results, canary: Canary | None) -> Html:
 
 
 def _moved(reading: Reading) -> str:
-    return f"{_where(reading)} {words.percent(1 + reading.change, 2)}"
+    return f"{where(reading)} {words.percent(1 + reading.change, 2)}"
 
 
-def _where(reading: Reading) -> str:
+def where(reading: Reading) -> str:
+    """Component and phase of a reading of the canary."""
     return f"{words.name_of(reading.component)} {PHASES.get(reading.phase, reading.phase)}"
 
 

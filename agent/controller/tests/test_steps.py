@@ -14,7 +14,7 @@ from agent.controller import bench
 
 STEPS = Path(__file__).resolve().parents[1] / "steps.py"
 MAKEFILE = """
-packages venv image provision run report:
+packages venv image provision run report verify:
 \t@echo did $@ >> done
 lab:
 \t@echo did $@ >> done; {lab}
@@ -43,9 +43,9 @@ def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
     process = _start(tmp_path, "true")
     out, _ = process.communicate()
     assert process.returncode == 0
-    steps = ["packages", "venv", "image", "lab", "provision", "run", "report", "lab-down"]
+    steps = ["packages", "venv", "image", "lab", "provision", "run", "report", "verify", "lab-down"]
     assert _done(tmp_path) == steps
-    shown = out[out.index("where the time went") :].splitlines()[2:10]
+    shown = out[out.index("where the time went") :].splitlines()[2:11]
     assert [line.split()[0] for line in shown] == steps
 
 

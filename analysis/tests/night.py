@@ -1,0 +1,94 @@
+"""A suite that went through a night of faults, each of them known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analysis.synthetic.folder import BOOT, write_lines, write_manifest
+from analysis.synthetic.suite import Options, Truth, write_suite
+from analysis.tests.reboots import SECOND, reboot_target
+
+NIGHT = Options(blocks=2, interval_ms=100, canary=1.03, workloads=("kernel_tree", "sql"))
+
+
+@dataclass(frozen=True)
+class Night:
+    folder: Path
+    truth: Truth
+    order: list[str]  # of the runs, in time
+    missed: str  # the run that the meter did not see whole
+
+
+def line(state: str, run_id: str = "", detail: str = "", **more: Any) -> dict[str, Any]:
+    return {"boot_id": BOOT, "state": state, "run_id": run_id, "detail": detail, **more}
+
+
+def faulty(folder: Path) -> Night:
+    """A power cut, a killed agent, a void try, a repetition that was asked for, two waits, a meter
+    that fell silent in the middle of a run, one run void to the end, and a canary that moved."""
+    calm = write_suite(folder / "calm", NIGHT)
+    order = sorted(calm.runs, key=lambda run_id: calm.runs[run_id])
+    tree = next(run_id for run_id in order[8:] if "kernel_tree" in run_id)
+    begin, end = calm.phases_s[tree, "tar"]
+    lost = (begin + 0.3, end + 6.5)
+    truth = write_suite(folder / "s", replace(NIGHT, lost_windows=lost))
+    at_s = truth.runs[order[4]][0] - 0.3
+    reboot_target(folder / "s", at_s)
+    _journal(folder / "s", order)
+    write_manifest(folder / "s")
+    return Night(folder / "s", truth, order, tree)
+
+
+def _journal(folder: Path, order: list[str]) -> None:
+    """Insert what broke in into the journal of a suite that knows of nothing."""
+    path = folder / "journal.jsonl"
+    lines: list[dict[str, Any]] = [json.loads(text) for text in path.read_text().splitlines()]
+
+    def at(state: str, run_id: str) -> int:
+        return next(i for i, x in enumerate(lines) if (x["state"], x["run_id"]) == (state, run_id))
+
+    def insert(place: int, *more: Mapping[str, Any]) -> None:
+        boot = lines[place]["boot_id"]
+        t_ns = lines[place]["t_mono_ns"] - 100_000_000
+        for offset, one in enumerate(more):
+            lines.insert(place + offset, {"boot_id": boot, "t_mono_ns": t_ns + offset, **one})
+
+    throttled = "The throttle counter rose by 3 during the run."
+    insert(
+        at("switching", order[2]),
+        line("running", order[2]),
+        line("void", order[2], throttled),
+        line("running", order[2]),
+        line("void", order[2], throttled.replace("3", "12")),
+    )
+    cut = {"boot_id": SECOND}
+    insert(at("switching", order[4]), line("running", order[4]))
+    insert(
+        at("switching", order[4]),
+        {
+            **line("void", order[4], "interrupted: the target went down while it was running"),
+            **cut,
+        },
+        {**line("suite-started", detail="4 of 18 finished"), **cut},
+        {**line("waiting", detail="secrets: the controller has not placed them yet"), **cut},
+    )
+    insert(
+        at("switching", order[6]),
+        {**line("running", order[6]), **cut},
+        {**line("void", order[6], "interrupted: the agent was killed while it was running"), **cut},
+        {**line("suite-started", detail="6 of 18 finished"), **cut},
+        {**line("waiting", order[6], "held: the meter is silent"), **cut},
+    )
+    seen = "meter0 saw 41 % of tar"
+    insert(at("switching", order[12]), {**line("void", order[5], f"repeat: {seen}"), **cut})
+    insert(
+        len(lines) - 1,
+        {**line("running", order[5]), **cut},
+        {**line("finished", order[5]), **cut},
+        {**line("void", order[-2], "the drive reported an error: media"), **cut},
+    )
+    write_lines(path, [{**x, "seq": seq} for seq, x in enumerate(lines)])

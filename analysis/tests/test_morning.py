@@ -1,0 +1,156 @@
+"""`make summary`: ten lines at most at 80 columns, whatever there is of a suite."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analysis import morning
+from analysis.__main__ import main
+from analysis.results import results, write
+from analysis.synthetic.folder import write_manifest
+from analysis.synthetic.suite import Options, write_suite
+from analysis.tests.night import Night, faulty
+
+CALM = Options(blocks=2, interval_ms=100, canary=1.001, workloads=("kernel_tree", "sql"))
+
+
+def summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """As it is printed; it never fails and keeps its measure."""
+    assert main(["summary", str(folder)]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    lines = printed.out.splitlines()
+    assert 5 <= len(lines) <= 10
+    assert all(len(line) <= 80 or line.startswith("next: make") for line in lines)
+    return lines
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("calm") / "s"
+    write_suite(folder, CALM)
+    write(results(folder))
+    return folder
+
+
+@pytest.fixture
+def copy(calm: Path, tmp_path: Path) -> Path:
+    shutil.copytree(calm, tmp_path / "s")
+    return tmp_path / "s"
+
+
+def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = summary(calm, capsys)
+    assert lines[0].startswith("synthetic-bench-20260101T000000Z on bench (modelled")
+    assert lines[1].startswith("2026-01-01 00:00 to 00:00 UTC")
+    assert lines[1].endswith("sums are right")
+    assert lines[2] == (
+        "2 of 2 blocks whole; 18 of 18 runs finished, 0 void to the end, 0 never made"
+    )
+    assert lines[3:5] == ["no try was void", "nothing broke in"]
+    assert lines[5].startswith("canary held: at most ")
+    assert lines[5].endswith("limit ±1 %")
+    assert lines[6].startswith("measuring 60% of 2 min; other 40%")
+    assert lines[7].startswith("Opal drive against plain: ")
+    assert lines[8].startswith("next: make verify SUITE_DIR=")
+
+
+def test_a_night_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad: Night = faulty(tmp_path)
+    write(results(bad.folder))
+    text = "\n".join(summary(bad.folder, capsys))
+    for said in (
+        "1 of 2 blocks whole; 17 of 18 runs finished, 1 void to the end",
+        "void tries 4, repeated 5: 2× The throttle counter rose by 12",
+        "broke in: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
+        "waited for: secrets 0.1 s (once), held 0.1 s (once)",
+        "canary moved: ",
+        "next: the report names the runs that are missing",
+    ):
+        assert said in text
+
+
+def without_report(folder: Path) -> None:
+    (folder / "energy.parquet").unlink()
+
+
+def older_report(folder: Path) -> None:
+    path = folder / "meters" / "meter0" / "meter.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "note": "x"}))
+    write_manifest(folder)
+
+
+def without_seal(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+
+
+def changed(folder: Path) -> None:
+    with (folder / "clock.jsonl").open("a") as lines:
+        lines.write("{}\n")
+
+
+def running(folder: Path) -> None:
+    """Cut short in the middle, samples not yet decoded."""
+    without_seal(folder)
+    journal = (folder / "journal.jsonl").read_bytes()
+    (folder / "journal.jsonl").write_bytes(journal[: len(journal) // 2])
+    for name in sorted(path.name for path in (folder / "runs").iterdir())[9:]:
+        shutil.rmtree(folder / "runs" / name)
+    (folder / "meters" / "meter0" / "samples.parquet").unlink()
+    (folder / "timing.json").unlink()
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name != "plan.json":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (without_report, ["canary held: at most", "next: make report"]),
+        (older_report, ["canary held: at most", "next: make report"]),
+        (without_seal, ["; not sealed", "next: make resume"]),
+        (changed, ["1 file is not as it was", "next: make verify"]),
+        (running, ["canary: nothing to say", "never made", "next: make resume", "timing.json"]),
+        (empty, ["no run finished; not sealed", "18 never made", "next: make resume"]),
+    ],
+)
+def test_what_it_cannot_say_it_says(
+    copy: Path,
+    damage: Callable[[Path], None],
+    said: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    damage(copy)
+    lines = summary(copy, capsys)
+    for text in said:
+        assert any(text in line for line in lines), f"{text!r} is not in\n" + "\n".join(lines)
+    assert not any("against plain" in line for line in lines if damage is not changed)
+
+
+def test_a_missing_suite_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["summary", str(tmp_path / "nowhere")]) == 1
+    assert capsys.readouterr().err.startswith("fde: There is no suite folder")
+
+
+def test_the_command_in_the_last_line_is_never_cut(copy: Path) -> None:
+    deep = copy.parent / ("a" * 40) / ("b" * 40)
+    shutil.copytree(copy, deep)
+    assert morning.lines(deep)[-1].endswith(f"SUITE_DIR={deep}")
+
+
+def test_lines_are_cut_at_a_word() -> None:
+    assert morning.fitted("short\u202fish  line") == "shortish line"
+    cut = morning.fitted("word " * 30)
+    assert len(cut) <= 80
+    assert cut.endswith("word…")
+    assert len(morning.fitted("x" * 200)) == 80

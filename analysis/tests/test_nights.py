@@ -1,0 +1,199 @@
+"""What broke into a suite: read from its journal, told in the report, only what happened."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import nights
+from analysis.doubts import uncovered
+from analysis.nights import REBOOT, RESTART, Interruption, night
+from analysis.page import night_table
+from analysis.page.sections import Report
+from analysis.records import Suite
+from analysis.results import results, write
+from analysis.samples import chained, of_table
+from analysis.synthetic.suite import Truth
+from analysis.synthetic.tables import suite_of
+from analysis.tests.night import Night, faulty
+from analysis.tests.pages import whole_page
+from analysis.tests.test_remarks import table
+from analysis.verify import verify
+
+S = 1_000_000_000
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory: pytest.TempPathFactory) -> Night:
+    return faulty(tmp_path_factory.mktemp("night"))
+
+
+@pytest.fixture(scope="module")
+def report(bad: Night) -> Report:
+    return Report(results(bad.folder))
+
+
+def suite(*lines: tuple[str, str, str] | tuple[str, str, str, str]) -> Suite:
+    """A suite with this journal: state, run, detail, boot; a second from line to line."""
+    journal: list[dict[str, Any]] = []
+    for seq, (state, run_id, detail, *boot) in enumerate(lines):
+        at = {"seq": seq, "t_mono_ns": seq * S, "boot_id": boot[0] if boot else "one"}
+        journal.append({**at, "state": state, "run_id": run_id, "detail": detail})
+    return replace(suite_of({"plain": "plain"}, ["idle"]), journal=tuple(journal))
+
+
+def test_a_night_of_faults_is_counted(bad: Night) -> None:
+    found = results(bad.folder).night
+    assert (found.starts, found.boots, found.reboots, found.restarts) == (3, 2, 1, 1)
+    assert found.interruptions == (
+        Interruption(bad.order[4], "running", REBOOT),
+        Interruption(bad.order[6], "running", RESTART),
+    )
+    told = {(v.reason, v.tries, v.runs, v.mended, v.asked) for v in found.voids}
+    assert told == {
+        ("The throttle counter rose by 12 during the run.", 2, 1, 1, False),
+        ("meter0 saw 41 % of tar", 1, 1, 1, True),
+        ("the drive reported an error: media", 1, 1, 0, False),
+    }
+    assert (found.at_once, found.later) == (4, 1)
+    assert [(w.word, w.times) for w in found.waits] == [("secrets", 1), ("held", 1)]
+    assert found.void_to_end == (bad.order[-2],)
+    assert found.ended and not found.quiet
+    (silence,) = found.silences
+    assert silence.times == 1
+    begin, end = bad.truth.phases_s[bad.missed, "tar"]
+    assert silence.longest_s == pytest.approx(end - begin + 6.2, abs=0.5)
+
+
+def test_the_report_tells_of_it(report: Report, bad: Night) -> None:
+    trust = re.sub(r"<[^>]+>", " ", report.trust().text)
+    for said in (
+        "The target lost power or was started again once",
+        "The agent was started again in the same boot once",
+        "Tries cut short: the target lost power or was started again once 1 while running",
+        "Void try: The throttle counter rose by 12 during the run 2 times 1 of 1 run finished",
+        "Repeated because a run was not whole: meter0 saw 41",
+        "4 at once in their place, 1 after other runs",
+        "Waited for the disks",
+        "Waited because the controller asked for it",
+        "Meter meter0 fell silent once",
+        f"Void to the end 1 run {bad.order[-2]}",
+    ):
+        assert said in re.sub(r"\s+", " ", trust.replace("\u00a0", " "))
+    assert "Nothing broke in" not in trust
+
+
+def test_the_first_screen_says_what_the_figures_bear(report: Report, bad: Night) -> None:
+    first = report.answer().text
+    assert "What the figures bear" in first
+    assert "1 run is void to the end, in block 2" in first
+    assert bad.missed in first and "not seen whole by every meter" in first
+    assert "The canary moved by 3" in first
+    assert "What broke in: 1 reboot of the target, 1 restart of the agent" in first
+
+
+def test_a_run_that_was_not_seen_whole_stays_flagged(report: Report, bad: Night) -> None:
+    found = report.found
+    missed = uncovered(found.energy)
+    assert bad.missed in missed and len(missed) <= 4
+    flags = " ".join(found.energy.filter(found.energy["run_id"] == bad.missed)["flags"])
+    assert "gap-filled" in flags or "no-samples" in flags
+    assert "Runs with gaps" in report.trust().text
+
+
+def test_such_a_suite_is_verified_and_its_page_is_whole(report: Report, bad: Night) -> None:
+    write(report.found)
+    assert verify(bad.folder).problems == ()
+    text = whole_page(report.found)
+    assert not re.search(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])", text)
+
+
+def test_a_quiet_night_is_one_sentence(whole_suite: tuple[Path, Truth]) -> None:
+    page = Report(results(whole_suite[0]))
+    assert page.found.night.quiet
+    assert night_table.QUIET in page.trust().text
+    assert "What broke in" not in page.trust().text
+    assert "What broke in" not in page.answer().text
+    assert "What the figures bear" not in page.answer().text
+
+
+STARTED = ("suite-started", "", "")
+
+
+@pytest.mark.parametrize(
+    ("between", "counts"),
+    [
+        ([("void", "a", "interrupted: the agent was killed while it was running")], (0, 1, 0)),
+        ([("suite-failed", "", "5 runs in a row were void")], (0, 0, 1)),
+        ([("suite-finished", "", ""), ("void", "a", "repeat: not whole")], (0, 0, 1)),
+        ([], (0, 1, 0)),
+    ],
+    ids=["killed", "failed", "asked for more", "an older agent, killed"],
+)
+def test_a_start_is_told_by_what_went_before(
+    between: list[tuple[str, str, str]], counts: tuple[int, int, int]
+) -> None:
+    found = night(suite(STARTED, ("running", "a", ""), *between, STARTED))
+    assert (found.reboots, found.restarts, found.resumed) == counts
+    assert found.starts == 2
+
+
+def test_a_power_cut_between_runs_and_one_in_a_run() -> None:
+    went_down = "interrupted: the target went down while it was proving"
+    found = night(
+        suite(
+            STARTED,
+            ("finished", "a", ""),
+            ("suite-started", "", "", "two"),
+            ("waiting", "", "secrets: none yet", "two"),
+            ("proving", "b", "", "two"),
+            ("void", "b", went_down, "three"),
+            ("suite-started", "", "", "three"),
+            ("running", "b", "", "three"),
+            ("waiting", "b", "no word at all", "three"),
+        )
+    )
+    assert (found.boots, found.reboots, found.restarts) == (3, 2, 0)
+    assert found.interruptions == (Interruption("b", "proving", REBOOT),)
+    assert found.at_once == 1
+    assert [(w.word, w.seconds) for w in found.waits] == [("secrets", 1.0), ("other", 0.0)]
+    assert not found.ended
+
+
+def test_an_older_agents_open_run_is_an_interruption_too() -> None:
+    found = night(suite(STARTED, ("running", "a", ""), ("suite-started", "", "", "two")))
+    assert found.interruptions == (Interruption("a", "running", REBOOT),)
+
+
+def test_a_suite_that_was_given_up_says_so() -> None:
+    found = night(suite(STARTED, ("void", "a", "x"), ("suite-failed", "", "the disk is gone")))
+    assert found.failed == "the disk is gone"
+    assert "the disk is gone" in night_table.night_table(found).text
+
+
+def test_damaged_lines_of_a_journal_are_no_obstacle() -> None:
+    made = suite(STARTED, ("waiting", "", "secrets: none"))
+    broken: tuple[dict[str, Any], ...] = (
+        {},
+        {"state": 7},
+        {"state": "void"},
+        {"state": "waiting", "t_mono_ns": "x"},
+    )
+    night(replace(made, journal=(*broken, *made.journal, *broken)))
+    night(replace(made, journal=()))
+
+
+def test_a_meters_silence_is_longer_than_any_bunch() -> None:
+    records = table({}, seconds=100)
+    kept = records.filter((records["t_mono_ns"] <= 20 * S) | (records["t_mono_ns"] > 70 * S))
+    kept = kept.with_columns(epoch=0)
+    assert nights._pauses_s(of_table(kept)) == [51.0]
+    short = records.filter((records["t_mono_ns"] <= 20 * S) | (records["t_mono_ns"] > 40 * S))
+    assert nights._pauses_s(of_table(short.with_columns(epoch=0))) == []  # within 30 windows
+    # From one boot of the controller to the next the distance may be anything.
+    two = chained([(of_table(kept.head(20)), 0), (of_table(kept.head(20)), 7200 * S)])
+    assert nights._pauses_s(two) == []
