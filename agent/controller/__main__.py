@@ -13,7 +13,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from agent.controller import check, durations, fitting, many, pilot, prove, remote, session, timing
+from agent.controller import (
+    check,
+    durations,
+    fitting,
+    many,
+    pilot,
+    prove,
+    remote,
+    session,
+    timing,
+    watch,
+)
 from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
 from agent.controller.seal import seal, write_json
@@ -58,6 +69,13 @@ def _parser() -> argparse.ArgumentParser:
     resume.add_argument("--inventory", type=Path, required=True)
     resume.add_argument("--target", type=Path)
     resume.set_defaults(command=_resume)
+
+    watching = commands.add_parser("watch", help="show a running suite, wherever it was started")
+    watching.add_argument("suite_dir", type=Path, nargs="?", help="default: what runs now")
+    watching.add_argument("--inventory", type=Path, required=True)
+    watching.add_argument("--out", type=Path, default=Path("data/suites"))
+    watching.add_argument("--serve", metavar="PORT", help="the page for a phone; or ADDRESS:PORT")
+    watching.set_defaults(command=_watch)
 
     checking = commands.add_parser("check", help="say what would happen to a target's disks")
     checking.add_argument("--inventory", type=Path, required=True)
@@ -127,6 +145,13 @@ def _say_where_time_went(suite_dir: Path) -> None:
     with suppress(AgentError, OSError, KeyError, TypeError, ValueError):
         for line in timing.table(timing.of_suite(suite_dir)):
             _say(line)
+
+
+def _watch(options: argparse.Namespace) -> bool:
+    try:
+        return watch.run(options.suite_dir, options.out, options.inventory, options.serve, _say)
+    except KeyboardInterrupt:  # nothing was interrupted but the looking
+        return True
 
 
 def _check(options: argparse.Namespace) -> bool:

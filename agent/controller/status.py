@@ -93,11 +93,13 @@ class Board:
     `say`. A status that cannot be written (a full disk) never ends a suite: it is told once.
     """
 
-    def __init__(self, plan: Plan, suite_dir: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, plan: Plan, suite_dir: Path, say: Callable[[str], None], *, screen: bool = True
+    ) -> None:
         self._plan = plan
         self._folder = suite_dir / "status"
         self._say = say
-        self._screen = live.Screen(sys.stdout) if sys.stdout.isatty() else None
+        self._screen = live.Screen(sys.stdout) if screen and sys.stdout.isatty() else None
         self._lock = threading.RLock()
         self._entries: list[Entry] = []
         self._events: list[Event] = []
@@ -110,9 +112,13 @@ class Board:
     def entry(
         self, entries: Sequence[Entry], watts: Mapping[str, float], gaps: Mapping[str, int]
     ) -> None:
-        """Lines were added to the journal: all that are known now, oldest first."""
+        """Lines were added to the journal: all that are known now, oldest first.
+
+        Of those that were there before the first call, only the last is told.
+        """
         with self._lock:
-            for seq in range(len(self._entries), len(entries)):
+            told = len(self._entries) if self._entries else len(entries) - 1
+            for seq in range(told, len(entries)):
                 self._tell(entries[: seq + 1], watts)
             self._entries = list(entries)
             self._heard_ns = time.monotonic_ns()

@@ -12,8 +12,8 @@ from agent.controller.progress import minutes
 from agent.journal import TERMINAL
 
 RELOAD_S = 5
-# The session writes every 5 s; so much older, it is gone or its disk is full.
-STALE_S = 60
+# The session writes every 5 s, but while it starts or fetches; so much older, it is gone.
+STALE_S = 120
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2024; --soft: #5f6872; --line: #d9dee3; --paper: #fff;
