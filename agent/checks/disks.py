@@ -18,8 +18,11 @@ def health(scene: Scene) -> Seen | None:
 
 
 def medium_errors(scene: Scene) -> dict[str, int] | None:
-    """Errors of the media since they were made, by disk."""
-    return {name: health.errors for name, health in scene.health.items()} or None
+    """Errors of the media since they were made, by serial number.
+
+    A kernel's name may belong to another disk after a boot.
+    """
+    return {h.serial or name: h.errors for name, h in scene.health.items()} or None
 
 
 def errors_grew(before: dict[str, int], now: dict[str, int]) -> Seen:
@@ -52,7 +55,6 @@ def firmware(scene: Scene) -> Seen | None:
         device = _device(scene, name)
         revision = text(device / "firmware_rev") or text(device / "rev")
         if revision:
-            # A kernel's name may belong to another disk after a boot; its serial goes with it.
             now[text(device / "serial") or text(device / "wwid") or name] = revision
     if not now:
         return None

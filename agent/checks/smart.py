@@ -16,6 +16,7 @@ _LOST = frozenset({5, 187, 197, 198})
 class Health:
     """`passed` is the disk's verdict on itself, None if it gives none; `errors` of its medium."""
 
+    serial: str
     passed: bool | None
     errors: int
 
@@ -24,7 +25,9 @@ def read(program: str, name: str) -> Health | None:
     """The health of the disk with this kernel name; None without smartctl or without SMART."""
     try:
         # Its exit code is a set of bits that the JSON says better.
-        said = run([program, "-j", "-H", "-A", f"/dev/{name}"], ok=range(256), timeout_s=20).out
+        said = run(
+            [program, "-j", "-i", "-H", "-A", f"/dev/{name}"], ok=range(256), timeout_s=20
+        ).out
         report = json.loads(said)
     except (CommandError, ValueError):
         return None
@@ -42,4 +45,4 @@ def parse(report: dict[str, Any]) -> Health | None:
     errors = nvme.get("media_errors", 0)
     errors += sum(row["raw"]["value"] for row in ata if row["id"] in _LOST)
     errors += sum(part.get("total_uncorrected_errors", 0) for part in scsi.values())
-    return Health(passed, errors)
+    return Health(str(report.get("serial_number", "")), passed, errors)

@@ -1,0 +1,106 @@
+"""A machine of files on which every check finds something, all of it in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agent.checks.scene import Scene
+
+DISK = "sdx"
+SMART: dict[str, Any] = {
+    "serial_number": "S1",
+    "smart_status": {"passed": True},
+    "nvme_smart_health_information_log": {"critical_warning": 0, "media_errors": 3},
+}
+FILES = {
+    "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
+    "sys/devices/system/cpu/intel_pstate/no_turbo": "1",
+    "sys/devices/system/cpu/cpu0/cpuidle/state0/name": "POLL",
+    "sys/devices/system/cpu/cpu0/cpuidle/state0/disable": "0",
+    "sys/devices/system/cpu/cpu0/cpuidle/state1/name": "C6",
+    "sys/devices/system/cpu/cpu0/cpuidle/state1/disable": "0",
+    "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count": "7",
+    "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count": "2",
+    "sys/class/thermal/thermal_zone0/type": "acpitz",
+    "sys/class/thermal/thermal_zone0/temp": "99000",
+    "sys/class/thermal/thermal_zone1/type": "x86_pkg_temp",
+    "sys/class/thermal/thermal_zone1/temp": "45000",
+    "sys/class/powercap/intel-rapl:0/energy_uj": "1",
+    f"sys/class/block/{DISK}/device/rev": "1.0",
+    f"sys/class/block/{DISK}/device/ioerr_cnt": "0x2",
+    "proc/stat": "cpu  10 0 10 100 0 0 0 0 0 0\n",
+    "proc/meminfo": "MemAvailable:    9000000 kB\n",
+    "proc/swaps": "Filename Type Size Used Priority\n",
+    "kmsg": "6,1,0,-;booted\n4,2,5,-;something before the run: I/O error\n SUBSYSTEM=block\n",
+    "units": "",
+    "smart.json": json.dumps(SMART),
+    "run/.keep": "",
+    "suite/plan.json": "{}",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`root` holds the tree; `scene` looks at it."""
+
+    root: Path
+    scene: Scene
+
+    def write(self, name: str, text: str) -> None:
+        (self.root / name).write_text(text)
+
+    def append(self, name: str, text: str) -> None:
+        with (self.root / name).open("a") as file:
+            file.write(text)
+
+    def with_scene(self, **changes: Any) -> Machine:
+        return replace(self, scene=replace(self.scene, **changes))
+
+
+def build(root: Path) -> Machine:
+    """The machine with all files in place."""
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    scene = Scene(
+        Path("/"),
+        suite_dir=root / "suite",
+        disks=(DISK,),
+        sys=root / "sys",
+        proc=root / "proc",
+        kmsg=root / "kmsg",
+        run_dir=root / "run",
+        smartctl=program(root / "smartctl", f"cat {root}/smart.json"),
+        systemctl=program(root / "systemctl", f"cat {root}/units"),
+        window_s=0.01,
+        min_free_share=0.0,
+        min_free_bytes=1,
+    )
+    return Machine(root, scene)
+
+
+def program(path: Path, body: str) -> str:
+    """A shell script; returns its path."""
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+class Patience:
+    """A clock that only sleeping moves; `acts` happen at the first sleeps, in order."""
+
+    def __init__(self, *acts: Callable[[], None]) -> None:
+        self.now_s = 0.0
+        self._acts = list(acts)
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        if self._acts:
+            self._acts.pop(0)()

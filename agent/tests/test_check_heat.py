@@ -1,0 +1,108 @@
+"""The machine's temperature: which sensors count, and how it is waited for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.checks import Inspection, heat
+from agent.tests.check_scene import Machine, Patience, build
+
+ZONE = "sys/class/thermal/thermal_zone1/temp"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Machine:
+    return build(tmp_path)
+
+
+def _first(place: Machine) -> float:
+    text = (place.root / "suite/provenance/first-readings.json").read_text()
+    return float(json.loads(text)["temperature_c"])
+
+
+def _before(place: Machine, patience: Patience) -> tuple[list[str], dict[str, object]]:
+    said: list[str] = []
+    inspection = Inspection(place.scene, sleep=patience.sleep, clock=patience.clock, given_up={})
+    inspection.before(said.append)
+    (finding,) = (f for f in inspection.found if f["name"] == "temperature")
+    return said, finding
+
+
+def test_the_package_comes_before_other_zones(place: Machine) -> None:
+    assert heat.temperature_c(place.scene) == 45.0
+
+
+def test_hwmon_tells_the_package_where_no_zone_does(place: Machine) -> None:
+    place.write("sys/class/thermal/thermal_zone1/type", "acpitz")
+    assert heat.temperature_c(place.scene) == 99.0
+    chip = place.root / "sys/class/hwmon/hwmon3"
+    chip.mkdir(parents=True)
+    for name, text in {
+        "name": "coretemp",
+        "temp1_label": "Package id 0",
+        "temp1_input": "51500",
+        "temp2_label": "Core 0",
+        "temp2_input": "60000",
+    }.items():
+        (chip / name).write_text(text)
+    assert heat.temperature_c(place.scene) == 51.5
+    (chip / "name").write_text("nvme")
+    assert heat.temperature_c(place.scene) == 99.0
+
+
+def test_a_broken_sensor_is_none(place: Machine) -> None:
+    place.write(ZONE, "-273150")
+    assert heat.temperature_c(place.scene) is None
+    assert heat.temperature(place.scene) is None
+
+
+def test_the_first_reading_is_kept_for_the_whole_suite(place: Machine) -> None:
+    said, finding = _before(place, Patience())
+    assert (said, finding["value"], _first(place)) == ([], 45.0, 45.0)
+    place.write(ZONE, "47900")
+    assert _before(place, Patience())[1]["ok"]
+    assert _first(place) == 45.0
+
+
+def test_heat_is_waited_for_until_it_is_gone(place: Machine) -> None:
+    _before(place, Patience())
+    place.write(ZONE, "60000")
+    cooling = Patience(lambda: place.write(ZONE, "50000"), lambda: place.write(ZONE, "47000"))
+    said, finding = _before(place, cooling)
+    assert said == [
+        "temperature: the machine is warmer than at the suite's first reading "
+        "(60.0 °C, 45.0 °C ± 3 °C wanted)"
+    ]
+    assert (finding["ok"], finding["value"], finding["waited_s"]) == (True, 47.0, 6.0)
+
+
+def test_heat_that_stays_is_a_warning(place: Machine) -> None:
+    _before(place, Patience())
+    place.write(ZONE, "60000")
+    said, finding = _before(place, Patience())
+    assert len(said) == 1
+    assert (finding["ok"], finding["severity"], finding["waited_s"]) == (False, "warning", 180.0)
+
+
+def test_cold_is_helped_by_work_and_the_finding_says_so(
+    place: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heat, "BUSY_S", 0.05)
+    _before(place, Patience())
+    place.write(ZONE, "30000")
+    patient = [lambda: None] * 8
+    said, finding = _before(place, Patience(*patient, lambda: place.write(ZONE, "44000")))
+    assert said[0].startswith("temperature: the machine is colder")
+    assert finding["ok"]
+    assert finding["helped"] == "a short load was used to warm it up"
+
+
+def test_a_hot_machine_is_not_made_to_work(place: Machine) -> None:
+    _before(place, Patience())
+    place.write(ZONE, "60000")
+    assert not heat.warm_up(place.scene, waited_s=1000.0)
+    place.write(ZONE, "30000")
+    assert not heat.warm_up(place.scene, waited_s=0.0)

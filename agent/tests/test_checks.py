@@ -1,0 +1,285 @@
+"""Every row of the table of checks: in order, out of order, and where the machine has nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent import hold
+from agent.checks import TABLE, Finding, Inspection, Scene, blockers, kernel_log, machine
+from agent.checks.__main__ import document
+from agent.tests.check_scene import DISK, FILES, SMART, Machine, Patience, build
+
+CPU = "sys/devices/system/cpu"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
+Fault = Callable[[Machine], Machine | None]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Machine:
+    return build(tmp_path)
+
+
+def _smart(**log: int) -> str:
+    health = {**SMART["nvme_smart_health_information_log"], **log}
+    passed = not health["critical_warning"]
+    changes = {"nvme_smart_health_information_log": health, "smart_status": {"passed": passed}}
+    return json.dumps({**SMART, **changes})
+
+
+def _write(name: str, text: str) -> Fault:
+    return lambda place: place.write(name, text)
+
+
+def _append(name: str, text: str) -> Fault:
+    return lambda place: place.append(name, text)
+
+
+def _scene(**changes: object) -> Fault:
+    return lambda place: place.with_scene(**changes)
+
+
+def _remembered(key: str, value: object) -> Fault:
+    def fault(place: Machine) -> None:
+        folder = place.root / "suite" / "provenance"
+        folder.mkdir()
+        (folder / "first-readings.json").write_text(json.dumps({key: value}))
+
+    return fault
+
+
+def _held(place: Machine) -> None:
+    hold.take("the meter is silent", 3600, place.root / "run" / "hold.json")
+
+
+# What puts each row out of order: before the inspection, or between its two looks.
+FAULTS: dict[tuple[str, str], Fault] = {
+    ("held", "before"): _held,
+    ("suite-room", "before"): _scene(min_free_bytes=2**62),
+    ("load", "before"): _scene(load_limit=-1.0),
+    ("temperature", "before"): _remembered("temperature_c", 40.0),
+    ("mounted", "before"): lambda place: place.with_scene(mount_point=place.root),
+    ("free-room", "before"): _scene(min_free_share=1.1),
+    ("powercap", "before"): _write("sys/class/powercap/intel-rapl:0/energy_uj", ""),
+    ("governor", "before"): _write(f"{CPU}/cpu0/cpufreq/scaling_governor", "powersave\n"),
+    ("turbo", "before"): _write(f"{CPU}/intel_pstate/no_turbo", "0\n"),
+    ("memory", "before"): _write("proc/meminfo", "MemAvailable:  1000 kB\n"),
+    ("swap", "before"): _append("proc/swaps", "/dev/sda2 partition 100 10 -2\n"),
+    ("timers", "before"): _write("units", "Id=cron.service\nActiveState=active\nTransient=no\n"),
+    ("disk-health", "before"): _write("smart.json", _smart(critical_warning=4)),
+    ("disk-errors", "before"): _remembered("medium_errors", {"S1": 2}),
+    ("firmware", "before"): _remembered("firmware", {DISK: "0.9"}),
+    ("c-states", "during"): _write(f"{CPU}/cpu0/cpuidle/state1/disable", "1"),
+    ("throttle-core", "during"): _write(f"{CPU}/cpu0/thermal_throttle/core_throttle_count", "8"),
+    ("throttle-package", "during"): _write(
+        f"{CPU}/cpu0/thermal_throttle/package_throttle_count", "3"
+    ),
+    ("kernel-errors", "during"): _append("kmsg", "3,3,9,-;I/O error, dev sdx, sector 8\n"),
+    ("kernel-log", "during"): _append("kmsg", "4,3,9,-;something odd\n"),
+    ("disk-errors", "during"): _write("smart.json", _smart(media_errors=4)),
+    ("disk-io-errors", "during"): _write(f"sys/class/block/{DISK}/device/ioerr_cnt", "0x3"),
+    ("swap", "after"): _append("proc/swaps", "/dev/sda2 partition 100 10 -2\n"),
+    ("disk-health", "after"): _write("smart.json", _smart(critical_warning=4)),
+}
+# Nobody here may set the clock or send the machine to sleep: the guest does the first for real.
+CLOCKS = {("clock", "during"): time.CLOCK_REALTIME, ("suspend", "during"): time.CLOCK_BOOTTIME}
+# What a machine always offers, even one without anything.
+ALWAYS = {"held", "suite-room", "load", "mounted", "free-room", "powercap", "clock", "suspend"}
+
+
+def _inspect(
+    place: Machine, between: Callable[[], object] = lambda: None, said: list[str] | None = None
+) -> list[Finding]:
+    patience = Patience()
+    inspection = Inspection(place.scene, sleep=patience.sleep, clock=patience.clock, given_up={})
+    inspection.before((said if said is not None else []).append)
+    between()
+    inspection.after()
+    return inspection.found
+
+
+def _failed(found: list[Finding]) -> list[Finding]:
+    return [finding for finding in found if not finding["ok"]]
+
+
+def test_every_row_finds_a_machine_in_order(place: Machine) -> None:
+    found = _inspect(place)
+    assert [(f["name"], f["when"]) for f in found] == [(c.name, c.when) for c in TABLE]
+    assert _failed(found) == []
+    assert {finding["message"] for finding in found} == {""}
+
+
+def test_every_row_has_its_fault() -> None:
+    assert {*FAULTS, *CLOCKS} == {(check.name, check.when) for check in TABLE}
+
+
+@pytest.mark.parametrize("row", FAULTS, ids="-".join)
+def test_a_fault_fails_its_row_alone_and_names_the_way_out(
+    place: Machine, row: tuple[str, str]
+) -> None:
+    fault = FAULTS[row]
+    if row[1] == "before":
+        found = _inspect(fault(place) or place)
+    else:
+        found = _inspect(place, lambda: fault(place))
+    (check,) = (check for check in TABLE if (check.name, check.when) == row)
+    finding = _failed(found)[0]
+    assert (finding["name"], finding["when"]) == row
+    assert {other["name"] for other in _failed(found)} == {row[0]}
+    assert finding["severity"] == (check.wait.then if check.wait else check.severity)
+    assert finding["message"].endswith(f": {check.mend}.")
+    assert finding["message"][0].isupper()
+    assert bool(blockers(found)) == (finding["severity"] == "blocker")
+    json.dumps(found)
+
+
+@pytest.mark.parametrize("row", CLOCKS, ids="-".join)
+def test_a_clock_that_jumps_is_seen(
+    place: Machine, row: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.clock_gettime_ns
+
+    def an_hour_on() -> None:
+        hour_ns = 3600 * 10**9
+        monkeypatch.setattr(
+            time, "clock_gettime_ns", lambda clock: real(clock) + hour_ns * (clock == CLOCKS[row])
+        )
+
+    (finding,) = _failed(_inspect(place, an_hour_on))
+    assert (finding["name"], finding["when"]) == row
+    assert finding["value"] == pytest.approx(3600, abs=1)
+
+
+def test_what_a_machine_does_not_offer_is_no_finding(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/stat").write_text(FILES["proc/stat"])
+    nothing = tmp_path / "nothing"
+    scene = Scene(
+        *(Path("/"), 0.25, tmp_path, (DISK,), nothing, tmp_path / "proc", nothing, nothing),
+        *(str(nothing), str(nothing), 0.01),
+    )
+    found = _inspect(Machine(tmp_path, scene))
+    assert {finding["name"] for finding in found} == ALWAYS
+    assert [finding["name"] for finding in _failed(found)] == ["powercap"]
+
+
+def test_what_cannot_be_read_is_not_in_order_and_not_the_end(place: Machine) -> None:
+    found = _inspect(place.with_scene(suite_dir=place.root / "gone" / "away"))
+    assert [finding["name"] for finding in _failed(found)] == ["suite-room"]
+    assert "could not be looked at" in _failed(found)[0]["message"]
+
+
+def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
+    _held(place)
+    lease = place.root / "run" / "hold.json"
+    said: list[str] = []
+    patience = Patience(lambda: None, lambda: None, lease.unlink)
+    inspection = Inspection(place.scene, sleep=patience.sleep, clock=patience.clock)
+    inspection.before(said.append)
+    assert said == ["held: the meter is silent"]
+    held = inspection.found[0]
+    assert held["ok"]
+    assert held["waited_s"] == 3 * place.scene.poll_s
+
+
+def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
+    lease = place.root / "run" / "hold.json"
+    said: list[str] = []
+    hold.take("one", 60, lease)
+    patience = Patience(lambda: hold.take("another", 60, lease), lambda: None, lease.unlink)
+    Inspection(place.scene, sleep=patience.sleep, clock=patience.clock).before(said.append)
+    assert said == ["held: one", "held: another"]
+
+
+def test_waiting_in_vain_gets_shorter_until_it_helps(place: Machine) -> None:
+    place = place.with_scene(load_limit=-1.0)
+    given_up: dict[str, int] = {}
+    waited = []
+    for _ in range(3):
+        patience = Patience()
+        inspection = Inspection(
+            place.scene, sleep=patience.sleep, clock=patience.clock, given_up=given_up
+        )
+        inspection.before(lambda _what: None)
+        waited.append(patience.now_s)
+    assert waited == [180, 90, 45]
+    calm = place.with_scene(load_limit=9.0)
+    Inspection(calm.scene, given_up=given_up).before(lambda _what: None)
+    assert given_up["load"] == 0
+
+
+def test_a_blocker_is_waited_for_as_long_each_time(place: Machine) -> None:
+    full = place.with_scene(min_free_bytes=2**62)
+    given_up: dict[str, int] = {}
+    for _ in range(2):
+        patience = Patience()
+        inspection = Inspection(
+            full.scene, sleep=patience.sleep, clock=patience.clock, given_up=given_up
+        )
+        inspection.before(lambda _what: None)
+        assert patience.now_s == 3600
+        assert blockers(inspection.found)
+
+
+def test_others_load_counts_as_the_kernel_tells_it(place: Machine) -> None:
+    """With a program that spins, on this very machine."""
+    scene = replace(place.scene, proc=Path("/proc"), window_s=0.5)
+    spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        seen = machine.load(scene)
+    finally:
+        spinning.kill()
+        spinning.wait()
+    assert seen.value is not None
+    assert float(seen.value) > 0.25
+    assert not seen.ok
+
+
+def test_allowed_kernel_lines_and_debugging_are_no_finding(place: Machine) -> None:
+    lines = "4,3,9,-;hrtimer: interrupt took 5 ns\n6,4,9,-;I/O error, said in passing\n"
+    assert _failed(_inspect(place, lambda: place.append("kmsg", lines))) == []
+
+
+def test_kernel_lines_are_shown_once_and_not_without_end(place: Machine) -> None:
+    lines = "".join(f"4,{3 + n},9,-;odd {n // 2}\n" for n in range(10))
+    (finding,) = _failed(_inspect(place, lambda: place.append("kmsg", lines)))
+    assert finding["value"] == 10
+    assert "“odd 0”, “odd 1”, “odd 2”, and 2 more" in finding["message"]
+
+
+@pytest.mark.parametrize("path", [kernel_log.ALLOWED, kernel_log.GRAVE], ids=lambda p: p.stem)
+def test_every_pattern_has_its_reason(path: Path) -> None:
+    patterns = kernel_log.patterns(path)
+    assert len(patterns) > 3
+    assert all(pattern.reason for pattern in patterns)
+    assert not any(pattern.expression.search("") for pattern in patterns)
+
+
+GRAVE_LINES = [
+    "Buffer I/O error on dev dm-0, logical block 0, lost async page write",
+    "critical medium error, dev nvme0n1, sector 8 op 0x0:(READ) flags 0x0",
+    "EXT4-fs error (device dm-0): ext4_find_entry:1463: inode #2: comm ls: reading directory",
+    "mce: [Hardware Error]: Machine check events logged",
+    "INFO: task fio:123 blocked for more than 120 seconds.",
+    "Out of memory: Killed process 99 (sysbench) total-vm:1kB",
+    "nvme nvme0: I/O tag 1 (1001) opcode 0x2 (Read) QID 1 timeout, aborting req_op:READ(0)",
+    "ata1.00: exception Emask 0x0 SAct 0x0 SErr 0x0 action 0x6 frozen",
+]
+
+
+@pytest.mark.parametrize("text", GRAVE_LINES)
+def test_failures_that_kernels_tell_of_are_known(text: str) -> None:
+    assert kernel_log.grave([kernel_log.Line(1, 3, text)])
+
+
+def test_the_document_is_made_from_the_tables() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == document(), (
+        "run: python -m agent.checks >docs/checks.md"
+    )
