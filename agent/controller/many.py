@@ -22,6 +22,7 @@ from agent.controller.many_view import View
 from agent.controller.playbook import ROOT
 from agent.controller.seal import MANIFEST, write_json
 
+SESSION = (sys.executable, "-m", "agent.controller", "run")
 LOG = ".session.log"
 POLL_S = 0.5
 
@@ -152,7 +153,7 @@ def run(options: Options) -> bool:
 
 def _start(host: str, folder: Path, path: Path) -> Session:
     """The session writes to a file, not to us: it goes on if this process ends."""
-    argv = [sys.executable, "-m", "agent.controller", "run", str(folder), "--inventory", str(path)]
+    argv = [*SESSION, str(folder), "--inventory", str(path)]
     argv += ["--target", str(inventory.target_file(host))]
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.inference.stats import compare
 from lab.bench import Figure
-from lab.inference import agreement, coverage, families, money, planning, steadiness
+from lab.inference import agreement, coverage, families, hosts, money, planning, steadiness
 from lab.inference.report_path import largest_difference
 from lab.inference.simulated import Scene, simulate
 
@@ -109,3 +109,13 @@ def test_steadiness_holds_the_truth_and_flags_rarely() -> None:
     assert all(91.5 < value < 98.5 for value in slopes)
     assert all(f.meets for name, f in figures.items() if "flagged" in name and f.target)
     assert figures["outliers of 8 standard deviations that are flagged, 10 blocks"].value > 80
+
+
+def test_what_is_said_of_several_hosts_holds_as_often_as_it_should() -> None:
+    figures = hosts.measure(quick=True)
+    covered = [f.value for f in figures if f.figure.startswith("mean of")]
+    assert len(covered) == 30
+    assert all(91.5 < value < 98.5 for value in covered)
+    false = [f.value for f in figures if not f.figure.startswith("mean of")]
+    assert all(value < 9.5 for value in false)
+    assert 2 < np.mean([f.value for f in figures if "called different" in f.figure]) < 8
