@@ -42,7 +42,9 @@ def _network(scene: Scene, wish: Wish) -> Outcome:
         outcome.note = f"{alone} runs finished while it was away"
         trial.say(outcome.note)
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([r"network|link|reach"])
+        outcome.judgement = trial.judge(
+            [r"link to the target|target could not be reached|target was away"]
+        )
         outcome.suite = str(trial.suite_dir)
     return outcome
 
@@ -72,7 +74,7 @@ def _meter(scene: Scene, wish: Wish) -> Outcome:
         )
         outcome.resumed_s = [line.heard_s - back_s]
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([r"meter0", r"gap|hole|repeat"])
+        outcome.judgement = trial.judge([r"meter0 fell silent"])
         outcome.suite = str(trial.suite_dir)
     return outcome
 

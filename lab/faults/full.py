@@ -68,7 +68,9 @@ def _controller(scene: Scene, wish: Wish) -> Outcome:
             trial.say(f"there is room again{ended}")
             _resumed(trial, outcome, back_s)
             trial.finish(END_LIMIT_S)
-            outcome.judgement = trial.judge([r"full|no room|room"])
+            outcome.judgement = trial.judge(
+                [r"disk of the controller|controller.{0,60}(full|room)"]
+            )
             kept = trial.folder / trial.suite_id
             subprocess.run(["cp", "-a", str(trial.suite_dir), str(kept)], check=False)
             outcome.suite = str(kept)
@@ -94,7 +96,7 @@ def _target(scene: Scene, wish: Wish) -> Outcome:
         trial.say(f"there is room again; {trial.last()}")
         _resumed(trial, outcome, back_s)
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([r"room|full|No space"])
+        outcome.judgement = trial.judge([r"free room on the target|No space left"])
         outcome.suite = str(trial.suite_dir)
     return outcome
 

@@ -18,7 +18,7 @@ from lab.faults.scene import Scene
 from lab.faults.trial import AT_WORK, Outcome, Trial
 
 MOMENTS = ("before", "half", "after")
-KILLED = r"agent was killed|killed"
+KILLED = r"agent was started again in the same boot"
 END_LIMIT_S = 1800.0
 RECORDER_LIMIT_S = 60.0
 # Of these, one line is enough to go on with; the agent is made to write another for each kill.
@@ -150,11 +150,23 @@ def _kill_recorder(trial: Trial) -> bool:
 
 
 def _recorder(scene: Scene, wish: Wish) -> Outcome:
-    return _at_each_state(scene, wish, "recorder-kill", _kill_recorder, [r"meter0", r"gap|hole"])
+    return _at_each_state(
+        scene,
+        wish,
+        "recorder-kill",
+        _kill_recorder,
+        [r"meter0 (fell|was) silent|meter0.{0,40}silent"],
+    )
 
 
 def _controller(scene: Scene, wish: Wish) -> Outcome:
-    return _at_each_state(scene, wish, "controller-kill", _kill_controller, [r"controller|session"])
+    return _at_each_state(
+        scene,
+        wish,
+        "controller-kill",
+        _kill_controller,
+        [r"controller was (started|killed)|session"],
+    )
 
 
 AGENT = Fault(

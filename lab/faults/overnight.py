@@ -28,7 +28,7 @@ CUT, UNPLUG = "power cut", "meter unplugged"
 UNPLUGGED_S = 180.0
 SPREAD_S = 30.0
 END_LIMIT_S = 6 * 3600.0
-NAMES = (cuts.WENT_DOWN, r"meter0")
+NAMES = (cuts.WENT_DOWN, r"meter0 fell silent")
 
 
 def moments(seed: int, runs: int) -> list[tuple[int, str]]:

@@ -41,7 +41,7 @@ def _clock(scene: Scene, wish: Wish) -> Outcome:
             trial.mark()
             trial.wait_state("finished")
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([r"clock|time (jump|was set|stepp)|wall"])
+        outcome.judgement = trial.judge([r"clock (was set|stepped|jumped)|time jump"])
         outcome.suite = str(trial.suite_dir)
     return outcome
 
@@ -76,7 +76,7 @@ def _drive(scene: Scene, wish: Wish) -> Outcome:
                 _tell(scene, "plain", "clear-faults")
             trial.wait_state("finished")
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([r"I/O error|Input/output|kernel|drive"])
+        outcome.judgement = trial.judge([r"I/O error|Input/output error|kernel told"])
         outcome.suite = str(trial.suite_dir)
     return outcome
 
@@ -105,7 +105,7 @@ def _run_hangs(scene: Scene, wish: Wish) -> Outcome:
         finally:
             scene.ssh(f"rm -f {FAKE_DD} {HANG_FILE}")
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([r"took longer|too long|limit"])
+        outcome.judgement = trial.judge([r"took longer"])
         outcome.suite = str(trial.suite_dir)
     return outcome
 
@@ -133,7 +133,9 @@ def _kernel_hangs(scene: Scene, wish: Wish) -> Outcome:
         )
         outcome.resumed_s = [line.heard_s - back_s]
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([r"took longer|killed|limit|interrupted"])
+        outcome.judgement = trial.judge(
+            [r"took longer|did not end within|agent was started again|cut short"]
+        )
         outcome.suite = str(trial.suite_dir)
     return outcome
 
@@ -156,7 +158,7 @@ def _ctrl_c(scene: Scene, wish: Wish) -> Outcome:
                 outcome.note = f"ended with {code} after Ctrl-C"
             trial.keep_going()
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([r"stopped|Ctrl-C|interrupted"])
+        outcome.judgement = trial.judge([r"suite was stopped|started again after it had ended"])
         outcome.suite = str(trial.suite_dir)
     return outcome
 

@@ -1,0 +1,48 @@
+"""One suite whose agent is killed within a line of its journal, and whose target loses its power.
+
+The faults of `make test-faults` in small: what is begun anew must come to the same end, and what
+was finished before must still be there. The guest boots once, so this stands after what watches it.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.faults import cuts, doom
+from lab.faults.planning import LOADS, Small
+from lab.faults.scene import Scene
+from lab.faults.trial import AT_WORK, Trial
+from lab.state import Layout
+
+pytestmark = pytest.mark.lab
+
+KILL = ("proving", "half")
+SMALL = Small(blocks=2, loads=LOADS[1:], configurations=("plain", "opal"))
+
+
+def test_a_killed_agent_and_a_power_cut_lose_nothing(provisioned: Any, tmp_path: Path) -> None:
+    scene = Scene(tmp_path, Layout(provisioned.lab.directory), provisioned.build, print)
+    with Trial.of(scene, "survives", SMALL) as trial:
+        doom.order(scene, [KILL])
+        try:
+            trial.wait_state("finished")
+            assert [(kill["state"], kill["moment"]) for kill in doom.done(scene)] == [KILL]
+        finally:
+            doom.relieve(scene)
+        trial.mark()
+        before = trial.wait_state(*AT_WORK).entry
+        start = trial.mark()
+        cuts.cut(trial, random.Random(1))
+        cuts.resumed_s(trial, before.boot_id, start)
+        trial.finish(600)
+        found = trial.judge([])
+    states = [line.entry.state for line in trial.observer.lines()]
+    assert states.count("void") >= 2
+    assert states.count("suite-started") >= 3
+    assert found["lost"] == found["false"] == found["said"] == []
+    assert found["finished"] == found["runs"] == 4
+    assert found["verified"]
