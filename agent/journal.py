@@ -30,7 +30,6 @@ class AbandonedError(AgentError):
 
 # A suite that nobody holds for so long is not merely between two starts of its agent.
 PATIENCE_S = 15.0
-LOOK_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -143,15 +142,15 @@ def follow(
     poll_s: float = 1.0,
     sleep: Callable[[float], None] = time.sleep,
     held: Callable[[], bool] = lambda: True,
-    patience_s: float = PATIENCE_S,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Entry]:
     """Entries from number `start` on, as they come, until the suite has finished or failed.
 
     A closing line that others follow (a suite that was resumed) does not end it. Raises
-    AbandonedError once the suite was not `held` for `patience_s`.
+    AbandonedError once the suite was not `held` for 15 s.
     """
     seen, size = start, -1
-    held_s = looked_s = time.monotonic()
+    held_s = looked_s = clock()
     while True:
         # Parsing on every poll would cost the machine under test more than looking at the size.
         now = path_size(path)
@@ -162,11 +161,11 @@ def follow(
             seen = max(seen, len(entries))
             if len(entries) > start and entries[-1].state in TERMINAL:
                 return
-        now_s = time.monotonic()
-        if now_s - looked_s >= min(LOOK_S, patience_s):
+        now_s = clock()
+        if now_s - looked_s >= PATIENCE_S / 3:
             looked_s = now_s
             held_s = now_s if held() else held_s
-            if now_s - held_s >= patience_s and path_size(path) == size:
+            if now_s - held_s >= PATIENCE_S and path_size(path) == size:
                 raise AbandonedError(
                     f"Nobody is at work in {path.parent}, and its journal has no closing line: "
                     "start the suite again to go on."

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent import journal, plan, tries
+from agent import journal, limits, plan, tries
 from agent.journal import Entry, Journal
 from agent.tests.test_plan import DOCUMENT
 from agent.tests.test_runner import Lab
@@ -68,6 +68,7 @@ def killed(lab: Lab, deadly: Deadly) -> bool:
         return False
     status = 1
     try:
+        limits.adopt_orphans()
         write, count = Journal._write, iter(range(1000))
 
         def dying(self: Journal, data: bytes) -> None:

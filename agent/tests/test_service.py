@@ -1,0 +1,322 @@
+"""The agent as a service: pings, waits, leases, a full disk; and what the controller asks of it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent import cli, hold, identity, journal, lock, notify, pack, plan
+from agent.errors import AgentError
+from agent.tests.test_interruptions import plan_document
+from agent.waiting import NotYetError, Waits
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRETS = {"luks_passphrase": "tell nobody", "opal_admin_pin": "nor this"}
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The socket that systemd would listen at."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+        link.bind(str(tmp_path / "notify"))
+        link.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        yield link
+
+
+def test_the_watchdog_hears_of_a_step_that_keeps_to_its_time_alone(
+    systemd: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "60000")
+    with notify.watchdog() as dog:
+        notify.tell("READY=1")
+        heard = {systemd.recv(100) for _ in range(4)}
+        assert heard == {b"WATCHDOG=1", b"READY=1"}
+        dog.within(-1)
+        systemd.settimeout(0.5)
+        with pytest.raises(TimeoutError):  # one may be on its way
+            systemd.recv(100)
+            systemd.recv(100)
+        dog.within(60)
+        assert systemd.recv(100) == b"WATCHDOG=1"
+    assert not [thread for thread in threading.enumerate() if thread.daemon and thread.is_alive()]
+
+
+def test_outside_of_a_service_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    monkeypatch.delenv("WATCHDOG_USEC", raising=False)
+    before = threading.active_count()
+    with notify.watchdog():
+        assert threading.active_count() == before
+        notify.tell("READY=1")
+    assert not notify.is_service() and not notify.going_down()
+
+
+def _waits(folder: Path, sleep: Callable[[float], None]) -> tuple[journal.Journal, Waits]:
+    writer = journal.Journal(folder / "journal.jsonl")
+    return writer, Waits(writer, notify.Watchdog(send=False), sleep=sleep)
+
+
+def test_secrets_are_waited_for_and_told_of_once_a_reason(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 2:
+            path.write_text(json.dumps(SECRETS))
+            path.chmod(0o644)
+        if len(looks) == 4:
+            path.chmod(0o600)
+
+    writer, waits = _waits(tmp_path, sleep)
+    assert waits.for_secrets(path).luks_passphrase == b"tell nobody"
+    writer.close()
+    told = [entry.detail for entry in journal.read(tmp_path / "journal.jsonl")]
+    assert len(told) == 2 and all(detail.startswith("secrets: ") for detail in told)
+    assert "cannot be read" in told[0] and "open to other users" in told[1]
+    assert "tell nobody" not in (tmp_path / "journal.jsonl").read_text()
+
+
+def test_a_wait_with_a_limit_ends_in_what_it_waited_for(tmp_path: Path) -> None:
+    _, waits = _waits(tmp_path, lambda _s: None)
+
+    def never() -> None:
+        raise NotYetError("the disk x is not there: plug it in.")
+
+    with pytest.raises(AgentError, match="plug it in"):
+        waits.until("disks", never, limit_s=0.05)
+
+
+def test_a_lease_holds_until_it_ends_or_is_let_go(tmp_path: Path) -> None:
+    lease = tmp_path / "run" / "hold.json"
+    assert hold.reason(lease) is None
+    hold.take("the meter is\nsilent", 30, lease)
+    assert hold.reason(lease) == "the meter is silent"
+    writer, waits = _waits(tmp_path, lambda _s: hold.end(lease))
+    waits.for_controller("r1", lease)
+    writer.close()
+    (entry,) = journal.read(tmp_path / "journal.jsonl")
+    assert (entry.state, entry.run_id, entry.detail) == (
+        "waiting",
+        "r1",
+        "held: the meter is silent",
+    )
+    hold.take("over at once", 1e-6, lease)
+    assert hold.reason(lease) is None
+    for nonsense in ("{", "[]", '{"until_ns": 1e30, "reason": ""}', '{"reason": "x"}'):
+        lease.write_text(nonsense)
+        assert hold.reason(lease) is None
+    for seconds in (0, -1, float("nan"), 1e9):
+        with pytest.raises(hold.HoldError, match="renew"):
+            hold.take("x", seconds, lease)
+
+
+def test_a_hold_needs_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["hold", "--reason", "x"]) == 1
+    assert "--for" in capsys.readouterr().err
+
+
+FULL = """
+import os, sys
+from pathlib import Path
+from agent.journal import Journal, read
+folder = Path(sys.argv[1])
+writer = Journal(folder / "journal.jsonl")
+writer.append("suite-started")
+writer.reserve.keep()
+assert (folder / ".reserve").stat().st_blocks * 512 >= 200_000
+def fill():
+    with (folder / "filler").open("ab", buffering=0) as file:
+        for size in (65536, 4096, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                pass
+fill()
+text = "y" * 5000  # more than what is left of the page that the journal has
+writer.append("void", "r1", text)
+assert not (folder / ".reserve").exists()
+fill()
+size = (folder / "journal.jsonl").stat().st_size
+for _ in range(3):
+    try:
+        writer.append("void", "r2", text)
+    except OSError as error:
+        assert error.errno == 28
+    else:
+        raise SystemExit("there was room")
+assert (folder / "journal.jsonl").stat().st_size == size
+(folder / "filler").unlink()
+writer.append("suite-failed", "", "no room")
+found = [(e.seq, e.state) for e in read(folder / "journal.jsonl")]
+assert found == [(0, "suite-started"), (1, "void"), (2, "suite-failed")], found
+"""
+
+
+def test_a_full_disk_can_still_be_told_of(tmp_path: Path) -> None:
+    """On a real file system of 2 MiB, mounted in a namespace of its own."""
+    spaces = ["unshare", "-rm"]
+    mount = f"mount -t tmpfs -o size=2m none {tmp_path}"
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*spaces, "sh", "-c", mount], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("this machine does not let anyone mount in a namespace of his own")
+    program = f"{mount} && exec {sys.executable} -c '{FULL}' {tmp_path}"
+    done = subprocess.run(
+        [*spaces, "sh", "-c", program.replace("'''", "")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_whoever_holds_a_suite_is_found_without_taking_the_lock(tmp_path: Path) -> None:
+    assert lock.holder(tmp_path) is None
+    with lock.suite(tmp_path):
+        assert lock.holder(tmp_path) == os.getpid()
+        assert lock.holder(tmp_path.parent) is None
+    assert lock.holder(tmp_path) is None
+    assert lock.holder(tmp_path / "gone") is None
+
+
+def test_following_ends_where_nobody_is_there_to_close_the_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    writer = journal.Journal(path)
+    writer.append("suite-started")
+    looks: list[bool] = []
+    seconds: list[float] = []
+
+    def held() -> bool:
+        looks.append(len(looks) == 1)
+        return looks[-1]
+
+    seen = []
+    with pytest.raises(journal.AbandonedError, match="no closing line"):
+        for entry in journal.follow(
+            path, 0, sleep=seconds.append, held=held, clock=lambda: sum(seconds)
+        ):
+            seen.append(entry.state)
+    assert seen == ["suite-started"]
+    # Somebody seen in between makes the patience begin anew.
+    assert looks == [False, True, False, False, False]
+    assert sum(seconds) == 25
+    # A suite that is closed ends in order, whoever is there.
+    writer.append("suite-failed")
+    writer.close()
+    states = [e.state for e in journal.follow(path, 0, held=lambda: False)]
+    assert states == ["suite-started", "suite-failed"]
+
+
+def test_a_pack_has_the_sums_of_what_follows_first(tmp_path: Path) -> None:
+    suite = tmp_path / "s-1"
+    (suite / "runs" / "r1").mkdir(parents=True)
+    (suite / "plan.json").write_text("{}")
+    (suite / "runs" / "r1" / "run.json").write_bytes(b"\xff" * 3_000_000)
+    for hidden in (".reserve", "runs/r1/.run.json.new"):
+        (suite / hidden).write_text("x")
+    (suite / "link").symlink_to("/etc/passwd")
+    packed = tmp_path / "s-1.tar"
+    assert cli.main(["pack", "--suite-dir", str(suite), "--out", str(packed)]) == 0
+    with tarfile.open(packed) as tar:
+        names = tar.getnames()
+        content = {name: tar.extractfile(name).read() for name in names}  # type: ignore[union-attr]
+    assert names == ["sums.json", "s-1/plan.json", "s-1/runs/r1/run.json"]
+    sums = json.loads(content.pop("sums.json"))
+    assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
+
+
+def test_a_journal_that_grows_meanwhile_is_packed_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = tmp_path / "s-1"
+    suite.mkdir()
+    path = suite / "journal.jsonl"
+    path.write_text("one\n")
+    summed = pack._sum
+
+    def grow(file: Path) -> tuple[str, int]:
+        found = summed(file)
+        with file.open("a") as more:
+            more.write("two\n")
+        return found
+
+    monkeypatch.setattr(pack, "_sum", grow)
+    out = io.BytesIO()
+    pack.pack(suite, out)
+    with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
+        assert tar.extractfile("s-1/journal.jsonl").read() == b"one\n"  # type: ignore[union-attr]
+
+    def vanish(file: Path) -> tuple[str, int]:
+        found = summed(file)
+        file.unlink()
+        return found
+
+    monkeypatch.setattr(pack, "_sum", vanish)
+    with pytest.raises(pack.PackError, match="pack it again"):
+        pack.pack(suite, io.BytesIO())
+
+
+def test_the_identity_tells_the_machine_apart_and_hides_its_id(tmp_path: Path) -> None:
+    own = tmp_path / "machine-id"
+    own.write_text("0123456789abcdef0123456789abcdef\n")
+    suite = tmp_path / "suites" / "s-1"
+    suite.mkdir(parents=True)
+    writer = journal.Journal(suite / "journal.jsonl")
+    writer.append("suite-started")
+    writer.append("suite-finished")
+    writer.close()
+    found = identity.identity(tmp_path / "suites", own)
+    assert found["journal_lines"] == {"s-1": 2}
+    assert found["boot_id"] == journal.boot_id()
+    assert own.read_text().strip() not in json.dumps(found)
+    own.write_text("another\n")
+    assert identity.identity(tmp_path / "suites", own)["machine_id"] != found["machine_id"]
+    own.write_text("\n")
+    with pytest.raises(identity.IdentityError, match="empty"):
+        identity.identity(tmp_path / "suites", own)
+
+
+def agent(suite: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The real command, as the service calls it."""
+    secrets = ["--secrets", str(suite / "none")]
+    return subprocess.run(
+        [sys.executable, "-m", "agent", "run", "--suite-dir", str(suite), *secrets],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_exit_codes_tell_systemd_whether_to_start_again(tmp_path: Path) -> None:
+    refused = agent(tmp_path)
+    assert refused.returncode == 1 and "cannot be read" in refused.stderr
+    (tmp_path / "plan.json").write_text(json.dumps(plan.freeze(plan_document())))
+    with lock.suite(tmp_path):
+        assert agent(tmp_path).returncode == 1
+        assert agent(tmp_path, NOTIFY_SOCKET="/nowhere").returncode == cli.BUSY
+    # Something that nobody foresaw: the journal is a folder.
+    (tmp_path / "journal.jsonl").mkdir()
+    by_hand = agent(tmp_path)
+    assert by_hand.returncode == cli.UNFORESEEN
+    assert "Traceback" not in by_hand.stderr and len(by_hand.stderr.splitlines()) == 1
+    service = agent(tmp_path, NOTIFY_SOCKET="/nowhere")
+    assert service.returncode == cli.UNFORESEEN and "Traceback" in service.stderr
