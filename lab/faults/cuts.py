@@ -21,6 +21,7 @@ SPREAD_S = 25.0
 EARLY = 0.2
 EARLY_S = 10.0
 OFF_S = 5.0
+POWER_ON_TRIES = 5
 BOOT_LIMIT_S = 420.0
 END_LIMIT_S = 3600.0
 WENT_DOWN = r"target lost power or was started again"
@@ -33,7 +34,15 @@ def cut(trial: Trial, chance: random.Random) -> None:
     """No power for some seconds; returns once the machine boots."""
     power.power_cut(trial.scene.layout)
     time.sleep(chance.uniform(0, OFF_S))
-    power.power_on(trial.scene.layout)
+    for tries in range(POWER_ON_TRIES):
+        try:
+            power.power_on(trial.scene.layout)
+            return
+        except LabError as error:  # most likely somebody else has its port for a moment
+            if tries == POWER_ON_TRIES - 1:
+                raise
+            trial.say(f"not on again yet: {error}")
+            time.sleep(2)
 
 
 def resumed_s(trial: Trial, boot_before: str, start: int) -> float:
