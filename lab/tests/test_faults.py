@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -13,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from agent.journal import Entry
-from lab.faults import oracle, overnight, results
+from lab.faults import doom, oracle, overnight, results
 from lab.faults.observer import Observer
 from lab.faults.registry import FAULTS
 from lab.faults.trial import Outcome, read_outcomes, write_outcome
+from lab.paths import REPOSITORY
 
 RUN = {"status": "finished", "proof": {"ok": True}, "boot_id": "b"}
 
@@ -136,6 +139,62 @@ def test_the_observer_keeps_what_it_saw_even_if_it_is_taken_back(
     observer.stop()
     assert [line.entry for line in observer.lines()] == told
     assert len((tmp_path / "kept").read_text().splitlines()) == 3
+
+
+# An agent that does nothing but tell its journal of one run.
+AGENT = """
+import runpy, sys
+from pathlib import Path
+from agent import cli, journal
+
+def main(arguments):
+    writer = journal.Journal(Path(arguments[2]) / "journal.jsonl")
+    for state in ("suite-started", "running", "finished"):
+        writer.append(state, "" if state == "suite-started" else "r")
+    return 0
+
+cli.main = main
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def killed(suite: Path, orders: list[list[str]]) -> list[tuple[int, str]]:
+    """Start it until it comes to its end; each time its exit status and the journal so far."""
+    (suite / "orders").write_text(json.dumps(orders))
+    words = [str(doom.DOOMED), str(suite / "orders"), str(suite / "record"), "run"]
+    argv = [sys.executable, "-c", AGENT, *words, "--suite-dir", str(suite)]
+    found: list[tuple[int, str]] = []
+    while not found or found[-1][0]:
+        done = subprocess.run(argv, cwd=REPOSITORY, check=False)
+        found.append((done.returncode, (suite / "journal.jsonl").read_text()))
+        assert len(found) < 9
+    return found
+
+
+@pytest.mark.parametrize(
+    ("moment", "whole", "torn"), [("before", 1, 0), ("half", 1, 1), ("after", 2, 0)]
+)
+def test_the_agent_dies_before_within_or_after_a_line(
+    tmp_path: Path, moment: str, whole: int, torn: int
+) -> None:
+    (died, text), (ended, _) = killed(tmp_path, [["running", moment]])
+    assert (died, ended) == (-signal.SIGKILL, 0)
+    lines = text.splitlines(keepends=True)
+    assert sum(line.endswith("\n") for line in lines) == whole
+    assert len(lines) == whole + torn
+    kill = json.loads((tmp_path / "record").read_text())
+    assert (kill["state"], kill["moment"], kill["seq"]) == ("running", moment, 1)
+
+
+def test_every_order_is_done_once_and_no_run_is_killed_too_often(tmp_path: Path) -> None:
+    orders = [["running", "before"], ["running", "after"], ["finished", "half"]]
+    statuses = [status for status, _ in killed(tmp_path, [*orders, ["suite-started", "after"]])]
+    assert statuses == [-signal.SIGKILL] * 3 + [0]
+    done = [json.loads(line) for line in (tmp_path / "record").read_text().splitlines()]
+    assert [[kill["state"], kill["moment"]] for kill in done] == [
+        *(["suite-started", "after"], ["running", "before"], ["running", "after"]),
+    ]
 
 
 def judged(**more: object) -> dict[str, object]:
