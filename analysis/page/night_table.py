@@ -92,7 +92,8 @@ def _rows(night: Night) -> Iterator[list[str]]:
         mended = f"{group.mended} of {count(group.runs, 'run')} finished in the end"
         yield [f"{what}: {group.reason.rstrip('.')}", times(group.tries), mended]
     if night.at_once or night.later:
-        more = f"{night.at_once} at once in their place, {night.later} after other runs"
+        kinds = {"at once in their place": night.at_once, "after other runs": night.later}
+        more = ", ".join(f"{number} {how}" for how, number in kinds.items() if number)
         yield ["Repetitions", times(night.at_once + night.later), more]
     for wait in night.waits:
         why = WAITED.get(wait.word, f"({wait.word})")

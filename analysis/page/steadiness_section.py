@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from analysis import words
-from analysis.inference.canary import CANNOT_TELL, MOVED, Canary, Reading
+from analysis.inference.canary import CANNOT_TELL, HELD, MOVED, Canary, Reading
 from analysis.inference.stats import Estimate
 from analysis.inference.steadiness import Steadiness
 from analysis.page import markup
@@ -73,13 +73,9 @@ def canary_sentence(found: Results, canary: Canary | None) -> str:
     name = f"{words.name_of(canary.workload)} on {found.suite.label(canary.configuration)}"
     apart = "" if canary.hours is None else f", {_hours(canary.hours)} apart"
     limit = f"limit ±{words.given(canary.limit * 100)} %"
-    if canary.verdict == MOVED:
-        moved = ", ".join(_moved(r) for r in canary.readings if canary.has_moved(r))
-        return (
-            f"The canary ({name}) moved from first to last{apart}: {moved}; {limit}. The machine "
-            "or its surroundings changed: what is paired within blocks bears it, joules do not."
-        )
     worst = f"{words.percent(1 + canary.worst.change, 2)} at most ({where(canary.worst)})"
+    if canary.verdict == MOVED:
+        return f"The canary ({name}) moved by {worst} from first to last{apart}; {limit}."
     if canary.verdict == CANNOT_TELL:
         doubt = words.given(round(canary.worst.doubt * 100, 2))
         return (
@@ -93,15 +89,24 @@ def canary_table(found: Results, canary: Canary | None) -> Html:
     """All that was held against each other of the canary."""
     return markup.table(
         "The canary's mean power, first run against last",
-        ["Phase", "Component", "First (W)", "Last (W)", "Change (%)", "Instruments' doubt (± %)"],
+        [
+            "Component",
+            "Phase",
+            "First (W)",
+            "Last (W)",
+            "Change (%)",
+            "Instruments' doubt (± %)",
+            "Verdict",
+        ],
         [
             [
-                PHASES.get(r.phase, r.phase),
                 f"{words.name_of(r.component)} ({r.source})",
+                PHASES.get(r.phase, r.phase),
                 words.number(r.first_w, 3),
                 words.number(r.last_w, 3),
                 words.percent(1 + r.change, 2).removesuffix(" %"),
                 words.number(r.doubt * 100, 2),
+                MOVED if canary is not None and canary.has_moved(r) else HELD,
             ]
             for r in (() if canary is None else canary.readings)
         ],
@@ -109,10 +114,6 @@ def canary_table(found: Results, canary: Canary | None) -> Html:
         origin=found.origin,
         group=True,
     )
-
-
-def _moved(reading: Reading) -> str:
-    return f"{where(reading)} {words.percent(1 + reading.change, 2)}"
 
 
 def where(reading: Reading) -> str:

@@ -33,7 +33,7 @@ def trust_box(
     lines.append(_power(found))
     page = markup.note(TITLE, markup.bullets(line for line in lines if line), "plain")
     if found.doubts:
-        page += markup.note("What the figures bear", markup.bullets(found.doubts), "warning")
+        page += markup.note("What weakens these figures", markup.bullets(found.doubts), "warning")
     if found.suite.problems:
         page += markup.note(
             "What this suite cannot say", markup.bullets(found.suite.problems), "warning"

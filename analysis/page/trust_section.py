@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from analysis import manifest, readers, trust, words
+from analysis.doubts import COVERED
 from analysis.page import markup, night_table
 from analysis.page.markup import Html
-from analysis.records import Meter, Suite
+from analysis.records import TAIL, Meter, Suite
 from analysis.results import Results
 from analysis.watermarks import AGREES, CANNOT_TELL, DISAGREES, WatermarkTrust
 
@@ -55,6 +56,7 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
     page += night_table.night_table(found.night)
     page += _uncertainty(found)
     page += _coverage(found)
+    page += _uncovered(found)
     page += markup.table(
         "Flags on phases",
         ["Flag", "Meaning", "Rows"],
@@ -199,6 +201,33 @@ def _coverage(found: Results) -> Html:
             for m in trust.meters(found.suite, found.energy)
         ],
         words=2,
+    )
+
+
+def _uncovered(found: Results) -> Html:
+    """The runs that count although a meter did not see them whole, one by one."""
+    here = ~pl.col("phase").is_in(["all", "between", TAIL]) & (pl.col("coverage") < COVERED)
+    rows = (
+        found.energy.filter(here)
+        .sort("coverage", maintain_order=True)
+        .group_by("run_id", "source", maintain_order=True)
+        .agg(pl.col("phase").unique(maintain_order=True), pl.col("coverage").min(), "flags")
+        .sort("run_id", maintain_order=True)
+    )
+    return markup.table(
+        f"Finished runs of which a meter saw less than {COVERED * 100:g} % of a phase",
+        ["Run", "Meter", "Phases, the worst first", "Worst coverage", "Flags"],
+        [
+            [
+                row["run_id"],
+                row["source"],
+                ", ".join(row["phase"]),
+                _share(row["coverage"]),
+                ", ".join(sorted({word for flags in row["flags"] for word in flags.split()})),
+            ]
+            for row in rows.iter_rows(named=True)
+        ],
+        words=3,
     )
 
 
