@@ -20,7 +20,8 @@ from lab.faults.scene import Scene
 from lab.faults.session import Controller
 
 AT_WORK = frozenset({"switching", "running"})
-RESUMES = 12
+RESUMES = 30
+RESUME_PAUSE_S = 5.0
 LINE_LIMIT_S = 420.0
 
 
@@ -137,9 +138,11 @@ class Trial(AbstractContextManager["Trial"]):
             return
         if self.controller.starts:
             code = self.controller.wait(1)
-            self.say(f"the controller ended with {code}; resumed")
+            self.say(f"the controller ended with {code}; resumed ({self._words()})")
             if self.controller.starts > RESUMES:
                 raise LabError(f"resumed {RESUMES} times and still not sealed: {self._words()}")
+            if code > 0:
+                time.sleep(RESUME_PAUSE_S)  # as long as a person takes to read why
         self.controller.start()
 
     def finish(self, limit_s: float) -> None:
