@@ -96,7 +96,8 @@ def p_differ(logs: Sequence[Floats]) -> Floats:
 
     NaN where a host has no scatter at all: its weight would be without bound.
     """
-    found = stats.f_oneway(*logs, axis=-1, equal_var=False)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = stats.f_oneway(*logs, axis=-1, equal_var=False)
     still = np.any([of_one(host).error == 0 for host in logs], axis=0)
     return np.asarray(np.where(still, np.nan, found.pvalue), dtype=float)
 

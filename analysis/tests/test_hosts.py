@@ -1,0 +1,354 @@
+"""Several hosts: their statistics against independent ones, groups of known effects, the page."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+from statsmodels.stats.weightstats import ttost_ind
+
+from analysis.__main__ import main
+from analysis.figures import hosts_forest
+from analysis.group import members
+from analysis.hosts import Effect, Hosts, hosts
+from analysis.hosts_table import table
+from analysis.inference import hosts as factor
+from analysis.inference.stats import Floats
+from analysis.manifest import canonical_sha256
+from analysis.page import build, hosts_answer, hosts_page
+from analysis.records import SuiteError
+from analysis.results import results, write
+from analysis.synthetic.folder import write_manifest
+from analysis.synthetic.group import write_group
+from analysis.synthetic.suite import Options, write_suite
+
+OPTIONS = Options(blocks=5, interval_ms=100, workloads=("kernel_grep", "sql", "idle"), noise=0.002)
+
+
+def logs(seed: int, *shapes: tuple[float, float, int]) -> list[Floats]:
+    """Of each (mean, deviation, blocks) a host."""
+    generator = np.random.default_rng(seed)
+    return [generator.normal(mean, sd, n) for mean, sd, n in shapes]
+
+
+def test_a_mean_of_two_hosts_is_welchs() -> None:
+    one, other = logs(1, (0.1, 0.004, 5), (0.3, 0.02, 9))
+    found = factor.these_hosts([one, other])
+    wanted = stats.ttest_ind(one, -other, equal_var=False)
+    assert float(found.df) == pytest.approx(wanted.df)
+    limits = wanted.confidence_interval(0.95)
+    assert [2 * float(x) for x in found.interval()] == pytest.approx([limits.low, limits.high])
+    assert float(found.p_value()) == pytest.approx(wanted.pvalue)
+
+
+def test_one_host_and_hosts_in_general_are_students() -> None:
+    (one,) = logs(2, (0.01, 0.02, 7))
+    for found in (factor.of_one(one), factor.hosts_in_general(one)):
+        wanted = stats.ttest_1samp(one, 0.0)
+        limits = wanted.confidence_interval(0.95)
+        assert [float(x) for x in found.interval()] == pytest.approx([limits.low, limits.high])
+        assert float(found.p_value()) == pytest.approx(wanted.pvalue)
+
+
+def test_hosts_weigh_the_same_whatever_their_blocks() -> None:
+    few, many = np.array([0.1, 0.2]), np.full(50, 0.5) + np.tile([0.01, -0.01], 25)
+    assert float(factor.these_hosts([few, many]).mean) == pytest.approx((0.15 + 0.5) / 2)
+
+
+def test_whether_hosts_differ_is_welchs_test() -> None:
+    """Of two hosts the t test's p-value; of three Welch's own formula (1951)."""
+    one, other, third = logs(3, (0.0, 0.01, 5), (0.02, 0.03, 8), (0.01, 0.002, 6))
+    pair = float(factor.p_differ([one, other]))
+    assert pair == pytest.approx(stats.ttest_ind(one, other, equal_var=False).pvalue)
+    groups = [one, other, third]
+    weights = np.array([len(g) / np.var(g, ddof=1) for g in groups])
+    means = np.array([np.mean(g) for g in groups])
+    whole = np.sum(weights * means) / np.sum(weights)
+    loss = np.sum((1 - weights / np.sum(weights)) ** 2 / (np.array([5, 8, 6]) - 1))
+    f = np.sum(weights * (means - whole) ** 2) / 2 / (1 + 2 * (3 - 2) / (3**2 - 1) * loss)
+    wanted = stats.f.sf(f, 2, (3**2 - 1) / (3 * loss))
+    assert float(factor.p_differ(groups)) == pytest.approx(wanted)
+
+
+def test_alike_is_the_worst_pair_of_an_independent_tost() -> None:
+    groups = logs(4, (0.0, 0.004, 6), (0.005, 0.006, 8), (-0.003, 0.002, 7))
+    limit = math.log1p(0.02)
+    wanted = max(
+        ttost_ind(a, b, -limit, limit, usevar="unequal")[0]
+        for a, b in ((groups[0], groups[1]), (groups[0], groups[2]), (groups[1], groups[2]))
+    )
+    assert float(factor.p_alike(groups, 0.02)) == pytest.approx(wanted)
+
+
+def test_arrays_of_lots_are_as_each_lot_alone() -> None:
+    generator = np.random.default_rng(5)
+    lots = [generator.normal(0, sd, (4, n)) for sd, n in ((0.01, 5), (0.02, 6), (0.01, 7))]
+    whole = factor.these_hosts(lots), factor.p_differ(lots), factor.p_alike(lots, 0.02)
+    for k in range(4):
+        alone = [host[k] for host in lots]
+        assert float(whole[0].df[k]) == pytest.approx(float(factor.these_hosts(alone).df))
+        assert whole[1][k] == pytest.approx(float(factor.p_differ(alone)))
+        assert whole[2][k] == pytest.approx(float(factor.p_alike(alone, 0.02)))
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    """Seeded; as in `make bench-analysis`, in small."""
+    generator = np.random.default_rng(6)
+    hosts_logs = [generator.normal(m, s, (3000, 8)) for m, s in ((0.0, 0.002), (0.1, 0.01))]
+    low, high = factor.these_hosts(hosts_logs).interval()
+    assert 0.94 < np.mean((low <= 0.05) & (high >= 0.05)) < 0.96
+    means = generator.normal(0.05, 0.01, (3000, 3))
+    low, high = factor.hosts_in_general(means).interval()
+    assert 0.94 < np.mean((low <= 0.05) & (high >= 0.05)) < 0.96
+
+
+def test_hosts_without_scatter_have_no_test_and_no_warning() -> None:
+    still = [np.full(4, 0.1), np.full(4, 0.2)]
+    assert np.isnan(float(factor.p_differ(still)))
+    assert float(factor.these_hosts(still).error) == 0
+    assert [float(x) for x in factor.these_hosts(still).interval()] == pytest.approx([0.15, 0.15])
+    assert factor.alike(None, 1.0) == "not settled"
+
+
+@pytest.fixture(scope="module")
+def same(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three hosts with the same effects."""
+    root = tmp_path_factory.mktemp("same")
+    return write_group(root, {"alder": 1, "birch": 1, "cedar": 1}, OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two hosts, on the second of which software costs more."""
+    return write_group(tmp_path_factory.mktemp("other"), {"alder": 1, "birch": 1.6}, OPTIONS)
+
+
+def effects(found: Hosts) -> dict[tuple[str, str], Effect]:
+    return {(e.workload, e.other): e for e in (*found.overall, *found.single) if e.base == "plain"}
+
+
+def test_equal_hosts_are_alike_and_their_mean_is_the_truth(same: Path) -> None:
+    found = hosts(members(same))
+    assert found.names == ["alder", "birch", "cedar"]
+    assert found.component == "system"
+    for key, effect in effects(found).items():
+        assert effect.hosts != "differ", key
+        assert effect.these is not None and effect.general is not None
+        assert effect.general.n == 3 and effect.these.n == 5
+    whole = effects(found)["all", "dmcrypt-aes256"]
+    assert whole.hosts == "alike"
+    assert whole.these is not None and whole.these.verdict == "differs"
+    assert not found.shared.said
+
+
+def test_hosts_that_differ_are_told_apart_and_not_where_they_do_not(other: Path) -> None:
+    found = effects(hosts(members(other)))
+    assert found["all", "dmcrypt-aes256"].hosts == "differ"
+    assert found["kernel_grep", "dmcrypt-aes128"].hosts == "differ"
+    assert found["all", "opal"].hosts == "alike"
+    assert found["idle", "dmcrypt-aes256"].hosts != "differ"
+    assert all(effect.general is None for effect in found.values())  # two hosts
+
+
+def test_each_hosts_own_figures_are_those_of_its_own_report(other: Path) -> None:
+    folders = members(other)
+    found = hosts(folders)
+    for folder, name in zip(folders, found.names, strict=True):
+        own = results(folder)
+        for contrast in own.contrasts:
+            mine = next(
+                e for e in found.overall if (e.base, e.other) == (contrast.base, contrast.other)
+            ).by_host[name]
+            assert contrast.comparison is not None
+            assert mine.ratio == pytest.approx(contrast.comparison.ratio, rel=1e-12)
+            assert mine.low == pytest.approx(contrast.comparison.low, rel=1e-12)
+            assert mine.p_holm == pytest.approx(contrast.comparison.p_holm, rel=1e-6)
+        for row in own.summary.filter(component="system").iter_rows(named=True):
+            if row["ratio"] is not None:
+                cell = effects(found)[row["workload"], row["configuration"]].by_host[name]
+                assert cell.ratio == pytest.approx(row["ratio"])
+                assert cell.verdict == row["verdict"]
+
+
+def test_the_answer_never_pools_hosts_that_differ(other: Path, same: Path) -> None:
+    drive, software, general = hosts_answer.sentences(hosts(members(other)))
+    assert "alike within ±2 %" in drive
+    assert "on alder" in software and "on birch" in software
+    assert "the hosts surely differ, and their mean" in software and "is no host's own" in software
+    assert "cannot be said from 2" in general and "alder and birch alone" in general
+    drive, software, general = hosts_answer.sentences(hosts(members(same)))
+    assert "On these 3 hosts" in software and "surely differ" not in software
+    assert "3 were chosen at random" in general and "the host is the unit" in general
+
+
+def stub(folder: Path) -> None:
+    """A host's own report without its notebook, which takes long and is tried elsewhere."""
+    write(results(folder))
+    (folder / "report.html").write_text("its own", encoding="utf-8")
+
+
+def test_the_command_writes_one_page_that_leads_to_the_hosts(
+    other: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "build", stub)
+    assert main(["report", str(other)]) == 0
+    said = capsys.readouterr().out
+    assert "MODELLED" in said and "these hosts" in said
+    page = (other / "report.html").read_text(encoding="utf-8")
+    for word in ("NaN", "None", ">nan", "<script", "http://", "https://"):
+        assert word not in re.sub(r'src="data:[^"]*"', "", page), word
+    for word in ("AMD Ryzen 5 3600", "ExampleMaker A100 sed", "modelled", "Welch", "canary"):
+        assert word in page, word
+    links = [unquote(link) for link in re.findall(r'href="(\.\.[^"]*)"', page)]
+    assert len(links) == 2
+    assert all((other / link).is_file() for link in links)
+    rows = pl.read_parquet(other / "hosts.parquet")
+    assert rows.equals(table(hosts(members(other))))
+    assert pl.read_csv(other / "hosts.csv").height == rows.height
+    before = {path: (path / "report.html").stat().st_mtime_ns for path in members(other)}
+    assert main(["report", str(other)]) == 0  # the hosts' own are up to date
+    assert before == {path: (path / "report.html").stat().st_mtime_ns for path in members(other)}
+    assert main(["verify", str(other)]) == 0
+
+
+def test_suites_named_one_by_one_have_a_page_below_build(
+    same: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "build", stub)
+    built = hosts_page.write(members(same)[:2], tmp_path)
+    assert built.page.parent == tmp_path / "synthetic-alder-20260101T000000Z-and-1-more"
+    assert "cannot be said from 2" in built.text
+
+
+def test_every_statement_has_its_row(same: Path) -> None:
+    found = hosts(members(same))
+    rows = table(found)
+    one = rows.filter(workload="sql", configuration="opal")
+    assert one["statement"].to_list() == [*["host"] * 3, "these-hosts", "hosts-in-general"]
+    assert one["host"].to_list() == ["alder", "birch", "cedar", "", ""]
+    assert one["p_differ_holm"].is_not_null().to_list() == [False] * 3 + [True, False]
+    assert one["n"].to_list() == [5, 5, 5, 5, 3]
+
+
+def test_pictures_have_a_marker_a_host_and_their_mean(same: Path) -> None:
+    found = hosts(members(same))
+    by_name = {"SQL": [e for e in found.single if e.workload == "sql"]}
+    (drawn,) = hosts_forest.draw(found, by_name)
+    labels = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert labels == ["alder", "birch", "cedar", "mean of these hosts"]
+    looks = [hosts_forest.look(number) for number in range(12)]
+    assert len(set(looks)) == 12
+    assert all(marker != hosts_forest.MEAN for _, marker in looks)
+
+
+def altered(folder: Path, **changes: object) -> None:
+    """Change the plan of a suite as if it had been planned so."""
+    plan = {**json.loads((folder / "plan.json").read_text(encoding="utf-8")), **changes}
+    plan["sha256"] = canonical_sha256(plan)
+    (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    for path in (folder / "runs").glob("*/run.json"):
+        run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": plan["sha256"]}
+        path.write_text(json.dumps(run), encoding="utf-8")
+    write_manifest(folder)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[list[Path]]:
+    """Two small hosts that a test may spoil."""
+    small = replace(OPTIONS, blocks=2, configurations=("plain", "opal"))
+    yield members(write_group(tmp_path, {"alder": 1, "birch": 1}, small))
+
+
+def plan_of(folder: Path) -> dict[str, list[dict[str, object]]]:
+    found: dict[str, list[dict[str, object]]] = json.loads(
+        (folder / "plan.json").read_text(encoding="utf-8")
+    )
+    return found
+
+
+def test_other_parameters_and_stacks_are_left_out_and_said(pair: list[Path]) -> None:
+    plan = plan_of(pair[1])
+    plan["workloads"][1]["parameters"] = {"rows": 5}
+    altered(pair[1], **{**plan, "settle_s": 9})
+    found = hosts(pair)
+    assert found.shared.workloads == ("kernel_grep", "idle")
+    assert "Workload sql is left out: it is not the same on every host." in found.shared.said
+    assert any("rest before a run (alder 0.5, birch 9)" in said for said in found.shared.said)
+    assert {e.workload for e in found.single} == {"kernel_grep", "idle"}
+    assert "over 1 of 2 workloads" in hosts_answer.sentences(found)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"origin": "measured"}, "differ in what their figures are .alder modelled, birch measur"),
+        ({"analysis": {"margin": 0.05}}, "margin of equivalence .alder 0.02, birch 0.05"),
+        ({"host": "alder"}, "of one host, alder: nights of one host are no hosts; make compare"),
+        (
+            {"configurations": [{"name": "bare", "kind": "plain"}]},
+            "baseline .alder plain, birch bare",
+        ),
+        ({"workloads": [{"name": "sql", "parameters": {"rows": 1}}]}, "No workload is the same"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    pair: list[Path], changes: dict[str, object], words: str
+) -> None:
+    altered(pair[1], **changes)
+    with pytest.raises(SuiteError, match=words):
+        hosts(pair)
+
+
+def test_a_machine_under_two_names_is_refused(pair: list[Path]) -> None:
+    for folder in pair:
+        (folder / "identity.json").write_text('{"machine_id": "aa"}', encoding="utf-8")
+    with pytest.raises(SuiteError, match="alder and birch are the same machine under two names"):
+        hosts(pair)
+    (pair[0] / "identity.json").write_text('{"machine_id": "bb"}', encoding="utf-8")
+    hosts(pair)
+
+
+def test_a_host_without_a_figure_leaves_no_mean(pair: list[Path]) -> None:
+    for path in (pair[1] / "runs").glob("*-opal-sql"):
+        (path / "run.json").unlink()
+    write_manifest(pair[1])
+    found = hosts(pair)
+    cell = effects(found)["sql", "opal"]
+    assert cell.these is None and cell.lacking == ("birch",) and list(cell.by_host) == ["alder"]
+    whole = effects(found)["all", "opal"]  # rests on what every host has, and says so
+    assert whole.workloads == ("kernel_grep",) and whole.these is not None
+    page = hosts_page.html(found, pair[0].parent).text
+    assert "no figure of birch" in page and "None" not in page
+    assert "alder" in hosts_answer.text(found)
+
+
+def test_one_block_has_means_without_intervals(tmp_path: Path) -> None:
+    single = replace(OPTIONS, blocks=1, configurations=("plain", "opal"))
+    found = hosts(members(write_group(tmp_path, {"alder": 1, "birch": 1}, single)))
+    whole = effects(found)["all", "opal"]
+    assert whole.these is not None and whole.these.low is None
+    assert whole.hosts == "not settled"
+    page = hosts_page.html(found, tmp_path).text
+    assert not re.search(r"\bnan\b|\bNaN\b|\bNone\b", re.sub(r'src="data:[^"]*"', "", page))
+
+
+def test_a_group_that_is_damaged_or_alone_is_refused(tmp_path: Path) -> None:
+    for text in ("{", '{"format": "fde-group/2", "suites": []}', "[]"):
+        (tmp_path / "group.json").write_text(text, encoding="utf-8")
+        with pytest.raises(SuiteError, match=r"group.json"):
+            members(tmp_path)
+    folder = tmp_path / "one"
+    write_suite(folder, replace(OPTIONS, blocks=1, workloads=("sql",)))
+    with pytest.raises(SuiteError, match="two hosts or more"):
+        hosts([folder])
+    with pytest.raises(SuiteError, match="named twice"):
+        hosts([folder, folder])
