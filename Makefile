@@ -23,8 +23,9 @@ PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $
   $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
   $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS))
 
+LAB_IS_DOWN = $(and $(filter lab,$(notdir $(INVENTORY))),$(if $(wildcard $(FDE_LAB_DIR)/state.json),,down))
 define NEED_LAB
-	@[ "$(notdir $(INVENTORY))" != lab ] || [ -e $(FDE_LAB_DIR)/state.json ] || \
+	@[ -z "$(LAB_IS_DOWN)" ] || \
 	  { echo "fde: the virtual lab is not running: start it with make lab, or name a target with INVENTORY=…" >&2; exit 1; }
 endef
 define NEED_SUITE
@@ -107,8 +108,8 @@ resume: venv ## go on with an interrupted suite
 
 .PHONY: watch
 watch: venv ## attach to what runs, here or on the target: make watch [SUITE_DIR=…] [SERVE=8080]
-	@$(PY) -m agent.controller watch $(if $(filter file,$(origin SUITE_DIR)),,$(SUITE_DIR)) --inventory $(INVENTORY) \
-	  $(if $(SERVE),--serve $(SERVE))
+	@$(PY) -m agent.controller watch $(if $(filter file,$(origin SUITE_DIR)),,$(SUITE_DIR)) \
+	  $(if $(SERVE),--serve $(SERVE)) $(if $(LAB_IS_DOWN),,--inventory $(INVENTORY))
 
 .PHONY: report
 report: venv ## joules, verdicts and payback of the newest suite

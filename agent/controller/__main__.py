@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
     watching = commands.add_parser("watch", help="show a running suite, wherever it was started")
     watching.add_argument("suite_dir", type=Path, nargs="?", help="default: what runs now")
-    watching.add_argument("--inventory", type=Path, required=True)
+    watching.add_argument("--inventory", type=Path, help="whose targets to ask, if none runs here")
     watching.add_argument("--out", type=Path, default=Path("data/suites"))
     watching.add_argument("--serve", metavar="PORT", help="the page for a phone; or ADDRESS:PORT")
     watching.set_defaults(command=_watch)

@@ -59,8 +59,9 @@ def of_journal(
     spent |= dict.fromkeys((f"{state}_s" for state in BEGUN), 0.0)
     states = last_states(list(entries))
     voided = {e.run_id: place for place, e in enumerate(entries) if e.state == "void"}
+    starts = _starts(entries)
     for place, (now, then) in enumerate(pairwise(entries)):
-        if _starts(then):
+        if place + 1 in starts:
             if now.state not in TERMINAL:
                 spent["down_s"] += _between_s(now, then, clock)
         elif now.boot_id != then.boot_id:
@@ -145,10 +146,24 @@ def table(timing: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _starts(entry: Entry) -> bool:
-    """Whether the line is one of those that an agent begins with."""
-    interrupted = entry.state == "void" and entry.detail.startswith(INTERRUPTED)
-    return entry.state == "suite-started" or interrupted
+def _starts(entries: Sequence[Entry]) -> set[int]:
+    """Places of the lines that agents begin with: `suite-started`, and before it the voids of what
+    an agent before it had left open."""
+    places: set[int] = set()
+    start: Entry | None = None
+    for place, entry in reversed(list(enumerate(entries))):
+        if entry.state == "suite-started":
+            start = entry
+        elif start and not _of_start(entry, start):
+            start = None
+        if start:
+            places.add(place)
+    return places
+
+
+def _of_start(entry: Entry, start: Entry) -> bool:
+    own = entry.state == "void" and entry.boot_id == start.boot_id
+    return own and entry.detail.startswith(INTERRUPTED)
 
 
 def _between_s(now: Entry, then: Entry, clock: Sequence[Mapping[str, Any]]) -> float:

@@ -59,8 +59,11 @@ class Here(Source):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.status = folder / "status"
-        suite = plan.load(folder / "plan.json")
-        self.name, self.host = suite.suite_id, suite.host
+        try:
+            found = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+            self.name, self.host = str(found["suite_id"]), str(found["host"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ControllerError(f"{folder} is no suite's folder: it has no plan.") from None
 
     def alive(self) -> bool:
         return lock.holder(self._folder / holder.FILE) is not None
@@ -144,7 +147,7 @@ class There(Source):
 
 
 def run(
-    folder: Path | None, suites: Path, inventory_path: Path, serve: str | None, say: Say
+    folder: Path | None, suites: Path, inventory_path: Path | None, serve: str | None, say: Say
 ) -> bool:
     """Show suites until they have ended; whether all went well.
 
@@ -155,11 +158,12 @@ def run(
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
         found: Sequence[Source] = _named(folder) if folder else _here(suites)
-        found = found or _there(inventory_path, scratch)
+        found = found or (_there(inventory_path, scratch) if inventory_path else [])
         if not found:
+            nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError(
-                f"No suite runs here, nor on the targets of {inventory_path}: make run starts "
-                "one, make summary says what came of the newest."
+                f"No suite runs here{nor}: make run starts one, make summary says what came of the "
+                "newest."
             )
         linger_s = 0.0
         if serve and any(source.alive() for source in found):
@@ -193,7 +197,9 @@ def _there(path: Path, scratch: Path) -> list[There]:
     found = []
     resolved = inventory.resolve(path)
     for host, reasons in resolved.refused.items():
-        raise ControllerError(f"{host} of {path} is refused: {'; '.join(reasons)}")
+        raise ControllerError(
+            f"No suite runs here, and {host} of {path} cannot be asked: {'; '.join(reasons)}"
+        )
     for target in resolved.targets:
         command = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating"]
         done = remote.run(target, [*command, f"{UNIT}*"])

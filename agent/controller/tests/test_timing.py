@@ -128,6 +128,18 @@ def test_an_agent_that_ended_in_order_was_not_away() -> None:
     assert timing.of_journal(journal(killed))["down_s"] == pytest.approx(880)
 
 
+def test_a_try_that_was_stopped_in_order_is_a_void_one() -> None:
+    stopped = [
+        *WHOLE,
+        (21, "running", IDS[1], ""),
+        (30, "void", IDS[1], "interrupted: stopped by a signal"),
+        (31, "suite-failed", "", "stopped"),
+        (900, "suite-started", "", ""),
+    ]
+    spent = timing.of_journal(journal(stopped))
+    assert spent["repeated_s"] == pytest.approx(9) and spent["down_s"] == 0
+
+
 def test_no_more_is_lost_than_the_sessions_lasted() -> None:
     killed = journal([*WHOLE, (900, "suite-started", "", "")])
     found = timing.summary(killed, [FINISHED], 1.0, {"wall_s": 100.0})
