@@ -18,7 +18,7 @@ from typing import Any
 SUPPORTED = {"debian": ("12", "13"), "ubuntu": ("24.04",)}
 PACKAGES = (
     *("cryptsetup-bin", "dmsetup", "e2fsprogs", "fdisk", "fio", "mplayer", "nvme-cli", "python3"),
-    *("sysbench", "tar", "util-linux", "xz-utils"),
+    *("smartmontools", "sysbench", "tar", "util-linux", "xz-utils"),
 )
 # What each choice of fde_database is called; any one of the servers will do where none is chosen.
 SERVERS = ("mariadb-server", "mysql-server")

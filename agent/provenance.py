@@ -26,6 +26,7 @@ _VERSIONS = {
     "mkfs.ext4": ["mkfs.ext4", "-V"],
     "mplayer": ["mplayer"],
     "mysqld": ["mysqld", "--version"],
+    "smartctl": ["smartctl", "--version"],
     "sysbench": ["sysbench", "--version"],
     "tcplay": ["tcplay", "--version"],
 }

@@ -1,0 +1,81 @@
+"""Runs in the guest: what its real sensor, disks, kernel log, clock and timers look like to the
+checks. Prints one JSON object."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agent import quiet
+from agent.checks import Finding, Inspection, Scene
+
+SENSOR = Path("/sys/module/fde_rapl_sim/parameters/temp_mc")
+
+
+class Trial:
+    """Inspections of the same suite."""
+
+    def __init__(self, folder: Path, disks: tuple[str, ...]) -> None:
+        # Other tests' programs may still be ending, and nothing is measured here.
+        self.scene = Scene(Path("/"), 9.0, folder, disks, poll_s=0.5)
+        self.said: list[str] = []
+
+    def run(
+        self, between: Callable[[], object] = lambda: None, waiting: Callable[[], object] = list
+    ) -> list[Finding]:
+        inspection = Inspection(self.scene)
+
+        def told(what: str) -> None:
+            self.said.append(what)
+            waiting()
+
+        inspection.before(told)
+        between()
+        inspection.after()
+        return inspection.found
+
+
+def during(line: str, step_s: int) -> Callable[[], None]:
+    """What happens during a run: the kernel says something, and the clock is set."""
+
+    def happens() -> None:
+        Path("/dev/kmsg").write_text(line + "\n")
+        # GNU date would take whole seconds: the clock would drift with every step.
+        now_s = time.clock_gettime(time.CLOCK_REALTIME)
+        time.clock_settime(time.CLOCK_REALTIME, now_s + step_s)
+
+    return happens
+
+
+def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
+    """Everything that was seen, by what was done."""
+    trial = Trial(folder, disks)
+    quieted = {"stopped": quiet.off(), "left": quiet.disturbers()}
+    try:
+        seen = {"calm": trial.run()}
+        SENSOR.write_text("60000")
+        seen["ahead"] = trial.run(
+            during("<4>fde-testbed: an odd line, written by a test", 3600),
+            waiting=lambda: SENSOR.write_text("46000"),
+        )
+        seen["back"] = trial.run(
+            during("<3>I/O error, dev none, sector 0: written by a test", -3600)
+        )
+    finally:
+        SENSOR.write_text("45000")
+        quieted["started"] = quiet.back()
+    quieted["after"] = quiet.disturbers()
+    health = [[h.serial, h.passed, h.errors] for h in trial.scene.health.values()]
+    return {"seen": seen, "said": trial.said, "quiet": quieted, "health": health}
+
+
+if __name__ == "__main__":
+    subprocess.run(["modprobe", "fde_rapl_sim"], check=True)
+    with tempfile.TemporaryDirectory(dir="/run") as name:
+        print(json.dumps(trials(Path(name), tuple(sys.argv[1:]))))
