@@ -26,7 +26,9 @@ KERNEL_WORDS = (
     # Nobody attacks this guest, and under emulation mitigations and audit cost much.
     "mitigations=off apparmor=0 audit=0 random.trust_cpu=on rcupdate.rcu_expedited=1 "
     # Else a busy host makes the kernel doubt its clock and patch itself, which emulation breaks.
-    "tsc=reliable"
+    "tsc=reliable "
+    # And such a host may keep a sound guest from its watchdog for longer than the image's 30 s.
+    "systemd.watchdog_sec=120"
 )
 
 
