@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import platform
 import sys
 import threading
 import time
@@ -15,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.controller import live, progress, status_page
+from agent.controller.holder import myself
 from agent.controller.seal import write_json
 from agent.journal import TERMINAL, Entry
 from agent.plan import Plan
@@ -43,6 +41,7 @@ def document(
     events: Sequence[Event],
     since_s: float,
     now: datetime,
+    holder: str = "",
 ) -> dict[str, Any]:
     """The document of status.json; `since_s` is how long the last line has stood."""
     last = entries[-1] if entries else None
@@ -70,7 +69,7 @@ def document(
         "gaps": dict(gaps),
         "events": [{"wall": event.wall, "text": event.text} for event in events],
         "updated_wall": _wall(now),
-        "holder": f"{getpass.getuser()}@{platform.node()}, process {os.getpid()}",
+        "holder": holder,
     }
 
 
@@ -99,6 +98,7 @@ class Board:
         self._plan = plan
         self._folder = suite_dir / "status"
         self._say = say
+        self._holder = myself()
         self._screen = live.Screen(sys.stdout) if screen and sys.stdout.isatty() else None
         self._lock = threading.RLock()
         self._entries: list[Entry] = []
@@ -159,6 +159,7 @@ class Board:
             events=self._events,
             since_s=(now_ns - self._heard_ns) / progress.NS,
             now=datetime.now(UTC),
+            holder=self._holder,
         )
         if write:
             self._written_ns = now_ns

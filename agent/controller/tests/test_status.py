@@ -93,6 +93,7 @@ def test_the_board_writes_status_and_page_and_says_lines(
     for count in range(1, len(ENTRIES) + 1):
         board.entry(ENTRIES[:count], WATTS, GAPS)
     found = read(tmp_path)
+    assert f"process {os.getpid()}, since " in str(found["holder"])
     assert found["watts"] == WATTS and found["gaps"] == GAPS
     events = found["events"]
     assert isinstance(events, list) and [event["text"] for event in events] == [
