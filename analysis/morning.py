@@ -226,8 +226,6 @@ def _headline(suite: Suite, energy: pl.DataFrame | None) -> str:
 def _next(suite: Suite, told: Night, energy: pl.DataFrame | None, folder: Path) -> str:
     """The one step that comes next; its command is never cut."""
     step, why = _step(suite, told, energy)
-    if not step:
-        return f"next: {why}"
     command = f"next: make {step} SUITE_DIR={folder}"
     both = f"{command} ({why})"
     return both if len(both) <= WIDTH else command
@@ -241,5 +239,5 @@ def _step(suite: Suite, told: Night, energy: pl.DataFrame | None) -> tuple[str, 
     if energy is None:
         return "report", "none of these files yet"
     if told.void_to_end or told.never:
-        return "", "the report names the runs that are missing; a new suite measures them"
+        return "resume", "what is void is tried again"
     return "verify", "nothing is open"

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from analysis.documents import lines
 from analysis.records import Suite
-from analysis.samples import EPOCHS, Samples
-from analysis.windows import BREAK_NS, BREAK_WINDOWS
+from analysis.silences import Silence, of_link, of_meters
 
 INTERRUPTED, REPEAT = "interrupted: ", "repeat: "
 BEGUN = frozenset({"switching", "running", "proving"})
@@ -60,23 +58,13 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Silence:
-    """Stretches of a meter's recordings without a record."""
-
-    meter: str
-    times: int
-    seconds: float
-    longest_s: float
-
-
-@dataclass(frozen=True)
 class Night:
     """All that the journal tells besides the runs that finished at once.
 
     `starts` of the agent: of those after the first, `reboots` came with a new boot of the target,
     `restarts` in the same boot, `resumed` after the suite had been closed. `at_once` and `later`
     count repetitions: right after the void try, or after another run. `ended`: the last line of all
-    closes the suite.
+    closes the suite. `sessions` of the controller are those that ended in order.
     """
 
     starts: int = 0
@@ -93,8 +81,10 @@ class Night:
     void_to_end: tuple[str, ...] = ()
     ended: bool = False
     failed: str = ""
+    sessions: int = 1
     controller_boots: int = 1
     silences: tuple[Silence, ...] = ()
+    unlinked: Silence | None = None
 
     @property
     def tries_void(self) -> int:
@@ -109,6 +99,8 @@ class Night:
             or self.waits
             or self.void_to_end
             or self.silences
+            or self.unlinked
+            or self.sessions > 1
             or self.controller_boots > 1
             or not self.ended
         )
@@ -131,8 +123,8 @@ class _Told:
     to_repeat: dict[str, bool] = field(default_factory=dict)  # run: another one came in between
 
 
-def night(suite: Suite, silences: bool = True) -> Night:
-    """The facts of a suite. `silences` reads all times of all meters."""
+def night(suite: Suite) -> Night:
+    """The facts of a suite; reads all times of all meters."""
     told = _told(suite.journal)
     planned = _planned(suite.plan)
     known = {run.run_id for run in suite.runs} | {run.run_id for run in suite.void}
@@ -154,8 +146,10 @@ def night(suite: Suite, silences: bool = True) -> Night:
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last.get("state") == "suite-finished",
         failed=str(last.get("detail") or "") if last.get("state") == "suite-failed" else "",
+        sessions=max(1, len(list(lines(suite.folder / "sessions.jsonl", [])))),
         controller_boots=suite.controller_boots,
-        silences=tuple(_silences(suite)) if silences else (),
+        silences=tuple(of_meters(suite.meters)),
+        unlinked=of_link(suite.clock),
     )
 
 
@@ -265,27 +259,3 @@ def _planned(plan: Mapping[str, Any]) -> list[str]:
     runs = plan.get("runs")
     entries = runs if isinstance(runs, list) else []
     return [str(e["run_id"]) for e in entries if isinstance(e, Mapping) and "run_id" in e]
-
-
-def _silences(suite: Suite) -> Iterator[Silence]:
-    for meter in suite.meters:
-        lengths = _pauses_s(meter.samples)
-        if lengths:
-            yield Silence(meter.name, len(lengths), sum(lengths), max(lengths))
-
-
-def _pauses_s(samples: Samples) -> list[float]:
-    """Stretches between records that are longer than any bunch; not from boot to boot of the
-    controller, whose distance need not be known."""
-    found: list[float] = []
-    last: tuple[int, int] | None = None
-    for table in samples.tables(["t_mono_ns", "window_s", "epoch"]):
-        arrival = table["t_mono_ns"].to_numpy()
-        boot = table["epoch"].to_numpy() // EPOCHS
-        first = last or (int(arrival[0]), int(boot[0]))
-        pause = np.diff(arrival, prepend=first[0])
-        longest = np.maximum(BREAK_NS, table["window_s"].to_numpy() * BREAK_WINDOWS * NS)
-        same = np.diff(boot, prepend=first[1]) == 0
-        found += (pause[(pause > longest) & same] / NS).tolist()
-        last = int(arrival[-1]), int(boot[-1])
-    return found

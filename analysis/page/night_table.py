@@ -62,6 +62,8 @@ def interruptions(night: Night) -> Iterator[str]:
     for silence in night.silences:
         often = f", {times(silence.times)}" if silence.times > 1 else ""
         yield f"{silence.meter} silent for {duration(silence.seconds)}{often}"
+    if night.unlinked:
+        yield f"no link to the target for {duration(night.unlinked.seconds)}"
 
 
 def duration(seconds: float) -> str:
@@ -82,6 +84,7 @@ def _rows(night: Night) -> Iterator[list[str]]:
         "The agent was started again in the same boot": night.restarts,
         "The suite was started again after it had ended": night.resumed,
         "The controller was started again": night.controller_boots - 1,
+        "A session of the controller went on with the suite": night.sessions - 1,
     }
     for what, number in boots.items():
         if number > 0:
@@ -98,9 +101,12 @@ def _rows(night: Night) -> Iterator[list[str]]:
     for wait in night.waits:
         why = WAITED.get(wait.word, f"({wait.word})")
         yield [f"Waited {why}", times(wait.times), f"{duration(wait.seconds)}: {wait.sentence}"]
-    for silence in night.silences:
+    for silence in (*night.silences, *([night.unlinked] if night.unlinked else [])):
         more = f"{duration(silence.seconds)} in all, {duration(silence.longest_s)} at most"
-        yield [f"Meter {silence.meter} fell silent", times(silence.times), more]
+        what = f"Meter {silence.meter} fell silent or was opened again"
+        if not silence.meter:
+            what = "No link to the target: it, the network or the controller's session was away"
+        yield [what, times(silence.times), more]
     if night.void_to_end:
         yield ["Void to the end", count(len(night.void_to_end), "run"), _named(night.void_to_end)]
     if night.never:

@@ -70,7 +70,7 @@ def test_a_night_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "broke in: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
         "waited for: secrets 0.1 s (once), held 0.1 s (once)",
         "canary moved: ",
-        "next: the report names the runs that are missing",
+        "next: make resume SUITE_DIR=",
     ):
         assert said in text
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
-from analysis import nights
 from analysis.doubts import uncovered
 from analysis.nights import REBOOT, RESTART, Interruption, night
 from analysis.page import night_table
@@ -17,6 +17,7 @@ from analysis.page.sections import Report
 from analysis.records import Suite
 from analysis.results import results, write
 from analysis.samples import chained, of_table
+from analysis.silences import pauses_s
 from analysis.synthetic.suite import Truth
 from analysis.synthetic.tables import suite_of
 from analysis.tests.night import Night, faulty
@@ -80,7 +81,7 @@ def test_the_report_tells_of_it(report: Report, bad: Night) -> None:
         "4 at once in their place, 1 after other runs",
         "Waited for the disks",
         "Waited because the controller asked for it",
-        "Meter meter0 fell silent once",
+        "Meter meter0 fell silent or was opened again once",
         f"Void to the end 1 run {bad.order[-2]}",
     ):
         assert said in re.sub(r"\s+", " ", trust.replace("\u00a0", " "))
@@ -195,9 +196,30 @@ def test_a_meters_silence_is_longer_than_any_bunch() -> None:
     records = table({}, seconds=100)
     kept = records.filter((records["t_mono_ns"] <= 20 * S) | (records["t_mono_ns"] > 70 * S))
     kept = kept.with_columns(epoch=0)
-    assert nights._pauses_s(of_table(kept)) == [51.0]
+    assert pauses_s(of_table(kept)) == [51.0]
     short = records.filter((records["t_mono_ns"] <= 20 * S) | (records["t_mono_ns"] > 40 * S))
-    assert nights._pauses_s(of_table(short.with_columns(epoch=0))) == []  # within 30 windows
+    assert pauses_s(of_table(short.with_columns(epoch=0))) == []  # within 30 windows
+    opened = records.with_columns(epoch=(records["t_mono_ns"] > 50 * S).cast(pl.Int32))
+    assert pauses_s(of_table(opened)) == [1.0]
     # From one boot of the controller to the next the distance may be anything.
     two = chained([(of_table(kept.head(20)), 0), (of_table(kept.head(20)), 7200 * S)])
-    assert nights._pauses_s(two) == []
+    assert pauses_s(two) == []
+
+
+def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> None:
+    def reading(at_s: float, boot: str) -> dict[str, Any]:
+        sent = round(at_s * S)
+        times = {"t_send_ns": sent, "t_target_ns": sent + 5, "t_receive_ns": sent + 10}
+        return {**times, "boot_id": "one", "controller_boot_id": boot}
+
+    clock = [reading(t, "a") for t in (0, 30, 31, 61, 661, 691)]
+    clock += [{"t_send_ns": "torn"}, *(reading(t, "b") for t in (5000, 5030, 5105))]
+    (tmp_path / "sessions.jsonl").write_text('{"wall_s": 1}\n{"wall_s": 2}\n')
+    made = replace(suite(STARTED), clock=tuple(clock), folder=tmp_path)
+    found = night(made)
+    assert found.unlinked is not None
+    assert (found.unlinked.times, round(found.unlinked.seconds)) == (2, 675)
+    assert found.sessions == 2
+    text = night_table.night_table(found).text
+    assert "No link to the target" in text
+    assert "A session of the controller went on with the suite" in text
