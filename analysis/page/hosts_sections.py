@@ -7,10 +7,9 @@ from typing import Any
 
 from analysis import trust, words
 from analysis.hosts import Effect, Hosts
-from analysis.inference import canary
 from analysis.inference.stats import Comparison
 from analysis.origin import MEASURED
-from analysis.page import markup
+from analysis.page import markup, night_table
 from analysis.page.answer import count
 from analysis.page.hosts_answer import heading
 from analysis.page.markup import Html
@@ -116,7 +115,7 @@ def _trusted(found: Results) -> Iterator[str]:
         if meter.component == SYSTEM and meter.mean_coverage is not None:
             share = min(meter.mean_coverage, 0.9999 if meter.gaps else 1.0)
             yield f"{meter.source} saw {share * 100:.4g} % of the measured time"
-    seen = canary.canary(suite, found.energy, found.clock)
+    seen = found.canary
     if seen is None:
         yield "no canary"
     else:
@@ -124,6 +123,8 @@ def _trusted(found: Results) -> Iterator[str]:
             f"{words.percent(1 + seen.worst.change, 2)}, limit ±{words.given(seen.limit * 100)} %"
         )
         yield f"canary {seen.verdict} ({moved})"
+    if told := night_table.sentence(found.night):
+        yield told[0].lower() + told[1:].rstrip(".")
     if not suite.sealed:
         yield "not sealed"
     if suite.problems:
