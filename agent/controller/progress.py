@@ -137,13 +137,12 @@ def line(plan: Plan, entries: Sequence[Entry], watts: Mapping[str, float]) -> st
     if run is None or last.state == "waiting":
         return event(plan, last) or last.state
     blocks = plan.runs[-1].block + 1
+    state = f" {_voided(last.detail)}" if last.state == "void" else f": {last.state}"
     parts = [
         f"block {run.block + 1}/{blocks}",
         f"run {run.index + 1}/{len(plan.runs)}",
-        f"{run.configuration} {run.workload}: {last.state}",
+        f"{run.configuration} {run.workload}{state}",
     ]
-    if last.state == "void" and last.detail:
-        parts[-1] += f" ({last.detail})"
     parts += [f"{name} {power_w:.2f} W" for name, power_w in watts.items()]
     counted = counts(entries)
     parts += [f"{counted['void']} voided"] if counted["void"] else []

@@ -112,6 +112,20 @@ def test_the_line_says_block_run_watts_voids_and_time_left() -> None:
 
 
 @pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        ("proof failed", "dmcrypt-aes128 idle is void: proof failed"),
+        ("repeat: no watts", "dmcrypt-aes128 idle is run again: no watts"),
+        ("interrupted: power cut", "dmcrypt-aes128 idle was interrupted: power cut"),
+    ],
+)
+def test_the_line_of_a_void_run_says_why_in_words(detail: str, words: str) -> None:
+    begun = journal([(0, "running", IDS[0]), (5, "void", IDS[0])])
+    line = progress.line(PLAN, [begun[0], replace(begun[1], detail=detail)], {})
+    assert words in line.split(", ")
+
+
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [(45.2, "45 s"), (59.7, "1 min 00 s"), (200, "3 min 20 s"), (3725, "1 h 02 min")],
 )
