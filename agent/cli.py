@@ -14,6 +14,7 @@ from typing import Any
 
 from agent import hold, identity, journal, lock, notify, pack, plan, quiet, requests
 from agent.errors import AgentError
+from agent.limits import Stop
 from agent.storage import inspect, proof, provision, secrets
 from agent.storage.stack import Entered, Stack
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever followed has gone; keep the interpreter from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stop):
         print("fde: interrupted.", file=sys.stderr)
         return 130
     except Exception as error:  # noqa: BLE001 - a service must end with a code that restarts it

@@ -10,7 +10,7 @@ from pathlib import Path
 from agent import assets, journal, limits, lock, measure, notify, plan, provenance, quiet, requests
 from agent import watermarks as marks
 from agent.errors import AgentError
-from agent.files import write_json
+from agent.files import sync_folder, write_json
 from agent.journal import Journal
 from agent.limits import Stop
 from agent.marks import Counters
@@ -124,6 +124,7 @@ class Suite:
     def _all(self, stack: Stack, counters: Counters) -> None:
         self.watchdog.within(STEP_S)
         measure.remove_scratch()
+        self.waits.for_room(self.folder)
         self._assets = assets.check(self.plan)
         self._provenance("before")
         stack.leave()
@@ -133,6 +134,7 @@ class Suite:
             self._runs(stack, bench)
             self.watchdog.within(STEP_S)
             stack.leave()
+            self.waits.for_room(self.folder)
             marks.play(self.plan.watermark, self.folder, "end")
             self._provenance("after")
             if not self._fold_requests():
@@ -174,7 +176,8 @@ class Suite:
                 before_proof=lambda: self._tell("proving", run.run_id),
             )
         except Stop:
-            self._void(run, f"{INTERRUPTED}stopped by a signal", bench)
+            why = "the target was shut down" if notify.going_down() else "stopped by a signal"
+            self._void(run, f"{INTERRUPTED}{why}", bench)
             raise
         except AgentError as error:
             reason = str(error)
@@ -237,6 +240,9 @@ class Suite:
             folder.rename(aside)
         if anew:
             folder.mkdir(parents=True)
+        if folder.parent.exists():
+            sync_folder(folder.parent)
+            sync_folder(self.folder)
 
     def _provenance(self, when: str) -> None:
         """Gathered once a boot before the runs, and after them."""

@@ -74,8 +74,8 @@ class Waits:
         """Until no lease runs that holds the agent."""
         self.until("held", lambda: _nobody_holds(lease), run_id=run_id)
 
-    def for_room(self, folder: Path, run_id: str) -> None:
-        """Room to begin a run at all; raises NotYetError where nobody made some for an hour."""
+    def for_room(self, folder: Path, run_id: str = "") -> None:
+        """Room to go on at all; raises NotYetError where nobody made some for an hour."""
         self.until("room", lambda: _has_room(folder), run_id=run_id, limit_s=PATIENCE_S)
 
 
