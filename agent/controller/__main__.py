@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from agent.controller import (
     check,
@@ -33,6 +33,13 @@ from agent.errors import AgentError
 from instrumentation.clock import ClockError
 
 
+class Parser(argparse.ArgumentParser):
+    """Tells what is wrong in one line: people call it by `make`, not by its own usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"fde: {message.removeprefix('argument ')}\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 refused or failed (one sentence on stderr), 2 usage, 130 interrupted."""
     options = _parser().parse_args(arguments)
@@ -50,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m agent.controller", description=__doc__)
+    parser = Parser(prog="python -m agent.controller", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="command")
 
     plan = commands.add_parser("plan", help="freeze a plan for each host; prints the folder")
