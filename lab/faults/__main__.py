@@ -77,7 +77,7 @@ def _tabled(scene: Scene, overnight: Path | None, load_1_min: float) -> int:
 def _parser() -> argparse.ArgumentParser:
     names = ", ".join(fault.name for fault in FAULTS)
     parser = argparse.ArgumentParser(prog="python -m lab.faults", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=names)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{names}, or how they begin")
     parser.add_argument("--quick", action="store_true", help="shorten what takes long")
     parser.add_argument("--seed", type=int, default=1, help="says when chance strikes")
     parser.add_argument("--dir", type=Path, default=PLACE, help="default build/faults")
@@ -91,12 +91,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 where all figures meet their targets, else 1; 130 after Ctrl-C."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    known = {fault.name for fault in FAULTS}
-    if unknown := [part for part in options.parts if part not in known]:
-        parser.error(f"there is no fault {unknown[0]}: there are {', '.join(sorted(known))}")
+    for part in options.parts:
+        if not any(fault.name.startswith(part) for fault in FAULTS):
+            known = ", ".join(fault.name for fault in FAULTS)
+            parser.error(f"there is no fault {part}: there are {known}")
     scene = scene_in(options.dir.absolute())
     load_1_min = os.getloadavg()[0]
-    chosen = [fault for fault in FAULTS if not options.parts or fault.name in options.parts]
+    begun = tuple(options.parts) or ("",)
+    chosen = [fault for fault in FAULTS if fault.name.startswith(begun)]
     try:
         with term_interrupts():
             ready = False

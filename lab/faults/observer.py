@@ -81,9 +81,10 @@ class Observer:
 
     def _follow(self) -> None:
         command = ["python3", "-u", "-c", WATCH.read_text(encoding="utf-8"), self._path]
+        argv = self._scene.ssh_argv(command)  # a machine that boots anew has its old address
         while not self._stopped.is_set():
             with subprocess.Popen(
-                self._scene.ssh_argv(command),
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
