@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.controller.progress import minutes
-from agent.journal import TERMINAL, Entry, last_states, read
+from agent.journal import TERMINAL, Entry, read
 from agent.tries import BEGUN, INTERRUPTED
 
 NS = 1_000_000_000
@@ -57,7 +57,6 @@ def of_journal(
     """
     spent = {"waiting_s": 0.0, "down_s": 0.0, "repeated_s": 0.0}
     spent |= dict.fromkeys((f"{state}_s" for state in BEGUN), 0.0)
-    states = last_states(list(entries))
     voided = {e.run_id: place for place, e in enumerate(entries) if e.state == "void"}
     starts = _starts(entries)
     for place, (now, then) in enumerate(pairwise(entries)):
@@ -69,7 +68,7 @@ def of_journal(
         elif now.state == "waiting":
             spent["waiting_s"] += (then.t_mono_ns - now.t_mono_ns) / NS
         elif now.state in BEGUN:
-            counts = states[now.run_id] == "finished" and place > voided.get(now.run_id, -1)
+            counts = place > voided.get(now.run_id, -1)
             key = f"{now.state}_s" if counts else "repeated_s"
             spent[key] += (then.t_mono_ns - now.t_mono_ns) / NS
     return spent
