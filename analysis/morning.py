@@ -81,7 +81,7 @@ def _energy(folder: Path) -> pl.DataFrame | None:
 
 def _name(suite: Suite) -> str:
     origin = str(suite.plan.get("origin", ""))
-    mark = f" ({origin}: no evidence about hardware)" if origin not in ("", MEASURED) else ""
+    mark = f" ({origin})" if origin not in ("", MEASURED) else ""
     return f"{suite.suite_id} on {suite.host or 'an unnamed host'}{mark}"
 
 

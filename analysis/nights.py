@@ -13,12 +13,11 @@ from typing import Any
 
 from analysis.documents import lines
 from analysis.records import Suite
-from analysis.silences import Silence, of_link, of_meters
+from analysis.silences import ENDED, Silence, of_link, of_meters
 
 INTERRUPTED, REPEAT = "interrupted: ", "repeat: "
 BEGUN = frozenset({"switching", "running", "proving"})
 CLOSED = frozenset({"finished", "void"})
-ENDED = frozenset({"suite-finished", "suite-failed"})
 NS = 1_000_000_000
 REBOOT, RESTART, STOPPED = "the target went down", "the agent was killed", "stopped by a signal"
 
@@ -149,7 +148,7 @@ def night(suite: Suite) -> Night:
         sessions=max(1, len(list(lines(suite.folder / "sessions.jsonl", [])))),
         controller_boots=suite.controller_boots,
         silences=tuple(of_meters(suite.meters)),
-        unlinked=of_link(suite.clock),
+        unlinked=of_link(suite.clock, suite.journal),
     )
 
 

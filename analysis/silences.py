@@ -12,8 +12,10 @@ from analysis.align import reading_of
 from analysis.records import Meter
 from analysis.samples import EPOCHS, Samples
 from analysis.windows import BREAK_NS, BREAK_WINDOWS
+from instrumentation.clock import ClockReading
 
 NS = 1_000_000_000
+ENDED = frozenset({"suite-finished", "suite-failed"})
 LINK_S = 60.0  # twice as long as from one look at the target's clock to the next
 
 
@@ -40,24 +42,43 @@ def _silence(name: str, lengths_s: Sequence[float]) -> Silence | None:
     return Silence(name, len(lengths_s), sum(lengths_s), max(lengths_s)) if lengths_s else None
 
 
-def of_link(readings: Iterable[Mapping[str, Any]]) -> Silence | None:
-    """Of the lines of clock.jsonl; None without a silence."""
-    return _silence("", _unlinked_s(readings))
-
-
-def _unlinked_s(readings: Iterable[Mapping[str, Any]]) -> list[float]:
-    """Stretches without a clock reading, within one boot of the controller."""
-    last: dict[str, int] = {}
-    found = []
+def of_link(
+    readings: Iterable[Mapping[str, Any]], journal: Iterable[Mapping[str, Any]]
+) -> Silence | None:
+    """Of the lines of clock.jsonl, while the agent was at work by its journal; None without any."""
+    at_work = _at_work(journal)
+    lengths: list[float] = []
+    last: dict[str, ClockReading] = {}
     for line in readings:
-        reading = reading_of(line)
+        reading, boot = reading_of(line), str(line.get("controller_boot_id"))
         if reading is None:
             continue
-        boot = str(line.get("controller_boot_id"))
-        pause_s = (reading.t_send_ns - last.get(boot, reading.t_send_ns)) / NS
-        if pause_s > LINK_S:
-            found.append(pause_s)
-        last[boot] = reading.t_receive_ns
+        before = last.get(boot, reading)
+        pause_ns = reading.t_send_ns - before.t_receive_ns
+        here = before.t_target_ns, before.t_target_ns + pause_ns
+        worked_ns = sum(
+            max(0, min(here[1], end) - max(here[0], start))
+            for start, end in at_work.get(before.boot_id, [])
+        )
+        if worked_ns > LINK_S * NS:
+            lengths.append(pause_ns / NS)
+        last[boot] = reading
+    return _silence("", lengths)
+
+
+def _at_work(journal: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, int]]]:
+    """By boot of the target, from the agent's starts to the closing or last lines, in its time."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    closed = True
+    for line in journal:
+        boot, t_ns = str(line.get("boot_id")), line.get("t_mono_ns")
+        if not isinstance(t_ns, int):
+            continue
+        spans = found.setdefault(boot, [])
+        if closed or not spans:
+            spans.append((t_ns, t_ns))
+        spans[-1] = spans[-1][0], t_ns
+        closed = line.get("state") in ENDED
     return found
 
 

@@ -206,20 +206,29 @@ def test_a_meters_silence_is_longer_than_any_bunch() -> None:
     assert pauses_s(two) == []
 
 
-def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> None:
-    def reading(at_s: float, boot: str) -> dict[str, Any]:
-        sent = round(at_s * S)
-        times = {"t_send_ns": sent, "t_target_ns": sent + 5, "t_receive_ns": sent + 10}
-        return {**times, "boot_id": "one", "controller_boot_id": boot}
+def reading(at_s: float, boot: str = "a") -> dict[str, Any]:
+    """A clock reading; the target's clock is the controller's."""
+    sent = round(at_s * S)
+    times = {"t_send_ns": sent, "t_target_ns": sent + 5, "t_receive_ns": sent + 10}
+    return {**times, "boot_id": "one", "controller_boot_id": boot}
 
-    clock = [reading(t, "a") for t in (0, 30, 31, 61, 661, 691)]
-    clock += [{"t_send_ns": "torn"}, *(reading(t, "b") for t in (5000, 5030, 5105))]
+
+def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> None:
+    clock = [reading(t) for t in (0, 100, 130, 131, 161, 761, 791)]
+    clock += [{"t_send_ns": "torn"}, *(reading(t, "b") for t in (900, 930, 1005, 3000))]
     (tmp_path / "sessions.jsonl").write_text('{"wall_s": 1}\n{"wall_s": 2}\n')
-    made = replace(suite(STARTED), clock=tuple(clock), folder=tmp_path)
-    found = night(made)
+    told = suite(STARTED, ("running", "a", ""), ("finished", "a", ""), ("suite-finished", "", ""))
+    times = (95, 100, 1006, 1007)  # at work from the first burst's end to the suite's
+    journal = tuple({**x, "t_mono_ns": t * S} for x, t in zip(told.journal, times, strict=True))
+    found = night(replace(told, clock=tuple(clock), folder=tmp_path, journal=journal))
     assert found.unlinked is not None
     assert (found.unlinked.times, round(found.unlinked.seconds)) == (2, 675)
     assert found.sessions == 2
     text = night_table.night_table(found).text
     assert "No link to the target" in text
     assert "A session of the controller went on with the suite" in text
+
+
+def test_nobody_listens_before_the_agent_starts_nor_once_the_target_is_down() -> None:
+    cut = suite(STARTED, ("running", "a", ""), ("suite-started", "", "", "two"))
+    assert night(replace(cut, clock=(reading(-500), reading(1), reading(900)))).unlinked is None
