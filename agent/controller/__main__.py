@@ -198,9 +198,12 @@ def _frozen(
     one = compiled(blocks=1)
     known = durations.seen(options.out, one["host"], one["origin"])
     fit = fitting.fit(one, known, options.hours)
+    fitted = {"hours": options.hours, "basis": fit.basis}
+    if options.blocks is not None:  # as many as a slower host of the group has time for
+        return compiled(blocks=options.blocks, fitted=fitted)
     for sentence in fit.sentences:
         _say(sentence)
-    return compiled(blocks=fit.blocks, fitted={"hours": options.hours, "basis": fit.basis})
+    return compiled(blocks=fit.blocks, fitted=fitted)
 
 
 def _write_plan(options: argparse.Namespace) -> Path:

@@ -107,9 +107,10 @@ def plan(options: Options, freeze: Freeze) -> Path:
         return found
 
     plans = frozen()
-    blocks = {plan["blocks"] for plan in plans}
-    if len(blocks) > 1:  # fitted to the time: as many as the slowest host has time for
-        plans = frozen(blocks=min(blocks), hours=None)
+    slowest = min(plans, key=lambda each: int(each["blocks"]))
+    if any(each["blocks"] > slowest["blocks"] for each in plans):  # fitted to the time
+        print(f"{slowest['host']} is the slowest: {slowest['blocks']} blocks on every host")
+        plans = frozen(blocks=slowest["blocks"])
     group.require_alike(plans)
     for each in plans:
         folder = options.out / each["suite_id"]
@@ -190,8 +191,9 @@ def _follow(sessions: Sequence[Session], view: View) -> bool:
 
 
 def _status(session: Session) -> Mapping[str, Any] | None:
-    if session.process.poll() is not None:
-        return None
+    code = session.process.poll()
+    if code is not None:
+        return {"state": "did-not-come-through" if code else "sealed"}
     try:
         found = json.loads((session.folder / "status" / "status.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +92,11 @@ class Planner:
         self.by_file = {f"{target['host']}.json": target for target in hosts}
         given = {"suite": "smoke", "seed": None, "blocks": None, "hours": None, "out": out}
         self.options = argparse.Namespace(**{**given, "targets": hosts, "target": None, **options})
-        self.least: dict[str, int] = {}
+        self.fits: dict[str, int] = {}
 
     def freeze(self, options: argparse.Namespace, group: str, now: Any) -> dict[str, Any]:
         target = self.by_file[options.target.name]
-        blocks = options.blocks or self.least.get(target["host"])
+        blocks = options.blocks or self.fits.get(target["host"])
         return compile_plan(
             *("smoke", examples.suite(), target),
             **{"seed": options.seed, "blocks": blocks, "group": group, "now": now},
@@ -122,14 +124,17 @@ def test_a_group_has_a_plan_for_each_host_and_all_agree(tmp_path: Path) -> None:
     assert found[0]["sha256"] != found[1]["sha256"]
 
 
-def test_the_slowest_host_says_how_many_blocks_there_are(tmp_path: Path) -> None:
+def test_the_slowest_host_says_how_many_blocks_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     planner = Planner(tmp_path, [host("alder"), host("birch")], hours=9.0)
-    planner.least = {"alder": 5, "birch": 2}
+    planner.fits = {"alder": 5, "birch": 2}
     blocks = [
         json.loads((path / "plan.json").read_text(encoding="utf-8"))["blocks"]
         for path in group.suites(planner.plan())
     ]
     assert blocks == [2, 2]
+    assert "birch is the slowest: 2 blocks on every host" in capsys.readouterr().out
 
 
 def test_nothing_is_written_where_the_hosts_do_not_agree(tmp_path: Path) -> None:
@@ -305,6 +310,13 @@ def test_a_status_is_one_line() -> None:
     assert compact({"state": "suite-started"}) == "suite started"
 
 
+def read_all(controller: int) -> Iterator[str]:
+    """What was written to a terminal that is closed by now."""
+    with os.fdopen(controller, "rb", buffering=0) as stream, suppress(OSError):
+        while piece := stream.read(4096):
+            yield piece.decode()
+
+
 def test_a_terminal_shows_a_line_a_host_redrawn_in_place() -> None:
     controller, terminal = pty.openpty()
     with os.fdopen(terminal, "w", encoding="utf-8") as stream:
@@ -315,8 +327,7 @@ def test_a_terminal_shows_a_line_a_host_redrawn_in_place() -> None:
         view.draw()
         view.say("done")
         view.draw()
-    shown = os.read(controller, 100_000).decode()
-    os.close(controller)
+    shown = "".join(read_all(controller))
     assert "\x1b[2J" not in shown
     parts = shown.split("\x1b[2F\x1b[J")
     assert len(parts) == 3
