@@ -232,6 +232,7 @@ def test_the_canary_runs_first_and_last_on_the_baseline() -> None:
 def test_the_canarys_baseline_is_the_one_that_all_is_a_ratio_to() -> None:
     document = target()
     document["configurations"][0]["name"] = "bare"
+    document["configurations"].reverse()
     made = compile_plan("smoke", suite(canary={"seconds": 2}), document, seed=7, now=NOW)
     assert made["canary"]["configuration"] == "bare"
     assert made["workloads"][-1] == {"name": "canary", "parameters": {"seconds": 2}}
