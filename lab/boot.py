@@ -17,7 +17,7 @@ from lab.state import Layout
 
 Say = Callable[[str], None]
 
-BOOT_LIMIT_S = 300.0
+BOOT_LIMIT_S = 600.0
 SSH_FAILED = 255
 
 
