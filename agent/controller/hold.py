@@ -19,7 +19,8 @@ LEASE_S = 90.0
 RENEW_S = 30.0
 LOOK_S = 1.0
 RETRY_S = 2.0
-# A reason that is gone for less may come back at once.
+# A reason is one when it has stood so long (a recorder is started again sooner), and gone when it
+# has been gone so long.
 SETTLE_S = 3.0
 
 
@@ -65,7 +66,7 @@ class Hold:
         self._told = ""
         self._held = False
         self._due_s = 0.0
-        self._quiet_s: float | None = None
+        self._since_s: float | None = None  # the reason has come, or gone
 
     def __enter__(self) -> Hold:
         self._thread.start()
@@ -79,13 +80,23 @@ class Hold:
 
     def _run(self) -> None:
         while not self._stop.wait(LOOK_S):
-            if reason := self._reason():
+            reason = self._reason()
+            if bool(reason) == bool(self._told):
+                self._since_s = None
+            elif not self._stands():
+                continue
+            if reason:
                 self._keep(reason)
             elif self._told:
                 self._end()
 
+    def _stands(self) -> bool:
+        """Whether the change has lasted."""
+        now_s = time.monotonic()
+        self._since_s = self._since_s or now_s
+        return now_s - self._since_s >= SETTLE_S
+
     def _keep(self, reason: str) -> None:
-        self._quiet_s = None
         if reason != self._told:
             self._told = reason
             self._note(f"{reason}: no run is begun until that is mended")
@@ -96,12 +107,7 @@ class Hold:
             self._due_s = time.monotonic() + (RENEW_S if held else RETRY_S)
 
     def _end(self) -> None:
-        now_s = time.monotonic()
-        if self._quiet_s is None:
-            self._quiet_s = now_s
-        if now_s - self._quiet_s < SETTLE_S:
-            return
         if self._held and not self._lease.let_go():
             return  # it runs out by itself, should the target not answer
         self._note("mended, runs are begun again")
-        self._held, self._told, self._quiet_s = False, "", None
+        self._held, self._told = False, ""

@@ -16,9 +16,8 @@ AGAIN_S = 3600.0
 class Word:
     """Keeps count of when the target was last heard."""
 
-    def __init__(self, note: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
-        self._patience_s = patience_s
         self._since_s: float | None = None
         self._since_wall = ""
         self._reason = ""
@@ -43,7 +42,7 @@ class Word:
         if self._since_s is None:
             self._since_s = time.monotonic()
             self._since_wall = f"{datetime.now():%H:%M}"
-            self._due_s = self._since_s + self._patience_s
+            self._due_s = self._since_s + PATIENCE_S
 
     def tick(self) -> None:
         """Tell what is due."""

@@ -11,6 +11,7 @@ from dataclasses import asdict
 import pytest
 
 from agent.controller import follow as following
+from agent.controller import word as words
 from agent.controller.errors import ControllerError
 from agent.controller.follow import Heard, follow
 from agent.controller.tests.examples import journal
@@ -138,9 +139,12 @@ def test_a_journal_that_cannot_be_read_ends_it() -> None:
         _all(follow(lambda _: command, Ear().heard, stop=threading.Event()))
 
 
-def test_a_link_that_is_away_is_told_once_and_again_when_it_is_back() -> None:
+def test_a_link_that_is_away_is_told_once_and_again_when_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(words, "PATIENCE_S", 0.0)
     told: list[str] = []
-    word = Word(told.append, patience_s=0)
+    word = Word(told.append)
     for _ in range(3):
         word.dropped("Connection refused")
         word.tick()
@@ -156,7 +160,7 @@ def test_a_link_that_is_away_is_told_once_and_again_when_it_is_back() -> None:
 
 def test_a_link_that_is_back_soon_is_not_worth_a_word() -> None:
     told: list[str] = []
-    word = Word(told.append, patience_s=3600)
+    word = Word(told.append)
     word.dropped("reset")
     word.tick()
     word.up()

@@ -16,7 +16,6 @@ from agent import pack
 from agent import plan as plans
 from agent.controller import fetch, seal, session
 from agent.controller.errors import ControllerError
-from agent.controller.recorders import Recorders
 from agent.controller.tests.examples import journal, plan, target
 from instrumentation.trace import StreamWriter
 
@@ -214,20 +213,6 @@ def test_a_suite_in_use_names_its_holder(tmp_path: Path) -> None:
         holder.kill()
     with session.locked(tmp_path):  # a killed holder leaves no lock behind
         pass
-
-
-def test_a_silent_meter_is_refused_with_the_recorders_words(tmp_path: Path) -> None:
-    meter = {
-        "name": "meter0",
-        "kind": "smartpower3",
-        "port": str(tmp_path / "nothing"),
-        "baud": 115200,
-        "origin": "modelled",
-        "channels": {"0": "system"},
-    }
-    recorders = Recorders([meter], tmp_path)
-    with pytest.raises(ControllerError, match="meter0"), recorders:
-        pytest.fail("entered without a meter")
 
 
 def test_the_controllers_command_line_never_shows_a_traceback(tmp_path: Path) -> None:
