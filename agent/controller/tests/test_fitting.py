@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -34,7 +37,7 @@ def walk(document: dict[str, Any], slower: Sequence[float] = (1, 1, 1, 1, 1)) ->
             lines.append((now, "switching", run["run_id"]))
             now += SWITCH_S * times
         lines.append((now, "running", run["run_id"]))
-        now += RUN_S[run["workload"]] * times
+        now += RUN_S.get(run["workload"], 10.0) * times
         lines.append((now, "finished", run["run_id"]))
         now, before = now + GAP_S, where
     return journal([*lines, (now + 9, "suite-finished", "")])
@@ -200,3 +203,28 @@ def test_the_plan_keeps_what_its_blocks_were_fitted_to() -> None:
     made = compile_plan("smoke", suite(), target(), seed=7, blocks=5, fitted=fitted, now=NOW)
     assert made["hours"] == 9.0 and made["basis"] == fitted["basis"] and made["blocks"] == 5
     assert plan()["hours"] is None and plan()["basis"] is None
+
+
+def test_make_plan_learns_from_the_folder_that_it_writes_to(tmp_path: Path) -> None:
+    (tmp_path / "target.json").write_text(json.dumps(target()), encoding="utf-8")
+
+    def planned(*options: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "agent.controller", "plan", "--suite", "micro"]
+        argv += ["--target", str(tmp_path / "target.json"), "--out", str(tmp_path / "suites")]
+        argv += ["-c", "plain", "opal", *options]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    refused = planned("--hours", "1")
+    assert refused.returncode == 1 and "make run SUITE=micro BLOCKS=1" in refused.stderr
+    first = Path(planned("--blocks", "1").stdout.strip())
+    document = json.loads((first / "plan.json").read_text(encoding="utf-8"))
+    lines = "".join(json.dumps(asdict(entry)) + "\n" for entry in walk(document))
+    (first / "journal.jsonl").write_text(lines, encoding="utf-8")
+    time.sleep(1)  # suites are named by the second
+    done = planned("--hours", "1")
+    assert done.returncode == 0 and " blocks in 1 h 00 min: a block takes " in done.stdout
+    made = json.loads((Path(done.stdout.split()[-1]) / "plan.json").read_text(encoding="utf-8"))
+    assert made["hours"] == 1.0 and made["basis"]["suites"] == [document["suite_id"]]
+    assert made["blocks"] == made["runs"][-1]["block"] + 1 > 1
+    both = planned("--hours", "1", "--blocks", "2")
+    assert both.returncode == 2 and both.stderr.count("\n") == 1
