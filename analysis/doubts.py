@@ -6,18 +6,25 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from analysis.energy import RAPL
 from analysis.inference.canary import MOVED, Canary
 from analysis.records import TAIL, Suite
 
 COVERED = 0.98  # of each measured phase, by every meter; below it the rest is filled in
 
 
-def uncovered(energy: pl.DataFrame) -> list[str]:
-    """Runs with a measured phase that some meter did not see enough of."""
-    rows = energy.filter(
-        ~pl.col("phase").is_in(["all", "between", TAIL]) & (pl.col("coverage") < COVERED)
+def uncovered_phases(energy: pl.DataFrame) -> pl.DataFrame:
+    """The rows of measured phases that a meter did not see enough of."""
+    return energy.filter(
+        ~pl.col("phase").is_in(["all", "between", TAIL])
+        & (pl.col("source") != RAPL)
+        & (pl.col("coverage") < COVERED)
     )
-    return sorted(rows["run_id"].unique())
+
+
+def uncovered(energy: pl.DataFrame) -> list[str]:
+    """Runs with such a phase."""
+    return sorted(uncovered_phases(energy)["run_id"].unique())
 
 
 def doubts(suite: Suite, energy: pl.DataFrame, canary: Canary | None) -> list[str]:

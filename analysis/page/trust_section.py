@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from analysis import manifest, readers, trust, words
-from analysis.doubts import COVERED
+from analysis.doubts import COVERED, uncovered_phases
 from analysis.page import markup, night_table
 from analysis.page.markup import Html
-from analysis.records import TAIL, Meter, Suite
+from analysis.records import Meter, Suite
 from analysis.results import Results
 from analysis.watermarks import AGREES, CANNOT_TELL, DISAGREES, WatermarkTrust
 
@@ -206,9 +206,8 @@ def _coverage(found: Results) -> Html:
 
 def _uncovered(found: Results) -> Html:
     """The runs that count although a meter did not see them whole, one by one."""
-    here = ~pl.col("phase").is_in(["all", "between", TAIL]) & (pl.col("coverage") < COVERED)
     rows = (
-        found.energy.filter(here)
+        uncovered_phases(found.energy)
         .sort("coverage", maintain_order=True)
         .group_by("run_id", "source", maintain_order=True)
         .agg(pl.col("phase").unique(maintain_order=True), pl.col("coverage").min(), "flags")

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from analysis import trace, verify
+from analysis.page.night_table import night_table
 from analysis.recordings import read as recordings
 from analysis.results import Results, results, write
 from analysis.suite_folder import read
@@ -67,6 +68,9 @@ def test_the_controller_started_again_while_the_target_stayed_up(tmp_path: Path)
     off = (both["energy_j"] / both["energy_j_right"] - 1).abs()
     assert off.to_numpy().max() < 2e-3  # the same bytes: only the fits differ
     assert found.suite.problems == ()
+    told = night_table(found.night).text
+    assert "The controller was started again" in told
+    assert "fell silent" not in told  # how far two boots are apart need not be known
 
 
 def test_the_target_lost_power_while_the_controller_stayed_up(tmp_path: Path) -> None:

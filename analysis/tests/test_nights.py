@@ -19,7 +19,7 @@ from analysis.results import results, write
 from analysis.samples import chained, of_table
 from analysis.silences import pauses_s
 from analysis.synthetic.suite import Truth
-from analysis.synthetic.tables import suite_of
+from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.night import Night, faulty
 from analysis.tests.pages import whole_page
 from analysis.tests.test_remarks import table
@@ -108,6 +108,19 @@ def test_a_run_that_was_not_seen_whole_stays_flagged(report: Report, bad: Night)
     _, _, table_of_runs = trust.partition("of which a meter saw less than 98")
     assert all(run_id in table_of_runs for run_id in missed)
     assert "gap-filled" in table_of_runs
+
+
+def test_only_a_meter_can_miss_a_run() -> None:
+    same = {"workload": "sql", "configuration": "plain", "phase": "query", "energy_j": 1.0}
+    energy = energy_of(
+        [
+            {**same, "block": 0, "coverage": 0.979},
+            {**same, "block": 1, "coverage": 0.98},
+            {**same, "block": 2, "coverage": 0.0, "source": "rapl", "component": "package-0"},
+            {**same, "block": 3, "coverage": 0.0, "phase": "tail"},
+        ]
+    )
+    assert uncovered(energy) == ["b00-plain-sql"]
 
 
 def test_such_a_suite_is_verified_and_its_page_is_whole(report: Report, bad: Night) -> None:
