@@ -42,9 +42,7 @@ def _network(scene: Scene, wish: Wish) -> Outcome:
         outcome.note = f"{alone} runs finished while it was away"
         trial.say(outcome.note)
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge(
-            [r"link to the target|target could not be reached|target was away"]
-        )
+        outcome.judgement = trial.judge([r"No link to the target"])
         outcome.suite = str(trial.suite_dir)
     return outcome
 

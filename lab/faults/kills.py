@@ -155,7 +155,7 @@ def _recorder(scene: Scene, wish: Wish) -> Outcome:
         wish,
         "recorder-kill",
         _kill_recorder,
-        [r"meter0 (fell|was) silent|meter0.{0,40}silent"],
+        [r"meter0 fell silent"],
     )
 
 
@@ -165,7 +165,7 @@ def _controller(scene: Scene, wish: Wish) -> Outcome:
         wish,
         "controller-kill",
         _kill_controller,
-        [r"controller was (started|killed)|session"],
+        [r"session of the controller went on"],
     )
 
 
