@@ -191,3 +191,16 @@ def test_each_boot_has_its_own_clock() -> None:
     assert clock.to_controller_ns("a", 5_000) == 5
     assert clock.to_controller_ns("b", 70) == 10**12 + 10
     assert clock.to_controller_ns("c", 70) is None
+
+
+def test_a_time_is_placed_by_the_boot_of_the_controller_that_is_nearest() -> None:
+    def line(at_s: int, ahead_ns: int, boot: str) -> dict[str, object]:
+        sent = at_s * S
+        times = {"t_send_ns": sent, "t_target_ns": sent + ahead_ns, "t_receive_ns": sent}
+        return {**times, "boot_id": "a", "controller_boot_id": boot}
+
+    first = [line(t, 0, "x") for t in (0, 10, 20)]
+    clock = align.TargetClock.fit([*first, *(line(t, 1_000_000, "y") for t in (620, 630))])
+    assert clock.to_controller_ns("a", 30 * S) == 30 * S  # not on the way from one to the other
+    assert clock.to_controller_ns("a", 610 * S) == 610 * S - 1_000_000
+    assert clock.models["a"].skew_ppm == 0.0

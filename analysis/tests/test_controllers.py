@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from analysis import trace, verify
+from analysis.controllers import shifts
 from analysis.page.night_table import night_table
 from analysis.recordings import read as recordings
 from analysis.results import Results, results, write
@@ -226,3 +227,25 @@ def test_lines_without_a_boot_belong_to_the_first(tmp_path: Path) -> None:
     suite = read(folder)
     assert {line["controller_boot_id"] for line in suite.clock} == {FIRST, SECOND}
     assert max(errors(results(folder), truth).values()) < 4e-3
+
+
+def reading(at_s: float, target: str, boot: str) -> dict[str, object]:
+    sent = round(at_s * 1e9)
+    times = {"t_send_ns": sent, "t_target_ns": sent, "t_receive_ns": sent + 1000}
+    return {**times, "boot_id": target, "controller_boot_id": boot}
+
+
+def test_the_next_boot_begins_behind_all_runs_of_the_last_one() -> None:
+    """Also behind those that went long after the controller's last reading."""
+    lines = [reading(t, "a", FIRST) for t in (0, 10)] + [reading(t, "b", SECOND) for t in (7, 20)]
+    second = 10**9
+    found = shifts(lines, [], {"a": (second, 500 * second), "b": (2 * second, 30 * second)})
+    assert found[FIRST] == 0
+    assert found[SECOND] + 2 * second == pytest.approx(560 * second, abs=second / 100)
+
+
+def test_three_boots_come_in_the_order_in_which_they_wrote() -> None:
+    lines = [reading(0, "a", "x"), reading(0, "b", "y"), reading(0, "c", "z")]
+    assert list(shifts(lines, [], {})) == ["x", "y", "z"]
+    moved = shifts(lines, [], {})
+    assert moved["x"] < moved["y"] < moved["z"]
