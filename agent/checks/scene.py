@@ -44,7 +44,7 @@ class Scene:
     smartctl: str = "smartctl"
     systemctl: str = "systemctl"
     window_s: float = 0.15
-    poll_s: float = 3.0
+    poll_s: float = 2.0
     band_c: float = 3.0
     min_free_share: float = 0.05
     min_free_bytes: int = 128 * 2**20
