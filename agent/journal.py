@@ -144,7 +144,7 @@ def follow(
     held: Callable[[], bool] = lambda: True,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Entry]:
-    """Entries from number `start` on, as they come, until the suite has finished or failed.
+    """Entries from number `start` on, once on the medium, until the suite has finished or failed.
 
     A closing line that others follow (a suite that was resumed) does not end it. Raises
     AbandonedError once the suite was not `held` for 15 s.
@@ -157,6 +157,8 @@ def follow(
         if now != size:
             size = now
             entries = read(path)
+            # A line shows before it is on the medium: what is passed on must not be undone.
+            _sync(path)
             yield from entries[seen:]
             seen = max(seen, len(entries))
             if len(entries) > start and entries[-1].state in TERMINAL:
@@ -171,6 +173,15 @@ def follow(
                     "start the suite again to go on."
                 )
         sleep(poll_s)
+
+
+def _sync(path: Path) -> None:
+    if path.exists():
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def path_size(path: Path) -> int:

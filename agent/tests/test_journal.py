@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,20 @@ def test_follow_waits_for_a_journal_that_is_not_there_yet(tmp_path: Path) -> Non
         "suite-started",
         "suite-finished",
     ]
+
+
+def test_follow_passes_on_only_what_a_power_cut_cannot_undo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    _write(path, ("suite-started", ""), ("suite-failed", ""))
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def watched(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    for _ in journal.follow(path, 0):
+        assert synced == [str(path)]
