@@ -93,7 +93,7 @@ def test_follow_passes_on_only_what_a_power_cut_cannot_undo(
     fsync = os.fsync
 
     def watched(fd: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
         fsync(fd)
 
     monkeypatch.setattr(os, "fsync", watched)
