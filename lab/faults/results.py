@@ -16,6 +16,7 @@ from lab.paths import REPOSITORY
 
 RESUMED_S = 60.0
 MEASURING_SHARE = 0.85
+IDLE_COST = 0.1
 BENCH = REPOSITORY / "build" / "bench" / "faults.json"
 HEADS = (*("fault", "times", "reached", "seen", "lost", "false", "resumed s", "verify", "report"),)
 
@@ -84,10 +85,27 @@ def _overnight(suite_dir: Path) -> list[Figure]:
     """What `make summary` would say first, from the suite's own timing.json."""
     timing: Mapping[str, Any] = json.loads((suite_dir / "timing.json").read_text(encoding="utf-8"))
     share = round(float(timing["measuring_share"]), 3)
-    return [
+    found = [
         Figure("overnight: wall time", round(float(timing["wall_s"]) / 60, 1), "min"),
         at_least("overnight: share of it that is measuring", share, "", MEASURING_SHARE),
     ]
+    if cost := _idle_cost_percent(suite_dir):
+        found.append(at_most("overnight: agent's cost in phases of rest", cost, "% CPU", IDLE_COST))
+    return found
+
+
+def _idle_cost_percent(suite_dir: Path) -> float:
+    """The agent's own CPU time over all finished phases `idle`, its sampler included; 0 without."""
+    spent_s = length_s = 0.0
+    for path in sorted(suite_dir.glob("runs/*/run.json")):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        if run["status"] != "finished" or ".void-" in path.parent.name:
+            continue
+        for phase in run["phases"]:
+            if phase["name"] == "idle":
+                spent_s += phase["own_cpu_s"]
+                length_s += (phase["t_end_ns"] - phase["t_start_ns"]) / 1e9
+    return round(100 * spent_s / length_s, 3) if length_s else 0.0
 
 
 def matrix(outcomes: Sequence[Outcome]) -> str:
