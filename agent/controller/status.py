@@ -165,7 +165,10 @@ class Board:
             self._written_ns = now_ns
             self._write(found)
         if self._screen:
-            self._screen.show(found)
+            try:
+                self._screen.show(found)
+            except OSError:  # the terminal was closed; the suite goes on
+                self._screen = None
 
     def _write(self, found: Mapping[str, Any]) -> None:
         try:

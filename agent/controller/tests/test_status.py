@@ -212,6 +212,41 @@ def shown_on_terminal(out: bytes) -> list[str]:
     return screen
 
 
+CLOSED = """
+import signal, sys
+from pathlib import Path
+from agent import plan
+from agent.controller.status import Board
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+folder = Path(sys.argv[1])
+board = Board(plan.load(folder / "plan.json"), folder, lambda _: None)
+board.note("begun")
+sys.stdin.readline()
+board.note("goes on")
+board.note("to its end")
+sys.stdout = None
+"""
+
+
+def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan(blocks=3)), encoding="utf-8")
+    there, here = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", CLOSED, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=here,
+        env={**os.environ, "PYTHONPATH": str(Path(status.__file__).parents[2])},
+    ) as process:
+        os.close(here)
+        while b"begun" not in os.read(there, 65536):
+            pass
+        os.close(there)
+        process.communicate(b"\n")
+    assert process.returncode == 0
+    events = read(tmp_path)["events"]
+    assert isinstance(events, list) and events[-1]["text"] == "to its end"
+
+
 def test_the_live_view_is_redrawn_in_place_within_80_columns(tmp_path: Path) -> None:
     event = {"wall": NOW.isoformat(), "text": f"{EVIL} {'long ' * 40}"}
     documents = [document(), document(events=[event] * 3), document(events=[event])]
