@@ -73,7 +73,7 @@ def shared(suites: Sequence[Suite]) -> Shared:
         if not kept[kind]:
             raise SuiteError(f"No {kind[:-1]} is the same on every host: nothing compares.")
         said += _left_out(kind, entries, kept[kind], suites)
-    said += _plans(suites)
+    said += [*_one_image(suites), *_plans(suites)]
     return Shared(kept["workloads"], kept["configurations"], tuple(said))
 
 
@@ -85,18 +85,29 @@ def _require_other_machine(one: Suite, other: Suite) -> None:
             f"{one.suite_id} and {other.suite_id} are of one host, {one.host}: nights of one host "
             "are no hosts; make compare A=… B=… lays two of them side by side."
         )
-    machines = [_machine_id(suite.folder) for suite in (one, other)]
-    if machines[0] is not None and machines[0] == machines[1]:
+    boots = [_identity(suite, "boot_id") for suite in (one, other)]
+    if boots[0] is not None and boots[0] == boots[1]:
         raise SuiteError(
-            f"{one.host} and {other.host} are the same machine under two names (its identity is "
-            "the same): name one suite of each machine."
+            f"{one.host} and {other.host} are the same machine under two names (both suites began "
+            "in the same boot): name one suite of each machine."
         )
 
 
-def _machine_id(folder: Path) -> str | None:
+def _one_image(suites: Sequence[Suite]) -> Iterator[str]:
+    """Systems made from one image have one machine-id; so has one machine at two times."""
+    for one, other in combinations(suites, 2):
+        ids = [_identity(suite, "machine_id") for suite in (one, other)]
+        if ids[0] is not None and ids[0] == ids[1]:
+            yield (
+                f"{one.host} and {other.host} have the same machine-id: systems made from one "
+                "image, or one machine at two times, which would be no two hosts."
+            )
+
+
+def _identity(suite: Suite, key: str) -> str | None:
     try:
-        found = json.loads((folder / "identity.json").read_text(encoding="utf-8"))
-        return str(found["machine_id"])
+        found = json.loads((suite.folder / "identity.json").read_text(encoding="utf-8"))
+        return None if found[key] is None else str(found[key])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

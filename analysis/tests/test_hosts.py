@@ -308,13 +308,16 @@ def test_what_cannot_be_compared_is_refused(
         hosts(pair)
 
 
-def test_a_machine_under_two_names_is_refused(pair: list[Path]) -> None:
+def test_a_machine_under_two_names_is_refused_and_one_image_is_said(pair: list[Path]) -> None:
     for folder in pair:
-        (folder / "identity.json").write_text('{"machine_id": "aa"}', encoding="utf-8")
+        identity = '{"machine_id": "aa", "boot_id": "x"}'
+        (folder / "identity.json").write_text(identity, encoding="utf-8")
     with pytest.raises(SuiteError, match="alder and birch are the same machine under two names"):
         hosts(pair)
-    (pair[0] / "identity.json").write_text('{"machine_id": "bb"}', encoding="utf-8")
-    hosts(pair)
+    (pair[0] / "identity.json").write_text('{"machine_id": "aa", "boot_id": "y"}', encoding="utf-8")
+    assert any("have the same machine-id" in said for said in hosts(pair).shared.said)
+    (pair[0] / "identity.json").write_text('{"machine_id": "bb", "boot_id": "y"}', encoding="utf-8")
+    assert not hosts(pair).shared.said
 
 
 def test_a_host_without_a_figure_leaves_no_mean(pair: list[Path]) -> None:
