@@ -4,8 +4,8 @@
 
 ORDERS is a JSON list of `[state, moment]`, done in this order for each state; moment is `before`
 the line is written, `half` (half of it is on the medium) or `after` (it is, and nobody was told).
-RECORD gets a JSON line for each kill, on the medium before the kill. One run is not killed more
-than twice: more often in one boot could rightly be taken for a crash loop.
+RECORD gets a JSON line for each kill, on the medium before the kill. One run, once begun, is not
+killed more than twice: more often in one boot could rightly be taken for a crash loop.
 """
 
 import json
@@ -34,7 +34,8 @@ def _done() -> list[dict[str, Any]]:
 def _next(state: str, run_id: str) -> str:
     """The moment at which to die at this line; empty for none."""
     done = _done()
-    if run_id and sum(kill["run_id"] == run_id for kill in done) >= KILLS_A_RUN:
+    begun = [kill["run_id"] for kill in done if kill["state"] != "waiting"]
+    if state != "waiting" and run_id and begun.count(run_id) >= KILLS_A_RUN:
         return ""
     before = {(kill["state"], kill["moment"]) for kill in done}
     for wanted, moment in json.loads(ORDERS.read_text()):
