@@ -169,6 +169,7 @@ class Board:
                 self._screen.show(found)
             except OSError:  # the terminal was closed; the suite goes on
                 self._screen = None
+                self._say("the terminal is gone")
 
     def _write(self, found: Mapping[str, Any]) -> None:
         try:

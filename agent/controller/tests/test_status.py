@@ -216,15 +216,17 @@ CLOSED = """
 import signal, sys
 from pathlib import Path
 from agent import plan
+from agent.controller.interrupts import lasting
 from agent.controller.status import Board
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 folder = Path(sys.argv[1])
-board = Board(plan.load(folder / "plan.json"), folder, lambda _: None)
+say = lasting(lambda line: print(line, flush=True))
+board = Board(plan.load(folder / "plan.json"), folder, say)
 board.note("begun")
 sys.stdin.readline()
 board.note("goes on")
 board.note("to its end")
-sys.stdout = None
+print("which nobody reads", flush=True)
 """
 
 
@@ -238,8 +240,9 @@ def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path
         env={**os.environ, "PYTHONPATH": str(Path(status.__file__).parents[2])},
     ) as process:
         os.close(here)
-        while b"begun" not in os.read(there, 65536):
-            pass
+        out = b""
+        while b"begun" not in out:
+            out += os.read(there, 65536)
         os.close(there)
         process.communicate(b"\n")
     assert process.returncode == 0
