@@ -62,11 +62,11 @@ def resumed_s(trial: Trial, boot_before: str, start: int) -> float:
 
 
 def _power(scene: Scene, wish: Wish) -> Outcome:
-    """Suite after suite until all cuts are done; each comes to its end."""
+    """All cuts within one suite, which is long enough for them."""
     chance = random.Random(f"power-cut/{wish.seed}")
     count = QUICK_CUTS if wish.quick else CUTS
     outcome = Outcome("power-cut", wanted=count, quick=wish.quick)
-    small = Small(blocks=4 if wish.quick else 12)
+    small = Small(blocks=4 if wish.quick else 24)
     with Trial.of(scene, "power-cut", small, seed=wish.seed) as trial:
         trial.wait_state(*AT_WORK)
         while outcome.times < count:
