@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,33 @@ def test_a_kill_in_the_middle_of_a_workload(lab: Lab) -> None:
     void = [entry for entry in entries(lab) if entry.state == "void"]
     assert [entry.run_id for entry in void] == [lab.plan.runs[1].run_id]
     assert void[0].detail == "interrupted: the agent was killed while it was running"
+
+
+def test_what_belongs_to_a_boot_is_done_once_however_often_it_is_killed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.provenance.gather", lambda _spec: {"boot_id": journal.boot_id()})
+    lab.plan = replace(lab.plan, watermark=plan.Watermark(chip_s=0.002, pad_s=0.0))
+    for number in (4, 5, 8):
+        assert killed(lab, at(number, "after"))
+    assert lab.execute() == 0
+    assert _provenance(lab) == ["after.json", "before.json"]
+    assert _watermarks(lab) == ["start", "end"]
+    # A boot later it is another machine state, and another clock.
+    monkeypatch.setattr("agent.journal.boot_id", lambda: "another")
+    monkeypatch.setattr("agent.watermarks.boot_id", lambda: "another")
+    writer = Journal(lab.folder / "journal.jsonl")
+    writer.append("void", lab.plan.runs[0].run_id, "repeat: the meter was silent")
+    writer.close()
+    assert lab.execute() == 0
+    assert _provenance(lab) == ["after.json", "before-resumed-1.json", "before.json"]
+    assert _watermarks(lab) == ["start", "end", "start", "end"]
+
+
+def _provenance(lab: Lab) -> list[str]:
+    return sorted(path.name for path in (lab.folder / "provenance").iterdir())
+
+
+def _watermarks(lab: Lab) -> list[str]:
+    lines = (lab.folder / "watermark.jsonl").read_text().splitlines()
+    return [json.loads(line)["when"] for line in lines]
