@@ -51,7 +51,9 @@ class Orders:
 
     def identity(self) -> dict[str, Any]:
         """Which machine it is (`agent.identity`). Raises ControllerError."""
-        said = self._told(self.agent("identity")).decode(errors="replace")
+        said = self._told(self.agent("identity", "--suites", remote.SUITES)).decode(
+            errors="replace"
+        )
         try:
             found = json.loads(said)
         except ValueError:

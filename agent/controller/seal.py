@@ -50,6 +50,9 @@ def seal(suite_dir: Path, *, decoded: bool = False) -> Path:
 def decode(suite_dir: Path) -> None:
     """Write samples.parquet beside every stream. Raises ControllerError."""
     for folder in sorted((suite_dir / "meters").glob("*/")):
+        if not any(path.stat().st_size for path in folder.iterdir()):
+            shutil.rmtree(folder)  # its recorder was killed before it began
+            continue
         try:
             write_samples(folder)
         except DecodeError as error:

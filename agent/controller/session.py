@@ -101,7 +101,8 @@ def _session(
             (suite_dir / MANIFEST).unlink()  # before anything below it changes
             session.board.note(
                 f"the seal is broken, to repeat {len(found.void)} void runs and "
-                f"{len(found.repeat)} without a whole recording"
+                f"{len(found.repeat)} without a whole recording; should that fail, "
+                "`python -m agent.controller seal` puts it back"
             )
             review.ask(orders, found, session.board.note)
         _until_complete(session)
@@ -142,7 +143,7 @@ def _measure(session: Session) -> Entry:
         with hold.Hold(session.orders, reason, board.note):
             try:
                 with _timed(session, "start_s"):
-                    _play(session, "start")
+                    _start(session)
                 with night.clock(link):
                     last = night.follow(known)
             except BaseException:
@@ -150,6 +151,13 @@ def _measure(session: Session) -> Entry:
                 raise
         _fetch(session)
     return last
+
+
+def _start(session: Session) -> None:
+    """Hand over plan and secrets and start the agent, unless it is at work since before."""
+    unit = session.orders.unit()
+    if unit is None or not unit.active:
+        _play(session, "start")
 
 
 def _salvage(session: Session) -> None:

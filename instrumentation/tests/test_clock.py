@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,6 +17,7 @@ from instrumentation.clock import (
     ClockReading,
     OffsetModel,
     append_reading,
+    boot_id,
     bound_ns,
     load_readings,
     offset_ns,
@@ -197,3 +199,45 @@ def test_measuring_goes_on_after_a_failure(tmp_path: Path) -> None:
         thread.join()
     assert len(errors) == 1
     assert len(load_readings(tmp_path / "clock.jsonl")) >= 8
+
+
+def test_a_cut_off_line_is_not_continued(tmp_path: Path) -> None:
+    path = tmp_path / "clock.jsonl"
+    first, second = ClockReading(1, 2, 3, "t", "c"), ClockReading(4, 5, 6, "t", "c")
+    append_reading(path, first)
+    with path.open("a") as file:
+        file.write('{"t_send_ns": 3, "t_tar')
+    append_reading(path, second)
+    assert load_readings(path) == [first, second]
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
+    """The limit cuts a line off, as a full disk does."""
+    path = tmp_path / "clock.jsonl"
+    code = (
+        "import resource, signal, sys\nfrom pathlib import Path\n"
+        "from instrumentation.clock import ClockReading, append_reading\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try:\n"
+        "    while True:\n"
+        "        append_reading(Path(sys.argv[1]), ClockReading(1, 2, 3, 't', 'c'))\n"
+        "except OSError:\n"
+        "    print('refused')\n"
+    )
+    argv = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stdout == "refused\n", done.stderr
+    whole = load_readings(path)
+    assert len(whole) > 5
+    append_reading(path, ClockReading(4, 5, 6, "t", "c"))
+    assert len(load_readings(path)) == len(whole) + 1
+
+
+def test_readings_say_which_boot_of_the_controller_they_are_of(tmp_path: Path) -> None:
+    path = tmp_path / "clock.jsonl"
+    with ClockLink(RESPONDER, path) as link:
+        link.burst(1)
+    line = path.read_text()
+    path.write_text(line + line.replace(f', "controller_boot_id": "{boot_id()}"', ""))
+    assert [reading.controller_boot_id for reading in load_readings(path)] == [boot_id(), ""]

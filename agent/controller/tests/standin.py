@@ -17,6 +17,7 @@ SSH = """#!/bin/sh
 if [ -e {folder}/unplugged ]; then echo "ssh: No route to host" >&2; exit 255; fi
 for last; do :; done
 echo "$$ $last" >>{folder}/asked
+last=$(echo "$last" | sed 's#-m agent hold#-m agent.controller.tests.stand_in_hold {folder}/hold#')
 cd {root} && exec sh -c "exec $last"
 """
 SYSTEMCTL = """#!/bin/sh
@@ -35,7 +36,7 @@ class Standin:
         self.folder = folder
         self.suites = folder / "suites"
         self.suites.mkdir(parents=True)
-        self.unit("active")
+        self.unit("inactive")
         programs = folder / "bin"
         programs.mkdir()
         for name, text in (("ssh", SSH), ("systemctl", SYSTEMCTL), ("journalctl", "#!/bin/sh\n")):
@@ -61,6 +62,11 @@ class Standin:
         """Cut the last connection with such a command, as a link that is reset."""
         pid = next(line for line in reversed(self.asked.splitlines()) if words in line).split()[0]
         os.kill(int(pid), signal.SIGKILL)
+
+    @property
+    def lease(self) -> Path:
+        """Where a hold lies, on a target below /run."""
+        return self.folder / "hold" / "hold.json"
 
     @property
     def started(self) -> bool:
