@@ -31,7 +31,7 @@ def load(path: Path) -> Secrets:
     except OSError as error:
         raise SecretsError(
             f"The secrets {path} cannot be read ({error.strerror}): they live in memory and are "
-            "gone after a reboot, so start the suite from the controller again."
+            "gone after a reboot. A session of the controller places them; else make resume does."
         ) from error
     except ValueError:
         # The parser's message would quote the file.
