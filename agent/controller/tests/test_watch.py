@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from agent import plan as plans
-from agent.controller import holder, pages, watch
+from agent.controller import group, holder, pages, watch
 from agent.controller.errors import ControllerError
 from agent.controller.seal import MANIFEST
 from agent.controller.status import Board
@@ -120,6 +120,17 @@ def test_a_sealed_suite_points_to_what_shows_it(folder: Path) -> None:
     said: list[str] = []
     assert watch.run(folder, folder.parent, None, None, said.append)
     assert "has ended: make summary" in said[-1]
+
+
+def test_a_group_is_told_host_by_host(folder: Path) -> None:
+    other = {**DOCUMENT, "suite_id": "smoke-other-20260102T030405Z", "host": "other"}
+    (folder.parent / str(other["suite_id"])).mkdir()
+    (folder.parent / str(other["suite_id"]) / "plan.json").write_text(json.dumps(other))
+    (folder / MANIFEST).write_text("{}", encoding="utf-8")
+    group.write(folder.parent / "group", [DOCUMENT, other])
+    said: list[str] = []
+    assert not watch.run(folder.parent / "group", folder.parent, None, None, said.append)
+    assert "has ended" in said[0] and "make resume" in said[1]
 
 
 def test_where_nothing_runs_the_way_out_is_told(folder: Path) -> None:
