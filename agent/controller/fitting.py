@@ -75,22 +75,23 @@ def fit(plan: Mapping[str, Any], known: Seen, hours: float) -> Fit:
         "expected_s": round(expected_s, 1),
         "reserve": why,
     }
-    return Fit(blocks, basis, _sentences(blocks, hours, basis, known, plural=len(known.ends_s)))
+    return Fit(blocks, basis, _sentences(blocks, hours, basis, known))
 
 
-def _sentences(
-    blocks: int, hours: float, basis: Mapping[str, Any], known: Seen, plural: int
-) -> tuple[str, ...]:
-    ends = "as seen" if plural else "not seen here yet, so taken as long"
-    count = len(known.suites)
+def _sentences(blocks: int, hours: float, basis: Mapping[str, Any], known: Seen) -> tuple[str, ...]:
+    ends = "as seen before" if known.ends_s else "a guess, none was seen yet"
     return (
-        f"{blocks} block{'s' if blocks > 1 else ''} in {minutes(hours * 3600)}: a block takes "
+        f"{_counted(blocks, 'block')} in {minutes(hours * 3600)}: a block takes "
         f"{minutes(basis['block_s'])}, reckoned with {minutes(basis['block_bound_s'])} "
-        f"({basis['reserve']});",
-        f"start, canary and end take {minutes(basis['ends_s'])} ({ends}); "
-        f"it should end after {minutes(basis['expected_s'])}, "
-        f"by {count} suite{'s' if count > 1 else ''} of this host.",
+        f"({basis['reserve']}).",
+        f"Start, canary and end take {minutes(basis['ends_s'])} ({ends}). "
+        f"By {_counted(len(known.suites), 'suite')} of this host it should end after "
+        f"{minutes(basis['expected_s'])}.",
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _reserve(ratios: Sequence[float]) -> tuple[float, str]:
@@ -102,7 +103,10 @@ def _reserve(ratios: Sequence[float]) -> tuple[float, str]:
     """
     count = len(ratios)
     if count < FEWEST_BLOCKS:
-        return RESERVE_UNSEEN, f"{RESERVE_UNSEEN:.0%} in reserve, for {count} whole blocks seen"
+        return (
+            RESERVE_UNSEEN,
+            f"{RESERVE_UNSEEN:.0%} in reserve, {_counted(count, 'whole block')} seen",
+        )
     bound = stdev(ratios) * float(stdtrit(count - 1, CONFIDENCE)) * math.sqrt(1 + 1 / count)
     return bound, f"{CONFIDENCE:.0%} bound over {count} blocks seen"
 

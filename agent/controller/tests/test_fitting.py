@@ -124,7 +124,7 @@ def test_an_unfinished_suite_tells_its_runs_but_no_block(tmp_path: Path) -> None
     found = fit(tmp_path, seen, 9)
     assert len(others) == 2, "the configuration that was not reached is taken as slow as these"
     assert found.basis["block_s"] == pytest.approx(BLOCK_S - 5 * GAP_S)
-    assert "not seen here yet" in found.sentences[1]
+    assert "none was seen yet" in found.sentences[1]
 
 
 def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path) -> None:
