@@ -58,6 +58,7 @@ def resumed_s(trial: Trial, boot_before: str, start: int) -> float:
     )
     asked = "systemctl show --property=ActiveEnterTimestampMonotonic --value ssh.service"
     back_us = int(trial.scene.ssh(asked))
+    power.wait_until_up(trial.scene.layout, trial.say)
     return line.entry.t_mono_ns / 1e9 - back_us / 1e6
 
 
