@@ -17,7 +17,7 @@ from analysis.align import TargetClock
 from analysis.inference.contrasts import ALL
 from analysis.inference.stats import Comparison, Estimate, Floats, compare
 from analysis.inference.two_way import Layout, Slope, percent
-from analysis.records import SYSTEM, Run, Suite
+from analysis.records import CANARY, SYSTEM, Run, Suite
 
 FLAGGED = 0.01  # chance of a flag in a workload without outliers
 NS_PER_HOUR = 3.6e12
@@ -81,7 +81,7 @@ def steadiness(
     suite: Suite, energy: pl.DataFrame, clock: TargetClock, component: str = SYSTEM
 ) -> list[Steadiness]:
     """By workload, in the plan's order; only workloads with joules of this component."""
-    hours, places = hours_of(suite.runs, clock), places_of(suite.compared_runs, clock)
+    hours, places = hours_of(suite.runs, clock), places_of(suite.runs, clock)
     rows = energy.filter(
         (pl.col("component") == component) & (pl.col("phase") == ALL) & (pl.col("energy_j") > 0)
     )
@@ -118,7 +118,11 @@ def hours_of(runs: Sequence[Run], clock: TargetClock) -> dict[str, float]:
 
 
 def places_of(runs: Sequence[Run], clock: TargetClock) -> dict[tuple[int, str], int]:
-    """Place of each configuration in the order of its block, from 0, by (block, configuration)."""
+    """Place of each configuration in the order of its block, from 0, by (block, configuration).
+
+    The canary is none of a block's runs.
+    """
+    runs = [run for run in runs if run.workload != CANARY]
     hours = hours_of(runs, clock)
     # Without times the order of the plan stands in; `runs` come in it.
     order = sorted(runs, key=lambda run: hours[run.run_id]) if hours else list(runs)
