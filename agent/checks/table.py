@@ -51,7 +51,7 @@ class Check:
     wait: Wait | None = None
 
 
-_HELD = Wait("held", 5 * 3600, "blocker")
+_HELD = Wait("held", 4 * 3600, "blocker")
 _ROOM = Wait("room", 3600, "blocker")
 _LOAD = Wait("load", 180, "warning")
 _HEAT = Wait("temperature", 180, "warning", heat.warm_up, "a short load was used to warm it up")
