@@ -27,8 +27,9 @@ KERNEL_WORDS = (
     "mitigations=off apparmor=0 audit=0 random.trust_cpu=on rcupdate.rcu_expedited=1 "
     # Else a busy host makes the kernel doubt its clock and patch itself, which emulation breaks.
     "tsc=reliable "
-    # And such a host may keep a sound guest from its watchdog for longer than the image's 30 s.
-    "systemd.watchdog_sec=120"
+    # Such a host may keep a sound guest from its watchdog for longer than the image's 30 s, and let
+    # it wait longer for its network card than systemd's 90 s.
+    "systemd.watchdog_sec=120 systemd.default_device_timeout_sec=600"
 )
 
 
