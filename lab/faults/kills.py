@@ -21,6 +21,7 @@ MOMENTS = ("before", "half", "after")
 KILLED = r"agent was started again in the same boot"
 END_LIMIT_S = 1800.0
 RECORDER_LIMIT_S = 60.0
+LOOK_S = 8.0  # an SSH key exchange is work for an emulated target, which waits for it to rest
 # Of these, one line is enough to go on with; the agent is made to write another for each kill.
 FORCED = ("waiting", "suite-failed")
 
@@ -67,7 +68,7 @@ def _forced(trial: Trial, state: str, count: int) -> None:
             trial.mark()
             trial.wait_state("running")
             provoke.kill_agent(trial, "TERM")
-        time.sleep(3)
+        time.sleep(LOOK_S)
 
 
 def _until_all(trial: Trial, orders: list[tuple[str, str]]) -> None:
@@ -78,7 +79,7 @@ def _until_all(trial: Trial, orders: list[tuple[str, str]]) -> None:
         if time.monotonic() > deadline or (trial.sealed and not trial.controller.running()):
             raise LabError(f"not reached: {sorted(missing)}; {trial.last()}")
         trial.keep_going()
-        time.sleep(3)
+        time.sleep(LOOK_S)
 
 
 def _resumed(trial: Trial, kills: list[dict[str, Any]]) -> list[float]:
