@@ -100,7 +100,8 @@ def _rows(night: Night) -> Iterator[list[str]]:
         yield ["Repetitions", times(night.at_once + night.later), more]
     for wait in night.waits:
         why = WAITED.get(wait.word, f"({wait.word})")
-        yield [f"Waited {why}", times(wait.times), f"{duration(wait.seconds)}: {wait.sentence}"]
+        more = "" if wait.word == "secrets" else f": {wait.sentence}"  # its words are for the log
+        yield [f"Waited {why}", times(wait.times), f"{duration(wait.seconds)}{more}"]
     for silence in (*night.silences, *([night.unlinked] if night.unlinked else [])):
         more = f"{duration(silence.seconds)} in all, {duration(silence.longest_s)} at most"
         what = f"Meter {silence.meter} fell silent or was opened again"
