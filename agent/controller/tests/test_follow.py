@@ -67,7 +67,12 @@ def test_a_dropped_link_is_taken_up_where_it_broke() -> None:
 
     assert _all(follow(command, ear.heard, stop=threading.Event())) == ENTRIES
     assert asked == [0, 1, 1]  # the last line seen comes again, to show that the link is up
-    assert ear.told == ["up", "dropped: code 255", "dropped: Connection refused", "up"]
+    assert ear.told == [
+        "up",
+        "dropped: the connection was lost",
+        "dropped: Connection refused",
+        "up",
+    ]
 
 
 def test_a_link_that_ends_well_but_early_is_a_dropped_one() -> None:
