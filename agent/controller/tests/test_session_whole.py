@@ -30,6 +30,15 @@ from agent.controller.tests.test_recorders import meter, speaking, wait_until
 from agent.tries import REPEAT
 
 RUN_S = 0.5
+# The service is the stand-in for the agent: it is active as long as that lives.
+SYSTEMCTL = """#!/bin/sh
+pid=$(cat {folder}/pid 2>/dev/null)
+alive() {{ [ -n "$pid" ] && grep -q . /proc/$pid/cmdline 2>/dev/null; }}
+case "$1" in
+  show) alive && echo ActiveState=active || echo ActiveState=inactive ;;
+  disable) ! alive || kill -TERM $pid ;;
+esac
+"""
 
 
 class Scene:
@@ -40,6 +49,8 @@ class Scene:
         self.document = plans.freeze(kept | {"runs": kept["runs"][:6]})
         self.plan = plans.parse(self.document)
         self.standin = standin
+        systemctl = standin.folder / "bin" / "systemctl"
+        systemctl.write_text(SYSTEMCTL.format(folder=standin.folder), encoding="utf-8")
         self.here = folder / "here"
         self.here.mkdir()
         (self.here / "plan.json").write_text(json.dumps(self.document), encoding="utf-8")
@@ -51,7 +62,6 @@ class Scene:
 
     def play(self, tag: str, **given: Any) -> None:
         """What the plays do."""
-        self.standin.unit("active" if tag == "start" else "inactive")
         if tag == "start":
             self.starts += 1
             self.there.mkdir(exist_ok=True)
@@ -60,6 +70,7 @@ class Scene:
             argv += [str(self.there), str(RUN_S), str(self.standin.lease)]
             self.close()
             self.agent = subprocess.Popen(argv, cwd=playbook.ROOT)
+            (self.standin.folder / "pid").write_text(str(self.agent.pid), encoding="utf-8")
             wait_until(lambda: lock.holder(self.there) is not None)
         else:
             argv = [sys.executable, "-m", "agent", "pack", "--suite-dir", str(self.there)]
@@ -167,18 +178,7 @@ def test_after_ctrl_c_everything_is_whole_and_goes_on(scene: Scene) -> None:
         scene.wait_for_run(2)
         _thread.interrupt_main()
 
-    (scene.standin.folder / "bin" / "systemctl").write_text(
-        f"#!/bin/sh\n[ $1 = disable ] && kill -TERM $(cat {scene.standin.folder}/pid)\n",
-        encoding="utf-8",
-    )
-
-    def tell_pid() -> None:
-        wait_until(lambda: scene.agent is not None)
-        assert scene.agent is not None
-        (scene.standin.folder / "pid").write_text(str(scene.agent.pid), encoding="utf-8")
-        interrupt()
-
-    with meanwhile(tell_pid), pytest.raises(KeyboardInterrupt):
+    with meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
         scene.run()
     assert scene.entries[-1].state == "suite-failed"
     finished = [entry.run_id for entry in scene.entries if entry.state == "finished"]
