@@ -96,7 +96,8 @@ def _resumed(trial: Trial, kills: list[dict[str, Any]]) -> list[float]:
             and entry.boot_id == kill["boot_id"]
             and kill["t_mono_ns"] < entry.t_mono_ns <= end_ns
         ]
-        if at_work:
+        # What follows the suite's end is a repetition that the controller asks for, when it does.
+        if at_work and kill["state"] != "suite-finished":
             found.append((min(at_work) - kill["t_mono_ns"]) / 1e9)
     return found
 
