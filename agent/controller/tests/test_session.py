@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tarfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -134,13 +135,19 @@ def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -
         subprocess.run(["tar", "-C", tmp_path / "there", "-cf", archive, "."], check=True)
         data = bytearray(archive.read_bytes())
     else:
-        name = plan()["suite_id"].encode() + b"/watermark.jsonl"
-        data = data.replace(name, b"../x/" + name[5:])
+        evil = tmp_path / "evil"
+        evil.write_text("x", encoding="utf-8")
+        sums = tmp_path / pack.SUMS
+        sums.write_text(json.dumps({"../x/y": seal.sha256(evil)}), encoding="utf-8")
+        with tarfile.open(archive, "w") as tar:
+            tar.add(sums, pack.SUMS)
+            tar.add(evil, "../x/y")
+        data = bytearray(archive.read_bytes())
     archive.write_bytes(data)
     with pytest.raises(ControllerError, match="fetch them again"):
         fetch.unpack(archive, suite_dir)
     assert {path.name for path in suite_dir.iterdir()} == {"plan.json"}
-    assert not (tmp_path / "x").exists()
+    assert not (suite_dir / "x").exists()
 
 
 def test_what_a_void_try_left_does_not_stay_beside_its_repetition(tmp_path: Path) -> None:
