@@ -33,7 +33,7 @@ class Delivery:
         if time.monotonic() < self._due_s:
             return
         try:
-            secrets_file.place(self._target)
+            changed = secrets_file.place(self._target)
         except ControllerError as error:
             if str(error) != self._failed:
                 self._note(f"the secrets could not be placed: {error}")
@@ -41,5 +41,6 @@ class Delivery:
             self._due_s = time.monotonic() + RETRY_S
         else:
             self._failed = ""
-            self._note("the target asked for the secrets, and has them again")
+            if changed:
+                self._note("the target asked for the secrets, and has them again")
             self._due_s = time.monotonic() + AGAIN_S
