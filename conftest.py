@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ from lab import lifecycle, ssh
 from lab.state import Layout
 
 REPOSITORY = Path(__file__).resolve().parent
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C also as a background job, whose shell switches it off; some tests send it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(frozen=True)

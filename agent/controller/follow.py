@@ -138,7 +138,8 @@ class _Link:
         self._process.wait()
         for reader in self._readers:
             reader.join(timeout=1)
-        silent = "the connection was lost" if self.code == SSH_FAILED else f"code {self.code}"
+        lost = self.code == SSH_FAILED or self.code < 0
+        silent = "the connection was lost" if lost else f"code {self.code}"
         last = self._complaint[-1] if self._complaint else silent
         self.said = last.removeprefix("fde: ")
 

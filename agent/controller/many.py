@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -187,7 +186,8 @@ def _follow(sessions: Sequence[Session], view: View) -> bool:
             view.say("interrupted: every host's session is told to end in order")
             for session in sessions:
                 if session.process.poll() is None:
-                    os.killpg(session.process.pid, signal.SIGINT)
+                    # Not SIGINT: what a shell started in the background does not hear it.
+                    session.process.terminate()
 
 
 def _status(session: Session) -> Mapping[str, Any] | None:

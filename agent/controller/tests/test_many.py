@@ -150,6 +150,7 @@ def test_nothing_is_written_where_the_hosts_do_not_agree(tmp_path: Path) -> None
 # Stands in for a session: it says what it is told to in its folder, and then ends as it is told to.
 SESSION = """
 import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 folder = pathlib.Path(sys.argv[1])
 code = (folder / "code").read_text()
 print("block 1/3", flush=True)
