@@ -63,7 +63,7 @@ class Night:
     `starts` of the agent: of those after the first, `reboots` came with a new boot of the target,
     `restarts` in the same boot, `resumed` after the suite had been closed. `at_once` and `later`
     count repetitions: right after the void try, or after another run. `ended`: the last line of all
-    closes the suite. `sessions` of the controller are those that ended in order.
+    closes the suite. Of the controller's `sessions`, `killed` ones did not end in order.
     """
 
     starts: int = 0
@@ -81,6 +81,7 @@ class Night:
     ended: bool = False
     failed: str = ""
     sessions: int = 1
+    killed: int = 0
     controller_boots: int = 1
     silences: tuple[Silence, ...] = ()
     unlinked: Silence | None = None
@@ -100,6 +101,7 @@ class Night:
             or self.silences
             or self.unlinked
             or self.sessions > 1
+            or self.killed
             or self.controller_boots > 1
             or not self.ended
         )
@@ -130,6 +132,7 @@ def night(suite: Suite) -> Night:
     last = suite.journal[-1] if suite.journal else {}
     boots = dict.fromkeys(str(line.get("boot_id")) for line in suite.journal)
     finished = {run.run_id for run in suite.runs}
+    begun, killed = _sessions(suite)
     return Night(
         starts=told.starts,
         boots=len(boots),
@@ -145,11 +148,31 @@ def night(suite: Suite) -> Night:
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last.get("state") == "suite-finished",
         failed=str(last.get("detail") or "") if last.get("state") == "suite-failed" else "",
-        sessions=max(1, len(list(lines(suite.folder / "sessions.jsonl", [])))),
+        sessions=max(1, begun),
+        killed=killed,
         controller_boots=suite.controller_boots,
         silences=tuple(of_meters(suite.meters)),
         unlinked=of_link(suite.clock, suite.journal),
     )
+
+
+def _sessions(suite: Suite) -> tuple[int, int]:
+    """How many sessions of the controller there were, and how many did not end in order.
+
+    One that is still at work has no end either. Lines of older suites have no beginning.
+    """
+    begun, ended, older = [], set(), 0
+    for line in lines(suite.folder / "sessions.jsonl", []):
+        key = (line.get("controller_boot_id"), line.get("begun_ns"))
+        if "wall_s" not in line:
+            begun.append(key)
+        elif "begun_ns" in line:
+            ended.add(key)
+        else:
+            older += 1
+    killed = [key for key in begun if key not in ended]
+    at_work = bool(killed) and killed[-1] == begun[-1] and not suite.sealed
+    return len(begun) + older, len(killed) - at_work
 
 
 def _told(lines: Sequence[Mapping[str, Any]]) -> _Told:

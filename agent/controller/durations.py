@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from agent.controller import sessions
 from agent.controller.progress import NS
 from agent.errors import AgentError
 from agent.journal import Entry, last_states, read
@@ -145,17 +146,12 @@ def _blocks(
 
 def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
     """What a suite that went through in one session took besides its runs."""
-    path = suite_dir / "sessions.jsonl"
-    sessions = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    known = sessions.read(sessions.lines(suite_dir / sessions.FILE), ())
     of_runs = [entry for entry in entries if entry.run_id]
     whole = entries[-1].state == "suite-finished" and len({e.boot_id for e in entries}) == 1
-    if len(sessions) != 1 or not whole:
+    if len(known) != 1 or known[0].killed or not whole:
         return
-    try:
-        wall_s = float(json.loads(sessions[0])["wall_s"])
-    except (ValueError, KeyError, TypeError):
-        return
-    yield max(0.0, wall_s - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
+    yield max(0.0, known[0].seconds["wall_s"] - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
 
 
 def key_of(plan: Mapping[str, Any], run: Mapping[str, Any]) -> Key:

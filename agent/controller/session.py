@@ -19,6 +19,7 @@ from agent.controller.night import Night
 from agent.controller.orders import Orders
 from agent.controller.recorders import Recorders
 from agent.controller.seal import MANIFEST, decode, seal
+from agent.controller.sessions import Begin
 from agent.controller.status import Board
 from agent.journal import Entry
 from agent.plan import Plan
@@ -96,7 +97,7 @@ def _session(
     identity.require_same(plan, suite_dir, there, orders.plan_sha256())
     session = Session(suite_dir, target, inventory, plan, orders, Board(plan, suite_dir, say))
     session.board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs, in {suite_dir}")
-    with _timed(session, "wall_s", keep=True):
+    with _written_down(session):
         if found is not None:
             (suite_dir / MANIFEST).unlink()  # before anything below it changes
             session.board.note(
@@ -216,17 +217,25 @@ def _play(session: Session, tag: str) -> None:
 
 
 @contextmanager
-def _timed(session: Session, key: str, keep: bool = False) -> Iterator[None]:
-    """Seconds spent within; `keep` adds all of the session's to sessions.jsonl, come what may."""
+def _written_down(session: Session) -> Iterator[None]:
+    """The session's begin and, come what may, its seconds."""
+    begin = Begin.now(session.suite_dir)
+    try:
+        with _timed(session, "wall_s"):
+            yield
+    finally:
+        begin.end(session.suite_dir, session.seconds)
+
+
+@contextmanager
+def _timed(session: Session, key: str) -> Iterator[None]:
+    """Seconds spent within."""
     start_ns = time.monotonic_ns()
     try:
         yield
     finally:
         spent_s = (time.monotonic_ns() - start_ns) / 1e9
         session.seconds[key] = session.seconds.get(key, 0.0) + spent_s
-        if keep:
-            with (session.suite_dir / "sessions.jsonl").open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(session.seconds) + "\n")
 
 
 def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:

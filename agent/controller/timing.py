@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from agent.controller import sessions
 from agent.controller.progress import minutes
 from agent.journal import TERMINAL, Entry, read
 from agent.tries import BEGUN, INTERRUPTED
@@ -36,12 +37,11 @@ def of_suite(suite_dir: Path) -> dict[str, Any]:
     paths = [suite_dir / "runs" / run["run_id"] / "run.json" for run in plan["runs"]]
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
     controller: dict[str, float] = {"wall_s": 0.0}
-    for session in _lines(suite_dir / "sessions.jsonl"):
-        for key, seconds in session.items():
-            if isinstance(seconds, int | float):
-                controller[key] = controller.get(key, 0.0) + seconds
+    clock = list(sessions.lines(suite_dir / "clock.jsonl"))
+    for session in sessions.read(sessions.lines(suite_dir / sessions.FILE), clock):
+        for key, seconds in session.seconds.items():
+            controller[key] = controller.get(key, 0.0) + seconds
     entries = read(suite_dir / "journal.jsonl")
-    clock = list(_lines(suite_dir / "clock.jsonl"))
     return summary(entries, runs, float(plan["settle_s"]), controller, clock)
 
 
@@ -183,12 +183,3 @@ def _between_s(now: Entry, then: Entry, clock: Sequence[Mapping[str, Any]]) -> f
 def _offset_ns(reading: Mapping[str, Any]) -> float:
     """The target's clock less the controller's."""
     return float(reading["t_target_ns"] - (reading["t_send_ns"] + reading["t_receive_ns"]) / 2)
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Whole lines of a file of JSON lines; one that a power cut has torn is left out."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            yield json.loads(line)
-        except ValueError:
-            continue

@@ -84,6 +84,7 @@ def _rows(night: Night) -> Iterator[list[str]]:
         "The agent was started again in the same boot": night.restarts,
         "The suite was started again after it had ended": night.resumed,
         "The controller was started again": night.controller_boots - 1,
+        "A session of the controller was killed": night.killed,
         "A session of the controller went on with the suite": night.sessions - 1,
     }
     for what, number in boots.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -240,6 +241,18 @@ def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> N
     text = night_table.night_table(found).text
     assert "No link to the target" in text
     assert "A session of the controller went on with the suite" in text
+
+
+def test_a_session_that_did_not_end_was_killed_unless_it_is_still_at_work(tmp_path: Path) -> None:
+    begins = [{"begun_ns": n, "controller_boot_id": "a", "pid": n} for n in (1, 2, 3)]
+    end = {"begun_ns": 2, "controller_boot_id": "a", "wall_s": 9.0}
+    told = "".join(json.dumps(line) + "\n" for line in [*begins[:2], end, begins[2]])
+    (tmp_path / "sessions.jsonl").write_text(told)
+    at_work = replace(suite(STARTED), folder=tmp_path, sealed=False)
+    assert (night(at_work).sessions, night(at_work).killed) == (3, 1)
+    found = night(replace(at_work, sealed=True))
+    assert found.killed == 2
+    assert "A session of the controller was killed" in night_table.night_table(found).text
 
 
 def test_nobody_listens_before_the_agent_starts_nor_once_the_target_is_down() -> None:
