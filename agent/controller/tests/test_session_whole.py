@@ -173,6 +173,19 @@ def test_a_sealed_suite_with_void_runs_is_taken_up_again(scene: Scene) -> None:
     assert any("the seal is broken" in line for line in scene.said)
 
 
+def test_a_target_without_room_to_pack_sends_its_results_all_the_same(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(tag: str, **given: Any) -> None:
+        if tag == "fetch":
+            raise ControllerError("No space left on device")
+        scene.play(tag, **given)
+
+    monkeypatch.setattr(playbook, "suite", play)
+    scene.run()
+    scene.require_complete()
+
+
 def test_after_ctrl_c_everything_is_whole_and_goes_on(scene: Scene) -> None:
     def interrupt() -> None:
         scene.wait_for_run(2)
