@@ -157,11 +157,6 @@ class OffsetModel:
         knots = {r.t_target_ns: (r.t_target_ns, offset_ns(r), bound_ns(r)) for r in best}
         return cls(boot_id, tuple(knots[t] for t in sorted(knots)))
 
-    @classmethod
-    def from_file(cls, path: Path, boot_id: str | None = None) -> OffsetModel:
-        """`fit` of a clock.jsonl. Raises ClockError."""
-        return cls.fit(load_readings(path), boot_id)
-
     @property
     def skew_ppm(self) -> float:
         """Mean rate by which the target's clock gains on the controller's; 0 from a single
