@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 import traceback
@@ -95,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not any(fault.name.startswith(part) for fault in FAULTS):
             known = ", ".join(fault.name for fault in FAULTS)
             parser.error(f"there is no fault {part}: there are {known}")
+    # A background job's shell switches Ctrl-C off, also for the controllers that are to hear it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     scene = scene_in(options.dir.absolute())
     load_1_min = os.getloadavg()[0]
     begun = tuple(options.parts) or ("",)
