@@ -103,7 +103,7 @@ def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
 
 def _watchdog(scene: Scene, wish: Wish) -> Outcome:
     """The kernel stops for good; nobody but the watchdog's timer is left to do anything."""
-    outcome = Outcome("watchdog", wanted=1, quick=wish.quick)
+    outcome = Outcome("watchdog", wanted=1)
     with Trial.of(scene, "watchdog", Small(blocks=2), seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
         start = trial.mark()

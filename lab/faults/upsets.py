@@ -27,7 +27,7 @@ INTERRUPTED = 130
 
 def _clock(scene: Scene, wish: Wish) -> Outcome:
     """There and back, twice: monotonic time does not care, and runs it hits are repeated."""
-    outcome = Outcome("clock-step", wanted=len(STEPS), quick=wish.quick)
+    outcome = Outcome("clock-step", wanted=len(STEPS))
     small = Small(blocks=4, loads=({"name": "idle", "parameters": {"seconds": 5}},))
     with Trial.of(scene, "clock-step", small, seed=wish.seed) as trial:
         for step in STEPS:
@@ -59,7 +59,7 @@ def _drive(scene: Scene, wish: Wish) -> Outcome:
         {"name": "media-error", "lba": 4096, "blocks": 1 << 19},
         {"name": "slow-reply", "delay_ms": 400, "count": 60},
     )
-    outcome = Outcome("drive-error", wanted=len(kinds), quick=wish.quick)
+    outcome = Outcome("drive-error", wanted=len(kinds))
     small = Small(blocks=4, loads=FILES, configurations=("plain", "dmcrypt-aes256"))
     with Trial.of(scene, "drive-error", small, seed=wish.seed) as trial:
         for kind in kinds:
@@ -83,7 +83,7 @@ def _drive(scene: Scene, wish: Wish) -> Outcome:
 
 def _run_hangs(scene: Scene, wish: Wish) -> Outcome:
     """The workload's program is one that sleeps for ever, once and once more."""
-    outcome = Outcome("run-hangs", wanted=HANGS, quick=wish.quick)
+    outcome = Outcome("run-hangs", wanted=HANGS)
     small = Small(blocks=2, loads=FILES, run_limit_s=HANG_LIMIT_S)
     script = (
         "#!/bin/sh\n"
@@ -112,7 +112,7 @@ def _run_hangs(scene: Scene, wish: Wish) -> Outcome:
 
 def _kernel_hangs(scene: Scene, wish: Wish) -> Outcome:
     """Every command of the disk takes 20 s: programs sit in the kernel, where no signal helps."""
-    outcome = Outcome("kernel-hangs", wanted=1, quick=wish.quick)
+    outcome = Outcome("kernel-hangs", wanted=1)
     small = Small(blocks=2, loads=FILES, run_limit_s=HANG_LIMIT_S)
     with Trial.of(scene, "kernel-hangs", small, seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
@@ -142,7 +142,7 @@ def _kernel_hangs(scene: Scene, wish: Wish) -> Outcome:
 
 def _ctrl_c(scene: Scene, wish: Wish) -> Outcome:
     """In a run, in its proof, and while the results come over."""
-    outcome = Outcome("ctrl-c", wanted=len(CTRL_C_STATES), quick=wish.quick)
+    outcome = Outcome("ctrl-c", wanted=len(CTRL_C_STATES))
     with Trial.of(scene, "ctrl-c", Small(blocks=2), seed=wish.seed) as trial:
         for state in CTRL_C_STATES:
             trial.mark()
