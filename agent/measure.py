@@ -73,6 +73,7 @@ class Bench:
         self._counters = counters
         self._watchdog = watchdog
         self._others = OtherReaders(counters)
+        self._shared = shared_scratch()
         self._findings = Findings()
 
     def missing(self, run: Run) -> list[str]:
@@ -167,6 +168,7 @@ class Bench:
         context = Context(
             disk=disk,
             scratch=scratch,
+            shared=self._shared,
             assets=self._plan.assets,
             parameters=self._plan.workloads[run.workload].parameters,
             seed=seed_of(self._plan, run),
@@ -252,8 +254,15 @@ def drop_caches() -> None:
     DROP_CACHES.write_text("3\n")
 
 
+def shared_scratch() -> Path:
+    """A new folder for what runs have in common; other users, as a database's, may enter it."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}shared-", dir=SCRATCH_ROOT))
+    folder.chmod(0o711)
+    return folder
+
+
 def remove_scratch() -> None:
-    """Take away what a killed agent's runs left on the system disk."""
+    """Take away what runs have in common, and what those of a killed agent left."""
     for left in SCRATCH_ROOT.glob(f"{SCRATCH_PREFIX}*"):
         shutil.rmtree(left, ignore_errors=True)
 

@@ -109,7 +109,10 @@ class Suite:
         try:
             with equip(self.waits) as (stack, counters):
                 self._stack = stack
-                self._all(stack, counters)
+                try:
+                    self._all(stack, counters)
+                finally:
+                    measure.remove_scratch()
                 return 0
         except Stop:
             if notify.going_down():

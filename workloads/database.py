@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,16 +102,28 @@ def reasons(workload: str, wanted: str = "any") -> list[str]:
     return []
 
 
+def provide(binaries: Binaries, data: Path, temporary: Path, shared: Path) -> None:
+    """What `initialise` makes, as a copy of an empty database that is kept in `shared`: to make one
+    takes a server longer than many a workload takes.
+    """
+    template = shared / f"empty-{binaries.server.name}"
+    if not template.exists():
+        with tempfile.TemporaryDirectory(prefix="half-", dir=shared) as half:
+            Path(half).chmod(0o711)
+            initialise(binaries, Path(half, "data"), Path(half, "tmp"))
+            Path(half, "data").rename(template)
+    for folder in (data, temporary):
+        _make(folder)
+    programs.run(["cp", "-a", "--reflink=never", f"{template}/.", data])
+
+
 def initialise(binaries: Binaries, data: Path, temporary: Path) -> None:
     """Make `data` an empty database and `temporary` the server's directory for temporary files.
 
     Both must not exist yet. Raises WorkloadError if the server's user cannot get there.
     """
     for folder in (data, temporary):
-        folder.mkdir(mode=0o700)
-        if os.geteuid() == 0:
-            _check_reachable(folder)
-            shutil.chown(folder, SERVER_USER)
+        _make(folder)
     common = ["--no-defaults", *_user_option(), f"--datadir={data}", f"--tmpdir={temporary}"]
     if binaries.install is None:
         programs.run([binaries.server, *common, "--initialize-insecure"])
@@ -183,6 +196,14 @@ def _greets(socket_path: Path) -> bool:
 
 def _user_option() -> list[str]:
     return [f"--user={SERVER_USER}"] if os.geteuid() == 0 else []
+
+
+def _make(folder: Path) -> None:
+    """A new folder that is the server's own."""
+    folder.mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        _check_reachable(folder)
+        shutil.chown(folder, SERVER_USER)
 
 
 def _check_reachable(folder: Path) -> None:

@@ -9,6 +9,7 @@ from workloads import programs
 from workloads.base import Context, Parameter, Work, Workload
 
 MIB = 1 << 20
+SOURCE = "incompressible"
 WARM_UP = ("dd", "--version")
 
 
@@ -38,7 +39,7 @@ class FileIo(Workload):
 
     def prepare(self, context: Context) -> None:
         if context.parameters["source"] == "incompressible":
-            _write_incompressible(_source(context), sum(_sizes_mib(context)), context.seed)
+            _provide_incompressible(_source(context), sum(_sizes_mib(context)), context.seed)
 
     def run(self, context: Context) -> None:
         sizes_mib = _sizes_mib(context)
@@ -63,14 +64,21 @@ def _sizes_mib(context: Context) -> list[int]:
 
 
 def _source(context: Context) -> Path:
-    return context.scratch / "incompressible"
+    return context.shared / f"{SOURCE}-{context.seed}-{sum(_sizes_mib(context))}"
 
 
-def _write_incompressible(path: Path, size_mib: int, seed: int) -> None:
+def _provide_incompressible(path: Path, size_mib: int, seed: int) -> None:
+    """Make the source, unless a run of the same block has; a block's seed is its own."""
+    if path.exists():
+        return
+    for other in path.parent.glob(f"{SOURCE}-*"):
+        other.unlink()
     generator = random.Random(seed)  # statistically random is enough: nothing here is secret
-    with path.open("wb") as file:
+    half = path.with_suffix(".half")
+    with half.open("wb") as file:
         for _ in range(size_mib):
             file.write(generator.randbytes(MIB))
+    half.rename(path)
 
 
 def _dd(source: Path, target: Path, *operands: str) -> list[str]:

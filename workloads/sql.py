@@ -31,7 +31,7 @@ class Sql(Workload):
             "server", "any", "", "which database server", choices=("any", "mariadb", "mysql")
         ),
     )
-    programs = ("sysbench",)
+    programs = ("sysbench", "cp")
 
     def __init__(self) -> None:
         self._server: database.Instance | None = None
@@ -45,7 +45,7 @@ class Sql(Workload):
         if binaries is None or missing:
             raise WorkloadError(" ".join(missing))
         data, temporary = context.disk / "data", context.disk / "tmp"
-        database.initialise(binaries, data, temporary)
+        database.provide(binaries, data, temporary, context.shared)
         pool_mib = int(context.parameters["buffer_pool_mib"])
         log = context.scratch / "server.log"
         self._server = database.start(binaries, data, temporary, log, pool_mib)

@@ -191,6 +191,19 @@ def test_what_a_run_leaves_behind(lab: Lab) -> None:
     assert list(lab.stack.mount_point.iterdir()) == []
 
 
+def test_runs_have_a_folder_in_common_that_goes_with_the_suite(lab: Lab, tmp_path: Path) -> None:
+    found: list[int] = []
+
+    def keep(context: Context) -> None:
+        found.append(len(list(context.shared.iterdir())))
+        (context.shared / f"{len(found)}").touch()
+
+    lab.acts["idle"] = keep
+    assert lab.execute() == 0
+    assert found == list(range(6))
+    assert not list(tmp_path.glob(f"{measure.SCRATCH_PREFIX}*"))
+
+
 def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
     def fail(_context: Context) -> None:
         raise ValueError("no such luck")

@@ -75,11 +75,12 @@ def context_for(
     assets: Mapping[str, Path],
     parameters: Mapping[str, ParameterValue],
 ) -> Context:
-    """A context with empty directories `disk` and `scratch` below `root`."""
-    disk, scratch = root / "disk", root / "scratch"
+    """A context with empty directories `disk`, `scratch` and `shared` below `root`."""
+    disk, scratch, shared = root / "disk", root / "scratch", root / "shared"
     disk.mkdir(parents=True)
     scratch.mkdir()
-    return Context(disk, scratch, assets, parameters, 7, phases.phase, phases.drop_caches)
+    shared.mkdir()
+    return Context(disk, scratch, shared, assets, parameters, 7, phases.phase, phases.drop_caches)
 
 
 def perform(workload: Workload, context: Context) -> None:
@@ -127,8 +128,8 @@ def _kept_after_run(phases: Phases, recorded: Recorded, root: Path) -> list[str]
     unused = set(recorded) - recorded.used
     if unused:
         broken.append(f"parameters are declared and not used: {sorted(unused)}")
-    extra = {p.name for p in root.iterdir()} - {"disk", "scratch"}
-    return broken + [f"{name} was left beside disk and scratch" for name in sorted(extra)]
+    extra = {p.name for p in root.iterdir()} - {"disk", "scratch", "shared"}
+    return broken + [f"{name} was left beside disk, scratch and shared" for name in sorted(extra)]
 
 
 def check(

@@ -54,6 +54,19 @@ def test_incompressible_files_are_seeded_and_all_different(root: Path) -> None:
     assert [f.stat().st_size >> 20 for f in sorted(contexts[0].disk.iterdir())] == [1, 1, 1, 2]
 
 
+def test_runs_of_a_block_share_what_is_written_and_only_they(root: Path) -> None:
+    first = made(root / "first", "file_io", {}, small_mib=1, large_mib=1, source="incompressible")
+    shared, workload = first.shared, registry.load("file_io")
+    workload.prepare(first)
+    (source,) = shared.iterdir()
+    source.write_bytes(b"as it was left")
+    workload.prepare(first)
+    assert source.read_bytes() == b"as it was left"
+    workload.prepare(replace(first, seed=first.seed + 1))
+    (other,) = shared.iterdir()
+    assert other != source and other.stat().st_size == 5 * (1 << 20)
+
+
 def test_zero_files_hold_zeros(root: Path) -> None:
     context = made(root / "a", "file_io", {}, small_files=1, small_mib=1, large_mib=1)
     contract.perform(registry.load("file_io"), context)
@@ -202,6 +215,25 @@ def test_a_server_that_cannot_start_says_why(root: Path) -> None:
     with pytest.raises(WorkloadError, match=r"ended while it was starting: .+"):
         database.start(binaries, data, root / "tmp", root / "log", 16)
     assert contract.processes_using(root) == []
+
+
+def test_a_second_database_is_a_copy_of_the_empty_first_one(root: Path) -> None:
+    context = made(root / "run", "sql", {})
+    binaries = database.find()
+    if binaries is None:
+        pytest.skip("there is no database server here")
+    for name in ("first", "second"):
+        data, temporary = context.disk / name, context.disk / f"{name}-tmp"
+        database.provide(binaries, data, temporary, context.shared)
+        log = context.scratch / "log"
+        server = database.start(binaries, data, temporary, log, buffer_pool_mib=8)
+        try:
+            assert server.execute("SHOW DATABASES LIKE 'kept'").strip() == ""
+            server.execute("CREATE DATABASE kept")
+        finally:
+            server.stop()
+        # Without its own program MariaDB cannot make another.
+        binaries = replace(binaries, install=Path("/bin/false"))
 
 
 def test_a_place_the_server_cannot_enter_is_named(root: Path) -> None:
