@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent.checks import Inspection, Scene, blockers
+from agent.checks import Inspection, Memory, Scene, blockers
 from agent.errors import AgentError
 from agent.files import write_json
 from agent.journal import boot_id
@@ -74,6 +74,7 @@ class Bench:
         self._watchdog = watchdog
         self._others = OtherReaders(counters)
         self._shared = shared_scratch()
+        self._memory = Memory()
         self._findings = Findings()
 
     def missing(self, run: Run) -> list[str]:
@@ -98,7 +99,7 @@ class Bench:
         if entered is None:
             raise AgentError("No configuration is entered.")
         found = self._findings
-        found.inspection = Inspection(self._scene())
+        found.inspection = Inspection(self._scene(), self._memory)
         reason = self._try(run, found.inspection, waiting)
         if found.samples is not None:
             found.rapl_sha256 = found.samples.write(self._folder(run) / "rapl.jsonl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.checks.scene import Scene, Seen
@@ -11,12 +12,30 @@ from agent.checks.table import TABLE, Change, Check, Wait
 
 Finding = dict[str, Any]
 
-__all__ = ["TABLE", "Change", "Check", "Finding", "Inspection", "Scene", "Wait", "blockers"]
+__all__ = [
+    "TABLE",
+    "Change",
+    "Check",
+    "Finding",
+    "Inspection",
+    "Memory",
+    "Scene",
+    "Wait",
+    "blockers",
+]
 
 
-# How often in a row each check was waited for in vain. A machine that cannot have what is wanted,
-# because the room got colder, must not spend its night waiting: each time half as long.
-_GIVEN_UP: dict[str, int] = {}
+@dataclass
+class Memory:
+    """What the inspections of one suite hand on from run to run.
+
+    `given_up`: how often in a row each check was waited for in vain. A machine that cannot have
+    what is wanted, because the room got colder, must not spend its night waiting: each time half
+    as long. `last`: what was read after the run before.
+    """
+
+    given_up: dict[str, int] = field(default_factory=dict)
+    last: dict[str, Any] = field(default_factory=dict)
 
 
 class Inspection:
@@ -25,13 +44,13 @@ class Inspection:
     def __init__(
         self,
         scene: Scene,
+        memory: Memory,
         *,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
-        given_up: dict[str, int] = _GIVEN_UP,
     ) -> None:
         self.found: list[Finding] = []
-        self._given_up = given_up
+        self._memory = memory
         self._scene = scene
         self._sleep = sleep
         self._clock = clock
@@ -45,7 +64,9 @@ class Inspection:
         scene = self._scene.anew()
         for check in TABLE:
             if isinstance(check.look, Change):
-                self._begun[check.name, check.when] = _read(check.look, scene)
+                now = _read(check.look, scene)
+                begun = self._memory.last.get(check.name, now) if check.look.lasting else now
+                self._begun[check.name, check.when] = begun
             elif check.when == "before" and check.wait is None:
                 self._note(check, _look(check.look, scene))
 
@@ -56,6 +77,8 @@ class Inspection:
             if isinstance(check.look, Change):
                 before = self._begun.get((check.name, check.when))
                 now = _read(check.look, scene)
+                if check.look.lasting:
+                    self._memory.last[check.name] = now
                 if before is not None and now is not None:
                     self._note(check, check.look.judge(before, now))
             elif check.when == "after":
@@ -63,7 +86,7 @@ class Inspection:
 
     def _wait(self, check: Check, wait: Wait, waiting: Callable[[str], None]) -> None:
         assert not isinstance(check.look, Change)
-        in_vain = self._given_up.get(check.name, 0) if wait.then == "warning" else 0
+        in_vain = self._memory.given_up.get(check.name, 0) if wait.then == "warning" else 0
         limit_s = wait.limit_s / 2**in_vain
         started_s, waited_s = self._clock(), 0.0
         told = helped = ""
@@ -77,7 +100,7 @@ class Inspection:
                 helped = wait.helped
             self._sleep(self._scene.poll_s)
             waited_s = self._clock() - started_s
-        self._given_up[check.name] = in_vain + 1 if seen is not None and not seen.ok else 0
+        self._memory.given_up[check.name] = in_vain + 1 if seen is not None and not seen.ok else 0
         self._note(check, seen, severity=wait.then)
         if seen is not None and told:
             self.found[-1]["waited_s"] = round(waited_s, 1)

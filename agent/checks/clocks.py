@@ -35,7 +35,7 @@ def _offset_ns(clock: int) -> int:
 def stepped(before_ns: int, now_ns: int) -> Seen:
     """Seconds by which the wall clock was set."""
     step_ns = now_ns - before_ns
-    why = "the clock was set during the run (times of phases are monotonic and stay right)"
+    why = "the clock was set in the run or just before it (what is measured is monotonic time)"
     return Seen(round(step_ns / 1e9, 3) + 0.0, abs(step_ns) <= TOLERANCE_NS, why)
 
 

@@ -14,11 +14,13 @@ from agent.checks.scene import Scene, Seen
 class Change:
     """What must not change while a run lasts: `read` at both ends, judged by `judge(before, now)`.
 
-    `read` gives None where the machine does not offer it.
+    `read` gives None where the machine does not offer it. With `lasting` the time between the run
+    before and this one counts, too.
     """
 
     read: Callable[[Scene], Any]
     judge: Callable[[Any, Any], Seen]
+    lasting: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,8 @@ TABLE: tuple[Check, ...] = (
         *(_PACKAGE_THROTTLED, "cool the machine"),
     ),
     Check(
-        *("clock", "during", "note", "the wall clock was not set"),
-        Change(clocks.wall_offset_ns, clocks.stepped),
+        *("clock", "during", "note", "the wall clock was not set, nor since the run before"),
+        Change(clocks.wall_offset_ns, clocks.stepped, lasting=True),
         "nothing needs mending; let chrony slew the clock instead of setting it",
     ),
     Check(

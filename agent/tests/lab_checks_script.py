@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import quiet
-from agent.checks import Finding, Inspection, Scene
+from agent.checks import Finding, Inspection, Memory, Scene
 
 SENSOR = Path("/sys/module/fde_rapl_sim/parameters/temp_mc")
 
@@ -25,11 +25,12 @@ class Trial:
         # Other tests' programs may still be ending, and nothing is measured here.
         self.scene = Scene(Path("/"), 9.0, folder, disks, poll_s=0.5)
         self.said: list[str] = []
+        self.memory = Memory()
 
     def run(
         self, between: Callable[[], object] = lambda: None, waiting: Callable[[], object] = list
     ) -> list[Finding]:
-        inspection = Inspection(self.scene)
+        inspection = Inspection(self.scene, self.memory)
 
         def told(what: str) -> None:
             self.said.append(what)

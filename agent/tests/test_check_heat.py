@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.checks import Inspection, heat
+from agent.checks import Inspection, Memory, heat
 from agent.tests.check_scene import Machine, Patience, build
 
 ZONE = "sys/class/thermal/thermal_zone1/temp"
@@ -25,7 +25,7 @@ def _first(place: Machine) -> float:
 
 def _before(place: Machine, patience: Patience) -> tuple[list[str], dict[str, object]]:
     said: list[str] = []
-    inspection = Inspection(place.scene, sleep=patience.sleep, clock=patience.clock, given_up={})
+    inspection = Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock)
     inspection.before(said.append)
     (finding,) = (f for f in inspection.found if f["name"] == "temperature")
     return said, finding

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent import hold
-from agent.checks import TABLE, Finding, Inspection, Scene, blockers, kernel_log, machine
+from agent.checks import TABLE, Finding, Inspection, Memory, Scene, blockers, kernel_log, machine
 from agent.checks.__main__ import document
 from agent.tests.check_scene import DISK, FILES, SMART, Machine, Patience, build
 
@@ -95,10 +95,14 @@ ALWAYS = {"held", "suite-room", "load", "mounted", "free-room", "powercap", "clo
 
 
 def _inspect(
-    place: Machine, between: Callable[[], object] = lambda: None, said: list[str] | None = None
+    place: Machine,
+    between: Callable[[], object] = lambda: None,
+    said: list[str] | None = None,
+    memory: Memory | None = None,
 ) -> list[Finding]:
     patience = Patience()
-    inspection = Inspection(place.scene, sleep=patience.sleep, clock=patience.clock, given_up={})
+    memory = memory or Memory()
+    inspection = Inspection(place.scene, memory, sleep=patience.sleep, clock=patience.clock)
     inspection.before((said if said is not None else []).append)
     between()
     inspection.after()
@@ -157,6 +161,23 @@ def test_a_clock_that_jumps_is_seen(
     assert finding["value"] == pytest.approx(3600, abs=1)
 
 
+def test_a_clock_that_is_set_between_two_runs_is_seen_in_the_second(
+    place: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, real = Memory(), time.clock_gettime_ns
+    assert _failed(_inspect(place, memory=memory)) == []
+    hour_ns = 3600 * 10**9
+    # Both clocks: what the machine slept between two runs does not matter.
+    monkeypatch.setattr(
+        time,
+        "clock_gettime_ns",
+        lambda clock: real(clock) + hour_ns * (clock in CLOCKS.values()),
+    )
+    (finding,) = _failed(_inspect(place, memory=memory))
+    assert (finding["name"], finding["value"]) == ("clock", pytest.approx(3600, abs=1))
+    assert _failed(_inspect(place, memory=memory)) == []
+
+
 def test_what_a_machine_does_not_offer_is_no_finding(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(FILES["proc/stat"])
@@ -181,7 +202,7 @@ def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
     lease = place.root / "run" / "hold.json"
     said: list[str] = []
     patience = Patience(lambda: None, lambda: None, lease.unlink)
-    inspection = Inspection(place.scene, sleep=patience.sleep, clock=patience.clock)
+    inspection = Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock)
     inspection.before(said.append)
     assert said == ["held: the meter is silent"]
     held = inspection.found[0]
@@ -194,35 +215,33 @@ def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
     said: list[str] = []
     hold.take("one", 60, lease)
     patience = Patience(lambda: hold.take("another", 60, lease), lambda: None, lease.unlink)
-    Inspection(place.scene, sleep=patience.sleep, clock=patience.clock).before(said.append)
+    Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock).before(
+        said.append
+    )
     assert said == ["held: one", "held: another"]
 
 
 def test_waiting_in_vain_gets_shorter_until_it_helps(place: Machine) -> None:
     place = place.with_scene(load_limit=-1.0)
-    given_up: dict[str, int] = {}
+    memory = Memory()
     waited = []
     for _ in range(3):
         patience = Patience()
-        inspection = Inspection(
-            place.scene, sleep=patience.sleep, clock=patience.clock, given_up=given_up
-        )
+        inspection = Inspection(place.scene, memory, sleep=patience.sleep, clock=patience.clock)
         inspection.before(lambda _what: None)
         waited.append(patience.now_s)
     assert waited == [180, 90, 46]  # whole polls
     calm = place.with_scene(load_limit=9.0)
-    Inspection(calm.scene, given_up=given_up).before(lambda _what: None)
-    assert given_up["load"] == 0
+    Inspection(calm.scene, memory).before(lambda _what: None)
+    assert memory.given_up["load"] == 0
 
 
 def test_a_blocker_is_waited_for_as_long_each_time(place: Machine) -> None:
     full = place.with_scene(min_free_bytes=2**62)
-    given_up: dict[str, int] = {}
+    memory = Memory()
     for _ in range(2):
         patience = Patience()
-        inspection = Inspection(
-            full.scene, sleep=patience.sleep, clock=patience.clock, given_up=given_up
-        )
+        inspection = Inspection(full.scene, memory, sleep=patience.sleep, clock=patience.clock)
         inspection.before(lambda _what: None)
         assert patience.now_s == 3600
         assert blockers(inspection.found)

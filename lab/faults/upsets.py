@@ -41,7 +41,7 @@ def _clock(scene: Scene, wish: Wish) -> Outcome:
             trial.mark()
             trial.wait_state("finished")
         trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([r"clock (was set|stepped|jumped)|time jump"])
+        outcome.judgement = trial.judge([r"clock was set"])
         outcome.suite = str(trial.suite_dir)
     return outcome
 
