@@ -13,6 +13,7 @@ from lab.faults.trial import AT_WORK, Outcome, Trial
 AWAY_S, QUICK_AWAY_S = 600.0, 60.0
 END_LIMIT_S = 2400.0
 COST_S = 30.0
+HELD = "held:"
 
 
 def _away_s(wish: Wish) -> float:
@@ -56,7 +57,11 @@ def _meter(scene: Scene, wish: Wish) -> Outcome:
         try:
             trial.say("the meter's cable is pulled")
             heard = len(trial.observer.lines())
-            trial.wait_state("waiting")
+            # It may wait for other things as well, and then go on with a run.
+            trial.wait(
+                lambda line: line.entry.state == "waiting" and line.entry.detail.startswith(HELD),
+                "wait for the meter",
+            )
             outcome.extra = [("agent's cost while it waits", _cost_percent(trial), "% CPU", 0.1)]
             _pause(trial, _away_s(wish))
         finally:
