@@ -9,8 +9,8 @@ import shutil
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -262,8 +262,17 @@ def shared_scratch() -> Path:
     return folder
 
 
-def remove_scratch() -> None:
-    """Take away what runs have in common, and what those of a killed agent left."""
+@contextmanager
+def no_scratch_left() -> Iterator[None]:
+    """Take away what a killed agent left, and in the end what the runs had in common."""
+    _remove_scratch()
+    try:
+        yield
+    finally:
+        _remove_scratch()
+
+
+def _remove_scratch() -> None:
     for left in SCRATCH_ROOT.glob(f"{SCRATCH_PREFIX}*"):
         shutil.rmtree(left, ignore_errors=True)
 

@@ -107,12 +107,9 @@ class Suite:
             return 0
         self._tell("suite-started", detail=f"{self._finished()} of {len(self.plan.runs)} finished")
         try:
-            with equip(self.waits) as (stack, counters):
+            with equip(self.waits) as (stack, counters), measure.no_scratch_left():
                 self._stack = stack
-                try:
-                    self._all(stack, counters)
-                finally:
-                    measure.remove_scratch()
+                self._all(stack, counters)
                 return 0
         except Stop:
             if notify.going_down():
@@ -126,7 +123,6 @@ class Suite:
 
     def _all(self, stack: Stack, counters: Counters) -> None:
         self.watchdog.within(STEP_S)
-        measure.remove_scratch()
         self.waits.for_room(self.folder)
         self._assets = assets.check(self.plan)
         self._provenance("before")

@@ -52,11 +52,10 @@ class Context:
     """What a workload is given.
 
     `disk` is an empty directory on the file system under test; `scratch` one on the system disk,
-    for what must not touch the disk under test, and `shared` another, which runs of the same suite
-    have in common: what took long to prepare may be found there by a later one, or be gone.
-    `phase(name)` marks a measured stretch: counters
-    are read when it is entered and left, and the yielded `Work` is kept with it. Phase names are
-    unique in a run.
+    for what must not touch the disk under test, and `shared` another beside it, which runs of the
+    same suite have in common: what took long to prepare may be found there by a later one, or be
+    gone. `phase(name)` marks a measured stretch: counters are read when it is entered and left, and
+    the yielded `Work` is kept with it. Phase names are unique in a run.
     `drop_caches()` writes dirty pages back and empties the page cache; call it between phases only.
     """
 

@@ -39,7 +39,7 @@ class FileIo(Workload):
 
     def prepare(self, context: Context) -> None:
         if context.parameters["source"] == "incompressible":
-            _provide_incompressible(_source(context), sum(_sizes_mib(context)), context.seed)
+            _provide_incompressible(context, sum(_sizes_mib(context)))
 
     def run(self, context: Context) -> None:
         sizes_mib = _sizes_mib(context)
@@ -67,14 +67,16 @@ def _source(context: Context) -> Path:
     return context.shared / f"{SOURCE}-{context.seed}-{sum(_sizes_mib(context))}"
 
 
-def _provide_incompressible(path: Path, size_mib: int, seed: int) -> None:
+def _provide_incompressible(context: Context, size_mib: int) -> None:
     """Make the source, unless a run of the same block has; a block's seed is its own."""
+    path = _source(context)
     if path.exists():
         return
-    for other in path.parent.glob(f"{SOURCE}-*"):
+    for other in context.shared.glob(f"{SOURCE}-*"):
         other.unlink()
-    generator = random.Random(seed)  # statistically random is enough: nothing here is secret
-    half = path.with_suffix(".half")
+    generator = random.Random(context.seed)  # statistically random is enough: nothing is secret
+    # What fills the disk, or is interrupted, goes with the run's own folder.
+    half = context.scratch / SOURCE
     with half.open("wb") as file:
         for _ in range(size_mib):
             file.write(generator.randbytes(MIB))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import random
 import shutil
 import zlib
 from collections.abc import Callable
@@ -65,6 +67,20 @@ def test_runs_of_a_block_share_what_is_written_and_only_they(root: Path) -> None
     workload.prepare(replace(first, seed=first.seed + 1))
     (other,) = shared.iterdir()
     assert other != source and other.stat().st_size == 5 * (1 << 20)
+
+
+def test_a_source_that_was_not_written_whole_is_not_shared(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = made(root, "file_io", {}, small_mib=1, large_mib=1, source="incompressible")
+
+    def full(_self: random.Random, _size: int) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(random.Random, "randbytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        registry.load("file_io").prepare(context)
+    assert list(context.shared.iterdir()) == []
 
 
 def test_zero_files_hold_zeros(root: Path) -> None:
@@ -218,10 +234,11 @@ def test_a_server_that_cannot_start_says_why(root: Path) -> None:
 
 
 def test_a_second_database_is_a_copy_of_the_empty_first_one(root: Path) -> None:
-    context = made(root / "run", "sql", {})
     binaries = database.find()
-    if binaries is None:
-        pytest.skip("there is no database server here")
+    reasons = database.reasons("sql")
+    if reasons or binaries is None:
+        pytest.skip(" ".join(reasons))
+    context = made(root / "run", "sql", {})
     for name in ("first", "second"):
         data, temporary = context.disk / name, context.disk / f"{name}-tmp"
         database.provide(binaries, data, temporary, context.shared)
