@@ -17,7 +17,8 @@ from typing import Any
 
 SUPPORTED = {"debian": ("12", "13"), "ubuntu": ("24.04",)}
 PACKAGES = (
-    *("cryptsetup-bin", "dmsetup", "e2fsprogs", "fdisk", "fio", "mplayer", "nvme-cli", "python3"),
+    *("cryptsetup-bin", "dmsetup", "e2fsprogs", "fdisk", "fio", "libargon2-1", "libgcrypt20"),
+    *("mplayer", "nvme-cli", "python3", "python3-cryptography", "python3-pycryptodome"),
     *("smartmontools", "sysbench", "tar", "util-linux", "xz-utils"),
 )
 # What each choice of fde_database is called; any one of the servers will do where none is chosen.
