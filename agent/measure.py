@@ -33,6 +33,7 @@ from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
 
 FORMAT = "fde-run/1"
+KEPT = "kept"
 # Not /tmp: that may be in memory, and scratch files would then be measured as memory traffic.
 SCRATCH_ROOT = Path("/var/tmp")
 SCRATCH_PREFIX = "fde-testbed-"
@@ -57,6 +58,7 @@ class Findings:
     perf: dict[str, Any] | None = None
     proof: dict[str, Any] | None = None
     inspection: Inspection | None = None
+    left_out: list[dict[str, str]] = field(default_factory=list)
 
 
 class Bench:
@@ -175,9 +177,12 @@ class Bench:
             seed=seed_of(self._plan, run),
             phase=marks.phase,
             drop_caches=drop_caches,
+            kept=self._folder(run) / KEPT,
+            leave_out=self._leave_out,
         )
         try:
             disk.mkdir()
+            context.kept.mkdir(parents=True)
             workload.prepare(context)
             drop_caches()
             checks()
@@ -191,6 +196,9 @@ class Bench:
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
                 shutil.rmtree(disk, ignore_errors=True)
+
+    def _leave_out(self, what: str, reason: str) -> None:
+        self._findings.left_out.append({"what": what, "reason": reason})
 
     def _measured(
         self, workload: Workload, context: Context, marks: Marks, sampler: Sampler

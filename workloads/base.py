@@ -57,6 +57,9 @@ class Context:
     gone. `phase(name)` marks a measured stretch: counters are read when it is entered and left, and
     the yielded `Work` is kept with it. Phase names are unique in a run.
     `drop_caches()` writes dirty pages back and empties the page cache; call it between phases only.
+    What is written below `kept` stays with the run's results, as a program's own report of itself.
+    `leave_out(what, reason)` says that a declared part cannot be done here, and why, in a sentence
+    with the way out; the run is sound without it, and the report says so.
     """
 
     disk: Path
@@ -67,13 +70,28 @@ class Context:
     seed: int
     phase: Callable[[str], AbstractContextManager[Work]]
     drop_caches: Callable[[], None]
+    kept: Path
+    leave_out: Callable[[str, str], None]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Room on the file system under test and on the system disk, and memory, in bytes."""
+
+    disk_bytes: int = 0
+    scratch_bytes: int = 0
+    memory_bytes: int = 0
 
 
 class Workload(ABC):
-    """One workload; a file of its own, named in `workloads.registry`."""
+    """One workload; a file of its own, named in `workloads.registry`.
+
+    `program` says in words what does the measured work: `dd (coreutils)`, `the kernel's ciphers`.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    program: ClassVar[str] = ""
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     programs: ClassVar[tuple[str, ...]] = ()
     assets: ClassVar[tuple[str, ...]] = ()
@@ -88,6 +106,14 @@ class Workload(ABC):
             elif not assets[name].exists():
                 reasons.append(f"{self.name} needs {assets[name]}, which is not there.")
         return reasons
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],  # noqa: ARG002
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        """What must be free before the first run, so that none fails for want of it."""
+        return Needs()
 
     def prepare(self, context: Context) -> None:  # noqa: B027  not every workload needs it
         """Lay out what the measured part needs; not measured."""

@@ -18,6 +18,8 @@ from pathlib import Path
 from workloads import registry
 from workloads.base import Context, ParameterValue, Work, Workload, WorkloadError
 
+FOLDERS = ("disk", "scratch", "shared", "kept")
+
 
 class InjectedError(Exception):
     """The failure that a check causes on purpose."""
@@ -44,6 +46,7 @@ class Phases:
     seconds: list[float] = field(default_factory=list)
     own_cpu_s: list[float] = field(default_factory=list)
     works: list[Work] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
     open: bool = False
 
     @contextmanager
@@ -62,6 +65,10 @@ class Phases:
         if self.fail_after == len(self.names):
             raise InjectedError(name)
 
+    def leave_out(self, what: str, reason: str) -> None:
+        assert not self.open, "what is left out is no part of a phase"
+        self.left_out.append((what, reason))
+
     def drop_caches(self) -> None:
         assert not self.open, "caches must not be dropped within a phase"
         os.sync()
@@ -75,12 +82,19 @@ def context_for(
     assets: Mapping[str, Path],
     parameters: Mapping[str, ParameterValue],
 ) -> Context:
-    """A context with empty directories `disk`, `scratch` and `shared` below `root`."""
-    disk, scratch, shared = root / "disk", root / "scratch", root / "shared"
-    disk.mkdir(parents=True)
-    scratch.mkdir()
-    shared.mkdir()
-    return Context(disk, scratch, shared, assets, parameters, 7, phases.phase, phases.drop_caches)
+    """A context with empty directories `disk`, `scratch`, `shared` and `kept` below `root`."""
+    folders = {name: root / name for name in FOLDERS}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    return Context(
+        **folders,
+        assets=assets,
+        parameters=parameters,
+        seed=7,
+        phase=phases.phase,
+        drop_caches=phases.drop_caches,
+        leave_out=phases.leave_out,
+    )
 
 
 def perform(workload: Workload, context: Context) -> None:
@@ -128,8 +142,8 @@ def _kept_after_run(phases: Phases, recorded: Recorded, root: Path) -> list[str]
     unused = set(recorded) - recorded.used
     if unused:
         broken.append(f"parameters are declared and not used: {sorted(unused)}")
-    extra = {p.name for p in root.iterdir()} - {"disk", "scratch", "shared"}
-    return broken + [f"{name} was left beside disk, scratch and shared" for name in sorted(extra)]
+    extra = {p.name for p in root.iterdir()} - set(FOLDERS)
+    return broken + [f"{name} was left beside its folders" for name in sorted(extra)]
 
 
 def check(
