@@ -14,8 +14,8 @@ import pytest
 
 from lab.faults import cuts, doom
 from lab.faults.planning import LOADS, Small
-from lab.faults.scene import Scene
 from lab.faults.trial import AT_WORK, Trial
+from lab.scene import Scene
 from lab.state import Layout
 
 pytestmark = pytest.mark.lab

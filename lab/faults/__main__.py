@@ -21,26 +21,12 @@ from lab.errors import LabError
 from lab.faults import results
 from lab.faults.fault import Fault, Wish
 from lab.faults.registry import FAULTS
-from lab.faults.scene import Scene
 from lab.faults.trial import Outcome, read_outcomes, write_outcome
 from lab.launcher import term_interrupts
 from lab.paths import REPOSITORY
-from lab.state import Layout
+from lab.scene import Scene
 
 PLACE = REPOSITORY / "build" / "faults"
-
-
-def scene_in(folder: Path) -> Scene:
-    """A scene whose words go to the terminal and to `log.txt`."""
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def say(line: str) -> None:
-        stamped = f"{time.strftime('%H:%M:%S')} {line}"
-        print(stamped, flush=True)
-        with (folder / "log.txt").open("a", encoding="utf-8") as log:
-            log.write(stamped + "\n")
-
-    return Scene(folder, Layout(folder / "lab"), folder / "build", say)
 
 
 def strike(scene: Scene, fault: Fault, wish: Wish, ready: bool) -> Outcome:
@@ -98,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"there is no fault {part}: there are {known}")
     # A background job's shell switches Ctrl-C off, also for the controllers that are to hear it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    scene = scene_in(options.dir.absolute())
+    scene = Scene.at(options.dir.absolute())
     load_1_min = os.getloadavg()[0]
     begun = tuple(options.parts) or ("",)
     chosen = [fault for fault in FAULTS if fault.name.startswith(begun)]

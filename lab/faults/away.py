@@ -7,8 +7,8 @@ import time
 from lab import cables
 from lab.faults.fault import Fault, Wish
 from lab.faults.planning import Small
-from lab.faults.scene import Scene
 from lab.faults.trial import AT_WORK, Outcome, Trial
+from lab.scene import Scene
 
 AWAY_S, QUICK_AWAY_S = 600.0, 60.0
 END_LIMIT_S = 2400.0

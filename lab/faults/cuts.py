@@ -11,9 +11,9 @@ from lab import power
 from lab.errors import LabError
 from lab.faults.fault import Fault, Wish
 from lab.faults.planning import Small
-from lab.faults.scene import Scene
 from lab.faults.trial import AT_WORK, Outcome, Trial
 from lab.qmp import Qmp
+from lab.scene import Scene
 
 CUTS, QUICK_CUTS = 50, 3
 # A cut comes so long after the target is at work again, or (one in five) after it was started.

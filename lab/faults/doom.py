@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
-from lab.faults.scene import Scene
+from lab.scene import Scene
 
 DOOMED = Path(__file__).with_name("guest") / "doomed.py"
 # The launcher lies in memory: a machine that boots anew has the agent as it is. Its record does

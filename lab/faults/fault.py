@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.faults.scene import Scene
 from lab.faults.trial import Outcome
+from lab.scene import Scene
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from lab.errors import LabError
 from lab.faults.fault import Fault, Wish
 from lab.faults.planning import Small
-from lab.faults.scene import SUITES, Scene
 from lab.faults.trial import AT_WORK, Outcome, Trial
+from lab.scene import SUITES, Scene
 
 FULL_S, QUICK_FULL_S = 120.0, 45.0
 # A session begins with 256 MiB free, not with less.

@@ -14,8 +14,8 @@ from lab.faults import doom, provoke
 from lab.faults.fault import Fault, Wish
 from lab.faults.planning import Small
 from lab.faults.provoke import STATES
-from lab.faults.scene import Scene
 from lab.faults.trial import AT_WORK, Outcome, Trial
+from lab.scene import Scene
 
 MOMENTS = ("before", "half", "after")
 KILLED = r"agent was started again in the same boot"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent.journal import Entry
 from lab.errors import LabError
-from lab.faults.scene import SUITES, Scene
+from lab.scene import SUITES, Scene
 
 WATCH = Path(__file__).with_name("guest") / "watch.py"
 RETRY_S = 0.5

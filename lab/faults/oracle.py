@@ -20,7 +20,7 @@ from pathlib import Path
 
 from agent import journal
 from agent.journal import Entry
-from lab.faults.scene import Scene
+from lab.scene import Scene
 
 REPEAT = "repeat:"
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL)

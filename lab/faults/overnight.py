@@ -17,11 +17,11 @@ from pathlib import Path
 from lab import cables, lifecycle
 from lab.errors import LabError
 from lab.faults import cuts, results
-from lab.faults.__main__ import PLACE, scene_in
-from lab.faults.scene import Scene
+from lab.faults.__main__ import PLACE
 from lab.faults.trial import AT_WORK, Outcome, Trial, write_outcome
 from lab.launcher import term_interrupts
 from lab.paths import REPOSITORY
+from lab.scene import Scene
 
 NAME = "overnight"
 CUT, UNPLUG = "power cut", "meter unplugged"
@@ -122,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dir", type=Path, default=PLACE, help="default build/faults")
     parser.add_argument("--keep-lab", action="store_true", help="do not take the lab down")
     options = parser.parse_args(arguments)
-    scene = scene_in(options.dir.absolute())
+    scene = Scene.at(options.dir.absolute())
     try:
         with term_interrupts():
             scene.ready()

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.controller.compile import compile_plan
 from agent.controller.seal import write_json
-from lab.faults.scene import Scene
+from lab.scene import Scene
 
 CONFIGURATIONS = ("plain", "opal", "dmcrypt-aes256")
 LOADS: tuple[dict[str, Any], ...] = (

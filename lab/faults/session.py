@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from lab.errors import LabError
-from lab.faults.scene import INVENTORY, Scene
 from lab.paths import REPOSITORY
+from lab.scene import INVENTORY, Scene
 
 
 class Controller:

@@ -16,8 +16,8 @@ from lab.errors import LabError
 from lab.faults import oracle, planning
 from lab.faults.observer import Line, Observer
 from lab.faults.planning import Small
-from lab.faults.scene import Scene
 from lab.faults.session import Controller
+from lab.scene import Scene
 
 AT_WORK = frozenset({"switching", "running"})
 RESUMES = 30

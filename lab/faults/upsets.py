@@ -9,8 +9,8 @@ from lab.drive import control
 from lab.errors import LabError
 from lab.faults.fault import Fault, Wish
 from lab.faults.planning import LOADS, Small
-from lab.faults.scene import Scene
 from lab.faults.trial import AT_WORK, Outcome, Trial
+from lab.scene import Scene
 
 END_LIMIT_S = 2400.0
 STEPS = ("+1 hour", "-1 hour", "-1 hour", "+1 hour")

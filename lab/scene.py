@@ -1,4 +1,4 @@
-"""The stage of all trials: one lab, provisioned once, and commands on both of its sides."""
+"""A stage of its own: one lab, provisioned once, and commands on both of its sides."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,19 @@ class Scene:
     layout: Layout
     build: Path
     say: Say
+
+    @classmethod
+    def at(cls, folder: Path) -> Scene:
+        """A scene whose words go to the terminal and, with their time, to `log.txt`."""
+        folder.mkdir(parents=True, exist_ok=True)
+
+        def say(line: str) -> None:
+            stamped = f"{time.strftime('%H:%M:%S')} {line}"
+            print(stamped, flush=True)
+            with (folder / "log.txt").open("a", encoding="utf-8") as log:
+                log.write(stamped + "\n")
+
+        return cls(folder, Layout(folder / "lab"), folder / "build", say)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -74,7 +88,7 @@ class Scene:
         lifecycle.up(self.layout, self.say, lifecycle.Wish())
         if self._provisioned():
             return
-        self.say("faults: the lab cannot be provisioned as it stands; a new one")
+        self.say("lab: it cannot be provisioned as it stands; a new one")
         lifecycle.down(self.layout)
         lifecycle.up(self.layout, self.say, lifecycle.Wish())
         if not self._provisioned():
