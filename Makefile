@@ -173,6 +173,10 @@ test-faults: packages venv ## every fault in a lab of its own: make test-faults 
 test-night: packages venv ## an hour of the suite overnight in the lab, with three power cuts and a pulled meter, its report and verify
 	@$(PY) -m lab.faults.overnight $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS))
 
+.PHONY: papers
+papers: packages venv ## every experiment of the five papers in a lab of its own, at its sizes: make papers [SUITES="paper …"]
+	@$(PY) -m lab.papers $(if $(SEED),--seed $(SEED)) $(SUITES)
+
 .PHONY: meter-new
 meter-new: venv ## lay out a new meter: make meter-new NAME=…
 	@[ -n "$(NAME)" ] || { echo "fde: name the meter: make meter-new NAME=…" >&2; exit 1; }

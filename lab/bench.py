@@ -23,6 +23,7 @@ from agent.controller.bench import machine
 from lab.paths import REPOSITORY
 
 Row = dict[str, Any]
+FOLDER = REPOSITORY / "build" / "bench"
 
 
 @dataclass(frozen=True)
@@ -110,18 +111,23 @@ class Bench:
         return import_module(f"{self.package}.{part}")
 
     def _write(self, rows: list[Row], parts: Sequence[str], load_1_min: float) -> None:
-        folder = REPOSITORY / "build" / "bench"
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.name}.json"
-        path.write_text(json.dumps(self.merged(path, rows), indent=2) + "\n", encoding="utf-8")
-        where = machine(self.subject)
-        where["machine"]["load_average_1_min"] = round(load_1_min, 2)
-        beside = path.with_suffix(".machine.json")
-        beside.write_text(json.dumps(where, indent=2) + "\n", encoding="utf-8")
+        path = FOLDER / f"{self.name}.json"
+        where = write(path, self.merged(path, rows), self.subject, load_1_min)
         for part in parts:
             if plot := getattr(self._module(part), "plot", None):
-                plot(folder / f"{self.name}-{part}.png")
-        print(f"\n{path} and {beside.name}: commit {where['commit'][:12]}")
+                plot(FOLDER / f"{self.name}-{part}.png")
+        print(f"\n{path} and {path.stem}.machine.json: commit {where['commit'][:12]}")
+
+
+def write(path: Path, rows: Sequence[Row], subject: str, load_1_min: float) -> dict[str, Any]:
+    """The figures, and beside them the commit and the machine, which are returned."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(list(rows), indent=2) + "\n", encoding="utf-8")
+    where: dict[str, Any] = machine(subject)
+    where["machine"]["load_average_1_min"] = round(load_1_min, 2)
+    beside = path.with_suffix(".machine.json")
+    beside.write_text(json.dumps(where, indent=2) + "\n", encoding="utf-8")
+    return where
 
 
 def parts_of(package: str) -> tuple[str, ...]:

@@ -9,15 +9,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent.controller.bench import machine
+from lab import bench
 from lab.bench import Figure, Row, at_least, at_most
 from lab.faults.trial import Outcome
-from lab.paths import REPOSITORY
 
 RESUMED_S = 60.0
 MEASURING_SHARE = 0.85
 IDLE_COST = 0.1
-BENCH = REPOSITORY / "build" / "bench" / "faults.json"
+BENCH = bench.FOLDER / "faults.json"
+SUBJECT = "none: the virtual lab on this machine, under emulation"
 HEADS = (*("fault", "times", "reached", "seen", "lost", "false", "resumed s", "verify", "report"),)
 
 
@@ -146,10 +146,5 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
 
 def write(found: Sequence[Row], load_1_min: float) -> Path:
     """build/bench/faults.json, and beside it the commit and the machine."""
-    BENCH.parent.mkdir(parents=True, exist_ok=True)
-    BENCH.write_text(json.dumps(list(found), indent=2) + "\n", encoding="utf-8")
-    where = machine("none: the virtual lab on this machine, under emulation")
-    where["machine"]["load_average_1_min"] = round(load_1_min, 2)
-    beside = BENCH.with_suffix(".machine.json")
-    beside.write_text(json.dumps(where, indent=2) + "\n", encoding="utf-8")
+    bench.write(BENCH, found, SUBJECT, load_1_min)
     return BENCH
