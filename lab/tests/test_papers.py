@@ -52,7 +52,7 @@ def test_a_run_that_did_not_finish_misses_the_target_and_a_skipped_one_does_not(
 
 
 def test_an_earlier_try_counts_for_nothing(tmp_path: Path) -> None:
-    one = suite(tmp_path, "paper", run("finished"), run("void", suffix=".void-1"))
+    one = suite(tmp_path, "paper", run("finished"), run("finished", suffix=".void-1"))
     assert told(one)["paper: runs finished"] == (1, True)
 
 
