@@ -16,6 +16,8 @@ _TABLE = {
     "video": "workloads.video:Video",
     "idle": "workloads.idle:Idle",
     "canary": "workloads.canary:Canary",
+    "access_patterns": "workloads.access_patterns:AccessPatterns",
+    "block_sizes": "workloads.block_sizes:BlockSizes",
 }
 
 

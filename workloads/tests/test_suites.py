@@ -11,8 +11,8 @@ import yaml
 from workloads import registry
 
 SUITES = Path(__file__).parents[1] / "suites"
-# The canary comes by itself.
-WORKLOADS = [name for name in registry.names() if name != "canary"]
+# Those of Fujimoto et al., and the rest that they are compared with; the canary comes by itself.
+WORKLOADS = ["file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"]
 KEYS = {"summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s"}
 
 
@@ -26,7 +26,7 @@ def suite(name: str) -> dict[str, Any]:
 def test_every_suite_follows_the_schema(path: Path) -> None:
     content = suite(path.stem)
     assert set(content) - {"scales", "run_limit_s"} == KEYS | {"configurations", "canary"}
-    assert content["configurations"] == ["plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"]
+    assert content["configurations"][0] == "plain"
     assert isinstance(content["summary"], str)
     assert type(content["blocks"]) is int and content["blocks"] >= 1
     assert content["rapl_hz"] > 0 and content["settle_s"] >= 0 and content["tail_s"] >= 0
@@ -38,6 +38,8 @@ def test_every_suite_follows_the_schema(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["smoke", "micro", "paper", "overnight"])
 def test_the_standard_suites_hold_every_workload_once(name: str) -> None:
+    wanted = ["plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"]
+    assert suite(name)["configurations"] == wanted
     assert [entry["name"] for entry in suite(name)["workloads"]] == WORKLOADS
 
 
