@@ -42,6 +42,13 @@ SMALL: dict[str, dict[str, object]] = {
     "canary": {"seconds": 1},
     "access_patterns": {"file_mib": 4, "random_mib": 1, "random_seconds": 0.2},
     "block_sizes": {"file_mib": 1, "steps": "65536", "seconds": 0.1},
+    "key_derivation": {
+        "functions": "sha512,streebog,argon2id",
+        "iterations": "10",
+        "pims": "",
+        "argon2id": "t1-m64KiB-p1",
+        "seconds": 0.05,
+    },
 }
 # For each program a workload starts itself, what it says when it fails.
 FAILING = [
