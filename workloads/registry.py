@@ -18,6 +18,7 @@ _TABLE = {
     "canary": "workloads.canary:Canary",
     "access_patterns": "workloads.access_patterns:AccessPatterns",
     "block_sizes": "workloads.block_sizes:BlockSizes",
+    "kernel_ciphers": "workloads.kernel_ciphers:KernelCiphers",
     "key_derivation": "workloads.key_derivation:KeyDerivation",
 }
 
