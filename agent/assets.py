@@ -21,7 +21,7 @@ def check(plan: Plan) -> dict[str, str]:
     An asset that is missing is left to its workload, which then voids its own runs alone. Raises
     AssetError where a sum differs or is not to be had.
     """
-    used = {name for load in plan.workloads for name in registry.load(load).assets}
+    used = {a for load in plan.workloads.values() for a in registry.load(load.workload).assets}
     found: dict[str, str] = {}
     for name in sorted(used & set(plan.assets)):
         path = plan.assets[name]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from agent import cpu_time
 from agent.errors import AgentError
 from agent.sampler import Sampler
 from instrumentation.sources.counter import READ_FAILED, REOPENED, ReadFailure, Reading, total
@@ -87,7 +88,7 @@ class Marks:
         self._check(name)
         self._open = name
         work = Work()
-        cpu_s = _own_cpu_s()
+        cpu_s, busy_s = _own_cpu_s(), cpu_time.busy_s()
         start = self._counters.read()
         t_start_ns = time.monotonic_ns()
         try:
@@ -100,14 +101,15 @@ class Marks:
                 "t_start_ns": t_start_ns,
                 "t_end_ns": t_end_ns,
                 "own_cpu_s": round(_own_cpu_s() - cpu_s, 6),
+                "cpu_busy_s": round(cpu_time.busy_s() - busy_s, 6),
             }
             self._phases.append((phase, start, end, work))
             self._open = None
 
     def tail(self, seconds: float) -> None:
         """The last phase: write back what is dirty, then rest; `seconds` from its beginning."""
-        end_s = time.monotonic() + seconds
         with self._marked("tail"):
+            end_s = time.monotonic() + seconds
             os.sync()
             time.sleep(max(0.0, end_s - time.monotonic()))
 

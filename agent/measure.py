@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from agent import kept
 from agent.checks import Inspection, Memory, Scene, blockers
 from agent.errors import AgentError
 from agent.files import write_json
@@ -23,7 +24,7 @@ from agent.journal import boot_id
 from agent.limits import Limit, TooLong, reap
 from agent.marks import Counters, Marks
 from agent.notify import Watchdog
-from agent.plan import Plan, Run
+from agent.plan import Plan, Run, WorkloadSpec
 from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
@@ -33,7 +34,6 @@ from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
 
 FORMAT = "fde-run/1"
-KEPT = "kept"
 # Not /tmp: that may be in memory, and scratch files would then be measured as memory traffic.
 SCRATCH_ROOT = Path("/var/tmp")
 SCRATCH_PREFIX = "fde-testbed-"
@@ -83,7 +83,7 @@ class Bench:
         """Why the run's workload cannot run here; empty if it can."""
         self._findings = Findings(started_wall=_wall())
         try:
-            return registry.load(run.workload).requires(self._plan.assets)
+            return registry.load(self._spec(run).workload).requires(self._plan.assets)
         except WorkloadError as error:
             return [str(error)]
 
@@ -122,9 +122,12 @@ class Bench:
             self._stack.mount_point, suite_dir=self._suite_dir, disks=filter(None, disks)
         )
 
-    def write_void(self, run: Run, reason: str) -> None:
-        """Write the run.json of a void run with all that was found out before."""
-        self._write(run, "void", reason)
+    def write_void(self, run: Run, reason: str, status: str = "void") -> None:
+        """Write the run.json of a void (or skipped) run with all that was found out before."""
+        self._write(run, status, reason)
+
+    def _spec(self, run: Run) -> WorkloadSpec:
+        return self._plan.workloads[run.workload]
 
     def _try(self, run: Run, inspection: Inspection, waiting: Callable[[str], None]) -> str | None:
         """Let the workload do its work within the run's time; why that is void, if it is."""
@@ -163,7 +166,8 @@ class Bench:
         return None
 
     def _work(self, run: Run, checks: Callable[[], None]) -> None:
-        workload = registry.load(run.workload)
+        spec = self._spec(run)
+        workload = registry.load(spec.workload)
         disk = self._stack.mount_point / f"run-{run.index:04d}"
         scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH_ROOT))
         sampler = Sampler(self._counters, self._plan.rapl_hz)
@@ -173,11 +177,11 @@ class Bench:
             scratch=scratch,
             shared=self._shared,
             assets=self._plan.assets,
-            parameters=self._plan.workloads[run.workload].parameters,
+            parameters=spec.parameters,
             seed=seed_of(self._plan, run),
             phase=marks.phase,
             drop_caches=drop_caches,
-            kept=self._folder(run) / KEPT,
+            kept=self._folder(run) / kept.FOLDER,
             leave_out=self._leave_out,
         )
         try:
@@ -225,7 +229,9 @@ class Bench:
             "block": run.block,
             "configuration": run.configuration,
             "workload": run.workload,
-            "parameters": dict(self._plan.workloads[run.workload].parameters),
+            "parameters": dict(self._spec(run).parameters),
+            "program": program_of(self._spec(run).workload),
+            "cpus": os.cpu_count(),
             "started_wall": found.started_wall,
             "status": status,
             "void_reason": reason,
@@ -237,10 +243,20 @@ class Bench:
             "rapl_sha256": found.rapl_sha256,
             "pyrapl": found.pyrapl,
             "perf": found.perf,
+            "left_out": found.left_out,
+            "kept": kept.sums(self._folder(run)),
             "proof": found.proof,
             "checks": found.inspection.found if found.inspection else [],
         }
         return write_json(self._folder(run) / "run.json", document)
+
+
+def program_of(workload: str) -> str:
+    """What does the measured work, in words; empty where there is no such workload here."""
+    try:
+        return registry.load(workload).program
+    except WorkloadError:
+        return ""
 
 
 def origin(plan: Plan) -> str:
@@ -249,11 +265,12 @@ def origin(plan: Plan) -> str:
 
 
 def seed_of(plan: Plan, run: Run) -> int:
-    """The same for all configurations of a block, so that they do the same work.
+    """The same for all configurations of a block, so that they do the same work; each repetition
+    within the block has its own.
 
     31 bits: programs such as sysbench take a signed 32-bit number.
     """
-    text = f"{plan.seed}:{run.block}:{run.workload}"
+    text = f"{plan.seed}:{run.block}:{run.workload}" + (f":{run.repeat}" if run.repeat else "")
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
 
 

@@ -85,21 +85,26 @@ class StorageSpec:
 
 @dataclass(frozen=True)
 class WorkloadSpec:
-    """A workload with all its parameters filled in."""
+    """An entry of the plan: a workload by its name in the registry, with all its parameters.
+
+    `name` is the entry's own: a suite may have the same workload in several sizes.
+    """
 
     name: str
     parameters: Mapping[str, ParameterValue]
+    workload: str
 
 
 @dataclass(frozen=True)
 class Run:
-    """One workload on one configuration, once."""
+    """One entry on one configuration, once; `repeat` counts where a block has it several times."""
 
     run_id: str
     index: int
     block: int
     configuration: str
     workload: str
+    repeat: int = 0
 
 
 @dataclass(frozen=True)
@@ -228,10 +233,18 @@ def _plan(document: Mapping[str, Any]) -> Plan:
         origin=document["origin"],
         storage=_storage(document, Extent(int(extent["offset_bytes"]), int(extent["size_bytes"]))),
         workloads={
-            w["name"]: WorkloadSpec(w["name"], dict(w["parameters"])) for w in document["workloads"]
+            w["name"]: WorkloadSpec(w["name"], dict(w["parameters"]), w.get("workload", w["name"]))
+            for w in document["workloads"]
         },
         runs=tuple(
-            Run(r["run_id"], int(r["index"]), int(r["block"]), r["configuration"], r["workload"])
+            Run(
+                run_id=r["run_id"],
+                index=int(r["index"]),
+                block=int(r["block"]),
+                configuration=r["configuration"],
+                workload=r["workload"],
+                repeat=int(r.get("repeat", 0)),
+            )
             for r in document["runs"]
         ),
         rapl_hz=float(document["rapl_hz"]),

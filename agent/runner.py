@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from agent import assets, journal, limits, lock, measure, notify, plan, provenance, quiet, requests
+from agent import assets, journal, limits, lock, measure, needs, notify, plan, provenance, quiet
+from agent import requests as asked
 from agent import watermarks as marks
 from agent.errors import AgentError
 from agent.files import sync_folder, write_json
@@ -17,7 +18,7 @@ from agent.marks import Counters
 from agent.notify import Watchdog
 from agent.plan import Plan, Run
 from agent.storage.stack import Stack
-from agent.tries import INTERRUPTED, REPEAT, Accounts
+from agent.tries import INTERRUPTED, REPEAT, SKIPPED, Accounts
 from agent.waiting import PATIENCE_S, NotYetError, Waits
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
@@ -125,6 +126,7 @@ class Suite:
         self.watchdog.within(STEP_S)
         self.waits.for_room(self.folder)
         self._assets = assets.check(self.plan)
+        needs.check(self.plan, measure.SCRATCH_ROOT)
         self._provenance("before")
         stack.leave()
         marks.play(self.plan.watermark, self.folder, "start")
@@ -164,7 +166,7 @@ class Suite:
         missing = bench.missing(run)
         if missing:
             # The workload cannot run on this machine: that says nothing about the machine's health.
-            self._void(run, " ".join(missing), bench)
+            self._void(run, " ".join(missing), bench, skipped=True)
             return
         try:
             self._switch(run, stack, bench)
@@ -200,11 +202,11 @@ class Suite:
         stack.enter(run.configuration)
         bench.block = run.block
 
-    def _void(self, run: Run, reason: str, bench: measure.Bench) -> None:
+    def _void(self, run: Run, reason: str, bench: measure.Bench, *, skipped: bool = False) -> None:
         # Where there is no room for it, the journal still tells.
         with suppress(OSError):
-            bench.write_void(run, reason)
-        self._tell("void", run.run_id, reason)
+            bench.write_void(run, reason, "skipped" if skipped else "void")
+        self._tell("void", run.run_id, f"{SKIPPED}{reason}" if skipped else reason)
 
     def _tell(self, state: str, run_id: str = "", detail: str = "") -> None:
         self.accounts.tell(self.journal.append(state, run_id, detail))
@@ -223,7 +225,7 @@ class Suite:
     def _fold_requests(self) -> bool:
         """Void what is asked to be repeated, but never a run that has no try left."""
         folded = False
-        for request in requests.pending(self.folder, self.journal.entries):
+        for request in asked.pending(self.folder, self.journal.entries):
             if self.accounts.of(request.run_id).failed + 1 < self.plan.attempts:
                 self._tell("void", request.run_id, f"{REPEAT}{request.reason}")
                 folded = True
@@ -261,8 +263,10 @@ class Suite:
 
     def _say_finished(self) -> None:
         finished = self._finished()
-        void = len(self.plan.runs) - finished
-        self._tell("suite-finished", detail=f"{finished} finished, {void} void")
+        skipped = sum(self.accounts.of(run.run_id).cannot for run in self.plan.runs)
+        void = len(self.plan.runs) - finished - skipped
+        told = f", {skipped} skipped" if skipped else ""
+        self._tell("suite-finished", detail=f"{finished} finished, {void} void{told}")
 
     def _leave(self) -> str:
         """To bare; why not, if that fails."""

@@ -11,6 +11,8 @@ from agent.plan import Run
 # How the detail of `void` begins where the run itself was not at fault.
 INTERRUPTED = "interrupted: "
 REPEAT = "repeat: "
+# How it begins where the workload cannot run here.
+SKIPPED = "skipped: "
 # Power cuts in a night, and deaths of the agent at one and the same run: that is a crash loop.
 MOST_INTERRUPTIONS = 60
 MOST_IN_ONE_BOOT = 5
@@ -122,6 +124,7 @@ class Accounts:
                 self._void_in_a_row[entry.run_id] = None
             return
         account.failed += 1
-        account.cannot = not begun
+        # Older journals have no word for it: such a run was void without being begun.
+        account.cannot = entry.detail.startswith(SKIPPED) or not begun
         if begun:
             self._void_in_a_row[entry.run_id] = None

@@ -12,6 +12,12 @@ from typing import ClassVar
 
 ParameterValue = int | float | str | bool
 
+# What work is counted in: the units that joules can be told per.
+UNITS = (
+    *("bytes", "files", "queries", "rows", "transactions", "video_s", "idle_s"),
+    *("operations", "derivations", "keys", "matches", "events"),
+)
+
 
 class WorkloadError(Exception):
     """A workload or one of its programs failed; the message is one sentence for people."""
@@ -34,7 +40,7 @@ class Parameter:
 
 @dataclass
 class Work:
-    """Work done in a phase, by unit: `bytes`, `files`, `queries`, `video_s` ...
+    """Work done in a phase, by unit, one or several of `UNITS`.
 
     Amounts may still be added after the phase is left, until `Workload.run` returns: counting files
     is not part of the measured work.

@@ -21,6 +21,7 @@ class Canary(Workload):
     name = "canary"
     summary = "rest and full load without the disk, first and last in a suite"
     parameters = (Parameter("seconds", 10, "s", "length of each of its two phases", minimum=1),)
+    program = "sysbench cpu"
     programs = ("sysbench",)
 
     def run(self, context: Context) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 from workloads import programs
-from workloads.base import Context, Parameter, Work, Workload
+from workloads.base import Context, Needs, Parameter, ParameterValue, Work, Workload
 
 MIB = 1 << 20
+CACHES = ("cold", "warm")
 SOURCE = "incompressible"
+# Memory for the programs themselves.
+BESIDES_BYTES = 64 * MIB
 WARM_UP = ("dd", "--version")
 
 
@@ -18,6 +22,8 @@ class FileIo(Workload):
 
     The small files fit a drive's cache, the large one does not. Every file is written once and read
     once; the page cache is written back and emptied before each phase. One dd process per file.
+    With `cache` warm, what is to be read has been read once before; without `read_back` the phases
+    are the two of writing, and the tail comes right behind the large file.
     """
 
     name = "file_io"
@@ -34,15 +40,40 @@ class FileIo(Workload):
             choices=("zero", "incompressible"),
         ),
         Parameter("fsync", True, "", "whether a write ends when the drive has the data"),
+        Parameter("read_back", True, "", "whether what was written is read again"),
+        Parameter(
+            "cache",
+            "cold",
+            "",
+            "whether the page cache is empty or holds the files when they are read",
+            choices=CACHES,
+        ),
     )
+    program = "dd (coreutils)"
     programs = ("dd",)
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        """The files; for incompressible data its source too; what has to stay in the page cache."""
+        sizes_mib = _sizes_mib(parameters)
+        made = parameters["source"] == "incompressible"
+        largest_mib = max(sizes_mib[-1], sum(sizes_mib[:-1]))
+        held = made or parameters["cache"] == "warm"
+        return Needs(
+            disk_bytes=sum(sizes_mib) * MIB,
+            scratch_bytes=sum(sizes_mib) * MIB if made else 0,
+            memory_bytes=BESIDES_BYTES + (largest_mib * MIB if held else 0),
+        )
 
     def prepare(self, context: Context) -> None:
         if context.parameters["source"] == "incompressible":
-            _provide_incompressible(context, sum(_sizes_mib(context)))
+            _provide_incompressible(context, sum(_sizes_mib(context.parameters)))
 
     def run(self, context: Context) -> None:
-        sizes_mib = _sizes_mib(context)
+        sizes_mib = _sizes_mib(context.parameters)
         files = [context.disk / f"file-{i:04d}" for i in range(len(sizes_mib))]
         groups = {"small": range(len(files) - 1), "large": range(len(files) - 1, len(files))}
         for label, indices in groups.items():
@@ -51,20 +82,23 @@ class FileIo(Workload):
             with context.phase(f"write-{label}") as work:
                 _run_all(writes)
             _count(work, sizes_mib, indices)
-            programs.cold_start(context, WARM_UP)
+            if not context.parameters["read_back"]:
+                continue
+            reads = [_dd(files[i], Path("/dev/null")) for i in indices]
+            warm = context.parameters["cache"] == "warm"
+            programs.cold_start(context, WARM_UP, *(reads if warm else []))
             with context.phase(f"read-{label}") as work:
-                _run_all([_dd(files[i], Path("/dev/null")) for i in indices])
+                _run_all(reads)
             _count(work, sizes_mib, indices)
 
 
-def _sizes_mib(context: Context) -> list[int]:
-    parameters = context.parameters
+def _sizes_mib(parameters: Mapping[str, ParameterValue]) -> list[int]:
     small = [int(parameters["small_mib"])] * int(parameters["small_files"])
     return [*small, int(parameters["large_mib"])]
 
 
 def _source(context: Context) -> Path:
-    return context.shared / f"{SOURCE}-{context.seed}-{sum(_sizes_mib(context))}"
+    return context.shared / f"{SOURCE}-{context.seed}-{sum(_sizes_mib(context.parameters))}"
 
 
 def _provide_incompressible(context: Context, size_mib: int) -> None:

@@ -12,6 +12,7 @@ class Idle(Workload):
 
     name = "idle"
     summary = "the machine at rest, disk mounted and untouched"
+    program = "none: the machine rests"
     parameters = (Parameter("seconds", 5.0, "s", "length of the rest", minimum=0.1),)
 
     def run(self, context: Context) -> None:

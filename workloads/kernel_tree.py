@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from workloads import programs, trees
-from workloads.base import Context, Parameter, Work, Workload
+from workloads.base import Context, Needs, Parameter, ParameterValue, Work, Workload
 
 AS_ARCHIVE = "as-archive"
 
@@ -31,11 +31,17 @@ class KernelTree(Workload):
         ),
         Parameter("sync", True, "", "whether a phase ends when the drive has all data"),
     )
+    program = "cp, tar with its compressor, rm"
     programs = ("cp", "tar", "rm", "sync")
     assets = ("kernel_tree",)
 
     def requires(self, assets: Mapping[str, Path]) -> list[str]:
         return super().requires(assets) + trees.archive_reasons(self.name, "kernel_tree", assets)
+
+    def needs(self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]) -> Needs:
+        """The archive, the tree, and what that is packed to: never more than the tree takes."""
+        tree_bytes = trees.room_bytes(assets["kernel_tree"], str(parameters["only"]))
+        return Needs(disk_bytes=assets["kernel_tree"].stat().st_size + 2 * tree_bytes)
 
     def run(self, context: Context) -> None:
         asset = context.assets["kernel_tree"]

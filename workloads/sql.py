@@ -7,9 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from workloads import database, programs
-from workloads.base import Context, Parameter, Workload, WorkloadError
+from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
 
 DATABASE = "fde"
+MIB = 1 << 20
+# Generous, for both servers: an empty database's folder with its logs, and what a row of sysbench's
+# table and its index take on pages that are partly filled (its columns hold 188 bytes).
+EMPTY_BYTES = 256 * MIB
+ROW_BYTES = 400
 
 
 class Sql(Workload):
@@ -31,6 +36,7 @@ class Sql(Workload):
             "server", "any", "", "which database server", choices=("any", "mariadb", "mysql")
         ),
     )
+    program = "the database server, driven by sysbench"
     programs = ("sysbench", "cp")
 
     def __init__(self) -> None:
@@ -38,6 +44,19 @@ class Sql(Workload):
 
     def requires(self, assets: Mapping[str, Path]) -> list[str]:
         return super().requires(assets) + database.reasons(self.name)
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        """The data with the logs, an empty database kept aside, the pool and the server itself."""
+        data_bytes = int(parameters["rows"]) * ROW_BYTES
+        return Needs(
+            disk_bytes=EMPTY_BYTES + data_bytes,
+            scratch_bytes=EMPTY_BYTES,
+            memory_bytes=(int(parameters["buffer_pool_mib"]) * 5 // 4 + 256) * MIB,
+        )
 
     def prepare(self, context: Context) -> None:
         wanted = str(context.parameters["server"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,9 @@ from workloads import programs
 from workloads.base import Parameter, WorkloadError
 
 COMPRESSORS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
+
+# Of ext4 and xfs, as a rule; a folder takes one at least.
+BLOCK_BYTES = 4096
 
 ONLY = Parameter(
     "only", "", "", "shell pattern of the archive's members to use; empty: all of them"
@@ -44,6 +48,17 @@ def unpack_command(archive: Path, into: Path, only: str) -> list[str]:
     """The tar command that unpacks an archive into an existing directory."""
     members = ["--wildcards", only] if only else []
     return ["tar", "-xf", str(archive), "-C", str(into), *members]
+
+
+@functools.cache
+def room_bytes(archive: Path, only: str) -> int:
+    """What an unpacked tree takes up, by the archive's own list: every file and folder in whole
+    blocks. Raises WorkloadError where the archive cannot be read.
+    """
+    members = ["--wildcards", only] if only else []
+    listed = programs.run(["tar", "-tvf", archive, *members])
+    sizes = (int(line.split(maxsplit=3)[2]) for line in listed.splitlines() if line[0] in "-d")
+    return sum((size // BLOCK_BYTES + 1) * BLOCK_BYTES for size in sizes)
 
 
 def size(tree: Path) -> dict[str, float]:

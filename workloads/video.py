@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from workloads import programs
-from workloads.base import Context, Parameter, Workload, WorkloadError
+from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
 
 # Played to the null devices, which keep real time; nobody's settings, no terminal, no remote.
 PLAYER = (
@@ -28,8 +29,17 @@ class Video(Workload):
     name = "video"
     summary = "a clip played in real time"
     parameters = (Parameter("seconds", 5.0, "s", "how much of the clip is played", minimum=0.5),)
+    program = "mplayer"
     programs = ("mplayer",)
     assets = ("clip",)
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        """The clip."""
+        return Needs(disk_bytes=assets["clip"].stat().st_size)
 
     def prepare(self, context: Context) -> None:
         shutil.copyfile(context.assets["clip"], _clip(context))

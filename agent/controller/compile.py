@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from agent.controller.declared import comparisons, contrasts, extra, share
 from agent.controller.errors import ControllerError
 from agent.controller.names import unknown
+from agent.controller.sequence import CANARY, between_canaries, order
+from agent.controller.variants import complete, entries
 from agent.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from instrumentation import watermark as pattern
 from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry as registry_of_meters
 from instrumentation.meters.base import MeterError
-from workloads import registry
-from workloads.base import WorkloadError
 
 MARGIN, HALF_WIDTH = 0.02, 0.005
 ATTEMPTS, RUN_LIMIT_S = 3, 3600
-# The workload that runs first and last on the baseline, and by which share its power may move.
-CANARY, CANARY_LIMIT = "canary", 0.01
+# By which share the canary's power may move.
+CANARY_LIMIT = 0.01
 # A window that a mark cuts is told apart by whole windows of rest beside it. A fast meter has
 # none that matters.
 SLOW_METER_S = 0.5
@@ -41,7 +41,7 @@ def compile_plan(
     now: datetime | None = None,
 ) -> dict[str, Any]:
     """The frozen plan. The same arguments give the same bytes; more blocks only append runs (and
-    move the closing canary behind them).
+    move the extra blocks and the closing canary behind them).
 
     `configurations` stand in for those that the suite names; `pilot` is the suite that told the
     number of blocks; `fitted` what the number was fitted to (the plan's keys `hours`, `basis`).
@@ -56,13 +56,23 @@ def compile_plan(
     if not isinstance(count, int) or count < 1:
         raise ControllerError(f"A suite needs at least 1 block, not {count!r}.")
     stacks = _chosen(suite, target["configurations"])
-    loads = _workloads(suite["workloads"], target.get("database", "any"))
-    slowest_s = _slowest_s(target["meters"])
     names = [stack["name"] for stack in stacks]
-    runs = order(names, [load["name"] for load in loads], blocks=count, seed=seed)
+    chosen = bool(configurations)
+    loads = entries(suite, names, target.get("database", "any"), chosen=chosen)
+    further = extra(suite, names, loads, chosen=chosen)
+    compared = comparisons(suite, names, loads, chosen=chosen)
+    slowest_s = _slowest_s(target["meters"])
+    runs = order(names, [load.turn for load in loads], blocks=count, seed=seed)
+    further_keys = {}
+    if further is not None:
+        further_keys["extra_blocks"] = {"first": count, "count": further.blocks}
+        runs = order(
+            further.configurations, further.turns, blocks=further.blocks, seed=seed, begun=runs
+        )
+    workloads = [load.document() for load in loads]
     canary = _canary(suite, stacks)
     if canary is not None:
-        loads.append({"name": CANARY, "parameters": canary["parameters"]})
+        workloads.append({"name": CANARY, "parameters": canary["parameters"]})
         runs = between_canaries(runs, canary["plan"]["configuration"])
     return freeze(
         {
@@ -80,8 +90,9 @@ def compile_plan(
             "extent": {"offset_bytes": DATA_OFFSET_BYTES, "size_bytes": target["extent_bytes"]},
             "filesystem": target["filesystem"],
             "configurations": stacks,
-            "workloads": loads,
+            "workloads": workloads,
             "runs": runs,
+            **further_keys,
             "rapl_hz": suite["rapl_hz"],
             "settle_s": suite["settle_s"],
             "tail_s": suite["tail_s"],
@@ -91,26 +102,17 @@ def compile_plan(
             "pad_s": _pad_s(slowest_s),
             "watermark": _watermark(suite, slowest_s),
             "analysis": {
-                "contrasts": _contrasts(suite, stacks),
-                "margin": _share(suite, "margin", MARGIN),
-                "half_width": _share(suite, "half_width", HALF_WIDTH),
+                "contrasts": contrasts(suite, stacks),
+                "margin": share(suite, "margin", MARGIN),
+                "half_width": share(suite, "half_width", HALF_WIDTH),
                 "pilot": pilot,
+                **({"comparisons": compared} if compared else {}),
             },
             "canary": None if canary is None else canary["plan"],
             "assumptions": target["assumptions"],
             **({"hours": None, "basis": None} if fitted is None else fitted),
         }
     )
-
-
-def _share(suite: Mapping[str, Any], key: str, otherwise: float) -> float:
-    """A share of the ratio, as 0.02 for ±2 %."""
-    value = suite.get(key, otherwise)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise ControllerError(
-            f"The suite's key {key} is {value!r}: give a share above 0 and below 1, as {otherwise}."
-        )
-    return float(value)
 
 
 def _watermark(suite: Mapping[str, Any], slowest_s: float) -> dict[str, float] | None:
@@ -145,42 +147,6 @@ def _slowest_s(meters: Sequence[Mapping[str, Any]]) -> float:
     return max(periods, default=0.0)
 
 
-def order(
-    configurations: Sequence[str], loads: Sequence[str], *, blocks: int, seed: int
-) -> list[dict[str, Any]]:
-    """Runs in the order of execution.
-
-    Each block enters every configuration once, in random order, and does every workload there, in
-    random order. Each block has its own generator, so that a longer plan begins like a shorter one.
-    """
-    runs: list[dict[str, Any]] = []
-    for block in range(blocks):
-        shuffle = random.Random(f"{seed}/{block}")
-        for configuration in shuffle.sample(configurations, len(configurations)):
-            for load in shuffle.sample(loads, len(loads)):
-                run = {"block": block, "configuration": configuration, "workload": load}
-                runs.append(_run(len(runs), run))
-    return runs
-
-
-def between_canaries(runs: Sequence[Mapping[str, Any]], configuration: str) -> list[dict[str, Any]]:
-    """The canary before and after all runs, in the first and in the last block."""
-    canary = {"configuration": configuration, "workload": CANARY}
-    whole = [{**canary, "block": 0}, *runs, {**canary, "block": runs[-1]["block"]}]
-    return [_run(index, run) for index, run in enumerate(whole)]
-
-
-def _run(index: int, run: Mapping[str, Any]) -> dict[str, Any]:
-    block, configuration, load = run["block"], run["configuration"], run["workload"]
-    return {
-        "run_id": f"{index:04d}-b{block:02d}-{configuration}-{load}",
-        "index": index,
-        "block": block,
-        "configuration": configuration,
-        "workload": load,
-    }
-
-
 def _canary(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The canary's entry in the plan, and its parameters; None where the suite wants none."""
     wanted = suite.get("canary", True)
@@ -194,7 +160,7 @@ def _canary(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> di
     names = [stack["name"] for stack in stacks]
     baseline = "plain" if "plain" in names else (plain or names)[0]
     return {
-        "parameters": _complete(CANARY, {} if wanted is True else wanted),
+        "parameters": complete(CANARY, {} if wanted is True else wanted),
         "plan": {"workload": CANARY, "configuration": baseline, "limit": CANARY_LIMIT},
     }
 
@@ -210,53 +176,3 @@ def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> lis
                 "it there, or choose others with CONFIGURATIONS=…"
             )
     return [by_name[name] for name in wanted]
-
-
-def _workloads(entries: Sequence[Mapping[str, Any]], database: str) -> list[dict[str, Any]]:
-    names = [entry["name"] for entry in entries]
-    if CANARY in names:
-        raise ControllerError(
-            "The canary is no workload of a suite's list: it runs first and last by itself "
-            "(the suite's key canary)."
-        )
-    if len(set(names)) != len(names):
-        raise ControllerError("A suite names the same workload twice: keep one of them.")
-    return [
-        {"name": entry["name"], "parameters": _complete(entry["name"], _given(entry, database))}
-        for entry in entries
-    ]
-
-
-def _complete(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return dict(registry.complete(name, given))
-    except WorkloadError as error:
-        raise ControllerError(str(error)) from error
-
-
-def _given(entry: Mapping[str, Any], database: str) -> dict[str, Any]:
-    """The suite's parameters; which database server there is, the target says, not the suite."""
-    given = dict(entry.get("parameters") or {})
-    return {"server": database, **given} if entry["name"] == "sql" else given
-
-
-def _contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Pairs declared before the first run; by default all to plain, and software to Opal."""
-    names = [stack["name"] for stack in stacks]
-    if "contrasts" in suite:
-        pairs = [list(pair) for pair in suite["contrasts"]]
-        for name in (name for pair in pairs for name in pair):
-            if name not in names:
-                raise ControllerError(unknown("configuration", str(name), names))
-        return pairs
-    kinds = {stack["name"]: stack["kind"] for stack in stacks}
-    return [
-        [first, second]
-        for first in names
-        for second in names
-        if (kinds[first], kinds[second])
-        in {
-            *(("plain", kind) for kind in ("opal", "dmcrypt", "tcrypt")),
-            *(("opal", kind) for kind in ("dmcrypt", "tcrypt")),
-        }
-    ]

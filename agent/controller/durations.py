@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,8 @@ from agent.controller import sessions
 from agent.controller.progress import NS
 from agent.errors import AgentError
 from agent.journal import Entry, last_states, read
+from workloads import registry
+from workloads.base import WorkloadError
 
 # Older suites than these may come from another disk or firmware.
 NEWEST_SUITES = 20
@@ -155,10 +158,16 @@ def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
 
 
 def key_of(plan: Mapping[str, Any], run: Mapping[str, Any]) -> Key:
-    loads = {load["name"]: load["parameters"] for load in plan["workloads"]}
-    name = run["workload"]
-    sizes = {**loads[name], "pad_s": plan.get("pad_s", 0)}
-    return name, json.dumps(sizes, sort_keys=True), run["configuration"]
+    """What its duration goes by: the workload, whatever its entry is called, its sizes and where.
+
+    A parameter that an older plan does not know yet had the effect of its default.
+    """
+    load = next(load for load in plan["workloads"] if load["name"] == run["workload"])
+    workload, sizes = load.get("workload", load["name"]), dict(load["parameters"])
+    with suppress(WorkloadError):
+        sizes = registry.complete(workload, sizes)
+    text = json.dumps({**sizes, "pad_s": plan.get("pad_s", 0)}, sort_keys=True)
+    return workload, text, run["configuration"]
 
 
 def rests_s(plan: Mapping[str, Any]) -> float:

@@ -43,6 +43,7 @@ def fit(plan: Mapping[str, Any], known: Seen, hours: float) -> Fit:
     first = [run for run in plan["runs"] if run["block"] == 0 and run["workload"] != canaries]
     costs = {run["run_id"]: _cost_s(plan, known, run) for run in plan["runs"]}
     stacks = {run["configuration"] for run in first}
+    further_s = _further_s(plan, known, costs)
     runs_s = sum(costs[run["run_id"]] for run in first)
     parts_s = runs_s + sum(_switch_s(known, name) for name in stacks)
     canary_s = sum(
@@ -55,8 +56,8 @@ def fit(plan: Mapping[str, Any], known: Seen, hours: float) -> Fit:
     factor = fmean(ratios) if ratios else 1.0
     reserve, why = _reserve(ratios)
     block_s, bound_s = parts_s * factor, parts_s * (factor + reserve)
-    ends_s = (fmean(known.ends_s) if known.ends_s else ENDS_UNSEEN_S) + canary_s
-    ends_bound_s = max(known.ends_s, default=ENDS_UNSEEN_S) + canary_s * (1 + reserve)
+    ends_s = (fmean(known.ends_s) if known.ends_s else ENDS_UNSEEN_S) + canary_s + further_s
+    ends_bound_s = max(known.ends_s, default=ENDS_UNSEEN_S) + (canary_s + further_s) * (1 + reserve)
     blocks = math.floor((hours * 3600 - ends_bound_s) / bound_s)
     if blocks < 1:
         needed_s = ends_bound_s + bound_s
@@ -122,6 +123,17 @@ def _cost_s(plan: Mapping[str, Any], known: Seen, run: Mapping[str, Any]) -> flo
         )
     means = {key[2]: fmean(costs) for key, costs in same.items()}
     return rests_s(plan) + means.get(stack, max(means.values()))
+
+
+def _further_s(plan: Mapping[str, Any], known: Seen, costs: Mapping[str, float]) -> float:
+    """Seconds of the blocks after the full ones, which come once however many these are."""
+    if not (blocks := plan.get("extra_blocks")):
+        return 0.0
+    canary = plan["canary"]["workload"] if plan["canary"] else ""
+    runs = [r for r in plan["runs"] if r["block"] >= blocks["first"] and r["workload"] != canary]
+    entered = {(run["block"], run["configuration"]) for run in runs}
+    switches_s = sum(_switch_s(known, configuration) for _, configuration in entered)
+    return sum(costs[run["run_id"]] for run in runs) + switches_s
 
 
 def _scale(plan: Mapping[str, Any]) -> str:

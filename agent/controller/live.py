@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, TextIO
 
-from agent.controller.progress import minutes
+from agent.controller.progress import counted, minutes
 
 LABEL = 9
 BAR = 24
@@ -44,7 +44,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield _row("left", left(found))
     yield _row("watts", "  ".join(f"{k} {v:.2f} W" for k, v in found["watts"].items()) or "none")
     yield _row("gaps", "  ".join(f"{k} {v}" for k, v in found["gaps"].items()) or "none")
-    yield _row("runs", f"{found['void']} voided, {found['repeated']} repeated")
+    yield _row("runs", counted(found))
     yield _row("waiting", found["waiting"] or "for nothing")
     for event in found["events"]:
         yield f"  {clock(event['wall'])}  {event['text']}"

@@ -71,7 +71,7 @@ def compact(found: Mapping[str, Any]) -> str:
     if found.get("waiting"):
         parts.append(f"waits: {found['waiting']}")
     parts += [f"{name} {watts:.1f} W" for name, watts in (found.get("watts") or {}).items()]
-    parts += [f"{found[key]} {key}" for key in ("void", "repeated") if found.get(key)]
+    parts += [f"{found[key]} {key}" for key in ("void", "skipped", "repeated") if found.get(key)]
     left_s = found.get("left_s")
     if left_s is not None:
         parts.append(f"{minutes(left_s)} left")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import Any
 
-from agent.journal import TERMINAL, Entry, last_states
+from agent.journal import TERMINAL, Entry
 from agent.plan import Plan, Run
-from agent.tries import INTERRUPTED, REPEAT, Accounts
+from agent.tries import INTERRUPTED, REPEAT, SKIPPED, Accounts
 
 NS = 1_000_000_000
 
@@ -87,11 +88,25 @@ def unfinished(plan: Plan, entries: Sequence[Entry]) -> list[Run]:
 
 
 def counts(entries: Sequence[Entry]) -> dict[str, int]:
-    """How many runs are `finished` and `void` now, and how many tries were `repeated`."""
-    states = list(last_states(list(entries)).values())
+    """How many runs are `finished`, `void` and `skipped` (their workload cannot run there) now, and
+    how many tries were `repeated`."""
+    last = {entry.run_id: entry for entry in entries if entry.run_id}.values()
+    states = [entry.state for entry in last]
     void = states.count("void")
+    skipped = sum(e.state == "void" and e.detail.startswith(SKIPPED) for e in last)
     tries = sum(entry.state == "void" for entry in entries)
-    return {"finished": states.count("finished"), "void": void, "repeated": tries - void}
+    return {
+        "finished": states.count("finished"),
+        "void": void - skipped,
+        "skipped": skipped,
+        "repeated": tries - void,
+    }
+
+
+def counted(found: Mapping[str, Any]) -> str:
+    """`1 voided, 0 repeated` of these counts, and what was skipped, if anything was."""
+    told = f"{found['void']} voided, {found['repeated']} repeated"
+    return told + (f", {found['skipped']} skipped" if found.get("skipped") else "")
 
 
 def event(plan: Plan, entry: Entry) -> str | None:
@@ -109,7 +124,8 @@ def event(plan: Plan, entry: Entry) -> str | None:
 
 
 def _voided(detail: str) -> str:
-    for start, words in ((REPEAT, "is run again"), (INTERRUPTED, "was interrupted")):
+    told = {REPEAT: "is run again", INTERRUPTED: "was interrupted", SKIPPED: "is skipped"}
+    for start, words in told.items():
         if detail.startswith(start):
             return f"{words}: {detail.removeprefix(start).strip()}"
     return "is void" + (f": {detail}" if detail else "")
@@ -144,9 +160,9 @@ def line(plan: Plan, entries: Sequence[Entry], watts: Mapping[str, float]) -> st
         f"{run.configuration} {run.workload}{state}",
     ]
     parts += [f"{name} {power_w:.2f} W" for name, power_w in watts.items()]
-    counted = counts(entries)
-    parts += [f"{counted['void']} voided"] if counted["void"] else []
-    parts += [f"{counted['repeated']} repeated"] if counted["repeated"] else []
+    found = counts(entries)
+    parts += [f"{found['void']} voided"] if found["void"] else []
+    parts += [f"{found[key]} {key}" for key in ("skipped", "repeated") if found[key]]
     left = remaining_s(plan, entries)
     if left is not None:
         parts.append(f"{minutes(left)} left")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.controller import live
-from agent.controller.progress import minutes
+from agent.controller.progress import counted, minutes
 from agent.journal import TERMINAL
 
 RELOAD_S = 5
@@ -97,7 +97,7 @@ def _rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
             ("Block", f"{found['block']} of {found['blocks']}"),
             ("Run", f"{found['run_index']} of {found['runs']}"),
         ]
-    rows += [("Runs", f"{found['void']} voided, {found['repeated']} repeated")]
+    rows += [("Runs", counted(found))]
     watts = [f"{escape(name)} <b>{power_w:.2f} W</b>" for name, power_w in found["watts"].items()]
     gaps = [f"{escape(name)} {count}" for name, count in found["gaps"].items()]
     return [*rows, ("Power now", _listed(watts)), ("Meter gaps", _listed(gaps))]

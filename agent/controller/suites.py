@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,18 @@ from agent.controller.names import SUITES, suite_names, unknown
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = (
     *("configurations", "contrasts", "margin", "half_width", "watermark"),
-    *("attempts", "run_limit_s", "canary", "scales"),
+    *("attempts", "run_limit_s", "canary", "scales", "extra", "comparisons"),
 )
 # What other machines need other values of; what is measured stays the same in every scale.
-SCALED_KEYS = ("summary", "blocks", "settle_s", "tail_s", "run_limit_s", "canary", "workloads")
+SCALED_KEYS = (
+    *("summary", "blocks", "settle_s", "tail_s", "run_limit_s", "canary", "rapl_hz"),
+    *("workloads", "entries", "extra", "comparisons"),
+)
+# What a scale may change of an entry besides its parameters, and of a comparison.
+ENTRY_KEYS = ("repeat", "configurations")
+COMPARISON_KEYS = ("question", "first", "second", "configurations")
+# Keys of a scale that go by the names of what they change, and what one of these is called.
+_ONE = {"workloads": "workload", "entries": "entry", "comparisons": "comparison"}
 
 
 def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
@@ -54,22 +62,49 @@ def scaled(suite: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
     for key in changes:
         if key not in SCALED_KEYS:
             raise ControllerError(unknown(f"key of scale {scale}", str(key), SCALED_KEYS))
-    parameters = _mapping(changes.get("workloads"), f"The workloads of scale {scale}")
-    names = [entry["name"] for entry in suite["workloads"]]
-    for name in parameters:
-        if name not in names:
-            raise ControllerError(unknown(f"workload of scale {scale}", str(name), names))
-    found = {**rest, **changes}
+    entries = suite["workloads"]
+    sizes = _named(changes, "workloads", entries, scale)
+    places = _named(changes, "entries", entries, scale, ENTRY_KEYS)
+    compared = suite.get("comparisons") or []
+    questions = _named(changes, "comparisons", compared, scale, COMPARISON_KEYS)
+    found = {**rest, **{key: value for key, value in changes.items() if key not in _ONE}}
     found["summary"] = f"{scale}: {found['summary']}"
     found["workloads"] = [
-        {**entry, "parameters": {**(entry.get("parameters") or {}), **_of(parameters, entry)}}
-        for entry in suite["workloads"]
+        {
+            **entry,
+            **places.get(entry["name"], {}),
+            "parameters": {**(entry.get("parameters") or {}), **sizes.get(entry["name"], {})},
+        }
+        for entry in entries
     ]
+    if compared:
+        found["comparisons"] = [{**one, **questions.get(one["name"], {})} for one in compared]
+    if "extra" in changes:
+        further = _mapping(changes["extra"], f"The key extra of scale {scale}")
+        found["extra"] = {**_mapping(suite.get("extra"), "The suite's key extra"), **further}
     return found
 
 
-def _of(parameters: Mapping[str, Any], entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _mapping(parameters.get(entry["name"]), f"Workload {entry['name']} of the scale")
+def _named(
+    changes: Mapping[str, Any],
+    key: str,
+    known: Sequence[Mapping[str, Any]],
+    scale: str,
+    allowed: Sequence[str] = (),
+) -> dict[str, Mapping[str, Any]]:
+    """What a scale changes of the suite's entries (or comparisons), by their names."""
+    given = _mapping(changes.get(key), f"The {key} of scale {scale}")
+    names = [one["name"] for one in known]
+    found = {}
+    for name, change in given.items():
+        if name not in names:
+            raise ControllerError(unknown(f"{_ONE[key]} of scale {scale}", str(name), names))
+        found[name] = _mapping(change, f"{_ONE[key].capitalize()} {name} of the scale")
+        for each in found[name]:
+            if allowed and each not in allowed:
+                what = f"key of {_ONE[key]} {name} in scale {scale}"
+                raise ControllerError(unknown(what, str(each), allowed))
+    return found
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:

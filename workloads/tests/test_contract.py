@@ -42,6 +42,14 @@ SMALL: dict[str, dict[str, object]] = {
     "canary": {"seconds": 1},
     "access_patterns": {"file_mib": 4, "random_mib": 1, "random_seconds": 0.2},
     "block_sizes": {"file_mib": 1, "steps": "65536", "seconds": 0.1},
+    "kernel_ciphers": {
+        "ciphers": "aes",
+        "modes": "xts",
+        "key_bits": "128",
+        "cascades": "aes-serpent",
+        "request_kib": 16,
+        "seconds": 0.05,
+    },
     "key_derivation": {
         "functions": "sha512,streebog,argon2id",
         "iterations": "10",

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections import Counter
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import plan as plans
-from agent.controller.compile import compile_plan, order
+from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
 from agent.controller.names import suite_names
+from agent.controller.sequence import Turn
+from agent.controller.sequence import order as order_of
 from agent.controller.suites import load_suite, scaled
 from agent.controller.tests.examples import NOW, plan, suite, target
+
+
+def order(stacks: list[str], loads: list[str], *, blocks: int, seed: int) -> list[dict[str, Any]]:
+    """Of workloads that run once on every configuration."""
+    turns = [Turn(load, tuple(stacks)) for load in loads]
+    return order_of(stacks, turns, blocks=blocks, seed=seed)
+
 
 NAMES = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True)
 
@@ -84,13 +94,22 @@ def test_run_ids_and_defaults_are_written_out() -> None:
 
 def test_every_suite_there_is_compiles() -> None:
     assert {"smoke", "micro", "paper"} <= set(suite_names())
-    document = target()
-    document["configurations"].append(
-        {**document["configurations"][-1], "name": "dmcrypt-aes256", "key_bits": 256}
-    )
     for name in suite_names():
-        made = compile_plan(name, load_suite(name), document, seed=1)
-        assert len(made["configurations"]) == 4, "the paper's, whatever else the target has"
+        loaded = load_suite(name)
+        document = target_with(loaded.get("configurations", []))
+        for scale in (None, *loaded.get("scales", ())):
+            made = compile_plan(name, scaled(loaded, scale), document, seed=1)
+            names = [stack["name"] for stack in made["configurations"]]
+            assert names == loaded.get("configurations", names), "whatever else the target has"
+
+
+def target_with(names: list[str]) -> dict[str, Any]:
+    """A target that has these configurations besides its own."""
+    document = target()
+    stacks = document["configurations"]
+    known = [stack["name"] for stack in stacks]
+    stacks += [{**stacks[-1], "name": name} for name in names if name not in known]
+    return document
 
 
 def test_other_configurations_than_the_suites_are_chosen_by_name() -> None:
@@ -281,7 +300,7 @@ def test_a_scale_changes_single_sizes_and_is_named_in_the_plan() -> None:
         ({"lab": {}}, "lap", "did you mean lab"),
         (None, "lab", "leave SCALE=lab out"),
         ({"lab": {"block": 1}}, "lab", "did you mean blocks"),
-        ({"lab": {"rapl_hz": 1}}, "lab", "key of scale lab"),
+        ({"lab": {"margin": 0.1}}, "lab", "key of scale lab"),
         ({"lab": {"workloads": {"file_i": {}}}}, "lab", "did you mean file_io"),
         ({"lab": {"workloads": {"file_io": 3}}}, "lab", "give names and values"),
         ({"lab": 3}, "lab", "give names and values"),

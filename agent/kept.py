@@ -1,0 +1,31 @@
+"""What a workload's programs wrote of themselves, kept with the run and summed in its run.json."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+FOLDER = "kept"
+
+
+def sums(run_folder: Path) -> dict[str, str]:
+    """SHA-256 (hex) of each file below `kept`, by its path there.
+
+    Hidden files and links are none of it: they are not fetched either (agent/pack.py).
+    """
+    root = run_folder / FOLDER
+    return {
+        str(path.relative_to(root)): _sum(path)
+        for path in sorted(root.rglob("*"))
+        if _is_kept(path, root)
+    }
+
+
+def _is_kept(path: Path, root: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+    return not hidden and not path.is_symlink() and path.is_file()
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

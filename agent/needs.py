@@ -1,0 +1,96 @@
+"""Room and memory that a suite's workloads need are looked at before its first run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.errors import AgentError
+from agent.plan import Plan, WorkloadSpec
+from workloads import registry
+from workloads.base import Needs, WorkloadError
+
+MEMINFO = Path("/proc/meminfo")
+# What ext4 keeps for itself: inode tables 1.6 %, a journal of up to 3 % on the smallest.
+FILESYSTEM_SHARE = 0.05
+
+
+class NeedsError(AgentError):
+    """The machine is too small for the suite."""
+
+
+def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
+    """Raise NeedsError with one sentence for each shortfall.
+
+    Workloads that cannot run here at all are left out: their runs are skipped.
+    """
+    found = {spec.name: need for spec in plan.workloads.values() if (need := _needs(plan, spec))}
+    sentences = [
+        *_disk(found, plan.storage.extent.size_bytes),
+        *_scratch(plan, found, scratch),
+        *_memory(found, meminfo),
+    ]
+    if sentences:
+        raise NeedsError(" ".join(sentences))
+
+
+def _needs(plan: Plan, spec: WorkloadSpec) -> Needs | None:
+    workload = registry.load(spec.workload)
+    if workload.requires(plan.assets):
+        return None
+    try:
+        return workload.needs(spec.parameters, plan.assets)
+    except WorkloadError:
+        return None  # an asset that cannot be read: its runs will say so
+
+
+def _disk(found: dict[str, Needs], extent_bytes: int) -> Iterator[str]:
+    room_bytes = round(extent_bytes * (1 - FILESYSTEM_SHARE))
+    for name, need in found.items():
+        if need.disk_bytes > room_bytes:
+            yield (
+                f"{name} needs {_size(need.disk_bytes)} on the file system under test, which has "
+                f"{_size(room_bytes)}: give it smaller sizes, or provision with a larger "
+                "fde_extent_bytes."
+            )
+
+
+def _scratch(plan: Plan, found: dict[str, Needs], scratch: Path) -> Iterator[str]:
+    """The sum over all workloads, for what one leaves to later runs stays while others run; of
+    several sizes of the same workload, the largest."""
+    largest: dict[str, int] = {}
+    for name, need in found.items():
+        workload = plan.workloads[name].workload
+        largest[workload] = max(largest.get(workload, 0), need.scratch_bytes)
+    wanted_bytes, free_bytes = sum(largest.values()), shutil.disk_usage(scratch).free
+    if wanted_bytes > free_bytes:
+        which = ", ".join(name for name, size_bytes in largest.items() if size_bytes)
+        yield (
+            f"{which} need {_size(wanted_bytes)} in {scratch} on the system disk, where "
+            f"{_size(free_bytes)} are free: make room there, or give them smaller sizes."
+        )
+
+
+def _memory(found: dict[str, Needs], meminfo: Path) -> Iterator[str]:
+    memory = _meminfo(meminfo)
+    available_bytes, total_bytes = memory["MemAvailable"], memory["MemTotal"]
+    for name, need in found.items():
+        if need.memory_bytes > available_bytes:
+            yield (
+                f"{name} needs {_size(need.memory_bytes)} of memory, of which "
+                f"{_size(available_bytes)} of {_size(total_bytes)} are available: end what takes "
+                "it, or give it smaller sizes."
+            )
+
+
+def _meminfo(path: Path) -> dict[str, int]:
+    """Bytes by name; see proc_meminfo(5), whose kB are KiB."""
+    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) > 1}
+
+
+def _size(size_bytes: int) -> str:
+    """`1.5 GiB` or `300 MiB`."""
+    gib = size_bytes / 2**30
+    return f"{gib:.1f} GiB" if gib >= 1 else f"{size_bytes / 2**20:.0f} MiB"
