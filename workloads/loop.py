@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -44,8 +45,10 @@ class Loop:
     ) -> None:
         programs.kill_group(self._process)
         for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream:
-                stream.close()
+            # What was not read by a dead child cannot be written any more.
+            with suppress(BrokenPipeError):
+                if stream:
+                    stream.close()
 
     def prepare(self, job: Mapping[str, Any]) -> str | None:
         """Make ready for a job; the reason if it cannot be done here. Raises WorkloadError."""
