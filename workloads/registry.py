@@ -16,6 +16,10 @@ _TABLE = {
     "video": "workloads.video:Video",
     "idle": "workloads.idle:Idle",
     "canary": "workloads.canary:Canary",
+    "access_patterns": "workloads.access_patterns:AccessPatterns",
+    "block_sizes": "workloads.block_sizes:BlockSizes",
+    "kernel_ciphers": "workloads.kernel_ciphers:KernelCiphers",
+    "key_derivation": "workloads.key_derivation:KeyDerivation",
 }
 
 

@@ -1,0 +1,72 @@
+"""Large sequential and small random access with fio, as in Sassani et al. 2020, section 2.1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from workloads import fio
+from workloads.base import Context, Needs, Parameter, ParameterValue, Workload
+
+MIB = fio.MIB
+SEQUENTIAL_BYTES, RANDOM_BYTES = 4 * MIB, 4096
+
+
+class AccessPatterns(Workload):
+    """Phases `write-sequential`, `read-sequential` (4 MiB), `write-random`, `read-random` (4 KiB).
+
+    All on one file, laid out before with data that cannot be compressed, so that every write
+    replaces what is there; direct I/O, so that the page cache has no part in it. The sequential
+    phases go over the whole file once. The random phases end after `random_seconds` or
+    `random_mib`, whichever is first; the paper says neither. The time that fio takes to start
+    (0.3 to 1 s) lies within each phase; its own report, which is kept, has the rate without it.
+    """
+
+    name = "access_patterns"
+    summary = "4 MiB sequential and 4 KiB random access, written and read"
+    program = "fio"
+    parameters = (
+        Parameter("file_mib", 1024, "MiB", "size of the test file", minimum=4),
+        Parameter("random_mib", 1024, "MiB", "most that a random phase moves", minimum=1),
+        Parameter("random_seconds", 30.0, "s", "longest time of a random phase; 0: no limit"),
+        Parameter("fsync", True, "", "whether a write phase ends when the drive has the data"),
+        *fio.engine_parameters("psync", 1),
+    )
+    programs = ("fio",)
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        return Needs(disk_bytes=int(parameters["file_mib"]) * MIB)
+
+    def prepare(self, context: Context) -> None:
+        fio.check_engine(context)
+        fio.lay_out(context, _file(context), int(context.parameters["file_mib"]) * MIB)
+        fio.direct_bytes(_file(context))
+
+    def run(self, context: Context) -> None:
+        for order in ("sequential", "random"):
+            for way in ("write", "read"):
+                fio.measure(context, f"{way}-{order}", _file(context), job(context, way, order))
+
+
+def job(context: Context, way: str, order: str) -> fio.Job:
+    """What fio does in the phase `<way>-<order>`."""
+    parameters = context.parameters
+    random = order == "random"
+    return fio.Job(
+        pattern=f"rand{way}" if random else way,
+        block_bytes=RANDOM_BYTES if random else SEQUENTIAL_BYTES,
+        area_bytes=int(parameters["file_mib"]) * MIB,
+        at_most_bytes=int(parameters["random_mib"]) * MIB if random else 0,
+        seconds=float(parameters["random_seconds"]) if random else 0,
+        fsync=way == "write" and bool(parameters["fsync"]),
+        engine=str(parameters["engine"]),
+        depth=int(parameters["depth"]),
+    )
+
+
+def _file(context: Context) -> Path:
+    return context.disk / "test-file"

@@ -1,0 +1,136 @@
+"""Throughput against the size of requests, access time and burst rate with fio.
+
+After the paper "Analiza wpływu szyfrowania na operacje odczytu i zapisu", figures 5 to 10, whose
+programs were ATTO Disk Benchmark (the sizes) and HD Tune (access time, burst rate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from workloads import fio
+from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+
+KIB, MIB = fio.KIB, fio.MIB
+# The rows of the paper's figures 6, 8 and 10.
+PAPER = "paper"
+PAPER_STEPS = (
+    *(512 << power for power in range(15)),
+    *(mib * MIB for mib in (12, 16, 24, 32, 48, 64)),
+)
+
+
+class BlockSizes(Workload):
+    """Phases `write.<n>B` and `read.<n>B` for each size, then `access.read` and `burst.read`.
+
+    Sequential direct I/O on one file, over and over it for `seconds`. The paper does not say how
+    many requests were in flight; 4 is what ATTO does unless told otherwise. `access.read` reads
+    blocks at random places of the file, one at a time: seconds per operation are the access time
+    (HD Tune reads all over the disk). `burst.read` reads the same small stretch again and again,
+    which a drive has in its cache. Sizes that direct I/O cannot have on this disk are left out.
+    The time that fio takes to start (0.3 to 1 s) lies within each phase; its own report, which is
+    kept, has the rate without it.
+    """
+
+    name = "block_sizes"
+    summary = "throughput and operations from 512 B to 64 MiB, access time, burst rate"
+    program = "fio"
+    parameters = (
+        Parameter("file_mib", 256, "MiB", "size of the test file", minimum=1),
+        Parameter("steps", PAPER, "", "sizes in bytes with commas between; paper: its 21"),
+        Parameter("seconds", 2.0, "s", "length of each phase", minimum=0.1),
+        Parameter("access_bytes", 4096, "B", "size of the reads for the access time", minimum=512),
+        Parameter("burst_kib", 64, "KiB", "size of the stretch for the burst rate", minimum=4),
+        *fio.engine_parameters("libaio", 4),
+    )
+    programs = ("fio",)
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        return Needs(
+            disk_bytes=int(parameters["file_mib"]) * MIB,
+            memory_bytes=max(steps(parameters)) * int(parameters["depth"]),
+        )
+
+    def prepare(self, context: Context) -> None:
+        fio.check_engine(context)
+        steps(context.parameters)
+        fio.lay_out(context, _file(context), int(context.parameters["file_mib"]) * MIB)
+
+    def run(self, context: Context) -> None:
+        unit = fio.direct_bytes(_file(context))
+        for size in steps(context.parameters):
+            if _left_out(context, f"write.{size}B, read.{size}B", size, unit):
+                continue
+            for way in ("write", "read"):
+                fio.measure(context, f"{way}.{size}B", _file(context), _step(context, way, size))
+        size = int(context.parameters["access_bytes"])
+        if not _left_out(context, "access.read", size, unit):
+            fio.measure(context, "access.read", _file(context), _access(context, size))
+        size = int(context.parameters["burst_kib"]) * KIB
+        if not _left_out(context, "burst.read", size, unit):
+            fio.measure(context, "burst.read", _file(context), _burst(context, size))
+
+
+def steps(parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
+    """The sizes in bytes; WorkloadError for what is none, or larger than the file."""
+    wanted = str(parameters["steps"])
+    file_bytes = int(parameters["file_mib"]) * MIB
+    try:
+        sizes = PAPER_STEPS if wanted == PAPER else tuple(int(n) for n in wanted.split(","))
+    except ValueError as error:
+        raise WorkloadError(
+            f"The steps of block_sizes are {PAPER} or whole numbers of bytes with commas between "
+            f"them, not {wanted!r}."
+        ) from error
+    if len(set(sizes)) != len(sizes) or min(sizes) < 512 or max(sizes) > file_bytes:
+        raise WorkloadError(
+            f"The steps of block_sizes must all differ and lie between 512 B and the file's "
+            f"{file_bytes} B (file_mib): {', '.join(str(size) for size in sizes)}."
+        )
+    return sizes
+
+
+def _left_out(context: Context, what: str, size: int, unit: int) -> bool:
+    if size % unit == 0:
+        return False
+    context.leave_out(
+        what,
+        f"Direct I/O on this disk comes in multiples of {unit} B, which {size} B is not: choose a "
+        f"configuration with sectors of 512 B for it.",
+    )
+    return True
+
+
+def _step(context: Context, way: str, size: int) -> fio.Job:
+    # Whole blocks only: fio would cut the last one where the size does not divide the file.
+    area = int(context.parameters["file_mib"]) * MIB // size * size
+    return fio.Job(
+        way,
+        size,
+        area,
+        seconds=float(context.parameters["seconds"]),
+        repeat=True,
+        fsync=way == "write",
+        engine=str(context.parameters["engine"]),
+        depth=int(context.parameters["depth"]),
+    )
+
+
+def _access(context: Context, size: int) -> fio.Job:
+    area = int(context.parameters["file_mib"]) * MIB // size * size
+    return fio.Job(
+        "randread", size, area, seconds=float(context.parameters["seconds"]), repeat=True
+    )
+
+
+def _burst(context: Context, size: int) -> fio.Job:
+    return fio.Job("read", size, size, seconds=float(context.parameters["seconds"]), repeat=True)
+
+
+def _file(context: Context) -> Path:
+    return context.disk / "test-file"

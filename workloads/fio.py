@@ -1,0 +1,145 @@
+"""Run fio, which does the measured input and output of disks, keep its report and count by it."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads import programs
+from workloads.base import Context, Parameter, WorkloadError
+
+KIB, MIB = 1 << 10, 1 << 20
+ENGINES = ("psync", "libaio", "io_uring")
+# What direct I/O may have to be a multiple of, in bytes.
+ALIGNMENTS = tuple(512 << power for power in range(8))
+
+
+def engine_parameters(engine: str, depth: int) -> tuple[Parameter, Parameter]:
+    """The parameters `engine` and `depth` with a workload's own defaults."""
+    return (
+        Parameter("engine", engine, "", "how fio asks the kernel for I/O", choices=ENGINES),
+        Parameter("depth", depth, "", "requests in flight; more than 1 not with psync", minimum=1),
+    )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One stretch of fio: `pattern` is fio's own word (`write`, `randread` ...), sizes in bytes.
+
+    `area_bytes` is the part of the file that is used, from its start, and `at_most_bytes` how much
+    is moved (0: once the area). After `seconds` it ends in any case (0: never); with `repeat` it
+    goes over the area again until then. With `fsync` it ends when the drive has the data.
+    """
+
+    pattern: str
+    block_bytes: int
+    area_bytes: int
+    at_most_bytes: int = 0
+    seconds: float = 0
+    repeat: bool = False
+    fsync: bool = False
+    engine: str = "psync"
+    depth: int = 1
+
+
+def check_engine(context: Context) -> None:
+    """WorkloadError where the parameters ask for what fio cannot do."""
+    depth = int(context.parameters["depth"])
+    if context.parameters["engine"] == "psync" and depth > 1:
+        raise WorkloadError(
+            f"The engine psync has one request in flight, not {depth}: "
+            "set depth to 1, or engine to libaio."
+        )
+
+
+def lay_out(context: Context, path: Path, size_bytes: int) -> None:
+    """Write the file with seeded data that no drive can compress."""
+    job = Job("write", MIB, size_bytes, fsync=True)
+    options = ["--refill_buffers=1", "--allow_file_create=1", "--overwrite=0"]
+    programs.run([*command(context, path, job), *options])
+
+
+def measure(context: Context, phase: str, path: Path, job: Job) -> None:
+    """Run the job on a file that is there, as a phase; its report is kept as `<phase>.json`.
+
+    Counts the bytes and operations that fio reports. Raises WorkloadError.
+    """
+    argv = command(context, path, job)
+    programs.cold_start(context, [*argv, "--parse-only"])
+    with context.phase(phase) as work:
+        output = programs.run(argv)
+    (context.kept / f"{phase}.json").write_text(output)
+    work.add(**counted(output))
+
+
+def command(context: Context, path: Path, job: Job) -> list[str]:
+    """How fio is called: direct I/O on one existing file, seeded, its report as JSON."""
+    argv = ["fio", "--name=job", f"--filename={path}", f"--rw={job.pattern}"]
+    argv += [f"--bs={job.block_bytes}", f"--size={job.area_bytes}", "--direct=1"]
+    argv += [f"--ioengine={job.engine}", f"--iodepth={job.depth}", f"--randseed={context.seed}"]
+    argv += ["--overwrite=1", "--allow_file_create=0", "--eta=never", "--output-format=json"]
+    if job.at_most_bytes:
+        argv.append(f"--io_size={job.at_most_bytes}")
+    if job.seconds:
+        argv.append(f"--runtime={round(job.seconds * 1000)}ms")
+    if job.repeat:
+        argv.append("--time_based=1")
+    if job.fsync:
+        argv.append("--end_fsync=1")
+    return argv
+
+
+def counted(output: str) -> dict[str, float]:
+    """Bytes and operations in fio's report; WorkloadError where it gives none."""
+    try:
+        (job,) = json.loads(output)["jobs"]
+        sides: list[dict[str, Any]] = [job["read"], job["write"]]
+        amounts = {
+            "bytes": float(sum(side["io_bytes"] for side in sides)),
+            "operations": float(sum(side["total_ios"] for side in sides)),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        said = programs.last_line(output) or "silence"
+        raise WorkloadError(f"fio gave no report: {said}") from error
+    if job["error"] or not all(amounts.values()):
+        raise WorkloadError(f"fio moved no data, or failed with error {job['error']}.")
+    return amounts
+
+
+def direct_bytes(path: Path) -> int:
+    """What sizes of direct I/O on this file must be a multiple of, in bytes, found by trying.
+
+    Raises WorkloadError where the file system does no direct I/O at all.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    except OSError as error:
+        raise WorkloadError(_no_direct(path)) from error
+    try:
+        with mmap.mmap(-1, ALIGNMENTS[-1]) as buffer, memoryview(buffer) as view:
+            for size in ALIGNMENTS:
+                if _readable(file, view[:size]):
+                    return size
+    finally:
+        os.close(file)
+    raise WorkloadError(_no_direct(path))
+
+
+def _readable(file: int, buffer: memoryview) -> bool:
+    # At an offset of one such unit, too: what is right for the start of the file may be chance.
+    with buffer:
+        try:
+            return os.preadv(file, [buffer], len(buffer)) == len(buffer)
+        except OSError:
+            return False
+
+
+def _no_direct(path: Path) -> str:
+    return (
+        f"The file system of {path.parent} does no direct I/O: put the workload on one that does "
+        "(ext4, XFS)."
+    )

@@ -1,0 +1,139 @@
+"""The kernel's ciphers in memory, one by one and in cascades, as dm-crypt would call them.
+
+After the paper "Analiza wpływu szyfrowania na operacje odczytu i zapisu", figure 1 (VeraCrypt's
+benchmark on 50 MB), and like `cryptsetup benchmark`, which goes through the same interface but has
+both directions in one run of a fixed length, so that their energy could not be told apart.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads import loop
+from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+
+KIB = 1 << 10
+MODES = ("xts", "cbc")
+KEY_BITS = ("128", "256")
+DIRECTIONS = ("encrypt", "decrypt")
+# The rows of the paper's figure 1; the cipher that is named first is applied last.
+PAPER_CASCADES = (
+    "aes-twofish,serpent-aes,kuznyechik-aes,camellia-serpent,twofish-serpent,camellia-kuznyechik,"
+    "serpent-twofish-aes,aes-twofish-serpent,kuznyechik-twofish,kuznyechik-serpent-camellia"
+)
+
+
+class KernelCiphers(Workload):
+    """Phases `<cipher>-<mode>-<bits>.encrypt` and `.decrypt`, then the cascades in XTS.
+
+    A child process hands the kernel one request after the other (AF_ALG), on one thread, for
+    `seconds`. Each request is copied into the kernel once, which is part of the figure, and has one
+    initial value; dm-crypt takes one for each sector and copies nothing. `request_kib` is large so
+    that the child's own code has little share: its report, which is kept, has `user_s` for that
+    code and `system_s` for the kernel. Each cipher is checked by known answers first. The kernel
+    has no cascade as one cipher: a cascade is one pass for each of its ciphers, as stacked mappings
+    make them; its bytes are counted once. What this kernel lacks is left out.
+    """
+
+    name = "kernel_ciphers"
+    summary = "the kernel's ciphers in memory, encrypting and decrypting"
+    program = "the kernel's ciphers"
+    parameters = (
+        Parameter(
+            "ciphers",
+            "aes,camellia,twofish,serpent,kuznyechik,cast6",
+            "",
+            "as the kernel names them, with commas between",
+        ),
+        Parameter("modes", "xts,cbc", "", "of xts and cbc"),
+        Parameter("key_bits", "128,256", "", "sizes of the ciphers' keys; XTS has two of them"),
+        Parameter(
+            "cascades", PAPER_CASCADES, "", "in XTS with 256 bits; the first is applied last"
+        ),
+        Parameter("request_kib", 256, "KiB", "what the kernel is given at a time", minimum=4),
+        Parameter("seconds", 2.0, "s", "least length of a phase"),
+    )
+
+    def requires(self, assets: Mapping[str, Path]) -> list[str]:
+        reasons = super().requires(assets)
+        try:
+            with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as asked:
+                asked.bind(("skcipher", "cbc(aes)"))
+        except OSError as error:
+            why = errno.errorcode.get(error.errno or 0, str(error))
+            reasons.append(
+                f"{self.name} needs the kernel's interface to its ciphers (AF_ALG), which answers "
+                f"{why}: load the module algif_skcipher, or take a kernel that has it "
+                "(CONFIG_CRYPTO_USER_API_SKCIPHER)."
+            )
+        return reasons
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        # Two buffers of our own, and the kernel's copy.
+        return Needs(memory_bytes=3 * int(parameters["request_kib"]) * KIB)
+
+    def run(self, context: Context) -> None:
+        request_bytes = int(context.parameters["request_kib"]) * KIB
+        missing: dict[str, list[str]] = {}
+        with loop.Loop("kernel_ciphers") as child:
+            for row in planned(context.parameters):
+                for direction in DIRECTIONS:
+                    job = {**row.job, "operation": direction, "request_bytes": request_bytes}
+                    reason = child.prepare(job)
+                    if reason:
+                        missing.setdefault(reason, []).append(row.name)
+                        break
+                    work, steps = loop.measure(context, child, f"{row.name}.{direction}")
+                    work.add(bytes=steps * request_bytes, operations=steps)
+        for reason, names in missing.items():
+            context.leave_out(", ".join(names), reason)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cipher or cascade, and what the child is told of it."""
+
+    name: str
+    job: Mapping[str, Any]
+
+
+def planned(parameters: Mapping[str, ParameterValue]) -> list[Row]:
+    """Every row once, in the order of the parameters; WorkloadError for a mode or size unknown."""
+    return list({row.name: row for row in _rows(parameters)}.values())
+
+
+def _rows(parameters: Mapping[str, ParameterValue]) -> Iterator[Row]:
+    modes = _words(parameters, "modes", MODES)
+    sizes = [int(bits) for bits in _words(parameters, "key_bits", KEY_BITS)]
+    for cipher in _words(parameters, "ciphers"):
+        for mode in modes:
+            for bits in sizes:
+                yield _row([cipher], mode, bits)
+    for cascade in _words(parameters, "cascades"):
+        yield _row(cascade.split("-"), "xts", 256)
+
+
+def _row(ciphers: list[str], mode: str, bits: int) -> Row:
+    job = {"ciphers": ciphers, "mode": mode, "key_bits": bits}
+    return Row(f"{'-'.join(ciphers)}-{mode}-{bits}", job)
+
+
+def _words(
+    parameters: Mapping[str, ParameterValue], name: str, choices: tuple[str, ...] = ()
+) -> list[str]:
+    words = [word.strip() for word in str(parameters[name]).split(",") if word.strip()]
+    for word in words:
+        if choices and word not in choices:
+            raise WorkloadError(
+                f"The {name} of kernel_ciphers are {', '.join(choices)}, not {word!r}."
+            )
+    return words

@@ -1,0 +1,147 @@
+"""Derive keys from passphrases: PBKDF2 with several hashes and Argon2id, against their cost.
+
+After the paper "Analiza wpływu szyfrowania na operacje odczytu i zapisu", figures 3 and 4, whose
+counts are VeraCrypt's: 500,000 (655,331 for RIPEMD-160) and, with a PIM of 9999, 10,014,000.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads import loop, veracrypt
+from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+
+KIB = 1 << 10
+ARGON2ID = "argon2id"
+FUNCTIONS = (*veracrypt.DEFAULTS, ARGON2ID)
+
+
+class KeyDerivation(Workload):
+    """Phases `pbkdf2-<hash>.<n>i` and `argon2id.t<passes>-m<memory>KiB-p<lanes>`.
+
+    A child process derives one key after the other, for `seconds` and to the end of the last, in
+    OpenSSL (SHA-2), libgcrypt (the other hashes) or libargon2; one that is missing is left out.
+    Each function gives a known answer first. PBKDF2's time goes with the length of the key, in
+    units of the hash: 64 bytes are one of SHA-512 and two of SHA-256. One thread, but for the lanes
+    of Argon2id. `iterations` and `argon2id` name costs of any kind, `pims` VeraCrypt's.
+    """
+
+    name = "key_derivation"
+    summary = "keys derived from passphrases with PBKDF2 and Argon2id"
+    program = "OpenSSL, libgcrypt and libargon2"
+    parameters = (
+        Parameter("functions", ",".join(FUNCTIONS), "", "hashes of PBKDF2, and argon2id"),
+        Parameter("iterations", "", "", "counts for PBKDF2 with commas between"),
+        Parameter("pims", "0", "", "VeraCrypt's PIMs with commas between; 0: its default"),
+        Parameter("system", False, "", "whether the PIMs are those of VeraCrypt's system disk"),
+        Parameter("argon2id", "t4-m1048576KiB-p4", "", "further costs of Argon2id"),
+        Parameter("key_bytes", 64, "B", "length of the key", minimum=16),
+        Parameter("seconds", 2.0, "s", "least length of a phase"),
+    )
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        memory_kib = [derivation.job.get("memory_kib", 0) for derivation in planned(parameters)]
+        return Needs(memory_bytes=max(memory_kib, default=0) * KIB)
+
+    def run(self, context: Context) -> None:
+        parameters = context.parameters
+        if parameters["system"] and parameters["pims"] and ARGON2ID in _functions(parameters):
+            context.leave_out(
+                "VeraCrypt's argon2id for a system disk",
+                "VeraCrypt has Argon2id for volumes only: set system to false for it.",
+            )
+        with loop.Loop("key_derivation") as child:
+            for derivation in planned(parameters):
+                reason = child.prepare(derivation.job)
+                if reason:
+                    context.leave_out(derivation.phase, reason)
+                    continue
+                work, steps = loop.measure(context, child, derivation.phase)
+                work.add(derivations=steps)
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """One phase, and what the child is told of it."""
+
+    phase: str
+    job: Mapping[str, Any]
+
+
+def planned(parameters: Mapping[str, ParameterValue]) -> list[Derivation]:
+    """Every derivation once, in the order of the functions; WorkloadError for what is none."""
+    found = [
+        derivation
+        for function in _functions(parameters)
+        for derivation in (
+            _argon2id(parameters) if function == ARGON2ID else _pbkdf2(function, parameters)
+        )
+    ]
+    return list({derivation.phase: derivation for derivation in found}.values())
+
+
+def _pbkdf2(hash_name: str, parameters: Mapping[str, ParameterValue]) -> Iterator[Derivation]:
+    system = bool(parameters["system"])
+    counts = _numbers(parameters, "iterations", least=1)
+    counts += [
+        veracrypt.iterations(hash_name, pim, system=system)
+        for pim in _numbers(parameters, "pims", least=0)
+    ]
+    for count in counts:
+        job = {"function": hash_name, "iterations": count, "key_bytes": parameters["key_bytes"]}
+        yield Derivation(f"pbkdf2-{hash_name}.{count}i", job)
+
+
+def _argon2id(parameters: Mapping[str, ParameterValue]) -> Iterator[Derivation]:
+    costs = [_cost(word) for word in _words(parameters, "argon2id")]
+    pims = _numbers(parameters, "pims", least=0)
+    if not parameters["system"]:
+        costs += [veracrypt.argon2id(pim) for pim in pims]
+    for cost in costs:
+        phase = f"argon2id.t{cost.passes}-m{cost.memory_kib}KiB-p{cost.lanes}"
+        job = {"function": ARGON2ID, **asdict(cost), "key_bytes": parameters["key_bytes"]}
+        yield Derivation(phase, job)
+
+
+def _functions(parameters: Mapping[str, ParameterValue]) -> list[str]:
+    words = _words(parameters, "functions")
+    for word in words:
+        if word not in FUNCTIONS:
+            raise WorkloadError(
+                f"The functions of key_derivation are {', '.join(FUNCTIONS)}, not {word!r}."
+            )
+    return words
+
+
+def _cost(word: str) -> veracrypt.Argon2:
+    found = re.fullmatch(r"t(\d+)-m(\d+)KiB-p(\d+)", word)
+    cost = veracrypt.Argon2(*(int(number) for number in found.groups())) if found else None
+    # The limits of RFC 9106, section 3.1.
+    if not cost or cost.passes < 1 or cost.lanes < 1 or cost.memory_kib < 8 * cost.lanes:
+        raise WorkloadError(
+            "A cost of Argon2id is written t4-m65536KiB-p4 (passes, memory, lanes; at least 8 KiB "
+            f"a lane), not {word!r}."
+        )
+    return cost
+
+
+def _numbers(parameters: Mapping[str, ParameterValue], name: str, least: int) -> list[int]:
+    words = _words(parameters, name)
+    if not all(re.fullmatch(r"\d+", word) and int(word) >= least for word in words):
+        raise WorkloadError(
+            f"The parameter {name} of key_derivation takes whole numbers from {least} on, with "
+            f"commas between them, not {parameters[name]!r}."
+        )
+    return [int(word) for word in words]
+
+
+def _words(parameters: Mapping[str, ParameterValue], name: str) -> list[str]:
+    return [word.strip() for word in str(parameters[name]).split(",") if word.strip()]

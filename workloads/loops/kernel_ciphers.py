@@ -1,0 +1,184 @@
+"""Let the kernel encrypt over and over: `python3 -m workloads.loops.kernel_ciphers`.
+
+Told by `workloads.loop`. The interface is AF_ALG: data are copied into the kernel once, encrypted
+there, and come out into our memory. Before a cipher is used, its answers are checked.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from workloads.base import WorkloadError
+from workloads.loops import cipher_answers
+from workloads.loops.cipher_answers import BLOCK_BYTES, BLOCKS
+from workloads.loops.server import MissingError, Task, serve
+
+# linux/if_alg.h and asm-generic/socket.h
+_SOL_ALG, _SET_KEY = 279, 1
+_DECRYPT, _ENCRYPT = 0, 1
+_SNDBUFFORCE, _RCVBUFFORCE = 32, 33
+_IV = bytes(range(BLOCK_BYTES))
+
+
+class Cipher:
+    """One algorithm of the kernel, as `xts(aes)`, with its key; MissingError if it has none."""
+
+    def __init__(self, algorithm: str, key: bytes, most_bytes: int) -> None:
+        with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as chosen:
+            try:
+                chosen.bind(("skcipher", algorithm))
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+                raise MissingError(
+                    f"This kernel has no {algorithm}: install the module for it if there is one, "
+                    "or leave the cipher out."
+                ) from error
+            chosen.setsockopt(_SOL_ALG, _SET_KEY, key)
+            self._socket, _ = chosen.accept()
+        self._make_room(most_bytes)
+
+    def crypt(self, operation: int, iv: bytes, data: memoryview, into: memoryview) -> None:
+        """One request, of as many bytes as both have; `data` and `into` may be the same memory."""
+        try:
+            sent = self._socket.sendmsg_afalg([data], op=operation, iv=iv)
+            done = self._socket.recv_into(into)
+        except OSError as error:
+            raise WorkloadError(
+                f"The kernel refuses a request of {len(data)} B ({error.strerror}): "
+                "set a smaller request_kib."
+            ) from error
+        if not sent == done == len(into):
+            raise WorkloadError(f"The kernel took {sent} of {len(into)} B and gave {done} B.")
+
+    def encrypted(self, iv: bytes, data: bytes) -> bytes:
+        """A copy, encrypted."""
+        into = bytearray(len(data))
+        self.crypt(_ENCRYPT, iv, memoryview(data), memoryview(into))
+        return bytes(into)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _make_room(self, size: int) -> None:
+        """A request must fit whole: sending one that does not would wait for ever, and XTS would
+        begin anew with each part that is received by itself."""
+        for force, plain in (
+            (_SNDBUFFORCE, socket.SO_SNDBUF),
+            (_RCVBUFFORCE, socket.SO_RCVBUF),
+        ):
+            try:
+                self._socket.setsockopt(socket.SOL_SOCKET, force, size)
+            except PermissionError:
+                self._socket.setsockopt(socket.SOL_SOCKET, plain, size)
+            granted = self._socket.getsockopt(socket.SOL_SOCKET, plain)
+            if granted < size:
+                raise WorkloadError(
+                    f"The kernel grants requests of {granted} B, not {size} B: run as root, or set "
+                    "a smaller request_kib."
+                )
+
+
+def prepare(job: Mapping[str, Any]) -> Task:
+    """`ciphers` (the last is applied first), `mode`, `key_bits`, `operation`, `request_bytes`."""
+    names = [str(name) for name in job["ciphers"]]
+    mode, bits, size = str(job["mode"]), int(job["key_bits"]), int(job["request_bytes"])
+    for name in names:
+        check(name, mode, bits, size)
+    passes = [
+        Cipher(algorithm(name, mode), os.urandom(key_bytes(mode, bits)), size)
+        for name in reversed(names)
+    ]
+    operation = _ENCRYPT if job["operation"] == "encrypt" else _DECRYPT
+    if operation == _DECRYPT:
+        passes.reverse()
+    plain, buffer = memoryview(mmap.mmap(-1, size)), memoryview(mmap.mmap(-1, size))
+    plain[:] = os.urandom(size)
+
+    def step() -> None:
+        data = plain
+        for each in passes:
+            each.crypt(operation, _IV, data, buffer)
+            data = buffer
+
+    step()  # memory is there, and what the kernel loads at first use
+    drivers = [driver(algorithm(name, mode), Path("/proc/crypto").read_text()) for name in names]
+    return Task(step, {"drivers": drivers, "job": dict(job)})
+
+
+def algorithm(name: str, mode: str) -> str:
+    """As the kernel names it."""
+    return f"{mode}({name})"
+
+
+def key_bytes(mode: str, bits: int) -> int:
+    """XTS has two keys."""
+    return bits // 8 * (2 if mode == "xts" else 1)
+
+
+@cache
+def check(name: str, mode: str, bits: int, size: int) -> None:
+    """Compare a block with its published answer, and a request of `size` bytes with the mode's
+    definition. WorkloadError where they differ, MissingError where the cipher has no such key.
+    """
+    if (name, bits) not in BLOCKS:
+        raise MissingError(
+            f"{name} has no keys of {bits} bits, or no answer is known to check it by: choose from "
+            f"{', '.join(f'{known}-{length}' for known, length in BLOCKS)}."
+        )
+    key_hex, block_hex, answer_hex = BLOCKS[name, bits]
+    key, block, answer = (bytes.fromhex(text) for text in (key_hex, block_hex, answer_hex))
+    # One block of CBC without an initial value is the bare cipher.
+    bare, zero = Cipher(algorithm(name, "cbc"), key, mmap.PAGESIZE), bytes(BLOCK_BYTES)
+    second = bytes(byte ^ 0x5A for byte in key)
+    tweaker = Cipher(algorithm(name, "cbc"), second, mmap.PAGESIZE)
+    whole = Cipher(algorithm(name, mode), key + second if mode == "xts" else key, size)
+
+    def encrypt(data: bytes) -> bytes:
+        return bare.encrypted(zero, data)
+
+    def tweak(data: bytes) -> bytes:
+        return tweaker.encrypted(zero, data)
+
+    plain = os.urandom(size)
+    done = whole.encrypted(_IV, plain)
+    back = bytearray(size)
+    whole.crypt(_DECRYPT, _IV, memoryview(done), memoryview(back))
+    right = encrypt(block) == answer and back == plain
+    for number in (0, 1, size // BLOCK_BYTES - 1):
+        start = number * BLOCK_BYTES
+        right = right and done[start : start + BLOCK_BYTES] == (
+            cipher_answers.xts(encrypt, tweak, _IV, plain, number)
+            if mode == "xts"
+            else cipher_answers.cbc(encrypt, _IV, plain, done, number)
+        )
+    for each in (bare, tweaker, whole):
+        each.close()
+    if not right:
+        raise WorkloadError(
+            f"The kernel's {algorithm(name, mode)} with a key of {bits} bits gives a wrong answer: "
+            "its driver is not to be trusted."
+        )
+
+
+def driver(name: str, crypto: str) -> str:
+    """The driver of highest priority, from the text of /proc/crypto; empty if there is none."""
+    offers = [("", -1)]
+    for entry in crypto.split("\n\n"):
+        pairs = (line.partition(":") for line in entry.splitlines())
+        fields = {key.strip(): value.strip() for key, _, value in pairs}
+        if fields.get("name") == name:
+            offers.append((fields.get("driver", ""), int(fields.get("priority", "0"))))
+    return max(offers, key=lambda offer: offer[1])[0]
+
+
+if __name__ == "__main__":
+    sys.exit(serve(prepare))

@@ -1,0 +1,96 @@
+"""Derive keys over and over: `python3 -m workloads.loops.key_derivation`, told by `workloads.loop`.
+
+Before a function is used, it must give a known answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workloads.base import WorkloadError
+from workloads.loops import argon2, gcrypt
+from workloads.loops.server import Task, serve
+from workloads.veracrypt import Argon2
+
+# What VeraCrypt and LUKS2 have: a salt of 64 bytes, or of 32; the password does not matter.
+PASSWORD, SALT = b"an example of a passphrase", bytes(range(64))
+OPENSSL = ("sha256", "sha512")
+Pbkdf2 = Callable[[bytes, bytes, int, int], bytes]
+
+# (password, salt, iterations, key), by hash. Sources: SHA-256, RFC 7914 section 11; SHA-512 and
+# Whirlpool, cryptsetup's tests (tests/crypto-vectors.c); RIPEMD-160, TrueCrypt 7.1a's self-test
+# (Common/Tests.c); Streebog, R 50.1.111-2016 (and RFC 9337).
+KNOWN = {
+    "sha256": (
+        *(b"passwd", b"salt", 1),
+        "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"
+        "49ca9cccf179b645991664b39d77ef317c71b845b1e30bd509112041d3a19783",
+    ),
+    "sha512": (
+        *(b"X" * 129, b"pass phrase exceeds block size", 1200),
+        "0fb2ed2c0e6efb7d7d8edd5801b45972999216305ea4368d761480f3e37a22b9",
+    ),
+    "whirlpool": (
+        *(b"X" * 65, b"pass phrase exceeds block size", 1200),
+        "9c1c74f58826e76a5358f40c39e7808907c031199a50a248f1d9fe7864e58450",
+    ),
+    "ripemd160": (b"password", bytes.fromhex("12345678"), 5, "7a3d7c03"),
+    "streebog": (
+        *(b"password", b"salt", 1),
+        "64770af7f748c3b1c9ac831dbcfd85c26111b30a8a657ddc3056b80ca73e040d"
+        "2854fd36811f6d825cc4ab66ec0a68a490a9e5cf5156b3a2b7eecddbf9a16b47",
+    ),
+}
+# RFC 9106 section 5.3 without its secret and associated data, as in cryptsetup's tests.
+KNOWN_ARGON2ID = (
+    *(Argon2(3, 32, 4), b"\x01" * 32, b"\x02" * 16),
+    "03aab965c12001c9d7d0d2de33192c0494b684bb148196d73c1df1acaf6d0c2e",
+)
+
+
+def prepare(job: Mapping[str, Any]) -> Task:
+    """`function`, `key_bytes`, and `iterations` or, for argon2id, `passes, memory_kib, lanes`."""
+    function, length = str(job["function"]), int(job["key_bytes"])
+    if function == "argon2id":
+        cost = Argon2(int(job["passes"]), int(job["memory_kib"]), int(job["lanes"]))
+        library = argon2.Library()
+        known_cost, password, salt, key = KNOWN_ARGON2ID
+        check(function, library.argon2id(known_cost, password, salt, len(key) // 2), key)
+        return Task(
+            lambda: library.argon2id(cost, PASSWORD, SALT, length),
+            {"library": argon2.NAME, "job": dict(job)},
+        )
+    name, derive = pbkdf2(function)
+    password, salt, iterations, key = KNOWN[function]
+    check(function, derive(password, salt, iterations, len(key) // 2), key)
+    count = int(job["iterations"])
+    return Task(lambda: derive(PASSWORD, SALT, count, length), {"library": name, "job": dict(job)})
+
+
+def pbkdf2(hash_name: str) -> tuple[str, Pbkdf2]:
+    """The library and its function: OpenSSL for SHA-2, libgcrypt for the others."""
+    if hash_name in OPENSSL:
+
+        def derive(password: bytes, salt: bytes, iterations: int, length: int) -> bytes:
+            return hashlib.pbkdf2_hmac(hash_name, password, salt, iterations, length)
+
+        return ssl.OPENSSL_VERSION, derive
+    library = gcrypt.Library()
+    return library.name, library.pbkdf2(hash_name)
+
+
+def check(function: str, derived: bytes, expected: str) -> None:
+    """WorkloadError if a known answer is not what was derived."""
+    if derived.hex() != expected:
+        raise WorkloadError(
+            f"The key derivation {function} gives a wrong known answer, {derived.hex()[:16]}… and "
+            f"not {expected[:16]}…: the library is not to be trusted, reinstall it."
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(serve(prepare))

@@ -1,0 +1,194 @@
+"""The disk workloads that run fio: what it is told, what is counted, what is left out."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from workloads import access_patterns, block_sizes, fio, registry
+from workloads.base import Context, WorkloadError
+from workloads.tests import contract
+
+KIB, MIB = 1024, 1024 * 1024
+with_fio = pytest.mark.skipif(
+    shutil.which("fio") is None, reason="fio is not installed: install its package."
+)
+
+
+def made(root: Path, name: str, **given: object) -> tuple[Context, contract.Phases]:
+    recorded = contract.Phases()
+    values = registry.complete(name, given)
+    return contract.context_for(root, recorded, {}, values), recorded
+
+
+def option(argv: list[str], name: str) -> str | None:
+    found = [word.partition("=")[2] for word in argv if word.startswith(f"--{name}=")]
+    return found[-1] if found else None
+
+
+def report(**changes: object) -> str:
+    side = {"io_bytes": 4096, "total_ios": 2}
+    job = {"read": side, "write": {"io_bytes": 0, "total_ios": 0}, "error": 0, **changes}
+    return json.dumps({"jobs": [job]})
+
+
+def test_the_papers_accesses_are_what_fio_is_told(root: Path) -> None:
+    context, _ = made(root, "access_patterns")
+    told = {
+        (way, order): fio.command(context, Path("file"), access_patterns.job(context, way, order))
+        for way in ("write", "read")
+        for order in ("sequential", "random")
+    }
+    for (way, order), argv in told.items():
+        random = order == "random"
+        assert option(argv, "rw") == ("rand" if random else "") + way
+        assert option(argv, "bs") == str(4 * (KIB if random else MIB))
+        assert option(argv, "size") == str(1024 * MIB)
+        assert option(argv, "direct") == "1" and option(argv, "randseed") == "7"
+        assert option(argv, "runtime") == ("30000ms" if random else None)
+        assert option(argv, "end_fsync") == ("1" if way == "write" else None)
+        assert option(argv, "time_based") is None
+
+
+def test_bytes_and_operations_are_those_of_fios_report() -> None:
+    assert fio.counted(report()) == {"bytes": 4096, "operations": 2}
+    both = {"io_bytes": 512, "total_ios": 1}
+    assert fio.counted(report(write=both)) == {"bytes": 4608, "operations": 3}
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("", "fio gave no report: silence"),
+        ("fio: cannot allocate", "fio gave no report: fio: cannot allocate"),
+        ('{"jobs": []}', "fio gave no report"),
+        (report(error=5), "failed with error 5"),
+        (report(read={"io_bytes": 0, "total_ios": 0}), "moved no data"),
+    ],
+)
+def test_a_report_that_says_nothing_is_an_error(output: str, said: str) -> None:
+    with pytest.raises(WorkloadError, match=said):
+        fio.counted(output)
+
+
+@pytest.mark.parametrize("name", ["access_patterns", "block_sizes"])
+def test_an_engine_that_waits_has_no_depth(name: str, root: Path) -> None:
+    context, _ = made(root, name, engine="psync", depth=2)
+    with pytest.raises(WorkloadError, match="one request in flight, not 2: set depth to 1"):
+        registry.load(name).prepare(context)
+
+
+def test_the_papers_steps_are_21_from_512_bytes_to_64_mib() -> None:
+    sizes = block_sizes.steps(registry.complete("block_sizes", {}))
+    assert len(sizes) == 21
+    assert (sizes[0], sizes[1], sizes[14], sizes[15], sizes[-1]) == (
+        *(512, KIB, 8 * MIB, 12 * MIB, 64 * MIB),
+    )
+    assert list(sizes) == sorted(sizes)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        ("4k", "paper or whole numbers of bytes .*, not '4k'"),
+        ("", "paper or whole numbers of bytes .*, not ''"),
+        ("4096,4096", "must all differ"),
+        ("256", "lie between 512 B and the file's 1048576 B"),
+        ("2097152", "lie between 512 B and the file's 1048576 B .file_mib.: 2097152"),
+    ],
+)
+def test_steps_that_cannot_be_are_refused(steps: str, said: str, root: Path) -> None:
+    context, _ = made(root, "block_sizes", steps=steps, file_mib=1)
+    with pytest.raises(WorkloadError, match=said):
+        registry.load("block_sizes").prepare(context)
+
+
+def test_room_is_the_file_and_memory_what_is_in_flight() -> None:
+    values = registry.complete("block_sizes", {})
+    needs = registry.load("block_sizes").needs(values, {})
+    assert (needs.disk_bytes, needs.memory_bytes) == (256 * MIB, 4 * 64 * MIB)
+    values = registry.complete("access_patterns", {"file_mib": 8})
+    assert registry.load("access_patterns").needs(values, {}).disk_bytes == 8 * MIB
+
+
+@with_fio
+def test_the_file_is_seeded_and_cannot_be_compressed(root: Path) -> None:
+    contents = []
+    for side, seed in (("a", 7), ("b", 7), ("c", 8)):
+        context, _ = made(root / side, "access_patterns", file_mib=4)
+        registry.load("access_patterns").prepare(replace(context, seed=seed))
+        (file,) = context.disk.iterdir()
+        contents.append(file.read_bytes())
+    assert contents[0] == contents[1] != contents[2] and len(contents[0]) == 4 * MIB
+    # With a dictionary of 4 MiB, so that a buffer that is written again would show.
+    assert len(lzma.compress(contents[0], preset=3)) > 0.99 * len(contents[0])
+
+
+@with_fio
+def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
+    given = {"file_mib": 4, "random_mib": 1, "random_seconds": 0.0}
+    context, recorded = made(root / "a", "access_patterns", **given)
+    workload = registry.load("access_patterns")
+    workload.prepare(context)
+    (file,) = context.disk.iterdir()
+    before, content = file.stat(), file.read_bytes()
+    workload.run(context)
+    after = file.stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+    assert file.read_bytes() != content
+    moved = {name: work.amounts for name, work in zip(recorded.names, recorded.works, strict=True)}
+    assert moved == {
+        "write-sequential": {"bytes": 4 * MIB, "operations": 1},
+        "read-sequential": {"bytes": 4 * MIB, "operations": 1},
+        "write-random": {"bytes": MIB, "operations": 256},
+        "read-random": {"bytes": MIB, "operations": 256},
+    }
+    for name in recorded.names:
+        kept = (context.kept / f"{name}.json").read_text()
+        assert fio.counted(kept) == moved[name]
+
+
+@with_fio
+def test_a_random_phase_ends_in_time(root: Path) -> None:
+    given = {"file_mib": 64, "random_mib": 1 << 20, "random_seconds": 0.1}
+    context, recorded = made(root / "a", "access_patterns", **given)
+    contract.perform(registry.load("access_patterns"), context)
+    assert all(0 < work.amounts["bytes"] < 1 << 40 for work in recorded.works)
+
+
+@with_fio
+def test_sizes_that_direct_io_cannot_have_are_left_out_with_the_reason(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fio, "direct_bytes", lambda _path: 4096)
+    given = {"file_mib": 1, "steps": "512,4096", "seconds": 0.1, "access_bytes": 512}
+    context, recorded = made(root / "a", "block_sizes", **given)
+    contract.perform(registry.load("block_sizes"), context)
+    assert recorded.names == ["write.4096B", "read.4096B", "burst.read"]
+    assert [what for what, _ in recorded.left_out] == ["write.512B, read.512B", "access.read"]
+    assert all("multiples of 4096 B, which 512 B is not" in why for _, why in recorded.left_out)
+
+
+@with_fio
+def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None:
+    given = {"file_mib": 1, "steps": "393216", "seconds": 0.3, "engine": "psync", "depth": 1}
+    context, recorded = made(root / "a", "block_sizes", **given)
+    contract.perform(registry.load("block_sizes"), context)
+    assert recorded.names == ["write.393216B", "read.393216B", "access.read", "burst.read"]
+    for work in recorded.works[:2]:
+        assert work.amounts["bytes"] > 10 * MIB
+        # Two of them fit the file; a third, cut short, would be of another size.
+        assert work.amounts["bytes"] == 393216 * work.amounts["operations"]
+
+
+def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:
+    file = root / "file"
+    file.write_bytes(bytes(MIB))
+    assert fio.direct_bytes(file) in fio.ALIGNMENTS
+    with pytest.raises(WorkloadError, match="does no direct I/O: put the workload on one that"):
+        fio.direct_bytes(Path("/proc/self/stat"))

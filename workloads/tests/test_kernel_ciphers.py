@@ -1,0 +1,122 @@
+"""Which ciphers are measured, and that the answers by which they are checked are right."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from workloads import kernel_ciphers, registry
+from workloads.base import WorkloadError
+from workloads.kernel_ciphers import DIRECTIONS, PAPER_CASCADES
+from workloads.loops import cipher_answers
+from workloads.loops import kernel_ciphers as child
+from workloads.loops.cipher_answers import BLOCK_BYTES, BLOCKS
+from workloads.loops.server import MissingError
+from workloads.tests import contract
+
+GCRYPT_ECB = 1  # gcrypt.h
+IV = bytes(range(BLOCK_BYTES))
+PLAIN = bytes(number % 251 for number in range(4096))
+
+
+def rows(**given: object) -> list[str]:
+    values = registry.complete("kernel_ciphers", given)
+    return [row.name for row in kernel_ciphers.planned(values)]
+
+
+def test_every_cipher_has_its_modes_and_sizes_and_cascades_have_one() -> None:
+    assert rows(ciphers="aes,serpent", cascades="aes-serpent") == [
+        *("aes-xts-128", "aes-xts-256", "aes-cbc-128", "aes-cbc-256"),
+        *("serpent-xts-128", "serpent-xts-256", "serpent-cbc-128", "serpent-cbc-256"),
+        "aes-serpent-xts-256",
+    ]
+    assert rows(ciphers="aes, aes", modes="cbc", key_bits="256", cascades="") == ["aes-cbc-256"]
+    assert len(PAPER_CASCADES.split(",")) == 10  # and four ciphers by themselves: the paper's rows
+
+
+@pytest.mark.parametrize("given", [{"modes": "ecb"}, {"key_bits": "192"}])
+def test_a_mode_or_size_without_known_answers_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(WorkloadError, match=r"of kernel_ciphers are .*, not '(ecb|192)'"):
+        rows(**given)
+
+
+def gcrypt_block(name: str, bits: int, key: bytes, block: bytes) -> bytes:
+    """One block encrypted by libgcrypt."""
+    try:
+        library = ctypes.CDLL("libgcrypt.so.20")
+    except OSError:
+        pytest.skip("libgcrypt is not installed, with which the answers are compared.")
+    library.gcry_check_version(None)
+    number = library.gcry_cipher_map_name(f"{name.upper()}{'' if name == 'sm4' else bits}".encode())
+    if not number and name == "twofish":
+        number = library.gcry_cipher_map_name(b"TWOFISH")
+    if not number:
+        pytest.skip(f"libgcrypt has no {name}: the lab compares the kernel's own answer.")
+    handle, into = ctypes.c_void_p(), ctypes.create_string_buffer(BLOCK_BYTES)
+    assert library.gcry_cipher_open(ctypes.byref(handle), number, GCRYPT_ECB, 0) == 0
+    assert library.gcry_cipher_setkey(handle, key, ctypes.c_size_t(len(key))) == 0
+    size = ctypes.c_size_t(BLOCK_BYTES)
+    assert library.gcry_cipher_encrypt(handle, into, size, block, size) == 0
+    library.gcry_cipher_close(handle)
+    return into.raw
+
+
+@pytest.mark.parametrize(("name", "bits"), BLOCKS)
+def test_the_published_answers_are_those_of_another_library(name: str, bits: int) -> None:
+    key, block, answer = (bytes.fromhex(text) for text in BLOCKS[name, bits])
+    assert len(key) == bits // 8
+    assert gcrypt_block(name, bits, key, block) == answer
+
+
+def test_the_modes_definitions_give_what_another_library_gives() -> None:
+    ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers")
+    from cryptography.hazmat.primitives.ciphers import algorithms, modes
+
+    one, two = bytes(range(32)), bytes(range(32, 64))
+
+    def encrypt(key: bytes, mode: modes.Mode, data: bytes) -> bytes:
+        encrypted = ciphers.Cipher(algorithms.AES(key), mode).encryptor().update(data)
+        assert isinstance(encrypted, bytes)
+        return encrypted
+
+    def first(data: bytes) -> bytes:
+        return encrypt(one, modes.ECB(), data)
+
+    def second(data: bytes) -> bytes:
+        return encrypt(two, modes.ECB(), data)
+
+    xts = encrypt(one + two, modes.XTS(IV), PLAIN)
+    cbc = encrypt(one, modes.CBC(IV), PLAIN)
+    for number in (0, 1, 200, len(PLAIN) // BLOCK_BYTES - 1):
+        at = slice(number * BLOCK_BYTES, (number + 1) * BLOCK_BYTES)
+        assert cipher_answers.xts(first, second, IV, PLAIN, number) == xts[at]
+        assert cipher_answers.cbc(first, IV, PLAIN, cbc, number) == cbc[at]
+
+
+def test_a_key_size_without_an_answer_is_missing_with_those_there_are() -> None:
+    with pytest.raises(MissingError, match=r"sm4 has no keys of 256 bits, .*: choose from aes-128"):
+        child.check("sm4", "xts", 256, 4096)
+
+
+def test_the_driver_is_the_one_the_kernel_would_take() -> None:
+    crypto = (
+        "name         : cbc(aes)\ndriver       : cbc-aes-generic\npriority     : 100\n\n"
+        "name         : cbc(aes)\ndriver       : cbc-aes-aesni\npriority     : 400\n\n"
+        "name         : xts(aes)\ndriver       : xts-aes-vaes\npriority     : 800\n"
+    )
+    assert child.driver("cbc(aes)", crypto) == "cbc-aes-aesni"
+    assert child.driver("xts(serpent)", crypto) == ""
+
+
+def test_what_this_kernel_lacks_is_left_out_with_its_reason(root: Path) -> None:
+    workload = registry.load("kernel_ciphers")
+    if reasons := workload.requires({}):
+        pytest.skip(" ".join(reasons))
+    given = {"ciphers": "aes,absent", "modes": "cbc", "key_bits": "128", "seconds": 0.05}
+    values = registry.complete("kernel_ciphers", {**given, "cascades": "aes-absent"})
+    recorded = contract.Phases()
+    contract.perform(workload, contract.context_for(root / "a", recorded, {}, values))
+    assert recorded.names == [f"aes-cbc-128.{direction}" for direction in DIRECTIONS]
+    assert [what for what, _ in recorded.left_out] == ["absent-cbc-128", "aes-absent-xts-256"]

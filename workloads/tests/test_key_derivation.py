@@ -1,0 +1,124 @@
+"""Which keys are derived, that they are right, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from workloads import key_derivation, registry
+from workloads.base import WorkloadError
+from workloads.loops import argon2, gcrypt
+from workloads.loops import key_derivation as child
+from workloads.loops.server import MissingError
+from workloads.tests import contract
+
+KIB = 1024
+
+
+def phases(**given: object) -> list[str]:
+    values = registry.complete("key_derivation", given)
+    return [derivation.phase for derivation in key_derivation.planned(values)]
+
+
+def job(function: str) -> dict[str, object]:
+    cost = {"passes": 1, "memory_kib": 8, "lanes": 1}
+    return {"function": function, "iterations": 3, "key_bytes": 32, **cost}
+
+
+@pytest.mark.parametrize("function", key_derivation.FUNCTIONS)
+def test_every_function_gives_its_known_answer(function: str) -> None:
+    try:
+        task = child.prepare(job(function))
+    except MissingError as reason:
+        pytest.skip(str(reason))
+    key = task.step()
+    assert isinstance(key, bytes) and len(key) == 32
+    assert task.facts["library"]
+
+
+def test_both_libraries_derive_the_same_key() -> None:
+    try:
+        library = gcrypt.Library()
+    except MissingError as reason:
+        pytest.skip(str(reason))
+    for name in child.OPENSSL:
+        expected = hashlib.pbkdf2_hmac(name, b"one", b"two", 50, 100)
+        assert library.pbkdf2(name)(b"one", b"two", 50, 100) == expected
+
+
+def test_a_wrong_answer_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    password, salt, count, key = child.KNOWN["sha256"]
+    monkeypatch.setitem(child.KNOWN, "sha256", (password, salt, count + 1, key))
+    with pytest.raises(
+        WorkloadError, match=r"sha256 gives a wrong known answer, .* and not 55ac04"
+    ):
+        child.prepare(job("sha256"))
+
+
+def test_a_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr("ctypes.CDLL", absent)
+    for module, package in ((gcrypt, "libgcrypt20"), (argon2, "libargon2-1")):
+        with pytest.raises(MissingError, match=rf"is missing: install its package .{package}"):
+            module.Library()
+
+
+def test_an_impossible_argon2id_is_an_error_in_the_librarys_words() -> None:
+    try:
+        library = argon2.Library()
+    except MissingError as reason:
+        pytest.skip(str(reason))
+    with pytest.raises(
+        WorkloadError, match="failed with 1 KiB of memory: Memory cost is too small"
+    ):
+        library.argon2id(key_derivation.veracrypt.Argon2(1, 1, 1), b"one", b"salt" * 4, 32)
+
+
+def test_costs_come_from_counts_and_from_pims_each_once() -> None:
+    given = {"functions": "sha512,ripemd160", "iterations": "1000,500000", "pims": "0, 1"}
+    assert phases(**given) == [
+        *("pbkdf2-sha512.1000i", "pbkdf2-sha512.500000i", "pbkdf2-sha512.16000i"),
+        *("pbkdf2-ripemd160.1000i", "pbkdf2-ripemd160.500000i"),
+        *("pbkdf2-ripemd160.655331i", "pbkdf2-ripemd160.16000i"),
+    ]
+    given = {"functions": "argon2id", "argon2id": "t4-m65536KiB-p4", "pims": "0"}
+    assert phases(**given) == ["argon2id.t4-m65536KiB-p4", "argon2id.t6-m425984KiB-p1"]
+    assert phases(**given, system=True) == ["argon2id.t4-m65536KiB-p4"]
+
+
+def test_memory_is_what_the_largest_argon2id_needs() -> None:
+    workload = registry.load("key_derivation")
+    values = registry.complete("key_derivation", {})
+    assert workload.needs(values, {}).memory_bytes == 1048576 * KIB
+    values["functions"] = "sha256"
+    assert workload.needs(values, {}).memory_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"functions": "md5"}, "functions of key_derivation are sha512, .*, not 'md5'"),
+        ({"iterations": "1e6"}, "iterations of key_derivation takes whole numbers from 1 on"),
+        ({"iterations": "0"}, "whole numbers from 1 on, .* not '0'"),
+        ({"pims": "-1"}, "pims of key_derivation takes whole numbers from 0 on"),
+        ({"argon2id": "4-65536-4"}, "is written t4-m65536KiB-p4 .*, not '4-65536-4'"),
+        ({"argon2id": "t1-m16KiB-p4"}, "at least 8 KiB a lane.*, not 't1-m16KiB-p4'"),
+    ],
+)
+def test_what_is_no_cost_is_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(WorkloadError, match=said):
+        phases(**given)
+
+
+def test_what_veracrypt_lacks_on_a_system_disk_is_left_out(root: Path) -> None:
+    given = {"functions": "argon2id", "system": True, "argon2id": "t1-m64KiB-p1", "seconds": 0.0}
+    recorded = contract.Phases()
+    values = registry.complete("key_derivation", given)
+    contract.perform(
+        registry.load("key_derivation"), contract.context_for(root / "a", recorded, {}, values)
+    )
+    assert recorded.left_out[0][0] == "VeraCrypt's argon2id for a system disk"

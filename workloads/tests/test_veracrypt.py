@@ -1,0 +1,50 @@
+"""VeraCrypt's work factors, against the figures that its documentation and the paper print."""
+
+from __future__ import annotations
+
+import pytest
+
+from workloads import veracrypt
+from workloads.base import WorkloadError
+from workloads.veracrypt import Argon2
+
+
+@pytest.mark.parametrize("hash_name", veracrypt.DEFAULTS)
+def test_the_papers_counts_come_out(hash_name: str) -> None:
+    default = 655_331 if hash_name == "ripemd160" else 500_000
+    assert veracrypt.iterations(hash_name) == default  # figure 3
+    assert veracrypt.iterations(hash_name, 9999) == 10_014_000  # figure 4
+    assert veracrypt.iterations(hash_name, 485) == 500_000  # the PIM that stands for the default
+
+
+def test_a_system_disk_has_the_short_formula_but_for_two_hashes() -> None:
+    counts = {
+        name: [veracrypt.iterations(name, pim, system=True) for pim in (0, 98)]
+        for name in veracrypt.DEFAULTS
+    }
+    assert counts == {
+        "sha512": [500_000, 113_000],
+        "whirlpool": [500_000, 113_000],
+        "sha256": [200_000, 200_704],
+        "streebog": [200_000, 200_704],
+        "ripemd160": [327_661, 200_704],
+    }
+
+
+@pytest.mark.parametrize(
+    ("pim", "cost"),
+    [
+        (0, Argon2(6, 416 * 1024, 1)),
+        (1, Argon2(3, 64 * 1024, 1)),
+        (12, Argon2(6, 416 * 1024, 1)),
+        (31, Argon2(13, 1024 * 1024, 1)),
+        (32, Argon2(14, 1024 * 1024, 1)),
+    ],
+)
+def test_argon2id_grows_in_memory_then_in_passes(pim: int, cost: Argon2) -> None:
+    assert veracrypt.argon2id(pim) == cost
+
+
+def test_a_hash_veracrypt_never_had_is_refused() -> None:
+    with pytest.raises(WorkloadError, match="no PBKDF2 with md5: choose from sha512, "):
+        veracrypt.iterations("md5")
