@@ -40,6 +40,13 @@ SMALL: dict[str, dict[str, object]] = {
     "video": {"seconds": 1},
     "idle": {"seconds": 0.1},
     "canary": {"seconds": 1},
+    "cipher_modes": {
+        "ciphers": "des aes-128",
+        "modes": "cbc",
+        "sizes": "large",
+        "large_mib": 1,
+        "seconds": 0.05,
+    },
 }
 # For each program a workload starts itself, what it says when it fails.
 FAILING = [
