@@ -16,6 +16,7 @@ _TABLE = {
     "video": "workloads.video:Video",
     "idle": "workloads.idle:Idle",
     "canary": "workloads.canary:Canary",
+    "file_ciphers": "workloads.file_ciphers:FileCiphers",
     "cipher_modes": "workloads.cipher_modes:CipherModes",
 }
 

@@ -178,18 +178,15 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 def _other_block(cipher: str, mode: str, key: bytes, iv: bytes) -> tuple[str, Block]:
     """Single blocks of the library that does not do the mode, if it has the cipher."""
-    doer = libraries.begin(cipher, mode, encrypt=True, key=key, iv=iv)
-    if doer is None:
-        raise WorkloadError(f"No library here has {cipher} in {mode.upper()}.")
+    doer = libraries.begin(cipher, mode, encrypt=True, key=key, iv=iv).library
     order = [libraries.OPENSSL, libraries.PYCRYPTODOME]
-    order.sort(key=lambda library: library == doer.library)
+    order.sort(key=lambda library: library == doer)
     for library in order:
         asked, whole_key = cipher, key
         if cipher == "des" and library == libraries.OPENSSL:
             asked, whole_key = "3des", 3 * key  # with three equal keys 3DES is DES
-        ecb = libraries.begin(asked, "ecb", encrypt=True, key=whole_key, iv=iv, only=library)
-        if ecb is not None:
-            return library, ecb.crypt
+        if maker := libraries.find(asked, "ecb", encrypt=True, only=library):
+            return library, maker(whole_key, iv).crypt
     raise WorkloadError(f"No library here has {cipher} in ECB.")
 
 
@@ -197,7 +194,7 @@ def _compare(cipher: str, mode: str, vector: Vector) -> None:
     ways = ((True, vector.plain, vector.answer), (False, vector.answer, vector.plain))
     for encrypt, given, wanted in ways:
         stream = libraries.begin(cipher, mode, encrypt=encrypt, key=vector.key, iv=vector.iv)
-        if stream is None or stream.crypt(given) != wanted:
+        if stream.crypt(given) != wanted:
             verb = "encrypts" if encrypt else "decrypts"
             raise WorkloadError(
                 f"{cipher} in {mode.upper()} {verb} wrongly, held against {vector.source}: "

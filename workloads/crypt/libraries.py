@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from workloads.crypt.catalogue import CIPHERS
+from workloads.base import WorkloadError
+from workloads.crypt.catalogue import CIPHERS, Kind
 
 Buffer = bytes | bytearray | memoryview
 Operation = Callable[[], object]
@@ -36,7 +37,7 @@ class Stream:
     """A cipher with its key and state in one direction."""
 
     library: str
-    bind: Callable[[Buffer, bytearray], Operation]
+    bind: Callable[[Buffer, bytearray | memoryview], Operation]
 
     def crypt(self, source: Buffer) -> bytes:
         """The next bytes of the stream, for what is not measured."""
@@ -45,21 +46,30 @@ class Stream:
         return bytes(target[: len(source)])
 
 
-def begin(
-    cipher: str, mode: str, *, encrypt: bool, key: bytes, iv: bytes, only: str = ""
-) -> Stream | None:
-    """A fresh stream of the first library that has the cipher in that mode; None if none has.
+Maker = Callable[[bytes, bytes], Stream]
 
-    `iv` is a block long; of `ctr` it is the first counter. `only` restricts it to one library.
-    `bind(source, target)` makes an operation that turns all of `source` into `target`, which is a
-    block longer than `source`; in `ecb`, `cbc` and `cfb` the source is of whole blocks.
+
+def find(cipher: str, mode: str, *, encrypt: bool, only: str = "") -> Maker | None:
+    """How to start streams: with the first library that has the cipher in that mode, if any has.
+
+    A maker takes the key, and an `iv` one block long; of `ctr` that is the first counter. `only`
+    restricts it to one library. A stream's `bind(source, target)` makes an operation that turns all
+    of `source` into `target`, which is a block longer; in `ecb`, `cbc` and `cfb` the source is of
+    whole blocks.
     """
-    for library, start in ((OPENSSL, _openssl), (PYCRYPTODOME, _pycryptodome)):
-        if only in ("", library):
-            stream = start(CIPHERS[cipher].algorithm, mode, encrypt, key, iv)
-            if stream is not None:
-                return stream
+    kind = CIPHERS[cipher]
+    for library, find_maker in ((OPENSSL, _openssl), (PYCRYPTODOME, _pycryptodome)):
+        if only in ("", library) and (maker := find_maker(kind, mode, encrypt)) is not None:
+            return maker
     return None
+
+
+def begin(cipher: str, mode: str, *, encrypt: bool, key: bytes, iv: bytes) -> Stream:
+    """One stream; WorkloadError where no library here has the cipher in that mode."""
+    maker = find(cipher, mode, encrypt=encrypt)
+    if maker is None:
+        raise WorkloadError(f"No library here has {cipher} in {mode.upper()}.")
+    return maker(key, iv)
 
 
 def versions() -> dict[str, str]:
@@ -82,34 +92,45 @@ def _found(modules: tuple[str, ...], name: str) -> Any:
     return None
 
 
-def _openssl(algorithm: str, mode: str, encrypt: bool, key: bytes, iv: bytes) -> Stream | None:
+def _openssl(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
     ciphers: Any = importlib.import_module("cryptography.hazmat.primitives.ciphers")
     lacks: Any = importlib.import_module("cryptography.exceptions").UnsupportedAlgorithm
     with warnings.catch_warnings():  # that a cipher is old is why it is measured
         warnings.simplefilter("ignore")
-        make, make_mode = _found(_ALGORITHMS, algorithm), _found(_MODES, mode.upper())
-        if make is None or make_mode is None:
-            return None
-        whole = ciphers.Cipher(make(key), make_mode() if mode == "ecb" else make_mode(iv))
-        try:
-            context = whole.encryptor() if encrypt else whole.decryptor()
-        except lacks:
-            return None
-    return Stream(OPENSSL, lambda source, target: partial(context.update_into, source, target))
+        cipher, chaining = _found(_ALGORITHMS, kind.algorithm), _found(_MODES, mode.upper())
+    if cipher is None or chaining is None:
+        return None
+
+    def make(key: bytes, iv: bytes) -> Stream:
+        whole = ciphers.Cipher(cipher(key), chaining() if mode == "ecb" else chaining(iv))
+        update = (whole.encryptor() if encrypt else whole.decryptor()).update_into
+        return Stream(OPENSSL, lambda source, target: partial(update, source, target))
+
+    try:
+        make(bytes(range(kind.key_bytes)), bytes(kind.block_bytes))
+    except lacks:
+        return None
+    return make
 
 
-def _pycryptodome(algorithm: str, mode: str, encrypt: bool, key: bytes, iv: bytes) -> Stream | None:
-    module: Any = importlib.import_module(f"Cryptodome.Cipher.{_CRYPTODOME_MODULES[algorithm]}")
-    options: dict[str, Any] = {
-        "ecb": {},
-        "ctr": {"nonce": b"", "initial_value": int.from_bytes(iv, "big")},
-        "cfb": {"iv": iv, "segment_size": 8 * len(iv)},
-        "cfb8": {"iv": iv, "segment_size": 8},
-    }.get(mode, {"iv": iv})
-    number = getattr(module, f"MODE_{mode.upper().removesuffix('8')}")
-    made = module.new(key, number, **options)
-    step = made.encrypt if encrypt else made.decrypt
-    return Stream(
-        PYCRYPTODOME,
-        lambda source, target: partial(step, source, output=memoryview(target)[: len(source)]),
+def _pycryptodome(kind: Kind, mode: str, encrypt: bool) -> Maker:
+    module: Any = importlib.import_module(
+        f"Cryptodome.Cipher.{_CRYPTODOME_MODULES[kind.algorithm]}"
     )
+    number = getattr(module, f"MODE_{mode.upper().removesuffix('8')}")
+
+    def make(key: bytes, iv: bytes) -> Stream:
+        options: dict[str, Any] = {
+            "ecb": {},
+            "ctr": {"nonce": b"", "initial_value": int.from_bytes(iv, "big")},
+            "cfb": {"iv": iv, "segment_size": 8 * len(iv)},
+            "cfb8": {"iv": iv, "segment_size": 8},
+        }.get(mode, {"iv": iv})
+        made = module.new(key, number, **options)
+        step = made.encrypt if encrypt else made.decrypt
+        return Stream(
+            PYCRYPTODOME,
+            lambda source, target: partial(step, source, output=memoryview(target)[: len(source)]),
+        )
+
+    return make

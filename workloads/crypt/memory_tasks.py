@@ -22,12 +22,12 @@ _INFO_CPU_SETTINGS = 1008  # openssl/crypto.h
 def _answers(request: dict[str, Any]) -> tuple[Outcome, None]:
     """Hold a cipher in a mode against its known answers; no library at all is a `reason`."""
     cipher, mode = request["cipher"], request["mode"]
+    maker = libraries.find(cipher, mode, encrypt=True)
+    if maker is None:
+        return {"reason": f"No library here has {cipher} in {mode.upper()}."}, None
     kind = CIPHERS[cipher]
-    key, iv = bytes(range(kind.key_bytes)), bytes(kind.block_bytes)
-    stream = libraries.begin(cipher, mode, encrypt=True, key=key, iv=iv)
-    if stream is None:
-        return {"reason": f"no library here has {cipher} in {mode.upper()}."}, None
-    version = libraries.versions()[stream.library]
+    library = maker(bytes(range(kind.key_bytes)), bytes(kind.block_bytes)).library
+    version = libraries.versions()[library]
     return {"library": version, "held_against": known_answers.check(cipher, mode)}, None
 
 
@@ -77,12 +77,10 @@ def _call_s(begin: Any, block_bytes: int) -> float:
 
 def _instructions(_request: dict[str, Any]) -> tuple[Outcome, None]:
     """OpenSSL's own word on the processor's features, if to be had, and the rate of AES-128-ECB."""
-    stream = libraries.begin(
-        *("aes-128", "ecb"), encrypt=True, key=bytes(16), iv=bytes(16), only=libraries.OPENSSL
-    )
-    if stream is None:
+    maker = libraries.find("aes-128", "ecb", encrypt=True, only=libraries.OPENSSL)
+    if maker is None:
         raise WorkloadError("OpenSSL has no AES here.")
-    operation = stream.bind(bytes(MIB), bytearray(MIB + 16))
+    operation = maker(bytes(16), bytes(16)).bind(bytes(MIB), bytearray(MIB + 16))
     operation()
     best_s = min(_taken_s(operation) for _ in range(5))
     return {"settings": _settings(), "aes_mib_per_s": 1 / best_s}, None

@@ -40,6 +40,12 @@ SMALL: dict[str, dict[str, object]] = {
     "video": {"seconds": 1},
     "idle": {"seconds": 0.1},
     "canary": {"seconds": 1},
+    "file_ciphers": {
+        "ciphers": "des-cbc rsa-2048-wrap rsa-2048-oaep",
+        "kinds": "text",
+        "sizes": "5000",
+        "seconds": 0.05,
+    },
     "cipher_modes": {
         "ciphers": "des aes-128",
         "modes": "cbc",
