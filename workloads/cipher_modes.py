@@ -151,6 +151,5 @@ def _measure(context: Context, worker: Worker, job: Job, seconds: float) -> dict
     done = worker.outcome(answer)
     operations = int(done["operations"])
     work.add(operations=operations, bytes=operations * job.size_bytes)
-    # Of a call with one block nearly all is Python's, so this is what Python takes at most.
-    share = min(1.0, operations * float(laid_out["call_s"]) / float(done["busy_s"]))
-    return {"phase": job.phase, **done, "python_share_at_most": round(share, 5)}
+    share = operations * float(laid_out["call_s"]) / float(done["cpu_s"])
+    return {"phase": job.phase, **done, "python_share_at_most": round(min(1.0, share), 5)}

@@ -68,7 +68,7 @@ def serve(tasks: Tasks) -> None:
                 outcome = task()
             else:
                 outcome, task = tasks(json.loads(line))
-            answer = {"outcome": outcome}
+            answer: dict[str, Any] = {"outcome": outcome}
         except (WorkloadError, OSError, MemoryError) as error:
             answer = {"error": str(error) or type(error).__name__}
         print(json.dumps(answer), flush=True)

@@ -70,7 +70,7 @@ def _compare(stream: libraries.Stream, source: bytearray, plain: bytearray) -> N
 
 
 def _call_s(begin: Any, block_bytes: int) -> float:
-    """Seconds of a call with a single block: Python's share of any call is not longer."""
+    """CPU seconds of a call with a single block, of which nearly all are Python's."""
     operation = begin(encrypt=True).bind(bytes(block_bytes), bytearray(3 * block_bytes))
     return repeat.calibrate(operation)[1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+from functools import cache
 from typing import Any, Protocol
 
 from workloads.base import WorkloadError
@@ -71,12 +72,17 @@ class Cbc:
         return whole - padding
 
 
+@cache
+def _private_key() -> Any:
+    made: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.rsa")
+    return made.generate_private_key(65537, 8 * RSA_BYTES)
+
+
 class _Rsa:
     def __init__(self) -> None:
-        made: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.rsa")
         padding: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.padding")
         hashes: Any = importlib.import_module("cryptography.hazmat.primitives.hashes")
-        self._private = made.generate_private_key(65537, 8 * RSA_BYTES)
+        self._private = _private_key()
         self._public = self._private.public_key()
         mask = padding.MGF1(hashes.SHA256())
         self._oaep = padding.OAEP(mgf=mask, algorithm=hashes.SHA256(), label=None)
@@ -153,7 +159,7 @@ class RsaOaep(_Rsa):
 
 
 def make(name: str, seed: int) -> Recipe:
-    """A recipe by its name in `workloads.file_ciphers`; the RSA keys are new each time."""
+    """A recipe by its name in `workloads.file_ciphers`; the RSA key is made once, at random."""
     if name == "rsa-2048-wrap":
         return RsaWrap(seed)
     if name == "rsa-2048-oaep":

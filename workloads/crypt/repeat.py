@@ -14,16 +14,15 @@ BATCH_NS = 5_000_000
 
 
 def calibrate(operation: Callable[[], object]) -> tuple[int, float]:
-    """How many operations make a batch of some 5 ms, and the seconds of one; warms it up."""
-    count, taken_ns = 1, 0
+    """How many operations make a batch of some 5 ms, and the CPU seconds of one; warms it up."""
+    count = 1
     while True:
-        started_ns = time.perf_counter_ns()
+        started_ns = time.process_time_ns()
         _batch(operation, count)
-        taken_ns = time.perf_counter_ns() - started_ns
+        taken_ns = time.process_time_ns() - started_ns
         if taken_ns >= BATCH_NS // 2:
-            break
+            return max(1, count * BATCH_NS // taken_ns), taken_ns / count / NS
         count *= 2
-    return max(1, count * BATCH_NS // taken_ns), taken_ns / count / NS
 
 
 def for_seconds(operation: Callable[[], object], seconds: float, batch: int) -> Outcome:
