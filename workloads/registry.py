@@ -20,6 +20,8 @@ _TABLE = {
     "block_sizes": "workloads.block_sizes:BlockSizes",
     "kernel_ciphers": "workloads.kernel_ciphers:KernelCiphers",
     "key_derivation": "workloads.key_derivation:KeyDerivation",
+    "file_ciphers": "workloads.file_ciphers:FileCiphers",
+    "cipher_modes": "workloads.cipher_modes:CipherModes",
 }
 
 

@@ -58,6 +58,19 @@ SMALL: dict[str, dict[str, object]] = {
         "argon2id": "t1-m64KiB-p1",
         "seconds": 0.05,
     },
+    "file_ciphers": {
+        "ciphers": "des-cbc rsa-2048-wrap rsa-2048-oaep",
+        "kinds": "text",
+        "sizes": "5000",
+        "seconds": 0.05,
+    },
+    "cipher_modes": {
+        "ciphers": "des aes-128",
+        "modes": "cbc",
+        "sizes": "large",
+        "large_mib": 1,
+        "seconds": 0.05,
+    },
 }
 # For each program a workload starts itself, what it says when it fails.
 FAILING = [

@@ -1,0 +1,155 @@
+"""Block ciphers and their modes in memory, as in Verma et al., tables II to VI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads.base import Context, Needs, Parameter, ParameterValue, Workload
+from workloads.crypt import catalogue, instructions
+from workloads.crypt.catalogue import CIPHERS, MIB, MODES
+from workloads.crypt.worker import Worker
+
+TASKS = "memory_tasks"
+PAPER_CIPHERS = "des 3des aes-128 aes-192 aes-256 blowfish-448"
+PAPER_SIZES = "20527 36002 45911 59852 69545 137325 158959 166364 191383 232398"
+# The child's Python and its libraries, and some room.
+CHILD_BYTES = 128 * MIB
+
+
+@dataclass(frozen=True)
+class Job:
+    """One phase."""
+
+    cipher: str
+    mode: str
+    size_bytes: int
+    encrypt: bool
+
+    @property
+    def phase(self) -> str:
+        verb = "encrypt" if self.encrypt else "decrypt"
+        return f"{self.cipher}-{self.mode}.{verb}.{self.size_bytes}B"
+
+
+class CipherModes(Workload):
+    """Phases `CIPHER-MODE.encrypt.SIZEB` and `….decrypt.SIZEB`, each on buffers of its own.
+
+    A phase repeats one input for at least `seconds`, on one stream: the key schedule is before it,
+    the chaining value goes on. `ecb`, `cbc` and `cfb` fill the input up to whole blocks; the bytes
+    counted are those of the input. The paper's two meanings of CFB are both here. Its table II
+    comes from Crypto++, which feeds back whole blocks: `cfb`. In its tables V and VI, CFB takes 8
+    times as long as ECB with 64-bit blocks and 16 times with 128-bit ones, so there a block is
+    encrypted for every byte: `cfb8`.
+    """
+
+    name = "cipher_modes"
+    summary = "block ciphers and their modes in memory"
+    program = "OpenSSL through Python's cryptography, and PyCryptodome for what that lacks"
+    parameters = (
+        Parameter("ciphers", PAPER_CIPHERS, "", "which ciphers, by name and key size"),
+        Parameter("modes", "ecb cbc cfb ofb ctr", "", "which modes; cfb8 is there besides"),
+        Parameter("sizes", f"{PAPER_SIZES} large", "", "the inputs' bytes, and the word large"),
+        Parameter("large_mib", 256, "MiB", "what large stands for", minimum=1),
+        Parameter("seconds", 1.0, "s", "how long a phase repeats its input", minimum=0.01),
+        Parameter("aes_instructions", True, "", "whether OpenSSL may use the processor's for AES"),
+    )
+
+    def requires(self, assets: Mapping[str, Path]) -> list[str]:
+        return super().requires(assets) + catalogue.missing_libraries(self.name)
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        largest = max(job.size_bytes for job in _jobs(parameters))
+        # Input and output, and once more while the ciphertext is made that is to be decrypted.
+        return Needs(memory_bytes=4 * largest + CHILD_BYTES)
+
+    def run(self, context: Context) -> None:
+        jobs = list(_jobs(context.parameters))
+        aes_instructions = bool(context.parameters["aes_instructions"])
+        seconds = float(context.parameters["seconds"])
+        told: dict[str, Any] = {}
+        rows = []
+        environment = instructions.environment(aes_instructions)
+        with Worker(TASKS, context.disk, environment) as worker:
+            told["aes_instructions"] = _instructions(context, worker, jobs, aes_instructions)
+            jobs = _possible(context, worker, jobs, told)
+            for job in jobs:
+                rows.append(_measure(context, worker, job, seconds))
+        told["unsafe"] = catalogue.unsafe(dict.fromkeys(job.cipher for job in jobs))
+        told["phases"] = rows
+        (context.kept / "ciphers.json").write_text(json.dumps(told, indent=1) + "\n")
+
+
+def _jobs(parameters: Mapping[str, ParameterValue]) -> Iterator[Job]:
+    ciphers = catalogue.chosen("ciphers", str(parameters["ciphers"]), list(CIPHERS))
+    modes = catalogue.chosen("modes", str(parameters["modes"]), MODES)
+    large_bytes = int(parameters["large_mib"]) * MIB
+    sizes = catalogue.sizes_bytes(str(parameters["sizes"]), large_bytes)
+    for size in sizes:
+        for cipher in ciphers:
+            for mode in modes:
+                for encrypt in (True, False):
+                    yield Job(cipher, mode, size, encrypt)
+
+
+def _is_aes(job: Job) -> bool:
+    return CIPHERS[job.cipher].algorithm == "AES"
+
+
+def _instructions(
+    context: Context, worker: Worker, jobs: list[Job], aes_instructions: bool
+) -> dict[str, Any]:
+    """Take AES out of the jobs where it cannot be had as asked; what was found about it."""
+    if not any(_is_aes(job) for job in jobs):
+        return {}
+    reason, found = instructions.reason_against(aes_instructions), {}
+    if not reason:
+        found = worker.ask("instructions")
+        if not aes_instructions:
+            with Worker(TASKS, context.disk, instructions.environment(True)) as other:
+                with_them = other.ask("instructions")
+            reason = instructions.doubt(found, with_them)
+            found = {"without": found, "with": with_them}
+    if reason:
+        context.leave_out("AES", reason)
+        jobs[:] = [job for job in jobs if not _is_aes(job)]
+    return {"allowed": aes_instructions, **found}
+
+
+def _possible(context: Context, worker: Worker, jobs: list[Job], told: dict[str, Any]) -> list[Job]:
+    """The jobs that a library here can do, their answers checked; the others are left out."""
+    known: dict[str, Any] = {}
+    for job in jobs:
+        name = f"{job.cipher}-{job.mode}"
+        if name not in known:
+            known[name] = worker.ask("answers", cipher=job.cipher, mode=job.mode)
+            if "reason" in known[name]:
+                context.leave_out(name, str(known[name]["reason"]))
+    told["ciphers"] = [{"cipher": name, **answer} for name, answer in known.items()]
+    return [job for job in jobs if "reason" not in known[f"{job.cipher}-{job.mode}"]]
+
+
+def _measure(context: Context, worker: Worker, job: Job, seconds: float) -> dict[str, Any]:
+    laid_out = worker.ask(
+        "stream",
+        cipher=job.cipher,
+        mode=job.mode,
+        bytes=job.size_bytes,
+        encrypt=job.encrypt,
+        seconds=seconds,
+        seed=context.seed,
+    )
+    with context.phase(job.phase) as work:
+        answer = worker.go()
+    done = worker.outcome(answer)
+    operations = int(done["operations"])
+    work.add(operations=operations, bytes=operations * job.size_bytes)
+    share = operations * float(laid_out["call_s"]) / float(done["cpu_s"])
+    return {"phase": job.phase, **done, "python_share_at_most": round(min(1.0, share), 5)}

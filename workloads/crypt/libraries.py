@@ -1,0 +1,136 @@
+"""OpenSSL through `cryptography`, and PyCryptodome for what that lacks; loaded by the child alone.
+
+OpenSSL is the first choice. Single DES is not in `cryptography` at all, 3DES and Blowfish have no
+CTR there, Blowfish no CFB-8; those are PyCryptodome's. Where OpenSSL's legacy provider is missing,
+so is its Blowfish, and PyCryptodome does that too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from workloads.base import WorkloadError
+from workloads.crypt.catalogue import CIPHERS, Kind
+
+Buffer = bytes | bytearray | memoryview
+Operation = Callable[[], object]
+OPENSSL, PYCRYPTODOME = "OpenSSL", "PyCryptodome"
+# Both moved from one version of `cryptography` to the next.
+_ALGORITHMS = (
+    "cryptography.hazmat.decrepit.ciphers.algorithms",
+    "cryptography.hazmat.primitives.ciphers.algorithms",
+)
+_MODES = (
+    "cryptography.hazmat.decrepit.ciphers.modes",
+    "cryptography.hazmat.primitives.ciphers.modes",
+)
+_CRYPTODOME_MODULES = {"DES": "DES", "TripleDES": "DES3", "AES": "AES", "Blowfish": "Blowfish"}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A cipher with its key and state in one direction."""
+
+    library: str
+    bind: Callable[[Buffer, bytearray | memoryview], Operation]
+
+    def crypt(self, source: Buffer) -> bytes:
+        """The next bytes of the stream, for what is not measured."""
+        target = bytearray(len(source) + 16)
+        self.bind(source, target)()
+        return bytes(target[: len(source)])
+
+
+Maker = Callable[[bytes, bytes], Stream]
+
+
+def find(cipher: str, mode: str, *, encrypt: bool, only: str = "") -> Maker | None:
+    """How to start streams: with the first library that has the cipher in that mode, if any has.
+
+    A maker takes the key, and an `iv` one block long; of `ctr` that is the first counter. `only`
+    restricts it to one library. A stream's `bind(source, target)` makes an operation that turns all
+    of `source` into `target`, which is a block longer; in `ecb`, `cbc` and `cfb` the source is of
+    whole blocks.
+    """
+    kind = CIPHERS[cipher]
+    for library, find_maker in ((OPENSSL, _openssl), (PYCRYPTODOME, _pycryptodome)):
+        if only in ("", library) and (maker := find_maker(kind, mode, encrypt)) is not None:
+            return maker
+    return None
+
+
+def begin(cipher: str, mode: str, *, encrypt: bool, key: bytes, iv: bytes) -> Stream:
+    """One stream; WorkloadError where no library here has the cipher in that mode."""
+    maker = find(cipher, mode, encrypt=encrypt)
+    if maker is None:
+        raise WorkloadError(f"No library here has {cipher} in {mode.upper()}.")
+    return maker(key, iv)
+
+
+def versions() -> dict[str, str]:
+    """What does the work, by library."""
+    own: Any = importlib.import_module("cryptography")
+    backend: Any = importlib.import_module("cryptography.hazmat.backends.openssl").backend
+    other: Any = importlib.import_module("Cryptodome")
+    return {
+        OPENSSL: f"{backend.openssl_version_text()} through cryptography {own.__version__}",
+        PYCRYPTODOME: f"PyCryptodome {other.__version__}",
+    }
+
+
+def _found(modules: tuple[str, ...], name: str) -> Any:
+    for module in modules:
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):
+            continue
+    return None
+
+
+def _openssl(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
+    ciphers: Any = importlib.import_module("cryptography.hazmat.primitives.ciphers")
+    lacks: Any = importlib.import_module("cryptography.exceptions").UnsupportedAlgorithm
+    with warnings.catch_warnings():  # that a cipher is old is why it is measured
+        warnings.simplefilter("ignore")
+        cipher, chaining = _found(_ALGORITHMS, kind.algorithm), _found(_MODES, mode.upper())
+    if cipher is None or chaining is None:
+        return None
+
+    def make(key: bytes, iv: bytes) -> Stream:
+        whole = ciphers.Cipher(cipher(key), chaining() if mode == "ecb" else chaining(iv))
+        update = (whole.encryptor() if encrypt else whole.decryptor()).update_into
+        return Stream(OPENSSL, lambda source, target: partial(update, source, target))
+
+    try:
+        make(bytes(range(kind.key_bytes)), bytes(kind.block_bytes))
+    except lacks:
+        return None
+    return make
+
+
+def _pycryptodome(kind: Kind, mode: str, encrypt: bool) -> Maker:
+    module: Any = importlib.import_module(
+        f"Cryptodome.Cipher.{_CRYPTODOME_MODULES[kind.algorithm]}"
+    )
+    number = getattr(module, f"MODE_{mode.upper().removesuffix('8')}")
+
+    def make(key: bytes, iv: bytes) -> Stream:
+        options: dict[str, Any] = {
+            "ecb": {},
+            "ctr": {"nonce": b"", "initial_value": int.from_bytes(iv, "big")},
+            "cfb": {"iv": iv, "segment_size": 8 * len(iv)},
+            "cfb8": {"iv": iv, "segment_size": 8},
+        }.get(mode, {"iv": iv})
+        made = module.new(key, number, **options)
+        step = made.encrypt if encrypt else made.decrypt
+        return Stream(
+            PYCRYPTODOME,
+            lambda source, target: partial(step, source, output=memoryview(target)[: len(source)]),
+        )
+
+    return make

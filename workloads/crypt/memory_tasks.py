@@ -1,0 +1,113 @@
+"""The child's tasks on buffers in memory: known answers, and a cipher again and again."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import random
+import time
+from functools import partial
+from typing import Any
+
+from workloads.base import WorkloadError
+from workloads.crypt import known_answers, libraries, repeat
+from workloads.crypt.catalogue import CIPHERS, MIB, WHOLE_BLOCKS, padded
+from workloads.crypt.child import Outcome, Task
+
+# Longer inputs are neither tried out before a phase nor decrypted whole to be compared.
+TRIED_BYTES = 4 * MIB
+_INFO_CPU_SETTINGS = 1008  # openssl/crypto.h
+
+
+def _answers(request: dict[str, Any]) -> tuple[Outcome, None]:
+    """Hold a cipher in a mode against its known answers; no library at all is a `reason`."""
+    cipher, mode = request["cipher"], request["mode"]
+    maker = libraries.find(cipher, mode, encrypt=True)
+    if maker is None:
+        return {"reason": f"No library here has {cipher} in {mode.upper()}."}, None
+    kind = CIPHERS[cipher]
+    library = maker(bytes(range(kind.key_bytes)), bytes(kind.block_bytes)).library
+    version = libraries.versions()[library]
+    return {"library": version, "held_against": known_answers.check(cipher, mode)}, None
+
+
+def _stream(request: dict[str, Any]) -> tuple[Outcome, Task]:
+    """Lay out one cipher, mode, direction and size; `go` repeats it on one stream.
+
+    The stream keeps its key and state from one input to the next: the key schedule is not measured.
+    """
+    cipher, mode, size = request["cipher"], request["mode"], request["bytes"]
+    seconds = request["seconds"]
+    kind = CIPHERS[cipher]
+    size = padded(size, kind.block_bytes) if mode in WHOLE_BLOCKS else size
+    generator = random.Random(request["seed"])
+    key, iv = generator.randbytes(kind.key_bytes), generator.randbytes(kind.block_bytes)
+    unit = generator.randbytes(min(size, MIB))
+    source = bytearray((unit * (size // len(unit) + 1))[:size])
+    target = bytearray(source) + bytearray(16)  # written once, so that its pages are there
+    begin = partial(libraries.begin, cipher, mode, key=key, iv=iv)
+    if not request["encrypt"]:
+        source, target = _encrypted(begin(encrypt=True), source, target), source + bytearray(16)
+        _compare(begin(encrypt=False), source, target)
+    stream = begin(encrypt=request["encrypt"])
+    operation = stream.bind(source, target)
+    batch = repeat.calibrate(operation)[0] if size <= TRIED_BYTES else 1
+    return {"call_s": _call_s(begin, kind.block_bytes)}, partial(
+        repeat.for_seconds, operation, seconds, batch
+    )
+
+
+def _encrypted(stream: libraries.Stream, source: bytearray, target: bytearray) -> bytearray:
+    stream.bind(source, target)()
+    return target[: len(source)]
+
+
+def _compare(stream: libraries.Stream, source: bytearray, plain: bytearray) -> None:
+    """Decrypt the beginning, which must be what was encrypted."""
+    begun = min(len(source), TRIED_BYTES)
+    if stream.crypt(memoryview(source)[:begun]) != plain[:begun]:
+        raise WorkloadError("What was decrypted is not what was encrypted: the library is broken.")
+
+
+def _call_s(begin: Any, block_bytes: int) -> float:
+    """CPU seconds of a call with a single block, of which nearly all are Python's."""
+    operation = begin(encrypt=True).bind(bytes(block_bytes), bytearray(3 * block_bytes))
+    return min(repeat.calibrate(operation)[1] for _ in range(3))
+
+
+def _instructions(_request: dict[str, Any]) -> tuple[Outcome, None]:
+    """OpenSSL's own word on the processor's features, if to be had, and the rate of AES-128-ECB."""
+    maker = libraries.find("aes-128", "ecb", encrypt=True, only=libraries.OPENSSL)
+    if maker is None:
+        raise WorkloadError("OpenSSL has no AES here.")
+    operation = maker(bytes(16), bytes(16)).bind(bytes(MIB), bytearray(MIB + 16))
+    operation()
+    best_s = min(_taken_s(operation) for _ in range(5))
+    return {"settings": _settings(), "aes_mib_per_s": 1 / best_s}, None
+
+
+def _taken_s(operation: libraries.Operation) -> float:
+    started_s = time.process_time()
+    operation()
+    return time.process_time() - started_s
+
+
+def _settings() -> str | None:
+    """The features that the OpenSSL below `cryptography` believes in; None if it is linked in."""
+    for name in ("cryptography.hazmat.bindings._openssl", "cryptography.hazmat.bindings._rust"):
+        try:
+            library = ctypes.CDLL(str(importlib.import_module(name).__file__))
+            info = library.OPENSSL_info
+        except (ImportError, OSError, AttributeError):
+            continue
+        info.restype = ctypes.c_char_p
+        said = info(_INFO_CPU_SETTINGS)
+        return said.decode() if said else None
+    return None
+
+
+_BY_NAME = {"answers": _answers, "stream": _stream, "instructions": _instructions}
+
+
+def TASKS(request: dict[str, Any]) -> tuple[Outcome, Task | None]:  # noqa: N802
+    return _BY_NAME[request["do"]](request)

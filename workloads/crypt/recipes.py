@@ -1,0 +1,167 @@
+"""How a whole file's content is encrypted and decrypted; for the child alone."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+from functools import cache
+from typing import Any, Protocol
+
+from workloads.base import WorkloadError
+from workloads.crypt import known_answers, libraries
+from workloads.crypt.catalogue import CIPHERS, padded
+
+RSA_BYTES = 256
+# OAEP with SHA-256 takes 2 + 2 * 32 bytes of each block (RFC 8017, section 7.1.1).
+CHUNK_BYTES = RSA_BYTES - 66
+WRAPPED_CIPHER = "aes-128"
+
+
+class Recipe(Protocol):
+    """Both directions take the first `size` bytes of `source` and return how many they wrote.
+
+    `source` has room for a block more, which padding may use; `target` is large enough.
+    """
+
+    def encrypt(self, source: bytearray, size: int, target: bytearray) -> int: ...
+    def decrypt(self, source: bytearray, size: int, target: bytearray) -> int: ...
+    def check(self) -> dict[str, Any]:
+        """Known answers; the library, and what it was held against."""
+
+
+class Cbc:
+    """CBC with PKCS#7 padding; each time a fresh key schedule, and a fresh vector in front."""
+
+    def __init__(self, cipher: str, seed: int) -> None:
+        self._cipher, self._block = cipher, CIPHERS[cipher].block_bytes
+        self.key = random.Random(f"{cipher} {seed}").randbytes(CIPHERS[cipher].key_bytes)
+        self._in = libraries.find(cipher, "cbc", encrypt=True)
+        self._out = libraries.find(cipher, "cbc", encrypt=False)
+
+    def encrypt(self, source: bytearray, size: int, target: bytearray) -> int:
+        return self.encrypt_with(self.key, source, size, memoryview(target))
+
+    def decrypt(self, source: bytearray, size: int, target: bytearray) -> int:
+        return self.decrypt_with(self.key, memoryview(source)[:size], target)
+
+    def check(self) -> dict[str, Any]:
+        stream = libraries.begin(
+            self._cipher, "cbc", encrypt=True, key=self.key, iv=bytes(self._block)
+        )
+        held = known_answers.check(self._cipher, "cbc")
+        return {"library": libraries.versions()[stream.library], "held_against": held}
+
+    def encrypt_with(self, key: bytes, source: bytearray, size: int, target: memoryview) -> int:
+        assert self._in is not None
+        block, whole = self._block, padded(size + 1, self._block)
+        source[size:whole] = bytes([whole - size]) * (whole - size)
+        iv = os.urandom(block)
+        target[:block] = iv
+        self._in(key, iv).bind(memoryview(source)[:whole], target[block:])()
+        return block + whole
+
+    def decrypt_with(self, key: bytes, source: memoryview, target: bytearray) -> int:
+        assert self._out is not None
+        block = self._block
+        self._out(key, bytes(source[:block])).bind(source[block:], target)()
+        whole = len(source) - block
+        padding = target[whole - 1]
+        if not 1 <= padding <= block:
+            raise WorkloadError(f"A file decrypted with {self._cipher} does not end in padding.")
+        return whole - padding
+
+
+@cache
+def _private_key() -> Any:
+    made: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.rsa")
+    return made.generate_private_key(65537, 8 * RSA_BYTES)
+
+
+class _Rsa:
+    def __init__(self) -> None:
+        padding: Any = importlib.import_module("cryptography.hazmat.primitives.asymmetric.padding")
+        hashes: Any = importlib.import_module("cryptography.hazmat.primitives.hashes")
+        self._private = _private_key()
+        self._public = self._private.public_key()
+        mask = padding.MGF1(hashes.SHA256())
+        self._oaep = padding.OAEP(mgf=mask, algorithm=hashes.SHA256(), label=None)
+
+    def wrap(self, plain: bytes) -> bytes:
+        wrapped: bytes = self._public.encrypt(plain, self._oaep)
+        return wrapped
+
+    def unwrap(self, wrapped: bytes) -> bytes:
+        plain: bytes = self._private.decrypt(wrapped, self._oaep)
+        return plain
+
+    def held(self) -> dict[str, Any]:
+        """OAEP is random, so each library decrypts what the other has encrypted."""
+        serial: Any = importlib.import_module("cryptography.hazmat.primitives.serialization")
+        der = self._private.private_bytes(
+            *(serial.Encoding.DER, serial.PrivateFormat.PKCS8, serial.NoEncryption())
+        )
+        key: Any = importlib.import_module("Cryptodome.PublicKey.RSA").import_key(der)
+        digest: Any = importlib.import_module("Cryptodome.Hash.SHA256")
+        other: Any = importlib.import_module("Cryptodome.Cipher.PKCS1_OAEP").new(key, digest)
+        plain = random.Random(0).randbytes(CHUNK_BYTES)
+        if other.decrypt(self.wrap(plain)) != plain or self.unwrap(other.encrypt(plain)) != plain:
+            raise WorkloadError("The two libraries do not read each other's RSA-OAEP.")
+        return {
+            "library": libraries.versions()[libraries.OPENSSL],
+            "held_against": [f"OAEP of {libraries.versions()[libraries.PYCRYPTODOME]}"],
+        }
+
+
+class RsaWrap(_Rsa):
+    """A fresh AES key for each file, wrapped with OAEP in front of it; the data in AES-CBC."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._data = Cbc(WRAPPED_CIPHER, seed)
+
+    def encrypt(self, source: bytearray, size: int, target: bytearray) -> int:
+        key = os.urandom(CIPHERS[WRAPPED_CIPHER].key_bytes)
+        target[:RSA_BYTES] = self.wrap(key)
+        rest = memoryview(target)[RSA_BYTES:]
+        return RSA_BYTES + self._data.encrypt_with(key, source, size, rest)
+
+    def decrypt(self, source: bytearray, size: int, target: bytearray) -> int:
+        key = self.unwrap(bytes(source[:RSA_BYTES]))
+        return self._data.decrypt_with(key, memoryview(source)[RSA_BYTES:size], target)
+
+    def check(self) -> dict[str, Any]:
+        held, data = self.held(), self._data.check()
+        return {**held, "held_against": held["held_against"] + data["held_against"]}
+
+
+class RsaOaep(_Rsa):
+    """All of the data in OAEP, 190 bytes at a time, as the paper's encryption times suggest."""
+
+    def encrypt(self, source: bytearray, size: int, target: bytearray) -> int:
+        written = 0
+        for start in range(0, size, CHUNK_BYTES):
+            chunk = bytes(source[start : min(size, start + CHUNK_BYTES)])
+            target[written : written + RSA_BYTES] = self.wrap(chunk)
+            written += RSA_BYTES
+        return written
+
+    def decrypt(self, source: bytearray, size: int, target: bytearray) -> int:
+        written = 0
+        for start in range(0, size, RSA_BYTES):
+            plain = self.unwrap(bytes(source[start : start + RSA_BYTES]))
+            target[written : written + len(plain)] = plain
+            written += len(plain)
+        return written
+
+    def check(self) -> dict[str, Any]:
+        return self.held()
+
+
+def make(name: str, seed: int) -> Recipe:
+    """A recipe by its name in `workloads.file_ciphers`; the RSA key is made once, at random."""
+    if name == "rsa-2048-wrap":
+        return RsaWrap(seed)
+    if name == "rsa-2048-oaep":
+        return RsaOaep()
+    return Cbc(name.removesuffix("-cbc"), seed)

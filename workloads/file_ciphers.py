@@ -1,0 +1,164 @@
+"""Whole files encrypted and decrypted, as in Panda, section III."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.crypt import catalogue, instructions, samples
+from workloads.crypt.catalogue import MIB
+from workloads.crypt.worker import Worker
+
+TASKS = "file_tasks"
+OAEP = "rsa-2048-oaep"
+RECIPES = ("aes-128-cbc", "des-cbc", "blowfish-128-cbc", "rsa-2048-wrap", OAEP)
+PAPER_SIZES = "1048576 2097152 5242880 10485760 20971520"
+# Plaintext bytes in a block of OAEP, as `workloads.crypt.recipes` counts them.
+CHUNK_BYTES = 190
+CHILD_BYTES = 128 * MIB
+
+
+@dataclass(frozen=True)
+class Job:
+    """A file and a recipe: two phases."""
+
+    recipe: str
+    kind: str
+    size_bytes: int
+
+    def phase(self, verb: str) -> str:
+        return f"{self.recipe}.{verb}.{self.kind}.{self.size_bytes}B"
+
+    @property
+    def sample(self) -> str:
+        return f"{self.kind}-{self.size_bytes}"
+
+
+class FileCiphers(Workload):
+    """Phases `RECIPE.encrypt.KIND.SIZEB` and `RECIPE.decrypt.KIND.SIZEB`.
+
+    A phase repeats one file for at least `seconds`: open and read it whole, encrypt with a fresh
+    key schedule and vector, write the other file over itself. The page cache is emptied before, so
+    that the first reading is the disk's; the others are memory's, and so is the writing, unless
+    `fsync`, until the kernel writes back. Whether the paper's times hold reading and writing is not
+    told there; `file_io` chooses.
+
+    Nor does it tell RSA's key (here 2048 bits), or how files longer than a key were encrypted. Its
+    encryption times grow with the file, as those of chunk after chunk do: `rsa-2048-oaep`. Its
+    decryption times are some 4 ms whatever the size, too short even to decrypt the file with AES:
+    one private operation, as in unwrapping a key. `rsa-2048-wrap` does that, and decrypts the file.
+    """
+
+    name = "file_ciphers"
+    summary = "text, binary and image files encrypted and decrypted whole"
+    program = "OpenSSL through Python's cryptography, and PyCryptodome for what that lacks"
+    parameters = (
+        Parameter("ciphers", " ".join(RECIPES), "", "which ciphers, with their mode or use"),
+        Parameter("kinds", "text binary image", "", "which kinds of files"),
+        Parameter("sizes", PAPER_SIZES, "", "the files' bytes"),
+        Parameter("seconds", 1.0, "s", "how long a phase repeats its file", minimum=0.01),
+        Parameter("file_io", True, "", "whether files are read and written within the phases"),
+        Parameter("fsync", False, "", "whether a file is on the drive before the next repetition"),
+        Parameter(
+            "oaep_max_bytes",
+            MIB,
+            "B",
+            "longest file all of which is encrypted with RSA; longer ones are left out",
+        ),
+    )
+
+    def requires(self, assets: Mapping[str, Path]) -> list[str]:
+        return super().requires(assets) + catalogue.missing_libraries(self.name)
+
+    def needs(
+        self,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],  # noqa: ARG002
+    ) -> Needs:
+        sizes = {job.sample: job.size_bytes for job in _jobs(parameters)}
+        largest = max(sizes.values())
+        # Beside the samples an encrypted file, with OAEP a third longer, and a decrypted one.
+        return Needs(
+            disk_bytes=sum(sizes.values()) + 3 * largest,
+            memory_bytes=6 * largest + CHILD_BYTES,
+        )
+
+    def prepare(self, context: Context) -> None:
+        for job in {job.sample: job for job in _jobs(context.parameters)}.values():
+            samples.write(context.disk / job.sample, job.kind, job.size_bytes, context.seed)
+
+    def run(self, context: Context) -> None:
+        jobs = list(_jobs(context.parameters))
+        told: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
+        with Worker(TASKS, context.disk, instructions.environment(True)) as worker:
+            for recipe in dict.fromkeys(job.recipe for job in jobs):
+                found = worker.ask("recipe", recipe=recipe, seed=context.seed)
+                told.append({"cipher": recipe, **found})
+                if recipe == OAEP:
+                    jobs = _bounded(context, jobs, float(found["unwrap_s"]))
+            for job in jobs:
+                rows += _measure(context, worker, job)
+        names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))
+        content = {"ciphers": told, "unsafe": catalogue.unsafe(names), "phases": rows}
+        (context.kept / "ciphers.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _jobs(parameters: Mapping[str, ParameterValue]) -> Iterator[Job]:
+    chosen_recipes = catalogue.chosen("ciphers", str(parameters["ciphers"]), RECIPES)
+    kinds = catalogue.chosen("kinds", str(parameters["kinds"]), list(samples.KINDS))
+    sizes = catalogue.sizes_bytes(str(parameters["sizes"]))
+    if min(sizes) < samples.SMALLEST_BYTES:
+        raise WorkloadError(f"The sizes are at least {samples.SMALLEST_BYTES} B, not {min(sizes)}.")
+    for size in sizes:
+        for kind in kinds:
+            for recipe in chosen_recipes:
+                yield Job(recipe, kind, size)
+
+
+def _bounded(context: Context, jobs: list[Job], unwrap_s: float) -> list[Job]:
+    """Without what would take too long with RSA, which is told with its figures."""
+    limit = int(context.parameters["oaep_max_bytes"])
+    sizes = dict.fromkeys(job.size_bytes for job in jobs)
+    for size in (size for size in sizes if size > limit):
+        operations = -(-size // CHUNK_BYTES)
+        context.leave_out(
+            f"{OAEP} of {size} B",
+            f"Decrypting it takes {operations} private operations of {1000 * unwrap_s:.2f} ms, "
+            f"{operations * unwrap_s:.0f} s; raise oaep_max_bytes above {limit} to have it.",
+        )
+    return [job for job in jobs if job.recipe != OAEP or job.size_bytes <= limit]
+
+
+def _measure(context: Context, worker: Worker, job: Job) -> list[dict[str, Any]]:
+    """Both phases of a file, and the proof that it came back."""
+    original = context.disk / job.sample
+    encrypted, decrypted = context.disk / "encrypted", context.disk / "decrypted"
+    rows = []
+    ways = (("encrypt", original, encrypted), ("decrypt", encrypted, decrypted))
+    for verb, source, target in ways:
+        worker.ask(
+            "file",
+            recipe=job.recipe,
+            encrypt=verb == "encrypt",
+            source=str(source),
+            target=str(target),
+            seconds=float(context.parameters["seconds"]),
+            file_io=bool(context.parameters["file_io"]),
+            fsync=bool(context.parameters["fsync"]),
+        )
+        context.drop_caches()
+        with context.phase(job.phase(verb)) as work:
+            answer = worker.go()
+        done = worker.outcome(answer)
+        operations = int(done["operations"])
+        work.add(operations=operations, files=operations, bytes=operations * job.size_bytes)
+        rows.append({"phase": job.phase(verb), **done})
+    worker.ask("same", first=str(original), second=str(decrypted))
+    encrypted.unlink()
+    decrypted.unlink()
+    return rows
