@@ -70,12 +70,10 @@ def said(rows: list[Beside]) -> list[str]:
     found = agreement(rows)
     if not found.ratios:
         return ["Of this paper there is no ratio here to hold beside a published one."]
-    parts = [
-        f"{number} {MEANINGS[word][number > 1]}" for word, number in found.words.items() if number
-    ]
+    parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in found.words.items() if n]
     text = [
-        f"Of {count(found.ratios, 'ratio')} that can be compared {_listed(parts)} (to agree is to lie "
-        f"within a factor of {CLOSE:g}, or to have it in the interval)."
+        f"Of {count(found.ratios, 'ratio')} that can be compared {_listed(parts)} (to agree is to "
+        f"lie within a factor of {CLOSE:g}, or to have it in the interval)."
     ]
     if found.pairs:
         text.append(
