@@ -6,6 +6,7 @@ import os
 import textwrap
 from pathlib import Path
 
+from analysis import left_out
 from analysis.origin import MEASURED
 from analysis.records import SuiteError
 from analysis.results import Results, results, write
@@ -28,14 +29,17 @@ def derive(folder: Path) -> Results:
 
 def terminal_text(found: Results) -> str:
     """What `make report` says: the table, the answer, and what the suite cannot say."""
-    from analysis.page import answer, tables
+    from analysis.page import answer, questions_section, tables
 
     parts = []
     if found.origin != MEASURED:
         parts.append(f"{found.origin.upper()}: {answer.banner(found.origin)}\n")
     parts.append(f"{tables.headline_text(found)}\n")
     notes = [f"note: {problem}" for problem in (*found.suite.problems, *found.doubts)]
-    parts += [textwrap.fill(said, WIDTH) for said in [*answer.sentences(found), *notes]]
+    left = left_out.sentence(found.suite)
+    notes += [f"note: {left}."] * bool(left)
+    said = [*answer.sentences(found), *questions_section.sentences(found), *notes]
+    parts += [textwrap.fill(sentence, WIDTH) for sentence in said]
     return "\n".join(parts)
 
 

@@ -21,6 +21,10 @@ from analysis.suite_folder import rapl_readings
 from analysis.uncertainty import TypeB, half_width
 from instrumentation.sources import counter as rapl
 
+MORE_WORK = (
+    *("rows", "transactions", "operations", "derivations", "keys", "matches"),
+    *("events", "video_s", "idle_s"),
+)
 ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     "suite_id": pl.String(),
     "host": pl.String(),
@@ -43,8 +47,13 @@ ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     "bytes": pl.Float64(),
     "files": pl.Float64(),
     "queries": pl.Float64(),
+    **dict.fromkeys(MORE_WORK, pl.Float64()),
+    "cpu_busy_s": pl.Float64(),
+    "own_cpu_s": pl.Float64(),
+    "cpus": pl.Int64(),
 }
-WORK = ("bytes", "files", "queries")  # units of work that are columns
+WORK = ("bytes", "files", "queries", *MORE_WORK)  # units of work that are columns
+CPU = ("cpu_busy_s", "own_cpu_s")
 _PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not reckoned yet
 RAPL = "rapl"
 ALL = "all"
@@ -94,15 +103,23 @@ def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.when(known).then(half_j).alias("energy_u95_j"))
 
 
-def _work(run: Run) -> Iterator[tuple[str, dict[str, float]]]:
-    """Work done by phase, and by all without the tail, in the units of `WORK` that it has."""
-    whole: dict[str, float] = {}
+def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
+    """Work and CPU seconds by phase, and of all without the tail.
+
+    The units of `WORK` are those that there are; CPU seconds of `all` are null where one of its
+    phases has none.
+    """
+    whole: dict[str, float | int | None] = {}
     for phase in run.phases:
         done = {unit: phase.work[unit] for unit in WORK if unit in phase.work}
-        yield phase.name, done
+        cpu = {name: getattr(phase, name) for name in CPU}
+        yield phase.name, {**done, **cpu, "cpus": run.cpus}
         if phase.name != TAIL:
-            whole |= {unit: whole.get(unit, 0.0) + amount for unit, amount in done.items()}
-    yield ALL, whole
+            whole |= {unit: (whole.get(unit) or 0.0) + amount for unit, amount in done.items()}
+    for name in CPU:
+        seconds = [getattr(phase, name) for phase in run.measured_phases]
+        whole[name] = None if None in seconds else math.fsum(seconds)
+    yield ALL, {**whole, "cpus": run.cpus}
 
 
 def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis import currency, words
+from analysis import currency, left_out, words
 from analysis.align import TargetClock
 from analysis.doubts import uncovered
 from analysis.energy import energy_table
@@ -50,7 +50,7 @@ def lines(folder: Path) -> list[str]:
         _runs(suite, told),
         _voids(suite, told),
         _broke_in(told, energy),
-        _waits(told),
+        "; ".join(filter(None, [left_out.sentence(suite), _waits(told)])),
         _canary(suite, energy),
         _time(suite),
         _headline(suite, energy),

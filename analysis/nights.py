@@ -14,6 +14,7 @@ from typing import Any
 from analysis.documents import lines
 from analysis.records import Suite
 from analysis.silences import ENDED, Silence, of_link, of_meters
+from analysis.suite_folder import SKIPPED
 
 INTERRUPTED, REPEAT = "interrupted: ", "repeat: "
 BEGUN = frozenset({"switching", "running", "proving"})
@@ -128,7 +129,7 @@ def night(suite: Suite) -> Night:
     """The facts of a suite; reads all times of all meters."""
     told = _told(suite.journal)
     planned = _planned(suite.plan)
-    known = {run.run_id for run in suite.runs} | {run.run_id for run in suite.void}
+    known = {run.run_id for run in (*suite.runs, *suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else {}
     boots = dict.fromkeys(str(line.get("boot_id")) for line in suite.journal)
     finished = {run.run_id for run in suite.runs}
@@ -190,7 +191,7 @@ def _told(lines: Sequence[Mapping[str, Any]]) -> _Told:
                 _begin(told, run_id)
             told.open_run = run_id, state
         elif state in CLOSED:
-            if state == "void":
+            if state == "void" and not detail.startswith(SKIPPED):
                 _void(told, run_id, detail)
             told.open_run = "", ""
     return told

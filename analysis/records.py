@@ -36,13 +36,19 @@ class Counter:
 
 @dataclass(frozen=True)
 class Phase:
-    """A marked stretch of a run, on the target's clock."""
+    """A marked stretch of a run, on the target's clock.
+
+    `own_cpu_s` are the agent's own CPU seconds, `cpu_busy_s` those of all programs on all CPUs
+    together; None where the run does not tell them.
+    """
 
     name: str
     t_start_ns: int
     t_end_ns: int
     counters: tuple[Counter, ...]
     work: Mapping[str, float]
+    own_cpu_s: float | None = None
+    cpu_busy_s: float | None = None
 
     @property
     def duration_s(self) -> float:
@@ -50,8 +56,21 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A declared part of a workload that could not be done, and why."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Run:
-    """One finished run. `origin` is that of its RAPL figures."""
+    """One finished run. `origin` is that of its RAPL figures.
+
+    `workload` is the name of the plan's entry, which is the workload's own where it has no other.
+    `program` says in words what did the measured work, `cpus` is the number of logical CPUs,
+    `kept` holds the SHA-256 of files that the workload kept, by their path below `kept`.
+    """
 
     run_id: str
     block: int
@@ -67,6 +86,10 @@ class Run:
     checks: tuple[Mapping[str, Any], ...]
     perf: Mapping[str, Any] | None = None
     started_wall: str = ""
+    program: str = ""
+    cpus: int | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def measured_phases(self) -> tuple[Phase, ...]:
@@ -76,7 +99,7 @@ class Run:
 
 @dataclass(frozen=True)
 class VoidRun:
-    """A run that counts for nothing, and why."""
+    """A run that counts for nothing, or was skipped because it cannot run there, and why."""
 
     run_id: str
     configuration: str
@@ -105,7 +128,11 @@ class Meter:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as read. `problems` are sentences about what is missing or cannot be trusted."""
+    """A suite as read. `problems` are sentences about what is missing or cannot be trusted.
+
+    `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
+    void, for nothing failed.
+    """
 
     folder: Path
     plan: Mapping[str, Any]
@@ -121,6 +148,7 @@ class Suite:
     watermarks: tuple[Mapping[str, Any], ...] = ()
     journal: tuple[Mapping[str, Any], ...] = ()
     controller_boots: int = 1
+    skipped: tuple[VoidRun, ...] = ()
 
     @property
     def suite_id(self) -> str:
@@ -176,6 +204,24 @@ class Suite:
     def workloads(self) -> list[str]:
         """Names in the plan's order, without the canary."""
         return [name for name in _names(self.plan.get("workloads", [])) if name != CANARY]
+
+    def workload_of(self, name: str) -> str:
+        """The workload that an entry of the plan runs: its own name where it names no other."""
+        given = self.plan.get("workloads")
+        entries = given if isinstance(given, list) else []
+        for entry in entries:
+            if isinstance(entry, Mapping) and entry.get("name") == name:
+                return str(entry.get("workload") or name)
+        return name
+
+    @property
+    def planned_blocks(self) -> int | None:
+        """The plan's blocks, with the extra ones that run a part of it; None where it has none."""
+        blocks, extra = self.plan.get("blocks"), self.plan.get("extra_blocks")
+        if not isinstance(blocks, int):
+            return None
+        more = extra.get("count") if isinstance(extra, Mapping) else 0
+        return blocks + (more if isinstance(more, int) else 0)
 
     @property
     def compared_runs(self) -> tuple[Run, ...]:

@@ -31,11 +31,16 @@ report.answer()
 # %% [markdown]
 # <nav aria-label="Contents"><ul>
 # <li><a href="#figures">All figures</a></li>
-# <li><a href="#workloads">Each workload</a></li><li><a href="#money">Money</a></li>
+# <li><a href="#workloads">Each workload</a></li><li><a href="#units">Per unit</a></li>
+# <li><a href="#money">Money</a></li>
 # <li><a href="#published">Published</a></li><li><a href="#steadiness">Steadiness</a></li>
 # <li><a href="#trust">Trust</a></li><li><a href="#provenance">Provenance</a></li>
 # </ul></nav>
-#
+
+# %%
+report.questions()
+
+# %% [markdown]
 # <h2 id="figures">All figures</h2>
 
 # %%
@@ -46,6 +51,12 @@ report.figures()
 
 # %%
 report.workloads()
+
+# %% [markdown]
+# <h2 id="units">Per unit of work</h2>
+
+# %%
+report.units()
 
 # %% [markdown]
 # <h2 id="money">Money and batteries</h2>

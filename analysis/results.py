@@ -16,6 +16,7 @@ from analysis.align import TargetClock
 from analysis.doubts import doubts
 from analysis.energy import energy_table
 from analysis.inference.canary import Canary, canary
+from analysis.inference.comparisons import Answer, comparisons
 from analysis.inference.contrasts import Contrast, contrasts
 from analysis.inference.planning import next_suite
 from analysis.nights import Night, night
@@ -47,6 +48,11 @@ class Results:
     def contrasts(self) -> tuple[Contrast, ...]:
         """Configurations over all working workloads at once, the declared ones first."""
         return tuple(contrasts(self.suite, self.energy))
+
+    @cached_property
+    def answers(self) -> tuple[Answer, ...]:
+        """The declared comparisons within a configuration."""
+        return tuple(comparisons(self.suite, self.energy))
 
     @cached_property
     def night(self) -> Night:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis.origin import ORDER
-from analysis.records import TAIL, Counter, Phase, Run
+from analysis.records import TAIL, Counter, LeftOut, Phase, Run
 from instrumentation.sources.counter import Reading
 
 RUN_FORMAT = "fde-run/1"
@@ -47,6 +47,12 @@ def parse(document: Mapping[str, Any]) -> Run:
         checks=tuple(document.get("checks") or ()),
         perf=document.get("perf"),
         started_wall=str(document.get("started_wall") or ""),
+        program=str(document.get("program") or ""),
+        cpus=int(document["cpus"]) if document.get("cpus") else None,
+        left_out=tuple(
+            LeftOut(str(e["what"]), str(e["reason"])) for e in document.get("left_out") or ()
+        ),
+        kept={str(k): str(v) for k, v in (document.get("kept") or {}).items()},
     )
 
 
@@ -57,10 +63,16 @@ def _phase(entry: Mapping[str, Any]) -> Phase:
         t_end_ns=int(entry["t_end_ns"]),
         counters=tuple(_counter(counter) for counter in entry.get("counters") or ()),
         work={str(k): float(v) for k, v in (entry.get("work") or {}).items()},
+        own_cpu_s=_seconds(entry.get("own_cpu_s")),
+        cpu_busy_s=_seconds(entry.get("cpu_busy_s")),
     )
     if phase.t_end_ns <= phase.t_start_ns:
         raise ValueError(f"phase {phase.name} ends before it starts")
     return phase
+
+
+def _seconds(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _counter(entry: Mapping[str, Any]) -> Counter:

@@ -6,6 +6,7 @@ Only a folder of which nothing can be said (no plan, another version) raises `Su
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from instrumentation.sources.counter import Reading
 
 PLAN = "plan.json"
 PLAN_FORMAT = "fde-plan/1"
+SKIPPED = "skipped: "  # how the journal's line of a run begins that cannot be made on the target
 
 
 def read(folder: Path, raw: bool = False) -> Suite:
@@ -32,7 +34,9 @@ def read(folder: Path, raw: bool = False) -> Suite:
         )
     journal = tuple(lines(folder / "journal.jsonl", problems))
     states = _last_states(folder, journal, problems)
-    runs, void = _runs(folder, plan, states, problems)
+    runs, not_counted = _runs(folder, plan, states, problems)
+    skipped = [run for run in not_counted if run.reason.startswith(SKIPPED)]
+    void = [run for run in not_counted if not run.reason.startswith(SKIPPED)]
     recorded = recordings.read(folder, raw, seal.changed, problems)
     clock = tuple(lines(folder / "clock.jsonl", problems))
     shift_ns = controllers.shifts(clock, recorded, _spans(runs))
@@ -41,6 +45,7 @@ def read(folder: Path, raw: bool = False) -> Suite:
         plan=plan,
         runs=tuple(runs),
         void=tuple(void),
+        skipped=tuple(replace(run, reason=run.reason.removeprefix(SKIPPED)) for run in skipped),
         meters=tuple(recordings.meters(recorded, shift_ns, problems)),
         clock=tuple(controllers.shifted(clock, shift_ns)),
         watermarks=tuple(lines(folder / "watermark.jsonl", problems)),

@@ -75,6 +75,19 @@ def block_values(
     return {int(block): float(value) for block, value in rows.iter_rows()}
 
 
+def quotients(energy: pl.DataFrame, over: pl.Expr, under: pl.Expr) -> dict[int, float]:
+    """By block, the mean over its runs of one quantity over another; without it where one lacks."""
+    quotient = (over / under).alias("quotient")
+    rows = (
+        energy.select("block", quotient)
+        .filter(pl.col("quotient").is_finite())
+        .group_by("block")
+        .agg(pl.col("quotient").mean())
+        .sort("block")
+    )
+    return {int(block): float(value) for block, value in rows.iter_rows()}
+
+
 def estimate_of(values: BlockValues) -> Estimate | None:
     """Mean and interval over blocks, None where there is none."""
     return estimate(list(values.values())) if values else None

@@ -47,7 +47,7 @@ def contrasts(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> li
 
 def working(suite: Suite) -> list[str]:
     """The workloads that do something: idling saves nobody anything."""
-    return [name for name in suite.workloads if name != IDLE]
+    return [name for name in suite.workloads if suite.workload_of(name) != IDLE]
 
 
 def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict[int, float]]:

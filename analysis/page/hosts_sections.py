@@ -108,7 +108,7 @@ def trusted(found: Hosts) -> Iterator[str]:
 def _trusted(found: Results) -> Iterator[str]:
     suite = found.suite
     blocks = len({run.block for run in suite.runs})
-    planned = suite.plan.get("blocks", blocks)
+    planned = suite.planned_blocks or blocks
     yield f"{blocks} of {count(int(planned), 'block')}, {count(len(suite.runs), 'finished run')}"
     yield f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
     for meter in trust.meters(suite, found.energy):

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from analysis import words
-from analysis.page import markup, published_tables
+from analysis.page import beside_tables, markup, published_tables
+from analysis.page.answer import count
 from analysis.page.markup import Html
-from analysis.published import paper
+from analysis.published import paper, unsafe
+from analysis.published.agreement import CLOSE, Word, agreement
 from analysis.published.beside import Beside, beside
+from analysis.published.places import places
+from analysis.published.reasons import reasons
 from analysis.published.reference import Citation, Published, citations, published
 from analysis.results import Results
 
-BESIDE = ("What", "Configuration", "Ratio, published", "Ratio, here", "Published", "Here")
+MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
+    "agrees": ("agrees with the published one", "agree with the published one"),
+    "same way, less": ("goes the same way, but less far", "go the same way, but less far"),
+    "same way, more": ("goes the same way, and further", "go the same way, and further"),
+    "other way": ("goes the other way", "go the other way"),
+    "not settled": ("is not settled here", "are not settled here"),
+}
 
 
 def published_section(found: Results) -> Html:
@@ -36,23 +46,17 @@ def published_section(found: Results) -> Html:
 
 def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Html:
     figures = published(citation.paper)
-    page = markup.heading(citation.short, 3)
+    page = markup.heading(citation.short, 3, f"paper-{citation.paper}")
     page += markup.paragraph(
-        f"{citation.text}. Sizes, drive and machine may differ, and a phase may hold several files "
-        "of the paper's, so only the ratios to the baseline can be compared. Nothing was read "
-        f"off the paper's pictures. A figure with {published_tables.DOUBT} is doubtful.",
+        f"{citation.text}. Sizes, drive and machine may differ, so only ratios within one table "
+        "can be compared. Nothing was read off the paper's pictures. A figure with "
+        f"{published_tables.DOUBT} is doubtful.",
         "key",
     )
-    for origin in dict.fromkeys(row.origin for row in rows):
-        part = [row for row in rows if row.origin == origin]
-        page += markup.table(
-            f"{_quantities(part).capitalize()}: published, and in this suite",
-            BESIDE,
-            [_beside_row(found, row) for row in part],
-            words=2,
-            origin=origin,
-            group=True,
-        )
+    page += markup.paragraph(" ".join([*said(rows), *reasons(found.suite, rows)]))
+    page += beside_tables.tables(found, rows)
+    page += _unsafe(rows)
+    page += _elsewhere(citation)
     page += published_tables.doubts(figures)
     return page + markup.folded(
         f"All {len(figures)} figures of {citation.short}",
@@ -61,26 +65,59 @@ def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Html:
     )
 
 
-def _quantities(rows: list[Beside]) -> str:
-    return " and ".join(dict.fromkeys(row.published.quantity for row in rows))
-
-
-def _beside_row(found: Results, row: Beside) -> list[str]:
-    p = row.published
-    mark = published_tables.DOUBT if p.doubtful else ""
-    return [
-        f"{_titled(p)} ({p.unit})",
-        found.suite.label(row.configuration),
-        "1" if row.is_baseline else words.number(row.published_ratio, 3) + mark,
-        "1" if row.is_baseline else words.ratio(row.measured_ratio),
-        published_tables.value(p),
-        words.plus_minus(row.measured),
+def said(rows: list[Beside]) -> list[str]:
+    """What agrees and what does not, in sentences that follow from the figures."""
+    found = agreement(rows)
+    if not found.ratios:
+        return ["Of this paper there is no ratio here to hold beside a published one."]
+    parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in found.words.items() if n]
+    text = [
+        f"Of {count(found.ratios, 'ratio')} that can be compared {_listed(parts)} (to agree is to "
+        f"lie within a factor of {CLOSE:g}, or to have it in the interval)."
     ]
+    if found.pairs:
+        text.append(
+            f"Of {count(found.pairs, 'pair')} that are apart in both, {found.same_order} stand in "
+            "the same order."
+        )
+    if found.furthest is not None and found.words["agrees"] < found.ratios:
+        text.append(_furthest(found.furthest))
+    return text
 
 
-def _titled(figure: Published) -> str:
-    named = words.name_of(figure.entry)
-    return words.name_of(figure.workload) if named == figure.entry else named
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _furthest(row: Beside) -> str:
+    both = row.cost_ratios
+    if both is None:
+        return ""
+    spent = "joules" if row.here.column == "energy_j" else "time"
+    where = beside_tables.conditions(row.published)
+    what = f"{row.published.place}, {where}" if where else row.published.place
+    return (
+        f"Furthest apart: {row.here.member} against {row.against} ({what}): "
+        f"{words.rounded(both[0])} times the {spent} there, {words.rounded(both[1].ratio)} times "
+        "here."
+    )
+
+
+def _unsafe(rows: list[Beside]) -> Html:
+    """What of the paper's is unsafe today, a line each."""
+    texts = [text for row in rows for text in (row.here.member, row.published.software)]
+    return markup.bullets(unsafe.reasons(texts))
+
+
+def _elsewhere(citation: Citation) -> Html:
+    """What of the paper has nothing of ours beside it, and why."""
+    rows = [[p.place, p.what, p.why] for p in places(citation.paper) if not p.ours]
+    return markup.folded(
+        f"What of {citation.short} has nothing of ours beside it, and why",
+        markup.table(
+            f"{citation.short}: without figures of ours", ["Where", "What", "Why"], rows, words=3
+        ),
+    )
 
 
 def _arithmetic() -> Html:

@@ -10,6 +10,7 @@ from analysis import words
 from analysis.labels import configuration_label
 from analysis.page import markup
 from analysis.page.markup import Html
+from analysis.published import unsafe
 from analysis.published.reference import CONDITIONS, Published, configurations
 
 DOUBT = "*"
@@ -94,7 +95,7 @@ def _who(part: Sequence[Published]) -> str:
 def _subject(figure: Published) -> str:
     if figure.subject == UNENCRYPTED and not figure.configuration:
         return "not encrypted"
-    return configuration_name(figure.configuration) or figure.subject
+    return configuration_name(figure.configuration) or unsafe.marked(figure.subject)
 
 
 def _what(figure: Published) -> str:
@@ -204,7 +205,12 @@ def _cell(figure: Published, name: str) -> str:
     given = getattr(figure, name)
     if given is None:
         return ""
-    return _bytes(given) if name in ("size_bytes", "block_bytes") else str(given)
+    return _bytes(given) if name in ("size_bytes", "block_bytes") else unsafe.marked(str(given))
+
+
+def size_of(size: int | None) -> str:
+    """A size as the papers write it; empty where there is none."""
+    return _bytes(size) if size else ""
 
 
 def _bytes(size: int) -> str:

@@ -19,9 +19,11 @@ from analysis.page import (
     money_section,
     provenance,
     published_section,
+    questions_section,
     steadiness_section,
     trust_box,
     trust_section,
+    units_section,
     workload_section,
 )
 from analysis.page.markup import Html
@@ -85,6 +87,14 @@ class Report:
         said = markup.join(markup.paragraph(s, "answer") for s in answer.sentences(self.found))
         box = trust_box.trust_box(self.found, self.twice, self.steady, self.found.canary)
         return markup.columns(said, matrix.matrix(self.found), box)
+
+    def questions(self) -> Html:
+        """The declared questions, each with its answer; nothing where none was asked."""
+        return questions_section.questions_section(self.found)
+
+    def units(self) -> Html:
+        """Joules per unit of work, and rates."""
+        return units_section.units_section(self.found)
 
     def figures(self) -> Html:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""

@@ -31,7 +31,7 @@ def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
                 rows.append(
                     [words.name_of(workload), found.suite.label(configuration)]
                     + [words.NOTHING] * (len(components) + 1)
-                    + ["0", "no finished run", ""]
+                    + ["0", _why_none(found, workload), ""]
                 )
                 continue
             by = {row["component"]: row for row in part.iter_rows(named=True)}
@@ -48,6 +48,11 @@ def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
                 ]
             )
     return rows
+
+
+def _why_none(found: Results, workload: str) -> str:
+    skipped = any(run.workload == workload for run in found.suite.skipped)
+    return "skipped" if skipped else "no finished run"
 
 
 def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], words_columns: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from analysis import trust, words
+from analysis import left_out, trust, words
 from analysis.inference import planning
 from analysis.inference.canary import Canary
 from analysis.inference.steadiness import Steadiness
@@ -32,6 +32,10 @@ def trust_box(
         lines.append(f"{count(stray, 'run')} flagged as standing out; they count like all others.")
     lines.append(_power(found))
     page = markup.note(TITLE, markup.bullets(line for line in lines if line), "plain")
+    left = left_out.sentence(found.suite)
+    if left:
+        said = f"{left[0].upper()}{left[1:]}. The reasons stand below, at Trust."
+        page += markup.note("Not measured: ", markup.paragraph(said), "warning")
     if found.doubts:
         page += markup.note("What weakens these figures", markup.bullets(found.doubts), "warning")
     if found.suite.problems:
@@ -44,7 +48,7 @@ def trust_box(
 def _blocks(found: Results) -> str:
     suite = found.suite
     blocks = len({run.block for run in suite.compared_runs})
-    planned = suite.plan.get("blocks", blocks)
+    planned = suite.planned_blocks or blocks
     of = "" if planned == blocks else f" of {planned}"
     void = f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
     sealed = "" if suite.sealed else " The files are not sealed."

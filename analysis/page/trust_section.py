@@ -8,7 +8,7 @@ import polars as pl
 
 from analysis import manifest, readers, trust, words
 from analysis.doubts import COVERED, uncovered_phases
-from analysis.page import markup, night_table
+from analysis.page import markup, missing_section, night_table
 from analysis.page.markup import Html
 from analysis.records import Meter, Suite
 from analysis.results import Results
@@ -53,6 +53,8 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
             *(_accuracy(meter) for meter in suite.meters),
         ]
     )
+    page += missing_section.left_out(found)
+    page += missing_section.own_share(found)
     page += night_table.night_table(found.night)
     page += _uncertainty(found)
     page += _coverage(found)

@@ -23,7 +23,9 @@ def workload_section(found: Results, name: str, flagged: set[tuple[int, str]]) -
     energy = found.energy.filter(pl.col("workload") == name)
     page = markup.heading(words.name_of(name), 3, f"workload-{name}")
     if energy.is_empty():
-        return page + markup.paragraph("No run of this workload finished.")
+        reasons = list(dict.fromkeys(r.reason for r in found.suite.skipped if r.workload == name))
+        why = f"Skipped: {' '.join(reasons)}" if reasons else "No run of this workload finished."
+        return page + markup.paragraph(why)
     component = judged_component(found.summary.filter(pl.col("workload") == name))
     page += decomposition_tables.tables(found, energy, name, component)
     page += _bars(found, energy, name)

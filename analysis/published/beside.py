@@ -2,53 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from analysis import origin
 from analysis.inference.stats import Comparison, Estimate
+from analysis.published.here import Here, likes, plain_unit
 from analysis.published.reference import Published, configurations
+from analysis.published.runs_here import RunsHere, joules_of, of_seconds
 from analysis.records import SYSTEM, Suite
-from analysis.summary import block_values, compare_blocks, estimate_of
+from analysis.summary import BlockValues, compare_blocks, estimate_of
 
-# Quantity of a paper -> column of the energy table; unit of a paper -> how many of that column's.
-COLUMNS = {"energy": "energy_j", "time": "duration_s", "power": "power_w"}
-SCALES = {"J": 1.0, "s": 1.0, "ms": 1e-3, "min": 60.0, "W": 1.0}
+PLAIN = ("plain", "none")
 
 
 @dataclass(frozen=True)
 class Beside:
     """A published figure and ours, in the paper's unit.
 
-    `configuration` is the suite's name of the same storage stack. The ratios are to the baseline,
-    the paper's to the paper's own; both are None on the baseline itself. Sizes and machines
-    differ, so only the ratios can be compared.
+    `entry` is the entry of the suite, `configuration` its name of the storage stack. Within a group
+    (all that is alike but for what is compared) the ratios are to its reference, `against`: the
+    figure without encryption where there is one, else the first that both have. They are None on
+    the reference itself. `plain_values` are the published figure and ours in plain units (s, B/s,
+    operations/s), whatever unit the paper has. `joules` are ours for a unit (`joules_per`) of the
+    same work. Sizes and machines differ, so only the ratios can be compared.
     """
 
     published: Published
+    here: Here
+    entry: str
     configuration: str
     is_baseline: bool
+    against: str
+    reference: Published | None
     published_ratio: float | None
     measured: Estimate | None
     measured_ratio: Comparison | None
+    plain_values: tuple[float, float] | None
+    joules: Estimate | None
+    joules_per: str
+    stands_in: tuple[int, ...]
     origin: str
+
+    @property
+    def group(self) -> tuple[object, ...]:
+        return (*group_of(self.published), self.here.note, self.entry)
+
+    @property
+    def cost_ratios(self) -> tuple[float, Comparison] | None:
+        """Both ratios of what is spent (time or joules), so that above 1 is always dearer."""
+        if self.published_ratio is None or self.measured_ratio is None or not self.published_ratio:
+            return None
+        if self.here.numerator is None:
+            return self.published_ratio, self.measured_ratio
+        return 1 / self.published_ratio, _turned(self.measured_ratio)
+
+
+@dataclass(frozen=True)
+class _Ours:
+    figure: Published
+    here: Here
+    entry: str
+    configuration: str
+    values: BlockValues
+
+    @property
+    def plain(self) -> BlockValues:
+        factor, _ = plain_unit(self.figure.unit)
+        return {block: value * factor for block, value in self.values.items()}
+
+    @property
+    def plain_figure(self) -> float:
+        return self.figure.value * plain_unit(self.figure.unit)[0]
 
 
 def beside(suite: Suite, energy: pl.DataFrame, figures: Sequence[Published]) -> list[Beside]:
-    """Those of `figures` whose workload, phase, configuration and quantity the suite has, too."""
-    bases = {_group(p): p.value for p in figures if _kind(p) == "plain"}
-    phases = set(energy.select("workload", "phase").unique().iter_rows())
-    rows = []
-    for figure in figures:
-        here = configuration_here(suite, figure.configuration)
-        known = figure.quantity in COLUMNS and figure.unit in SCALES
-        if here is None or not known or (figure.workload, figure.phase) not in phases:
-            continue
-        rows.append(_beside(suite, energy, figure, here, bases.get(_group(figure))))
-    return rows
+    """Those of `figures` that the suite has, too."""
+    runs = RunsHere(energy)
+    ours = [one for figure in figures for one in _ours(suite, runs, figure)]
+    groups: dict[tuple[object, ...], list[_Ours]] = {}
+    for one in ours:
+        groups.setdefault((*group_of(one.figure), one.entry), []).append(one)
+    return [
+        _beside(suite, energy, runs, one, _reference(one, same, figures))
+        for same in groups.values()
+        for one in same
+    ]
+
+
+def group_of(p: Published) -> tuple[object, ...]:
+    """What a figure shares with those that it is compared with in its paper.
+
+    A rate is one whatever amount it was taken from, and so is the time of a number of iterations.
+    """
+    size = None if p.quantity in ("throughput", "speed") else p.size_bytes
+    device = "" if p.configuration else p.device  # the drive that encrypts is another
+    return (
+        *(p.paper, p.entry, p.place, p.workload, p.phase, p.quantity, plain_unit(p.unit)[1]),
+        *(p.operation, p.file_type, size, p.block_bytes, p.pattern, device, p.machine),
+    )
 
 
 def configuration_here(suite: Suite, name: str) -> str | None:
@@ -65,10 +120,16 @@ def configuration_here(suite: Suite, name: str) -> str | None:
         str(entry.get("name"))
         for entry in _entries(suite)
         if entry.get("kind") == wanted.kind
-        and (not wanted.cipher or str(entry.get("cipher") or "").split("-")[0] == wanted.cipher)
+        and (not wanted.cipher or _cipher(entry) == wanted.cipher)
         and (not wanted.key_bits or entry.get("key_bits") == wanted.key_bits)
     ]
     return name if name in alike else next(iter(alike), None)
+
+
+def _cipher(entry: Mapping[str, Any]) -> str:
+    """The cipher without its mode; a cascade of TrueCrypt stays what it is."""
+    cipher = str(entry.get("cipher") or "")
+    return cipher if entry.get("kind") == "tcrypt" else cipher.split("-", maxsplit=1)[0]
 
 
 def _entries(suite: Suite) -> list[Mapping[str, Any]]:
@@ -76,49 +137,105 @@ def _entries(suite: Suite) -> list[Mapping[str, Any]]:
     return [e for e in given if isinstance(e, Mapping)] if isinstance(given, list) else []
 
 
-def _kind(figure: Published) -> str:
-    known = configurations().get(figure.configuration)
-    return known.kind if known else ""
+def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:
+    for here in likes(figure):
+        for entry in _entries_of(suite, figure, here.workload):
+            configuration = _where(suite, runs, entry, here)
+            if configuration is None:
+                continue
+            values = runs.values(entry, configuration, here, here.column)
+            if values or (figure.workload and _has_phase(runs, entry, here)):
+                found = of_seconds(here, values)
+                yield _Ours(figure, here, entry, configuration, found)
 
 
-def _group(p: Published) -> tuple[object, ...]:
-    """What a figure shares with those of the other configurations."""
-    return (p.paper, p.entry, p.workload, p.phase, p.quantity, p.unit, p.size_bytes, p.block_bytes)
+def _entries_of(suite: Suite, figure: Published, workload: str) -> list[str]:
+    """The entries of a workload; of a paper that names it, the one that bears its name alone."""
+    found = [name for name in suite.workloads if suite.workload_of(name) == workload]
+    return [workload] if figure.workload and workload in found else found
 
 
-def _beside(
-    suite: Suite, energy: pl.DataFrame, figure: Published, here: str, base_value: float | None
-) -> Beside:
-    own = _own(energy, figure, here)
-    is_baseline = here == suite.baseline
-    base = {} if is_baseline else _own(energy, figure, suite.baseline or "")
-    measured = estimate_of(own)
-    return Beside(
-        published=figure,
-        configuration=here,
-        is_baseline=is_baseline,
-        published_ratio=None if is_baseline or not base_value else figure.value / base_value,
-        measured=measured.scaled(1 / SCALES[figure.unit]) if measured else None,
-        measured_ratio=None if is_baseline else compare_blocks(base, own, suite.margin),
-        origin=_origin(energy, figure),
+def _where(suite: Suite, runs: RunsHere, entry: str, here: Here) -> str | None:
+    """The configuration of a figure; of one without, the first that has runs of the entry."""
+    if here.configuration:
+        return configuration_here(suite, here.configuration)
+    order = [suite.baseline or "", *suite.configurations]
+    return next((name for name in order if (entry, name) in runs.by), None)
+
+
+def _has_phase(runs: RunsHere, entry: str, here: Here) -> bool:
+    """Whether the entry has the phases at all, on whatever configuration."""
+    return any(
+        runs.values(name, configuration, here, "duration_s")
+        for name, configuration in runs.by
+        if name == entry
     )
 
 
-def _origin(energy: pl.DataFrame, figure: Published) -> str:
+def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) -> _Ours | None:
+    """What a figure of ours is a ratio to: plain, where the paper has it; else the first."""
+    group = group_of(one.figure)
+    has_plain = any(_plain(figure) for figure in figures if group_of(figure) == group)
+    alike = [o for o in same if o.here.note == one.here.note] or same
+    if has_plain:
+        return next((o for o in [*alike, *same] if _plain(o.figure)), None)
+    return alike[0]
+
+
+def _plain(figure: Published) -> bool:
+    return figure.subject in PLAIN or figure.configuration == "plain"
+
+
+def _beside(
+    suite: Suite, energy: pl.DataFrame, runs: RunsHere, one: _Ours, reference: _Ours | None
+) -> Beside:
+    figure, here = one.figure, one.here
+    is_reference = one is reference
+    ratio = None
+    if reference is not None and not is_reference:
+        ratio = compare_blocks(reference.plain, one.plain, suite.margin)
+    base = reference.plain_figure if reference is not None else 0.0
+    mean = estimate_of(one.plain)
+    joules, per = _joules(runs, one)
+    return Beside(
+        published=figure,
+        here=here,
+        entry=one.entry,
+        configuration=one.configuration,
+        is_baseline=is_reference,
+        against="" if reference is None else reference.here.member,
+        reference=None if reference is None else reference.figure,
+        published_ratio=None if is_reference or not base else one.plain_figure / base,
+        measured=estimate_of(one.values),
+        measured_ratio=ratio,
+        plain_values=(one.plain_figure, mean.mean) if mean else None,
+        joules=joules,
+        joules_per=per,
+        stands_in=runs.stands_in(one.entry, one.configuration, here),
+        origin=_origin(energy, one),
+    )
+
+
+def _joules(runs: RunsHere, one: _Ours) -> tuple[Estimate | None, str]:
+    """Ours for the same work, where a meter saw the whole system."""
+    if not runs.system:
+        return None, ""
+    asked, per = joules_of(one.here)
+    return estimate_of(runs.values(one.entry, one.configuration, asked, "energy_j")), per
+
+
+def _origin(energy: pl.DataFrame, one: _Ours) -> str:
     """Durations are measured even where joules are modelled, but not where no machine ran."""
-    rows = energy.filter(pl.col("workload") == figure.workload)
-    if COLUMNS[figure.quantity] != "duration_s":
+    rows = energy.filter(pl.col("workload") == one.entry)
+    if one.here.column != "duration_s":
         rows = rows.filter(pl.col("component") == SYSTEM)
         return origin.joint(rows["origin"].unique())
     there = set(rows["origin"].unique())
     return origin.SYNTHETIC if origin.SYNTHETIC in there else origin.MEASURED
 
 
-def _own(energy: pl.DataFrame, figure: Published, configuration: str) -> dict[int, float]:
-    column = COLUMNS[figure.quantity]
-    # A duration is the same for every component, so that any of them will do.
-    there = energy["component"].unique().sort().to_list()
-    component = SYSTEM if SYSTEM in there or column != "duration_s" or not there else there[0]
-    return block_values(
-        energy, figure.workload, configuration, component, phase=figure.phase, column=column
-    )
+def _turned(c: Comparison) -> Comparison:
+    def inverse(value: float | None) -> float | None:
+        return 1 / value if value else None
+
+    return replace(c, ratio=1 / c.ratio, low=inverse(c.high), high=inverse(c.low))

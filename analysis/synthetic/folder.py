@@ -30,6 +30,7 @@ UNSEALED = (
     "report.ipynb",
     "report.pdf",
 )
+CPUS, OWN_CPU_S = 4, 0.01
 BURST = 5  # round trips one after another
 
 Marks = list[tuple[str, float, float]]  # phase, begin and end in the controller's seconds
@@ -62,12 +63,18 @@ class Target:
 
 @dataclass(frozen=True)
 class Done:
-    """A run as it happened; `work` by phase."""
+    """A run as it happened; `work` by phase.
+
+    `more` stands in run.json as it is. `busy` is the part of all CPUs that the phases keep busy;
+    None, as in older suites, says nothing of it.
+    """
 
     run: Mapping[str, Any]
     marks: Marks
     parameters: Mapping[str, Any] = field(default_factory=dict)
     work: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    busy: float | None = None
 
 
 def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> None:
@@ -86,7 +93,7 @@ def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> Non
         "t_start_ns": clock(start),
         "t_end_ns": clock(end),
         "origin": target.origin,
-        "phases": [_phase(mark, target, done.work.get(mark[0], {})) for mark in done.marks],
+        "phases": [_phase(mark, target, done) for mark in done.marks],
         "pyrapl": {
             "t_start_ns": clock(start),
             "t_end_ns": clock(end),
@@ -95,6 +102,7 @@ def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> Non
         },
         "proof": {"ok": True, "mismatches": []},
         "checks": [],
+        **done.more,
     }
     dump(folder / "run.json", document)
     times = np.arange(start, end, target.rapl_step_s, dtype=np.float64)
@@ -103,10 +111,9 @@ def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> Non
     write_lines(folder / "rapl.jsonl", samples)
 
 
-def _phase(
-    mark: tuple[str, float, float], target: Target, work: Mapping[str, float]
-) -> dict[str, Any]:
+def _phase(mark: tuple[str, float, float], target: Target, done: Done) -> dict[str, Any]:
     name, begin, end = mark
+    busy_s = {} if done.busy is None else {"cpu_busy_s": done.busy * (end - begin) * CPUS}
     counters = [
         {
             "source": "powercap",
@@ -123,8 +130,9 @@ def _phase(
         "t_start_ns": target.clocks.target_ns(begin),
         "t_end_ns": target.clocks.target_ns(end),
         "counters": counters,
-        "work": dict(work),
-        "own_cpu_s": 0.01,
+        "work": dict(done.work.get(name, {})),
+        "own_cpu_s": OWN_CPU_S,
+        **busy_s,
     }
 
 

@@ -49,8 +49,10 @@ def whole_page(found: Results) -> str:
     parts = (
         report.head(),
         report.answer(),
+        report.questions(),
         report.figures(),
         report.workloads(),
+        report.units(),
         report.money(),
         report.published(),
         report.steadiness(),

@@ -143,7 +143,7 @@ def test_section_shows_every_paper(found: Results) -> None:
     assert "The other papers" in page
     assert "This suite measured nothing of them" in page
     assert "750\u202f000 runs" in page
-    assert page.count("<details") == 2 + 2 * 4
+    assert page.count("<details") == 3 + 2 * 4
     assert re.search(r"doubtful figures, left as printed", page)
     assert not re.search(r"\b(None|nan|NaN)\b", page)
 

@@ -1,0 +1,75 @@
+"""docs/papers.md from data/reference/places.csv: every table and figure, and where ours is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from analysis.published.places import Place, places
+from analysis.published.reference import citations, published
+from analysis.published.unsafe import MARK, known, marked
+
+PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
+HEAD = """# The papers, and where ours is
+
+Every table, figure and statement with a number of the five papers, and the suite, the workload and
+the figures of this testbed that are its like; or why there is none. Made from
+`data/reference/places.csv` by `python -m analysis.published`: change that file, not this one. A
+report shows the published figures beside its own for every paper of which its suite has a workload.
+"""
+COLUMNS = "| where | what | suite | workload | ours | remarks |\n|---|---|---|---|---|---|\n"
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "".join(_paper(c.paper, c.text) for c in citations()) + _unsafe()
+
+
+def _paper(paper: str, citation: str) -> str:
+    there = places(paper)
+    with_ours = sum(place.ours for place in there)
+    rows = "".join(_row(place) for place in there)
+    counted = (
+        f"{len(there)} places, {with_ours} of them with figures of ours; "
+        f"{len(published(paper))} figures in `data/reference/{paper}.csv`."
+    )
+    return f"\n## {citation}\n\n{counted}\n\n{COLUMNS}{rows}"
+
+
+def _row(place: Place) -> str:
+    suite = f"`{place.suite}`" if place.ours else "–"
+    workload = f"`{place.workload}`" if place.ours else "–"
+    return (
+        f"| {place.place} | {marked(place.what)} | {suite} | {workload} "
+        f"| {place.shown or '–'} | {place.why} |\n"
+    )
+
+
+def _unsafe() -> str:
+    rows = "".join(f"| {one.name} | {one.why} | {one.source} |\n" for one in known())
+    return (
+        f"\n## What is unsafe today\n\nMarked {MARK} wherever a table of the report or of this "
+        "page names it. It is measured because the papers measured it.\n\n"
+        f"| what | why | who says so |\n|---|---|---|\n{rows}"
+    )
+
+
+def faults(suites: Path) -> Iterator[str]:
+    """Places whose suite is no file of `suites`, or whose workload that file does not name."""
+    for place in places():
+        if not place.ours:
+            continue
+        path = suites / f"{place.suite}.yml"
+        if not path.is_file():
+            yield f"{place.paper}, {place.place}: there is no suite {place.suite}"
+        elif not _names(path.read_text(encoding="utf-8"), place.workload):
+            yield f"{place.paper}, {place.place}: {place.suite} has no workload {place.workload}"
+
+
+def _names(suite: str, workload: str) -> bool:
+    """Whether a suite's text names a workload as an entry or as what an entry runs."""
+    words = suite.replace(",", " ").replace("{", " ").replace("}", " ").split()
+    return any(
+        key in ("name:", "workload:") and value == workload for key, value in pairwise(words)
+    )
