@@ -182,7 +182,7 @@ def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None
     assert recorded.names == ["write.393216B", "read.393216B", "access.read", "burst.read"]
     for work in recorded.works[:2]:
         assert work.amounts["bytes"] > 10 * MIB
-        # Two of them fit the file; a third, cut short, would be of another size.
+        # Two of them fit the file; a third would have to be cut.
         assert work.amounts["bytes"] == 393216 * work.amounts["operations"]
 
 
