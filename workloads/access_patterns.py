@@ -15,10 +15,10 @@ SEQUENTIAL_BYTES, RANDOM_BYTES = 4 * MIB, 4096
 class AccessPatterns(Workload):
     """Phases `write-sequential`, `read-sequential` (4 MiB), `write-random`, `read-random` (4 KiB).
 
-    All on one file, laid out before with data that cannot be compressed, so that every write
-    replaces what is there; direct I/O, so that the page cache has no part in it. The sequential
-    phases go over the whole file once. The random phases end after `random_seconds` or
-    `random_mib`, whichever is first; the paper says neither. The time that fio takes to start
+    All on one file, laid out before, so that every write replaces what is there; its data are
+    fio's, random enough that zlib cannot make them smaller. Direct I/O, so that the page cache has
+    no part in it. The sequential phases go over the whole file once. The random phases end after
+    `random_seconds` or `random_mib`, whichever is first; the paper says neither. The time that fio takes to start
     (0.3 to 1 s) lies within each phase; its own report, which is kept, has the rate without it.
     """
 

@@ -57,7 +57,10 @@ def check_engine(context: Context) -> None:
 
 
 def lay_out(context: Context, path: Path, size_bytes: int) -> None:
-    """Write the file with seeded data that no drive can compress."""
+    """Write the file with fio's seeded data, which zlib cannot make smaller.
+
+    What the measured phases write in its place is of the same kind.
+    """
     job = Job("write", MIB, size_bytes, fsync=True)
     options = ["--refill_buffers=1", "--allow_file_create=1", "--overwrite=0"]
     programs.run([*command(context, path, job), *options])
