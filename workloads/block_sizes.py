@@ -42,7 +42,7 @@ class BlockSizes(Workload):
         Parameter("seconds", 2.0, "s", "length of each phase", minimum=0.1),
         Parameter("access_bytes", 4096, "B", "size of the reads for the access time", minimum=512),
         Parameter("burst_kib", 64, "KiB", "size of the stretch for the burst rate", minimum=4),
-        *fio.engine_parameters("libaio", 4),
+        *fio.io_parameters("libaio", 4),
     )
     programs = ("fio",)
 
@@ -114,6 +114,7 @@ def _step(context: Context, way: str, size: int) -> fio.Job:
         seconds=float(context.parameters["seconds"]),
         repeat=True,
         fsync=way == "write",
+        fresh=way == "write" and bool(context.parameters["fresh"]),
         engine=str(context.parameters["engine"]),
         depth=int(context.parameters["depth"]),
     )
