@@ -178,6 +178,11 @@ meter-new: venv ## lay out a new meter: make meter-new NAME=…
 	@[ -n "$(NAME)" ] || { echo "fde: name the meter: make meter-new NAME=…" >&2; exit 1; }
 	@$(PY) -m instrumentation.new_meter $(NAME)
 
+.PHONY: workload-new
+workload-new: venv ## lay out a new workload: make workload-new NAME=…
+	@[ -n "$(NAME)" ] || { echo "fde: name the workload: make workload-new NAME=…" >&2; exit 1; }
+	@$(PY) -m workloads.new_workload $(NAME)
+
 .PHONY: bench-metrology
 bench-metrology: venv ## time and energy against known truth: table, plots, build/bench/metrology.json
 	@$(PY) -m lab.metrology $(PARTS)

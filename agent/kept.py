@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 FOLDER = "kept"
 
 
 def sums(run_folder: Path) -> dict[str, str]:
-    """SHA-256 (hex) of each file below `kept`, by its path there.
+    """SHA-256 (hex) of each file below `kept`, by its path there. On the medium once this returns.
 
     Hidden files and links are none of it: they are not fetched either (agent/pack.py).
     """
@@ -28,4 +29,5 @@ def _is_kept(path: Path, root: Path) -> bool:
 
 def _sum(path: Path) -> str:
     with path.open("rb") as file:
+        os.fsync(file.fileno())
         return hashlib.file_digest(file, "sha256").hexdigest()

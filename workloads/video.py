@@ -35,8 +35,8 @@ class Video(Workload):
 
     def needs(
         self,
-        parameters: Mapping[str, ParameterValue],
-        assets: Mapping[str, Path],  # noqa: ARG002
+        parameters: Mapping[str, ParameterValue],  # noqa: ARG002
+        assets: Mapping[str, Path],
     ) -> Needs:
         """The clip."""
         return Needs(disk_bytes=assets["clip"].stat().st_size)

@@ -71,6 +71,8 @@ def extra(
     there = configurations_of("extra", given.get("configurations"), names, chosen=chosen)
     turns = _turns(given.get("workloads"), suite, loads)
     reached = tuple(n for n in there if any(n in turn.configurations for turn in turns))
+    if not reached and not chosen:
+        raise ControllerError("No workload of extra runs on its configurations: name others.")
     return Extra(blocks, reached, turns) if blocks and reached else None
 
 

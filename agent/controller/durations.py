@@ -15,6 +15,7 @@ from agent.controller import sessions
 from agent.controller.progress import NS
 from agent.errors import AgentError
 from agent.journal import Entry, last_states, read
+from agent.tries import SKIPPED
 from workloads import registry
 from workloads.base import WorkloadError
 
@@ -40,7 +41,7 @@ class Seen:
 
     `runs_s`: seconds from `running` to `finished` less the plan's own rests and what was waited, by
     (workload, parameters, configuration); `switches_s` by configuration; `ends_s`: what a whole
-    suite took besides its runs.
+    suite took besides its runs; `skipped`: workloads that could not run there.
     """
 
     runs_s: dict[Key, list[float]] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Seen:
     blocks: list[Block] = field(default_factory=list)
     ends_s: list[float] = field(default_factory=list)
     suites: list[str] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
 
     def ratios(self) -> list[float]:
         """Of every whole block, its wall time over the means of all that ran in it: that holds the
@@ -94,6 +96,10 @@ def _learn(found: Seen, plan: Mapping[str, Any], entries: Sequence[Entry]) -> No
         else:
             stack = runs[run_id]["configuration"]
             found.switches_s.setdefault(stack, []).append(seconds)
+    skipped = {entry.run_id for entry in entries if entry.detail.startswith(SKIPPED)}
+    found.skipped.update(key_of(plan, runs[run_id])[0] for run_id in skipped & set(runs))
+    runs = {run_id: run for run_id, run in runs.items() if run_id not in skipped}
+    entries = [entry for entry in entries if entry.run_id not in skipped]
     found.blocks.extend(_blocks(plan, runs, entries))
 
 

@@ -113,9 +113,12 @@ def _reserve(ratios: Sequence[float]) -> tuple[float, str]:
 
 
 def _cost_s(plan: Mapping[str, Any], known: Seen, run: Mapping[str, Any]) -> float:
-    """Seconds from `running` to `finished`; of a new configuration, those of the slowest other."""
+    """Seconds from `running` to `finished`; of a new configuration, those of the slowest other; of
+    what cannot run there, none."""
     name, parameters, stack = key_of(plan, run)
     same = {key: costs for key, costs in known.runs_s.items() if key[:2] == (name, parameters)}
+    if not same and name in known.skipped:
+        return 0.0
     if not same:
         raise ControllerError(
             f"How long {name} takes at these sizes was never seen on {plan['host']}: run one block "

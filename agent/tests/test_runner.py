@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from agent.errors import AgentError
 from agent.storage.stack import Stack
 from agent.tests.test_plan import DOCUMENT
 from instrumentation.sources.powercap import PowercapSource
-from workloads.base import Context, Workload
+from workloads.base import Context, Needs, Workload
 
 CONFIGURATIONS = ("plain", "opal")
 WORKLOADS = ("idle", "file_io")
@@ -109,6 +109,8 @@ class Lab:
         self.stack = StandIn(self.plan.storage, folder / "disk")
         self.acts: dict[str, Action] = {}
         self.assets: tuple[str, ...] = ()
+        self.reasons: dict[str, list[str]] = {}
+        self.needs: dict[str, Needs] = {}
         self.proof: dict[str, Any] = {"ok": True, "mismatches": []}
 
     def execute(self) -> int:
@@ -136,6 +138,13 @@ class Lab:
 
         class Scripted(Workload):
             assets = lab.assets
+            program = f"the act of {name}"
+
+            def requires(self, assets: Mapping[str, Path]) -> list[str]:
+                return super().requires(assets) + lab.reasons.get(name, [])
+
+            def needs(self, parameters: object, assets: object) -> Needs:  # noqa: ARG002
+                return lab.needs.get(name, Needs())
 
             def run(self, context: Context) -> None:
                 with context.phase("work") as work:

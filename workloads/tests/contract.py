@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workloads import registry
-from workloads.base import Context, ParameterValue, Work, Workload, WorkloadError
+from workloads.base import UNITS, Context, ParameterValue, Work, Workload, WorkloadError
 
 FOLDERS = ("disk", "scratch", "shared", "kept")
 
@@ -139,6 +139,8 @@ def _kept_after_run(phases: Phases, recorded: Recorded, root: Path) -> list[str]
     for name, work in zip(phases.names, phases.works, strict=True):
         if not any(amount > 0 for amount in work.amounts.values()):
             broken.append(f"phase {name} has no work")
+        if strange := sorted(set(work.amounts) - set(UNITS)):
+            broken.append(f"phase {name} counts {strange}, which no report tells joules per")
     unused = set(recorded) - recorded.used
     if unused:
         broken.append(f"parameters are declared and not used: {sorted(unused)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 import subprocess
@@ -151,6 +152,30 @@ def test_a_workload_keeps_the_contract_on_the_target(name: str, lab: LabHandle) 
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["broken"] == []
     print(done.stdout)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_nothing_is_left_to_fill_in(name: str) -> None:
+    """`make workload-new` marks what whoever adds a workload must replace."""
+    path = str(inspect.getsourcefile(type(registry.load(name))))
+    left = [
+        f"{path}:{number}: {line.strip()}"
+        for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1)
+        if "FILL_IN" in line
+    ]
+    assert not left, "still to be filled in:\n" + "\n".join(left)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_workload_says_what_does_the_work_and_what_it_needs(
+    name: str, assets: dict[str, Path]
+) -> None:
+    workload = registry.load(name)
+    assert workload.program, "say in words what does the measured work"
+    needs = workload.needs(registry.complete(name, SMALL[name]), assets)
+    # The file system of the smallest target, the lab's, is to hold the sizes of a test.
+    assert 0 <= needs.disk_bytes < 2**30
+    assert needs.scratch_bytes >= 0 and needs.memory_bytes >= 0
 
 
 class Bad(Workload):

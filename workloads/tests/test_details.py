@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from workloads import database, programs, registry, sql, trees
-from workloads.base import Context, WorkloadError
+from workloads.base import Context, Needs, WorkloadError
 from workloads.tests import contract
 
 REPORT = """
@@ -33,6 +33,14 @@ MAGIC = {"gz": b"\x1f\x8b", "xz": b"\xfd7zXZ", "bz2": b"BZh"}
 def made(root: Path, name: str, assets: dict[str, Path], **given: object) -> Context:
     phases = contract.Phases()
     return contract.context_for(root, phases, assets, registry.complete(name, given))
+
+
+def performed(root: Path, name: str, assets: dict[str, Path], **given: object) -> list[str]:
+    """The phases of a whole run."""
+    phases = contract.Phases()
+    context = contract.context_for(root, phases, assets, registry.complete(name, given))
+    contract.perform(registry.load(name), context)
+    return phases.names
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -103,6 +111,72 @@ def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
         return notes
 
     return put
+
+
+def test_without_reading_back_nothing_comes_behind_the_large_file(root: Path) -> None:
+    sizes = {"small_mib": 1, "large_mib": 1, "read_back": False}
+    assert performed(root, "file_io", {}, **sizes) == ["write-small", "write-large"]
+
+
+@pytest.mark.parametrize(("cache", "reads"), [("cold", 1), ("warm", 2)])
+def test_a_warm_cache_has_every_file_read_once_before(
+    cache: str, reads: int, root: Path, spy: Callable[[str], Path]
+) -> None:
+    notes = spy("dd")
+    sizes = {"small_files": 1, "small_mib": 1, "large_mib": 1}
+    names = performed(root / "a", "file_io", {}, **sizes, cache=cache)
+    read = [line for line in notes.read_text().splitlines() if "of=/dev/null" in line]
+    assert len(read) == 2 * reads
+    assert names == ["write-small", "read-small", "write-large", "read-large"]
+
+
+@pytest.mark.parametrize(("cache", "searches"), [("cold", 2), ("warm", 4)])
+def test_a_warm_cache_has_every_copy_searched_once_before(
+    cache: str, searches: int, root: Path, assets: dict[str, Path], spy: Callable[[str], Path]
+) -> None:
+    notes = spy("grep")
+    names = performed(root / "a", "kernel_grep", assets, copies=2, cache=cache)
+    assert names == ["grep-1", "grep-2"]
+    assert sum(" module " in line for line in notes.read_text().splitlines()) == searches
+
+
+def test_files_need_their_own_room_and_what_they_are_made_of() -> None:
+    def needs(**given: object) -> Needs:
+        sizes = {"small_files": 3, "small_mib": 10, "large_mib": 20, **given}
+        return registry.load("file_io").needs(registry.complete("file_io", sizes), {})
+
+    mib = 1 << 20
+    assert needs() == Needs(disk_bytes=50 * mib, memory_bytes=64 * mib)
+    made_up = needs(source="incompressible")
+    assert made_up == Needs(50 * mib, 50 * mib, 64 * mib + 30 * mib)
+    assert needs(cache="warm").memory_bytes == made_up.memory_bytes
+
+
+def test_trees_need_what_they_take_unpacked(root: Path, assets: dict[str, Path]) -> None:
+    """By tar's list of the archive: as much as the file system gives it, or a little more."""
+    for only in ("", "*/net/*"):
+        sizes = registry.complete("kernel_grep", {"copies": 3, "only": only, "cache": "warm"})
+        found = registry.load("kernel_grep").needs(sizes, assets)
+        tree = root / f"tree{bool(only)}"
+        tree.mkdir()
+        programs.run(trees.unpack_command(assets["kernel_grep"], tree, only))
+        files = [path for path in tree.rglob("*") if path.is_file() and not path.is_symlink()]
+        taken_bytes = sum(-(-path.stat().st_size // 4096) * 4096 for path in files)
+        assert taken_bytes <= found.disk_bytes / 3 <= taken_bytes + 4096 * 3 * len(files)
+        assert found.memory_bytes * 3 == found.disk_bytes
+    sizes = registry.complete("kernel_tree", {})
+    archive_bytes = assets["kernel_tree"].stat().st_size
+    found = registry.load("kernel_tree").needs(sizes, assets)
+    assert found.disk_bytes > archive_bytes + trees.room_bytes(assets["kernel_tree"], "")
+
+
+def test_an_archive_that_is_none_is_told(root: Path) -> None:
+    broken = root / "broken.tar.gz"
+    broken.write_bytes(b"nothing")
+    with pytest.raises(WorkloadError, match=r"^tar failed"):
+        registry.load("kernel_grep").needs(
+            registry.complete("kernel_grep", {}), {"kernel_grep": broken}
+        )
 
 
 @pytest.mark.parametrize("fsync", [True, False])

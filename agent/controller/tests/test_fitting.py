@@ -228,3 +228,43 @@ def test_make_plan_learns_from_the_folder_that_it_writes_to(tmp_path: Path) -> N
     assert made["blocks"] == made["runs"][-1]["block"] + 1 > 1
     both = planned("--hours", "1", "--blocks", "2")
     assert both.returncode == 2 and both.stderr.count("\n") == 1
+
+
+def test_an_entry_takes_as_long_as_its_workload_did_under_any_name(tmp_path: Path) -> None:
+    seen = plan(blocks=1)
+    keep(tmp_path, seen, walk(seen))
+    loads = [{"name": "idle"}, {"name": "again", "workload": "file_io", "repeat": 2}]
+    basis = fit(tmp_path, plan(blocks=1, workloads=loads), 9).basis
+    gaps = BLOCK_S / (BLOCK_S - 5 * GAP_S)
+    assert basis["block_s"] == pytest.approx((BLOCK_S - 5 * GAP_S + 3 * 30) * gaps, abs=0.1)
+
+
+def test_an_older_plan_lacks_newer_parameters_and_is_told_by_all_the_same(tmp_path: Path) -> None:
+    seen = plan(blocks=1)
+    older = json.loads(json.dumps(seen))
+    for load in older["workloads"]:
+        load["parameters"].pop("cache", None)
+    keep(tmp_path, older, walk(older))
+    assert fit(tmp_path, seen, 9).basis["block_s"] == pytest.approx(BLOCK_S)
+
+
+def test_extra_blocks_come_once_whatever_the_number_of_blocks(tmp_path: Path) -> None:
+    seen = plan(blocks=1)
+    keep(tmp_path, seen, walk(seen), wall_s=BLOCK_S + 60)
+    extra = {"blocks": 2, "configurations": ["plain", "opal"], "workloads": ["file_io"]}
+    without, found = (fit(tmp_path, plan(blocks=1, extra=e), 9).basis for e in (None, extra))
+    assert found["block_s"] == without["block_s"]
+    assert found["ends_s"] - without["ends_s"] == pytest.approx(4 * (30 + SWITCH_S))
+
+
+def test_what_cannot_run_there_takes_no_time(tmp_path: Path) -> None:
+    seen = plan(blocks=1)
+    skipped = {run["run_id"] for run in seen["runs"] if run["workload"] == "file_io"}
+    walked = [entry for entry in walk(seen) if entry.run_id not in skipped]
+    told = [
+        Entry(0, walked[-1].t_mono_ns, "b", "void", run_id, "skipped: no dd.") for run_id in skipped
+    ]
+    keep(tmp_path, seen, [*walked[:-1], *told, walked[-1]], wall_s=300)
+    known = durations.seen(tmp_path, "target", "modelled")
+    assert known.skipped == {"file_io"} and len(known.blocks) == 1
+    assert fit(tmp_path, seen, 9).blocks > 1

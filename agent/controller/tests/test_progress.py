@@ -131,3 +131,15 @@ def test_the_line_of_a_void_run_says_why_in_words(detail: str, words: str) -> No
 )
 def test_minutes(seconds: float, text: str) -> None:
     assert progress.minutes(seconds) == text
+
+
+def test_a_skipped_run_is_counted_apart_and_not_waited_for() -> None:
+    lines = [(0, "suite-started", ""), (0, "running", IDS[0]), (10, "finished", IDS[0])]
+    entries = journal([*lines, (11, "void", IDS[1])])
+    entries[-1] = replace(entries[-1], detail="skipped: install it.")
+    assert progress.counts(entries) == {"finished": 1, "void": 0, "skipped": 1, "repeated": 0}
+    assert progress.counted(progress.counts(entries)) == "0 voided, 0 repeated, 1 skipped"
+    assert PLAN.runs[1] not in progress.unfinished(PLAN, entries)
+    assert "1 skipped" in progress.line(PLAN, entries, {})
+    told = progress.event(PLAN, entries[-1])
+    assert told is not None and told.endswith("is skipped: install it.")
