@@ -15,11 +15,11 @@ SEQUENTIAL_BYTES, RANDOM_BYTES = 4 * MIB, 4096
 class AccessPatterns(Workload):
     """Phases `write-sequential`, `read-sequential` (4 MiB), `write-random`, `read-random` (4 KiB).
 
-    All on one file, laid out before with data that cannot be compressed, so that every write
+    All on one file, laid out before with data that zlib cannot make smaller, so that every write
     replaces what is there; direct I/O, so that the page cache has no part in it. The sequential
     phases go over the whole file once. The random phases end after `random_seconds` or
-    `random_mib`, whichever is first; the paper says neither. The time that fio takes to start
-    (0.3 to 1 s) lies within each phase; its own report, which is kept, has the rate without it.
+    `random_mib`, whichever is first; the paper says neither. The time that fio takes to start (0.3
+    to 1 s) lies within each phase; its own report, which is kept, has the rate without it.
     """
 
     name = "access_patterns"
@@ -30,7 +30,7 @@ class AccessPatterns(Workload):
         Parameter("random_mib", 1024, "MiB", "most that a random phase moves", minimum=1),
         Parameter("random_seconds", 30.0, "s", "longest time of a random phase; 0: no limit"),
         Parameter("fsync", True, "", "whether a write phase ends when the drive has the data"),
-        *fio.engine_parameters("psync", 1),
+        *fio.io_parameters("psync", 1),
     )
     programs = ("fio",)
 
@@ -63,6 +63,7 @@ def job(context: Context, way: str, order: str) -> fio.Job:
         at_most_bytes=int(parameters["random_mib"]) * MIB if random else 0,
         seconds=float(parameters["random_seconds"]) if random else 0,
         fsync=way == "write" and bool(parameters["fsync"]),
+        fresh=way == "write" and bool(parameters["fresh"]),
         engine=str(parameters["engine"]),
         depth=int(parameters["depth"]),
     )

@@ -42,7 +42,7 @@ class BlockSizes(Workload):
         Parameter("seconds", 2.0, "s", "length of each phase", minimum=0.1),
         Parameter("access_bytes", 4096, "B", "size of the reads for the access time", minimum=512),
         Parameter("burst_kib", 64, "KiB", "size of the stretch for the burst rate", minimum=4),
-        *fio.engine_parameters("libaio", 4),
+        *fio.io_parameters("libaio", 4),
     )
     programs = ("fio",)
 
@@ -52,14 +52,14 @@ class BlockSizes(Workload):
         assets: Mapping[str, Path],  # noqa: ARG002
     ) -> Needs:
         return Needs(
-            disk_bytes=int(parameters["file_mib"]) * MIB,
+            disk_bytes=_file_bytes(parameters),
             memory_bytes=max(steps(parameters)) * int(parameters["depth"]),
         )
 
     def prepare(self, context: Context) -> None:
         fio.check_engine(context)
         steps(context.parameters)
-        fio.lay_out(context, _file(context), int(context.parameters["file_mib"]) * MIB)
+        fio.lay_out(context, _file(context), _file_bytes(context.parameters))
 
     def run(self, context: Context) -> None:
         unit = fio.direct_bytes(_file(context))
@@ -79,7 +79,7 @@ class BlockSizes(Workload):
 def steps(parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
     """The sizes in bytes; WorkloadError for what is none, or larger than the file."""
     wanted = str(parameters["steps"])
-    file_bytes = int(parameters["file_mib"]) * MIB
+    file_bytes = _file_bytes(parameters)
     try:
         sizes = PAPER_STEPS if wanted == PAPER else tuple(int(n) for n in wanted.split(","))
     except ValueError as error:
@@ -107,29 +107,30 @@ def _left_out(context: Context, what: str, size: int, unit: int) -> bool:
 
 
 def _step(context: Context, way: str, size: int) -> fio.Job:
-    # Whole blocks only: fio would cut the last one where the size does not divide the file.
-    area = int(context.parameters["file_mib"]) * MIB // size * size
     return fio.Job(
         way,
         size,
-        area,
+        _file_bytes(context.parameters),
         seconds=float(context.parameters["seconds"]),
         repeat=True,
         fsync=way == "write",
+        fresh=way == "write" and bool(context.parameters["fresh"]),
         engine=str(context.parameters["engine"]),
         depth=int(context.parameters["depth"]),
     )
 
 
 def _access(context: Context, size: int) -> fio.Job:
-    area = int(context.parameters["file_mib"]) * MIB // size * size
-    return fio.Job(
-        "randread", size, area, seconds=float(context.parameters["seconds"]), repeat=True
-    )
+    area, seconds = _file_bytes(context.parameters), float(context.parameters["seconds"])
+    return fio.Job("randread", size, area, seconds=seconds, repeat=True)
 
 
 def _burst(context: Context, size: int) -> fio.Job:
     return fio.Job("read", size, size, seconds=float(context.parameters["seconds"]), repeat=True)
+
+
+def _file_bytes(parameters: Mapping[str, ParameterValue]) -> int:
+    return int(parameters["file_mib"]) * MIB
 
 
 def _file(context: Context) -> Path:

@@ -44,7 +44,8 @@ def test_a_loop_that_dies_is_an_error_with_its_last_words() -> None:
         child.prepare(JOB)
     with Loop("key_derivation") as child:
         child.prepare(JOB)
-        os.kill(child._process.pid, signal.SIGKILL)
+        child._process.kill()
+        child._process.wait()
         with pytest.raises(WorkloadError, match="ended: status -9, without a word"):
             child.run(1)
 
