@@ -193,13 +193,16 @@ def test_a_file_comes_back_whatever_its_length(name: str, size: int) -> None:
 
 @needs_libraries
 def test_the_same_file_is_never_encrypted_to_the_same_twice() -> None:
-    """A fresh vector, and with RSA a fresh key or padding, as one must."""
+    """A fresh vector, and with RSA fresh padding and a fresh key, as one must."""
     for name in ("aes-128-cbc", "rsa-2048-wrap", "rsa-2048-oaep"):
-        recipe, made = recipes.make(name, seed=7), set()
-        for _ in range(2):
-            target = bytearray(1000)
-            made.add(bytes(target[: recipe.encrypt(bytearray(100), 20, target)]))
-        assert len(made) == 2
+        recipe = recipes.make(name, seed=7)
+        made = [bytearray(1000), bytearray(1000)]
+        for target in made:
+            recipe.encrypt(bytearray(100), 20, target)
+        assert made[0] != made[1]
+        if isinstance(recipe, recipes.RsaWrap):
+            first, second = (recipe.unwrap(bytes(each[: recipes.RSA_BYTES])) for each in made)
+            assert len(first) == 16 and first != second
 
 
 def test_samples_are_seeded_of_exact_size_and_of_their_kind(root: Path) -> None:
