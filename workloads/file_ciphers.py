@@ -19,7 +19,8 @@ RECIPES = ("aes-128-cbc", "des-cbc", "blowfish-128-cbc", "rsa-2048-wrap", OAEP)
 PAPER_SIZES = "1048576 2097152 5242880 10485760 20971520"
 # Plaintext bytes in a block of OAEP, as `workloads.crypt.recipes` counts them.
 CHUNK_BYTES = 190
-CHILD_BYTES = 128 * MIB
+# The child's Python and its libraries; some 30 MiB were seen.
+CHILD_BYTES = 64 * MIB
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class FileCiphers(Workload):
         # Beside the samples an encrypted file, with OAEP a third longer, and a decrypted one.
         return Needs(
             disk_bytes=sum(sizes.values()) + 3 * largest,
-            memory_bytes=6 * largest + CHILD_BYTES,
+            memory_bytes=3 * largest + CHILD_BYTES,
         )
 
     def prepare(self, context: Context) -> None:

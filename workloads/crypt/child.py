@@ -67,6 +67,7 @@ def serve(tasks: Tasks) -> None:
                     raise WorkloadError("There is no task to do.")
                 outcome = task()
             else:
+                task = None  # its buffers go before there are others
                 outcome, task = tasks(json.loads(line))
             answer: dict[str, Any] = {"outcome": outcome}
         except (WorkloadError, OSError, MemoryError) as error:

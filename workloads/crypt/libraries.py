@@ -113,10 +113,12 @@ def _openssl(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
     return make
 
 
-def _pycryptodome(kind: Kind, mode: str, encrypt: bool) -> Maker:
-    module: Any = importlib.import_module(
-        f"Cryptodome.Cipher.{_CRYPTODOME_MODULES[kind.algorithm]}"
-    )
+def _pycryptodome(kind: Kind, mode: str, encrypt: bool) -> Maker | None:
+    name = f"Cryptodome.Cipher.{_CRYPTODOME_MODULES[kind.algorithm]}"
+    try:
+        module: Any = importlib.import_module(name)
+    except ImportError:
+        return None
     number = getattr(module, f"MODE_{mode.upper().removesuffix('8')}")
 
     def make(key: bytes, iv: bytes) -> Stream:

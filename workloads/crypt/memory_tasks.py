@@ -37,35 +37,36 @@ def _stream(request: dict[str, Any]) -> tuple[Outcome, Task]:
     The stream keeps its key and state from one input to the next: the key schedule is not measured.
     """
     cipher, mode, size = request["cipher"], request["mode"], request["bytes"]
-    seconds = request["seconds"]
     kind = CIPHERS[cipher]
     size = padded(size, kind.block_bytes) if mode in WHOLE_BLOCKS else size
     generator = random.Random(request["seed"])
     key, iv = generator.randbytes(kind.key_bytes), generator.randbytes(kind.block_bytes)
-    unit = generator.randbytes(min(size, MIB))
-    source = bytearray((unit * (size // len(unit) + 1))[:size])
-    target = bytearray(source) + bytearray(16)  # written once, so that its pages are there
     begin = partial(libraries.begin, cipher, mode, key=key, iv=iv)
+    # A block longer than what they hold, as the libraries want of a target.
+    plain, encrypted = bytearray(size + 16), bytearray(size + 16)
+    source, target = memoryview(plain)[:size], memoryview(encrypted)
+    _fill(source, generator)
+    target[:size] = source  # so that its pages are there
     if not request["encrypt"]:
-        source, target = _encrypted(begin(encrypt=True), source, target), source + bytearray(16)
-        _compare(begin(encrypt=False), source, target)
-    stream = begin(encrypt=request["encrypt"])
-    operation = stream.bind(source, target)
+        begin(encrypt=True).bind(source, target)()
+        _compare(begin(encrypt=False), target[:size], source)
+        source, target = target[:size], memoryview(plain)
+    operation = begin(encrypt=request["encrypt"]).bind(source, target)
     batch = repeat.calibrate(operation)[0] if size <= TRIED_BYTES else 1
-    return {"call_s": _call_s(begin, kind.block_bytes)}, partial(
-        repeat.for_seconds, operation, seconds, batch
-    )
+    again = partial(repeat.for_seconds, operation, request["seconds"], batch)
+    return {"call_s": _call_s(begin, kind.block_bytes)}, again
 
 
-def _encrypted(stream: libraries.Stream, source: bytearray, target: bytearray) -> bytearray:
-    stream.bind(source, target)()
-    return target[: len(source)]
+def _fill(target: memoryview, generator: random.Random) -> None:
+    unit = generator.randbytes(min(len(target), MIB))
+    for start in range(0, len(target), len(unit)):
+        part = target[start : start + len(unit)]
+        part[:] = unit[: len(part)]
 
 
-def _compare(stream: libraries.Stream, source: bytearray, plain: bytearray) -> None:
+def _compare(stream: libraries.Stream, source: memoryview, plain: memoryview) -> None:
     """Decrypt the beginning, which must be what was encrypted."""
-    begun = min(len(source), TRIED_BYTES)
-    if stream.crypt(memoryview(source)[:begun]) != plain[:begun]:
+    if stream.crypt(source[:TRIED_BYTES]) != plain[:TRIED_BYTES]:
         raise WorkloadError("What was decrypted is not what was encrypted: the library is broken.")
 
 

@@ -77,8 +77,7 @@ class Worker:
     def _exchange(self, line: bytes) -> bytes:
         assert self._process.stdin and self._process.stdout
         try:
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
+            os.write(self._process.stdin.fileno(), line)
         except BrokenPipeError:
             return b""
         return self._process.stdout.readline()

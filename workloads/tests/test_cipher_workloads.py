@@ -1,0 +1,187 @@
+"""Ciphers on files and in memory: their phases, what is counted, kept and left out."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workloads import registry
+from workloads.base import Context, WorkloadError
+from workloads.crypt import catalogue, file_tasks, instructions
+from workloads.tests import contract
+
+pytestmark = pytest.mark.skipif(
+    bool(catalogue.missing_libraries("this test")),
+    reason=" ".join(catalogue.missing_libraries("this test")),
+)
+FEW: dict[str, object] = {"ciphers": "blowfish-448", "modes": "ctr ecb", "sizes": "1001 large"}
+
+
+@dataclass(frozen=True)
+class Done:
+    context: Context
+    phases: contract.Phases
+    told: dict[str, Any]
+
+
+def done(root: Path, name: str, **given: object) -> Done:
+    phases = contract.Phases()
+    values = registry.complete(name, {"seconds": 0.01, **given})
+    context = contract.context_for(root / "run", phases, {}, values)
+    contract.perform(registry.load(name), context)
+    return Done(context, phases, json.loads((context.kept / "ciphers.json").read_text()))
+
+
+def test_every_mode_size_and_direction_is_a_phase_and_the_inputs_bytes_count(root: Path) -> None:
+    run = done(root, "cipher_modes", **FEW, large_mib=1)
+    assert run.phases.names == [
+        f"blowfish-448-{mode}.{verb}.{size}B"
+        for size in (1001, 1 << 20)
+        for mode in ("ctr", "ecb")
+        for verb in ("encrypt", "decrypt")
+    ]
+    for name, work in zip(run.phases.names, run.phases.works, strict=True):
+        size = int(name.rpartition(".")[2].removesuffix("B"))
+        assert work.amounts["bytes"] == work.amounts["operations"] * size
+    assert run.phases.left_out == []
+
+
+def test_what_did_which_cipher_is_kept(root: Path) -> None:
+    told = done(root, "cipher_modes", **FEW, large_mib=1).told
+    assert {each["cipher"]: each["library"].split()[0] for each in told["ciphers"]} == {
+        "blowfish-448-ctr": "PyCryptodome",
+        "blowfish-448-ecb": "OpenSSL",
+    }
+    assert all(each["held_against"] for each in told["ciphers"])
+    assert list(told["unsafe"]) == ["blowfish-448"]
+    assert told["aes_instructions"] == {}
+    for each in told["phases"]:
+        assert 0 <= each["python_share_at_most"] <= 1 and each["busy_s"] >= 0.01
+
+
+def test_a_cipher_that_no_library_has_is_left_out(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['Cryptodome.Cipher.DES'] = None\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    run = done(root, "cipher_modes", ciphers="des 3des", modes="ecb", sizes="1000")
+    assert run.phases.left_out == [("des-ecb", "No library here has des in ECB.")]
+    assert run.phases.names == ["3des-ecb.encrypt.1000B", "3des-ecb.decrypt.1000B"]
+
+
+def test_aes_without_the_processors_instructions_is_proven(root: Path) -> None:
+    if instructions.reason_against(True):
+        pytest.skip(instructions.reason_against(True))
+    given = {"ciphers": "aes-128 des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
+    run = done(root, "cipher_modes", **given)
+    assert len(run.phases.names) == 4 and run.phases.left_out == []
+    rates = run.told["aes_instructions"]
+    assert rates["with"]["aes_mib_per_s"] > rates["without"]["aes_mib_per_s"]
+
+
+def test_aes_is_left_out_where_the_processor_lacks_its_instructions(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "cpuinfo").write_text("flags\t: fpu sse\n")
+    monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
+    run = done(root, "cipher_modes", ciphers="aes-128 des", modes="ecb", sizes="1000")
+    ((what, reason),) = run.phases.left_out
+    assert what == "AES" and "aes_instructions off" in reason
+    assert run.phases.names == ["des-ecb.encrypt.1000B", "des-ecb.decrypt.1000B"]
+
+
+def test_a_mask_that_is_not_believed_leaves_aes_out(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the mask is empty, so AES is as fast with it as without."""
+    if instructions.reason_against(True):
+        pytest.skip(instructions.reason_against(True))
+    monkeypatch.setattr(instructions, "MASK", "~0x0")
+    given = {"ciphers": "aes-128 des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
+    run = done(root, "cipher_modes", **given)
+    assert [what for what, _ in run.phases.left_out] == ["AES"]
+    assert not any(name.startswith("aes") for name in run.phases.names)
+
+
+def test_memory_and_room_are_told_before_the_first_run(root: Path) -> None:
+    modes, files = registry.load("cipher_modes"), registry.load("file_ciphers")
+    large = modes.needs(registry.complete("cipher_modes", {}), {})
+    assert large.memory_bytes > 2 * 256 * catalogue.MIB and large.disk_bytes == 0
+    given = {"kinds": "text image", "sizes": "5000 10000"}
+    few = files.needs(registry.complete("file_ciphers", given), {})
+    assert few.disk_bytes > 2 * 15_000 + 10_000 * 256 / 190 + 10_000
+    run = done(root, "file_ciphers", **given, ciphers="rsa-2048-oaep")
+    used = sum(file.stat().st_size for file in run.context.disk.iterdir())
+    assert used == 2 * 15_000, "no encrypted or decrypted file stays"
+
+
+def test_files_are_counted_and_what_takes_too_long_is_left_out_with_figures(root: Path) -> None:
+    given = {"ciphers": "des-cbc rsa-2048-oaep", "kinds": "binary", "sizes": "5000 10000"}
+    run = done(root, "file_ciphers", **given, oaep_max_bytes=5000)
+    assert run.phases.names == [
+        f"{cipher}.{verb}.binary.{size}B"
+        for cipher, size in (("des-cbc", 5000), ("rsa-2048-oaep", 5000), ("des-cbc", 10000))
+        for verb in ("encrypt", "decrypt")
+    ]
+    for name, work in zip(run.phases.names, run.phases.works, strict=True):
+        amounts, size = work.amounts, int(name.rpartition(".")[2].removesuffix("B"))
+        assert amounts["operations"] == amounts["files"] == amounts["bytes"] / size
+    ((what, reason),) = run.phases.left_out
+    assert what == "rsa-2048-oaep of 10000 B"
+    assert "takes 53 private operations of" in reason and "raise oaep_max_bytes" in reason
+    assert list(run.told["unsafe"]) == ["des"]
+    assert {each["cipher"] for each in run.told["ciphers"]} == {"des-cbc", "rsa-2048-oaep"}
+
+
+@pytest.mark.parametrize(("file_io", "fsync"), [(True, True), (True, False), (False, True)])
+def test_files_are_read_and_written_within_the_phase_only_if_asked_to(
+    file_io: bool, fsync: bool, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(os, "fsync", spy(os.fsync, "fsync", calls))
+    monkeypatch.setattr(os, "write", spy(os.write, "write", calls))
+    (root / "plain").write_bytes(bytes(range(200)))
+    request = {"recipe": "des-cbc", "source": str(root / "plain"), "target": str(root / "out")}
+    file_tasks.TASKS({"do": "recipe", "seed": 7, **request})
+    more = {"encrypt": True, "seconds": 0.01, "file_io": file_io, "fsync": fsync}
+    _, task = file_tasks.TASKS({"do": "file", **request, **more})
+    assert task is not None
+    before = len(calls)
+    operations = task()["operations"]
+    within = calls[before:]
+    assert within.count("write") == (operations if file_io else 0)
+    assert within.count("fsync") == (operations if file_io and fsync else 0)
+
+
+def spy(real: Any, name: str, calls: list[str]) -> Any:
+    def noted(*arguments: Any) -> Any:
+        calls.append(name)
+        return real(*arguments)
+
+    return noted
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("file_ciphers", {"ciphers": "rsa-2048"}, "did you mean rsa-2048-"),
+        ("file_ciphers", {"kinds": "images"}, "did you mean image"),
+        ("file_ciphers", {"sizes": "100"}, "at least 4096 B, not 100"),
+        ("file_ciphers", {"sizes": "large"}, "whole numbers of bytes, not 'large'"),
+        ("cipher_modes", {"ciphers": "blowfish"}, "did you mean blowfish-"),
+        ("cipher_modes", {"modes": "xts"}, "there are: ecb, cbc"),
+        ("cipher_modes", {"sizes": "1 MB"}, "or the word large, not 'MB'"),
+    ],
+)
+def test_bad_words_are_refused_before_the_first_run(
+    name: str, given: dict[str, object], says: str
+) -> None:
+    with pytest.raises(WorkloadError, match=says):
+        registry.load(name).needs(registry.complete(name, given), {})

@@ -1,0 +1,297 @@
+"""The child: that it never outlives the agent, that its ciphers are right, and what it is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from workloads import programs, registry
+from workloads.base import WorkloadError
+from workloads.crypt import catalogue, instructions, known_answers, libraries, recipes, samples
+from workloads.crypt.worker import Worker
+
+ROOT = Path(__file__).parents[2]
+needs_libraries = pytest.mark.skipif(
+    bool(catalogue.missing_libraries("this test")),
+    reason=" ".join(catalogue.missing_libraries("this test")),
+)
+STREAM = {"cipher": "des", "mode": "ecb", "bytes": 1000, "encrypt": True, "seed": 7}
+# An agent that tells its child's number, has it work for minutes or sit idle, and waits.
+AGENT = """
+import os, sys, time
+from pathlib import Path
+from workloads.crypt.worker import Worker
+worker = Worker("memory_tasks", Path(sys.argv[1]), os.environ)
+worker.ask("stream", cipher="des", mode="ecb", bytes=1000, encrypt=True, seed=7, seconds=600)
+print(worker._process.pid, flush=True)
+worker.go() if sys.argv[2] == "busy" else time.sleep(600)
+"""
+
+
+def gone(pid: int) -> bool:
+    """Whether a process that is not ours to reap has ended, within 30 s."""
+    for _ in range(3000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@needs_libraries
+@pytest.mark.parametrize("state", ["busy", "idle"])
+def test_the_child_dies_with_its_parent_even_if_that_is_killed(state: str, root: Path) -> None:
+    agent = subprocess.Popen(
+        [sys.executable, "-c", AGENT, str(root), state], stdout=subprocess.PIPE, cwd=ROOT, text=True
+    )
+    assert agent.stdout
+    pid = int(agent.stdout.readline())
+    try:
+        agent.send_signal(signal.SIGKILL)
+        agent.wait()
+        agent.stdout.close()
+        assert gone(pid)
+    finally:
+        if not gone(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+@needs_libraries
+def test_the_child_ends_with_its_standard_input(root: Path) -> None:
+    command = [sys.executable, "-m", "workloads.crypt.child", "memory_tasks"]
+    done = subprocess.run(
+        [*command, str(os.getpid()), str(root)], input=b"", cwd=ROOT, timeout=60, check=False
+    )
+    assert done.returncode == 0
+
+
+def test_a_child_whose_parent_is_another_by_now_does_not_begin(root: Path) -> None:
+    command = [sys.executable, "-m", "workloads.crypt.child", "memory_tasks", "1", str(root)]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False)
+    assert done.returncode != 0 and b"The parent has died." in done.stderr
+
+
+@needs_libraries
+def test_a_child_that_ends_is_told_with_its_last_words(root: Path) -> None:
+    with Worker("no_such_tasks", root, os.environ) as worker:
+        with pytest.raises(WorkloadError, match=r"ended \(status 1\): .*no_such_tasks"):
+            worker.ask("stream", **STREAM, seconds=0.01)
+        with pytest.raises(WorkloadError, match="ended"):
+            worker.outcome(worker.go())
+
+
+@needs_libraries
+def test_a_mistake_of_a_task_ends_neither_child_nor_sense(root: Path) -> None:
+    with Worker("file_tasks", root, os.environ) as worker:
+        with pytest.raises(WorkloadError, match="There is no task to do"):
+            worker.outcome(worker.go())
+        for name, content in (("a", b"one"), ("b", b"two")):
+            (root / name).write_bytes(content)
+        with pytest.raises(WorkloadError, match="a was not decrypted to what it was before"):
+            worker.ask("same", first=str(root / "a"), second=str(root / "b"))
+        with pytest.raises(WorkloadError, match="No such file"):
+            worker.ask("same", first=str(root / "a"), second=str(root / "c"))
+        worker.ask("same", first=str(root / "a"), second=str(root / "a"))
+
+
+@needs_libraries
+@pytest.mark.parametrize("mode", catalogue.MODES)
+@pytest.mark.parametrize("cipher", catalogue.CIPHERS)
+def test_every_cipher_and_mode_gives_its_known_answers(cipher: str, mode: str) -> None:
+    held = known_answers.check(cipher, mode)
+    assert held[-1].startswith("the mode by its definition")
+    assert (len(held) == 2) == (known_answers.published(cipher, mode) is not None)
+
+
+@needs_libraries
+@pytest.mark.parametrize("mode", catalogue.MODES)
+def test_the_modes_by_definition_give_the_published_answers(mode: str) -> None:
+    """So that the other check stands on its own feet."""
+    for cipher in ("aes-192", "des"):
+        vector = known_answers.published(cipher, mode)
+        if vector is None:
+            continue
+        ecb = libraries.begin(cipher, "ecb", encrypt=True, key=vector.key, iv=vector.iv)
+        made = known_answers.by_definition(mode, ecb.crypt, vector.iv, vector.plain)
+        assert made == vector.answer
+
+
+@needs_libraries
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_wrong_answer_is_a_failure_in_either_check(
+    index: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if index == 0:
+        monkeypatch.setitem(known_answers._DES, "cbc", "00" + known_answers._DES["cbc"][2:])
+        says = "des in CBC encrypts wrongly, held against FIPS 81"
+    else:
+        monkeypatch.setattr(known_answers, "by_definition", lambda *_: b"wrong")
+        says = "held against the mode by its definition, on single blocks of OpenSSL"
+    with pytest.raises(WorkloadError, match=says):
+        known_answers.check("des", "cbc")
+
+
+@needs_libraries
+def test_openssl_does_what_it_has_and_pycryptodome_the_rest(root: Path) -> None:
+    lacking = {("3des", "ctr"), ("blowfish-448", "ctr"), ("blowfish-448", "cfb8")}
+    with Worker("memory_tasks", root, os.environ) as worker:
+        for cipher in ("des", "3des", "aes-256", "blowfish-448"):
+            for mode in catalogue.MODES:
+                found = worker.ask("answers", cipher=cipher, mode=mode)["library"]
+                other = cipher == "des" or (cipher, mode) in lacking
+                assert found.startswith("PyCryptodome " if other else "OpenSSL "), (cipher, mode)
+
+
+@needs_libraries
+def test_without_openssls_legacy_ciphers_pycryptodome_does_blowfish(root: Path) -> None:
+    environment = {**os.environ, "CRYPTOGRAPHY_OPENSSL_NO_LEGACY": "1"}
+    with Worker("memory_tasks", root, environment) as worker:
+        for cipher, library in (("blowfish-448", "PyCryptodome"), ("aes-128", "OpenSSL")):
+            found = worker.ask("answers", cipher=cipher, mode="cbc")
+            assert found["library"].startswith(library)
+            assert len(found["held_against"]) == 2
+
+
+@needs_libraries
+@pytest.mark.parametrize("mode", catalogue.MODES)
+@pytest.mark.parametrize("cipher", ["des", "blowfish-448", "aes-128"])
+def test_a_stream_goes_on_where_its_last_input_ended(cipher: str, mode: str) -> None:
+    """As a phase repeats it: the chaining value is not set back."""
+    kind = catalogue.CIPHERS[cipher]
+    key, iv = bytes(range(kind.key_bytes)), bytes(range(kind.block_bytes))
+    size = 5 * kind.block_bytes if mode in catalogue.WHOLE_BLOCKS else 37
+    source = bytes(range(size))
+    once = libraries.begin(cipher, mode, encrypt=True, key=key, iv=iv).crypt(2 * source)
+    twice = libraries.begin(cipher, mode, encrypt=True, key=key, iv=iv)
+    assert twice.crypt(source) + twice.crypt(source) == once
+
+
+@needs_libraries
+@pytest.mark.parametrize("size", [1, 15, 16, 189, 190, 191, 5000])
+@pytest.mark.parametrize("name", registry.load("file_ciphers").parameters[0].default.split())  # type: ignore[union-attr]
+def test_a_file_comes_back_whatever_its_length(name: str, size: int) -> None:
+    recipe = recipes.make(name, seed=7)
+    plain = bytes(i % 251 for i in range(size))
+    source, target = bytearray(plain) + bytearray(64), bytearray(2 * size + 4096)
+    length = recipe.encrypt(source, size, target)
+    assert length > size and (size < 15 or plain[:15] not in target)
+    source, back = target[:length] + bytearray(64), bytearray(2 * size + 4096)
+    assert recipe.decrypt(source, length, back) == size
+    assert back[:size] == plain
+
+
+@needs_libraries
+def test_the_same_file_is_never_encrypted_to_the_same_twice() -> None:
+    """A fresh vector, and with RSA fresh padding and a fresh key, as one must."""
+    for name in ("aes-128-cbc", "rsa-2048-wrap", "rsa-2048-oaep"):
+        recipe = recipes.make(name, seed=7)
+        made = [bytearray(1000), bytearray(1000)]
+        for target in made:
+            recipe.encrypt(bytearray(100), 20, target)
+        assert made[0] != made[1]
+        if isinstance(recipe, recipes.RsaWrap):
+            first, second = (recipe.unwrap(bytes(each[: recipes.RSA_BYTES])) for each in made)
+            assert len(first) == 16 and first != second
+
+
+def test_samples_are_seeded_of_exact_size_and_of_their_kind(root: Path) -> None:
+    for kind in samples.KINDS:
+        for name, size, seed in (("a", 1_500_000, 7), ("b", 1_500_000, 7), ("c", 4096, 8)):
+            samples.write(root / f"{kind}-{name}", kind, size, seed)
+            assert (root / f"{kind}-{name}").stat().st_size == size
+        first, second, other = ((root / f"{kind}-{name}").read_bytes() for name in "abc")
+        assert first == second and first[1024:4096] != other[1024:]
+    words = set((root / "text-a").read_text().split())
+    assert 1000 < len(words) < 3000
+    magic, size, _, _, offset = struct.unpack("<2sIHHI", (root / "image-a").read_bytes()[:14])
+    assert (magic, size, offset) == (b"BM", 1_500_000, 54)
+    width, height = struct.unpack("<ii", (root / "image-a").read_bytes()[18:26])
+    assert 54 + 3 * width * height <= size < 54 + 3 * width * (height + 1)
+
+
+@needs_libraries
+def test_the_mask_takes_aes_instructions_from_openssl_or_it_is_doubted(root: Path) -> None:
+    if instructions.reason_against(True):
+        pytest.skip(instructions.reason_against(True))
+    found = []
+    for wanted in (False, True):
+        with Worker("memory_tasks", root, instructions.environment(wanted)) as worker:
+            found.append(worker.ask("instructions"))
+    assert instructions.doubt(*found) == ""
+    settings = {"settings": "OPENSSL_ia32cap=0xfffa3203078bffff:0x405fc6f1bf07ab env:~0x0"}
+    assert "still uses AES-NI" in instructions.doubt(settings, {})
+    masked = {"settings": "OPENSSL_ia32cap=0xfdfa3203078bffff:0x405dc6f1bf07ab env:x"}
+    assert instructions.doubt(masked, {}) == ""
+    slow, fast = ({"settings": None, "aes_mib_per_s": rate} for rate in (100.0, 140.0))
+    assert "only 1.40 times faster" in instructions.doubt(slow, fast)
+    assert "OPENSSL_ia32cap" not in instructions.environment(True)
+
+
+def test_a_processor_without_the_instructions_is_a_reason(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("only x86 has AES-NI")
+    monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
+    for flags, reason in (("fpu sse", "The processor has no AES-NI"), ("fpu aes", "")):
+        (root / "cpuinfo").write_text(f"flags\t: {flags}\n")
+        assert instructions.reason_against(True).startswith(reason)
+        assert bool(instructions.reason_against(True)) == bool(reason)
+        assert instructions.reason_against(False) == ""
+
+
+def test_ciphers_modes_and_sizes_are_chosen_by_words() -> None:
+    assert catalogue.chosen("modes", "cbc, ecb cbc", catalogue.MODES) == ["cbc", "ecb"]
+    assert catalogue.sizes_bytes("10 large, 10", 1 << 20) == [10, 1 << 20]
+    assert [catalogue.padded(n, 16) for n in (1, 16, 20527)] == [16, 16, 20528]
+    for says, call in (
+        (r"no ciphers called 'aes128'; did you mean aes-128\?", lambda: names("aes128")),
+        ("The ciphers are empty", lambda: names(" ,")),
+        ("whole numbers of bytes or the word large, not '2k'", lambda: sizes("2k", 1)),
+        ("whole numbers of bytes, not 'large'", lambda: sizes("large", 0)),
+        ("not '0'", lambda: sizes("0", 0)),
+        ("The sizes are empty", lambda: sizes("", 0)),
+    ):
+        with pytest.raises(WorkloadError, match=says):
+            call()
+
+
+def names(words: str) -> list[str]:
+    return catalogue.chosen("ciphers", words, list(catalogue.CIPHERS))
+
+
+def sizes(words: str, large_bytes: int) -> list[int]:
+    return catalogue.sizes_bytes(words, large_bytes)
+
+
+def test_a_missing_library_is_named_with_its_package() -> None:
+    """With a Python that has none: what a target without the packages says."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from workloads import registry; " + (
+        "print('\\n'.join(registry.load(sys.argv[1]).requires({})))"
+    )
+    for name in ("file_ciphers", "cipher_modes"):
+        said = programs.run([sys.executable, "-I", "-S", "-c", code, name]).splitlines()
+        assert said[0].endswith("library cryptography: install the package python3-cryptography.")
+        assert said[1].endswith("library Cryptodome: install the package python3-pycryptodome.")
+        assert len(said) == 2 and all(line.startswith(f"{name} needs ") for line in said)
+
+
+@needs_libraries
+def test_a_repeated_task_lasts_and_counts(root: Path) -> None:
+    with Worker("memory_tasks", root, os.environ) as worker:
+        worker.ask("stream", **STREAM, seconds=0.05)
+        done = [worker.outcome(worker.go()) for _ in range(2)]
+    for each in done:
+        assert each["busy_s"] >= 0.05 and each["operations"] > 0 and each["cpu_s"] > 0
+    assert json.dumps(done)
