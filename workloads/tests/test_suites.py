@@ -67,6 +67,7 @@ def test_the_document_lists_every_parameter_with_its_default() -> None:
 
 
 def parameter_row(name: str, parameter: Any) -> str:
-    default = str(parameter.default).lower() if parameter.unit == "" else parameter.default
+    default = str(parameter.default)
+    default = default if parameter.unit else default.lower()
     unit = f" {parameter.unit}" if parameter.unit else ""
     return f"| `{name}` | `{parameter.name}` | {default or 'empty'}{unit} | {parameter.help} |"
