@@ -1,4 +1,4 @@
-"""What a workload may be told, and what is missing for it here: `python3 -m workloads.describe NAME`.
+"""What a workload may be told, and what is missing for it: `python3 -m workloads.describe NAME`.
 
 `all` in place of a name tells of every one. Assets are the inventory's matter and not looked for.
 """
