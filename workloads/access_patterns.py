@@ -18,8 +18,7 @@ class AccessPatterns(Workload):
     All on one file, laid out before with data that zlib cannot make smaller, so that every write
     replaces what is there; direct I/O, so that the page cache has no part in it. The sequential
     phases go over the whole file once. The random phases end after `random_seconds` or
-    `random_mib`, whichever is first; the paper says neither. The time that fio takes to start (0.3
-    to 1 s) lies within each phase; its own report, which is kept, has the rate without it.
+    `random_mib`, whichever is first; the paper says neither. fio is started before each phase.
     """
 
     name = "access_patterns"

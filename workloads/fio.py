@@ -11,6 +11,7 @@ from typing import Any
 
 from workloads import programs
 from workloads.base import Context, Parameter, WorkloadError
+from workloads.held import Held
 
 KIB, MIB = 1 << 10, 1 << 20
 ENGINES = ("psync", "libaio", "io_uring")
@@ -73,12 +74,14 @@ def lay_out(context: Context, path: Path, size_bytes: int) -> None:
 def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     """Run the job on a file that is there, as a phase; its report is kept as `<phase>.json`.
 
-    Counts the bytes and operations that fio reports. Raises WorkloadError.
+    The phase holds fio's work, not its start. Counts the bytes and operations that fio reports.
+    Raises WorkloadError.
     """
-    argv = command(context, path, job)
-    programs.cold_start(context, [*argv, "--parse-only"])
-    with context.phase(phase) as work:
-        output = programs.run(argv)
+    context.drop_caches()
+    with Held(command(context, path, job), context.scratch) as fio:
+        with context.phase(phase) as work:
+            fio.go()
+        output = fio.report()
     (context.kept / f"{phase}.json").write_text(output)
     work.add(**counted(output))
 
