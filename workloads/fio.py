@@ -37,15 +37,16 @@ def io_parameters(engine: str, depth: int) -> tuple[Parameter, ...]:
 class Job:
     """One stretch of fio: `pattern` is fio's own word (`write`, `randread` ...), sizes in bytes.
 
-    `area_bytes` is the part of the file that is used, from its start, and `at_most_bytes` how much
-    is moved (0: once the area). After `seconds` it ends in any case (0: never); with `repeat` it
-    goes over the area again until then. With `fsync` it ends when the drive has the data, with
-    `fresh` every request has data of its own.
+    `area_bytes` is the part of the file that is used, from its start, `passes` times over, and
+    `at_most_bytes` how much is moved (0: all of that). After `seconds` it ends in any case (0:
+    never); with `repeat` it goes over the area again until then. With `fsync` it ends when the
+    drive has the data, with `fresh` every request has data of its own.
     """
 
     pattern: str
     block_bytes: int
     area_bytes: int
+    passes: int = 1
     at_most_bytes: int = 0
     seconds: float = 0
     repeat: bool = False
@@ -92,6 +93,8 @@ def command(context: Context, path: Path, job: Job) -> list[str]:
     argv += [f"--bs={job.block_bytes}", f"--size={job.area_bytes}", "--direct=1"]
     argv += [f"--ioengine={job.engine}", f"--iodepth={job.depth}", f"--randseed={context.seed}"]
     argv += ["--overwrite=1", "--allow_file_create=0", "--eta=never", "--output-format=json"]
+    if job.passes > 1:
+        argv.append(f"--loops={job.passes}")
     if job.at_most_bytes:
         argv.append(f"--io_size={job.at_most_bytes}")
     if job.seconds:

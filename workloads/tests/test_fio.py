@@ -143,7 +143,7 @@ def test_the_file_is_seeded_and_cannot_be_compressed(root: Path) -> None:
 
 @with_fio
 def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
-    given = {"file_mib": 4, "random_mib": 1, "random_seconds": 0.0}
+    given = {"file_mib": 4, "passes": 3, "random_mib": 1, "random_seconds": 0.0}
     context, recorded = made(root / "a", "access_patterns", **given)
     workload = registry.load("access_patterns")
     workload.prepare(context)
@@ -155,8 +155,8 @@ def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
     assert file.read_bytes() != content
     moved = {name: work.amounts for name, work in zip(recorded.names, recorded.works, strict=True)}
     assert moved == {
-        "write-sequential": {"bytes": 4 * MIB, "operations": 1},
-        "read-sequential": {"bytes": 4 * MIB, "operations": 1},
+        "write-sequential": {"bytes": 12 * MIB, "operations": 3},
+        "read-sequential": {"bytes": 12 * MIB, "operations": 3},
         "write-random": {"bytes": MIB, "operations": 256},
         "read-random": {"bytes": MIB, "operations": 256},
     }
