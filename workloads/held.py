@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -63,7 +64,8 @@ class Held:
 
     def go(self) -> None:
         """Let it begin, and wait until it is done."""
-        os.write(self._word, b"go\n")
+        with suppress(BrokenPipeError):
+            os.write(self._word, b"go\n")
         self._expect(b"done\n")
 
     def report(self) -> str:
@@ -94,7 +96,8 @@ class Held:
         if status:
             self._errors.seek(0)
             said = programs.last_line(self._errors.read().decode(errors="replace"))
-            reason = said or programs.last_line(output) or "it printed no reason"
+            rest = [line for line in output.splitlines() if "Saving output of" not in line]
+            reason = said or programs.last_line("\n".join(rest)) or "it printed no reason"
             raise WorkloadError(f"fio failed (status {status}): {reason}")
 
     def _close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads import access_patterns, block_sizes, fio, held, registry
+from workloads import access_patterns, block_sizes, fio, held, programs, registry
 from workloads.base import Context, WorkloadError
 from workloads.loop import ROOT
 from workloads.tests import contract
@@ -239,6 +240,47 @@ def test_a_fio_that_dies_is_an_error_with_its_last_words(when: str, root: Path) 
         one.go()
         one.report()
     assert contract.processes_using(root) == []
+
+
+@with_fio
+def test_a_phase_ends_when_all_is_written(root: Path) -> None:
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    file = context.disk / "file"
+    file.write_bytes(bytes(4 * MIB))
+    with held.Held(
+        fio.command(context, file, fio.Job("write", MIB, 4 * MIB)), context.scratch
+    ) as one:
+        assert not any(file.read_bytes())
+        one.go()
+        assert all(any(file.read_bytes()[at : at + MIB]) for at in range(0, 4 * MIB, MIB))
+
+
+@with_fio
+def test_a_fio_that_is_killed_while_it_is_held_is_an_error(root: Path) -> None:
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    file = context.disk / "file"
+    file.write_bytes(bytes(MIB))
+    argv = fio.command(context, file, fio.Job("read", 4096, 4096))
+    with held.Held(argv, context.scratch) as one:
+        programs.kill_group(one._process)
+        with pytest.raises(
+            WorkloadError, match=r"^fio failed \(status -9\): it printed no reason$"
+        ):
+            one.go()
+
+
+@with_fio
+def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(root: Path) -> None:
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    file = context.disk / "file"
+    file.write_bytes(bytes(MIB))
+    argv = fio.command(context, file, fio.Job("read", 4096, MIB, seconds=600, repeat=True))
+    with pytest.raises(KeyError), held.Held(argv, context.scratch) as one:
+        os.write(one._word, b"go\n")
+        time.sleep(0.3)
+        assert contract.processes_using(file)
+        raise KeyError
+    assert contract.processes_using(file) == []
 
 
 @with_fio
