@@ -86,6 +86,8 @@ class Bench:
             return registry.load(self._spec(run).workload).requires(self._plan.assets)
         except WorkloadError as error:
             return [str(error)]
+        except Exception as error:  # noqa: BLE001 - as a library that cannot be loaded
+            return [f"{run.workload} cannot say what it requires: {error!r}"]
 
     def measure(
         self, run: Run, waiting: Callable[[str], None], before_proof: Callable[[], None]

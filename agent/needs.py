@@ -9,7 +9,7 @@ from pathlib import Path
 from agent.errors import AgentError
 from agent.plan import Plan, WorkloadSpec
 from workloads import registry
-from workloads.base import Needs, WorkloadError
+from workloads.base import Needs
 
 MEMINFO = Path("/proc/meminfo")
 # What ext4 keeps for itself: inode tables 1.6 %, a journal of up to 3 % on the smallest.
@@ -36,13 +36,13 @@ def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
 
 
 def _needs(plan: Plan, spec: WorkloadSpec) -> Needs | None:
-    workload = registry.load(spec.workload)
-    if workload.requires(plan.assets):
-        return None
     try:
+        workload = registry.load(spec.workload)
+        if workload.requires(plan.assets):
+            return None
         return workload.needs(spec.parameters, plan.assets)
-    except WorkloadError:
-        return None  # an asset that cannot be read: its runs will say so
+    except Exception:  # noqa: BLE001 - as an asset that cannot be read: its runs will say so
+        return None
 
 
 def _disk(found: dict[str, Needs], extent_bytes: int) -> Iterator[str]:

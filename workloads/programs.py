@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -41,8 +42,11 @@ def run(
     timeout_s: float | None = None,
     ok: tuple[int, ...] = (0,),
     home: Path | None = None,
+    name: str = "",
 ) -> str:
     """Run a program, or several joined by pipes, to the end; return what the last one prints.
+
+    `name` is what errors call it, where that is not the program itself.
 
     Raises WorkloadError, with the last line of its standard error, if a program cannot be started,
     exits with a status not in `ok`, or is not done within `timeout_s`. Whatever is still running
@@ -61,11 +65,24 @@ def run(
         for each in reversed(started):
             if each.process.returncode not in ok:
                 reason = last_line(each.said()) or last_line(output) or "it printed no reason"
-                raise WorkloadError(f"{each.name} failed {_status(each.process)}: {reason}")
+                raise WorkloadError(f"{name or each.name} failed {_status(each.process)}: {reason}")
         return output
     finally:
         for each in started:
             each.close()
+
+
+def script(path: Path, commands: Sequence[Command], rounds: int = 1) -> Command:
+    """A shell script at `path` that runs the commands one after another, all of them `rounds`
+    times, until one fails; the command that runs it.
+
+    Many short programs are started by a shell: to start each one ourselves is work of ours that
+    would be measured with theirs.
+    """
+    lines = [shlex.join(map(str, argv)) for argv in commands]
+    loop = ["n=0", f"while [ $n -lt {rounds} ]; do", *lines, "n=$((n+1))", "done"]
+    path.write_text("\n".join(["set -e", *loop, ""]), encoding="utf-8")
+    return ["sh", path]
 
 
 def cold_start(context: Context, *commands: Command) -> None:

@@ -15,7 +15,7 @@ import pytest
 from agent import cpu_time, journal, kept, needs, pack, plan
 from agent.tests.test_runner import Lab, _document, lab  # noqa: F401 - a fixture
 from agent.tries import SKIPPED
-from workloads.base import Context, Needs
+from workloads.base import Context, Needs, Workload
 
 MIB, GIB = 2**20, 2**30
 
@@ -122,6 +122,24 @@ def test_what_cannot_run_is_skipped_and_the_suite_ends_well(lab: Lab) -> None:  
     lab.reasons.clear()
     assert lab.execute() == 0, "once it is installed, a suite that is started again runs it"
     assert set(lab.last().values()) == {"finished"}
+
+
+def test_a_workload_that_breaks_while_it_is_asked_is_skipped(
+    lab: Lab,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = lab.load
+
+    def load(name: str) -> Workload:
+        workload = real(name)
+        if name == "file_io":
+            monkeypatch.setattr(workload, "requires", lambda _assets: {}["library"])
+        return workload
+
+    monkeypatch.setattr("workloads.registry.load", load)
+    assert lab.execute() == 0
+    assert "KeyError('library')" in lab.run_json(1)["void_reason"]
+    assert entries(lab)[-1].detail == "6 finished, 0 void, 6 skipped"
 
 
 def test_too_little_room_or_memory_is_told_before_the_first_run(

@@ -118,8 +118,8 @@ def test_without_reading_back_nothing_comes_behind_the_large_file(root: Path) ->
     assert performed(root, "file_io", {}, **sizes) == ["write-small", "write-large"]
 
 
-@pytest.mark.parametrize(("cache", "reads"), [("cold", 1), ("warm", 2)])
-def test_a_warm_cache_has_every_file_read_once_before(
+@pytest.mark.parametrize(("cache", "reads"), [("cold", 1), ("warm", 3)])
+def test_a_warm_cache_has_every_file_read_before(
     cache: str, reads: int, root: Path, spy: Callable[[str], Path]
 ) -> None:
     notes = spy("dd")
@@ -128,6 +128,21 @@ def test_a_warm_cache_has_every_file_read_once_before(
     read = [line for line in notes.read_text().splitlines() if "of=/dev/null" in line]
     assert len(read) == 2 * reads
     assert names == ["write-small", "read-small", "write-large", "read-large"]
+
+
+def test_a_warm_cache_is_read_for_a_while_and_all_of_it_counted(
+    root: Path, spy: Callable[[str], Path]
+) -> None:
+    notes, phases = spy("dd"), contract.Phases()
+    sizes = {"small_files": 2, "small_mib": 1, "large_mib": 1}
+    given = registry.complete("file_io", {**sizes, "cache": "warm", "warm_seconds": 0.2})
+    context = contract.context_for(root / "a", phases, {}, given)
+    contract.perform(registry.load("file_io"), context)
+    lines = notes.read_text().splitlines()
+    amounts = phases.works[phases.names.index("read-small")].amounts
+    rounds = sum("file-0000 of=/dev/null" in line for line in lines) - 2
+    assert rounds > 1
+    assert amounts == {"files": 2 * rounds, "bytes": 2 * rounds * 2**20}
 
 
 @pytest.mark.parametrize(("cache", "searches"), [("cold", 2), ("warm", 4)])

@@ -67,8 +67,8 @@ def test_the_document_lists_every_parameter_with_its_default() -> None:
 
 
 def parameter_row(name: str, parameter: Any) -> str:
-    default = parameter.default
-    if isinstance(default, bool):
-        default = str(default).lower()
+    default = str(parameter.default)
+    if isinstance(parameter.default, bool):
+        default = default.lower()
     unit = f" {parameter.unit}" if parameter.unit else ""
     return f"| `{name}` | `{parameter.name}` | {default or 'empty'}{unit} | {parameter.help} |"

@@ -13,9 +13,11 @@ import pytest
 from agent import plan as plans
 from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
+from agent.controller.names import suite_names
 from agent.controller.suites import load_suite, scaled
 from agent.controller.tests.examples import NOW, plan, suite, target
 from agent.measure import seed_of
+from workloads import registry
 
 ENTRIES: list[dict[str, Any]] = [
     {"name": "idle"},
@@ -43,6 +45,21 @@ def whole(**changes: Any) -> dict[str, Any]:
 
 def of_block(made: dict[str, Any], block: int) -> list[dict[str, Any]]:
     return [run for run in made["runs"] if run["block"] == block]
+
+
+@pytest.mark.parametrize("name", suite_names())
+def test_what_is_to_run_in_the_lab_fits_there(name: str) -> None:
+    """Its disks hold 1 GiB, its guest has 3 GiB of memory and some 4 GiB free. What a workload
+    needs of its assets is known there alone."""
+    loaded = load_suite(name)
+    scale = "lab" if "lab" in loaded.get("scales", ()) else None
+    for entry in scaled(loaded, scale)["workloads"]:
+        workload = registry.load(entry.get("workload", entry["name"]))
+        if not workload.assets:
+            given = registry.complete(workload.name, entry.get("parameters") or {})
+            need = workload.needs(given, {})
+            assert need.disk_bytes <= 0.95 * 2**30, entry["name"]
+            assert max(need.memory_bytes, need.scratch_bytes) <= 2 * 2**30, entry["name"]
 
 
 def test_suites_without_the_newer_keys_run_in_the_order_that_they_always_had() -> None:
