@@ -17,9 +17,8 @@ class AccessPatterns(Workload):
 
     All on one file, laid out before with data that zlib cannot make smaller, so that every write
     replaces what is there; direct I/O, so that the page cache has no part in it. The sequential
-    phases go over the whole file once. The random phases end after `random_seconds` or
-    `random_mib`, whichever is first; the paper says neither. The time that fio takes to start (0.3
-    to 1 s) lies within each phase; its own report, which is kept, has the rate without it.
+    phases go over the whole file `passes` times. The random phases end after `random_seconds` or
+    `random_mib`, whichever is first; the paper says neither. fio is started before each phase.
     """
 
     name = "access_patterns"
@@ -27,6 +26,7 @@ class AccessPatterns(Workload):
     program = "fio"
     parameters = (
         Parameter("file_mib", 1024, "MiB", "size of the test file", minimum=4),
+        Parameter("passes", 1, "", "times that a sequential phase goes over the file", minimum=1),
         Parameter("random_mib", 1024, "MiB", "most that a random phase moves", minimum=1),
         Parameter("random_seconds", 30.0, "s", "longest time of a random phase; 0: no limit"),
         Parameter("fsync", True, "", "whether a write phase ends when the drive has the data"),
@@ -60,6 +60,7 @@ def job(context: Context, way: str, order: str) -> fio.Job:
         pattern=f"rand{way}" if random else way,
         block_bytes=RANDOM_BYTES if random else SEQUENTIAL_BYTES,
         area_bytes=int(parameters["file_mib"]) * MIB,
+        passes=1 if random else int(parameters["passes"]),
         at_most_bytes=int(parameters["random_mib"]) * MIB if random else 0,
         seconds=float(parameters["random_seconds"]) if random else 0,
         fsync=way == "write" and bool(parameters["fsync"]),

@@ -29,8 +29,7 @@ class BlockSizes(Workload):
     blocks at random places of the file, one at a time: seconds per operation are the access time
     (HD Tune reads all over the disk). `burst.read` reads the same small stretch again and again,
     which a drive has in its cache. Sizes that direct I/O cannot have on this disk are left out.
-    The time that fio takes to start (0.3 to 1 s) lies within each phase; its own report, which is
-    kept, has the rate without it.
+    fio is started before each phase.
     """
 
     name = "block_sizes"

@@ -11,6 +11,7 @@ from typing import Any
 
 from workloads import programs
 from workloads.base import Context, Parameter, WorkloadError
+from workloads.held import Held
 
 KIB, MIB = 1 << 10, 1 << 20
 ENGINES = ("psync", "libaio", "io_uring")
@@ -36,15 +37,16 @@ def io_parameters(engine: str, depth: int) -> tuple[Parameter, ...]:
 class Job:
     """One stretch of fio: `pattern` is fio's own word (`write`, `randread` ...), sizes in bytes.
 
-    `area_bytes` is the part of the file that is used, from its start, and `at_most_bytes` how much
-    is moved (0: once the area). After `seconds` it ends in any case (0: never); with `repeat` it
-    goes over the area again until then. With `fsync` it ends when the drive has the data, with
-    `fresh` every request has data of its own.
+    `area_bytes` is the part of the file that is used, from its start, `passes` times over, and
+    `at_most_bytes` how much is moved (0: all of that). After `seconds` it ends in any case (0:
+    never); with `repeat` it goes over the area again until then. With `fsync` it ends when the
+    drive has the data, with `fresh` every request has data of its own.
     """
 
     pattern: str
     block_bytes: int
     area_bytes: int
+    passes: int = 1
     at_most_bytes: int = 0
     seconds: float = 0
     repeat: bool = False
@@ -73,12 +75,14 @@ def lay_out(context: Context, path: Path, size_bytes: int) -> None:
 def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     """Run the job on a file that is there, as a phase; its report is kept as `<phase>.json`.
 
-    Counts the bytes and operations that fio reports. Raises WorkloadError.
+    The phase holds fio's work, not its start. Counts the bytes and operations that fio reports.
+    Raises WorkloadError.
     """
-    argv = command(context, path, job)
-    programs.cold_start(context, [*argv, "--parse-only"])
-    with context.phase(phase) as work:
-        output = programs.run(argv)
+    context.drop_caches()
+    with Held(command(context, path, job), context.scratch) as fio:
+        with context.phase(phase) as work:
+            fio.go()
+        output = fio.report()
     (context.kept / f"{phase}.json").write_text(output)
     work.add(**counted(output))
 
@@ -89,6 +93,8 @@ def command(context: Context, path: Path, job: Job) -> list[str]:
     argv += [f"--bs={job.block_bytes}", f"--size={job.area_bytes}", "--direct=1"]
     argv += [f"--ioengine={job.engine}", f"--iodepth={job.depth}", f"--randseed={context.seed}"]
     argv += ["--overwrite=1", "--allow_file_create=0", "--eta=never", "--output-format=json"]
+    if job.passes > 1:
+        argv.append(f"--loops={job.passes}")
     if job.at_most_bytes:
         argv.append(f"--io_size={job.at_most_bytes}")
     if job.seconds:

@@ -31,13 +31,14 @@ PAPER_CASCADES = (
 class KernelCiphers(Workload):
     """Phases `<cipher>-<mode>-<bits>.encrypt` and `.decrypt`, then the cascades in XTS.
 
-    A child process hands the kernel one request after the other (AF_ALG), on one thread, for
-    `seconds`. Each request is copied into the kernel once, which is part of the figure, and has one
-    initial value; dm-crypt takes one for each sector and copies nothing. `request_kib` is large so
-    that the child's own code has little share: its report, which is kept, has `user_s` for that
-    code and `system_s` for the kernel. Each cipher is checked by known answers first. The kernel
-    has no cascade as one cipher: a cascade is one pass for each of its ciphers, as stacked mappings
-    make them; its bytes are counted once. What this kernel lacks is left out.
+    A child process hands the kernel one request after the other (AF_ALG), for `seconds`, on one
+    thread, where the paper's VeraCrypt had eight. Each request is copied into the kernel once,
+    which is part of the figure, and has one initial value; dm-crypt takes one for each sector and
+    copies nothing. `request_kib` is large so that the child's own code has little share: its
+    report, which is kept, has `user_s` for that code and `system_s` for the kernel. Each cipher is
+    checked by known answers first. The kernel has no cascade as one cipher: a cascade is one pass
+    for each of its ciphers, as stacked mappings make them; its bytes are counted once. What this
+    kernel lacks is left out.
     """
 
     name = "kernel_ciphers"

@@ -32,8 +32,8 @@ class Task:
 def serve(prepare: Callable[[Mapping[str, Any]], Task]) -> int:
     """Answer `{"job": …}` with what `prepare` says of it, and `{"seconds": s}` by repeating it.
 
-    The report counts whole steps, at least one, and the processor time of this process: of its own
-    code and of the kernel for it.
+    The report counts whole steps, at least one, and the processor time of this process, in programs
+    (`user_s`) and in the kernel (`system_s`).
     """
     _die_with_parent()
     task: Task | None = None

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from workloads import access_patterns, block_sizes, fio, registry
+from workloads import access_patterns, block_sizes, fio, held, programs, registry
 from workloads.base import Context, WorkloadError
+from workloads.loop import ROOT
 from workloads.tests import contract
 
 KIB, MIB = 1024, 1024 * 1024
+# Holds a fio with the arguments after the folder for its files, says so, and waits.
+HOLDER = """
+import sys, time
+from pathlib import Path
+from workloads.held import Held
+with Held(sys.argv[2:], Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
 with_fio = pytest.mark.skipif(
     shutil.which("fio") is None, reason="fio is not installed: install its package."
 )
@@ -130,7 +144,7 @@ def test_the_file_is_seeded_and_cannot_be_compressed(root: Path) -> None:
 
 @with_fio
 def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
-    given = {"file_mib": 4, "random_mib": 1, "random_seconds": 0.0}
+    given = {"file_mib": 4, "passes": 3, "random_mib": 1, "random_seconds": 0.0}
     context, recorded = made(root / "a", "access_patterns", **given)
     workload = registry.load("access_patterns")
     workload.prepare(context)
@@ -142,8 +156,8 @@ def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
     assert file.read_bytes() != content
     moved = {name: work.amounts for name, work in zip(recorded.names, recorded.works, strict=True)}
     assert moved == {
-        "write-sequential": {"bytes": 4 * MIB, "operations": 1},
-        "read-sequential": {"bytes": 4 * MIB, "operations": 1},
+        "write-sequential": {"bytes": 12 * MIB, "operations": 3},
+        "read-sequential": {"bytes": 12 * MIB, "operations": 3},
         "write-random": {"bytes": MIB, "operations": 256},
         "read-random": {"bytes": MIB, "operations": 256},
     }
@@ -193,6 +207,102 @@ def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None
         assert work.amounts["bytes"] > 10 * MIB
         # Two of them fit the file; a third would have to be cut.
         assert work.amounts["bytes"] == 393216 * work.amounts["operations"]
+
+
+@with_fio
+def test_a_phase_has_none_of_fios_start(root: Path) -> None:
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    registry.load("access_patterns").prepare(context)
+    (file,) = context.disk.iterdir()
+    job = fio.Job("read", 4096, 4096)
+    with held.Held(fio.command(context, file, job), context.scratch) as one:
+        for _ in range(20):  # it waits, however long we do
+            assert one._process.poll() is None
+            time.sleep(0.05)
+        one.go()
+        assert fio.counted(one.report()) == {"bytes": 4096, "operations": 1}
+
+
+@with_fio
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_fio_that_dies_is_an_error_with_its_last_words(when: str, root: Path) -> None:
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    file = context.disk / "file"
+    if when == "after":
+        file.write_bytes(bytes(MIB))
+    # There is no such file, or no direct I/O of 100 bytes.
+    argv = fio.command(context, file, fio.Job("read", 100, 1000))
+    said = "file creation disallowed" if when == "before" else "Invalid argument"
+    with (
+        pytest.raises(WorkloadError, match=rf"^fio failed \(status 1\): .*{said}"),
+        held.Held(argv, context.scratch) as one,
+    ):
+        one.go()
+        one.report()
+    assert contract.processes_using(root) == []
+
+
+@with_fio
+def test_a_phase_ends_when_all_is_written(root: Path) -> None:
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    file = context.disk / "file"
+    file.write_bytes(bytes(4 * MIB))
+    with held.Held(
+        fio.command(context, file, fio.Job("write", MIB, 4 * MIB)), context.scratch
+    ) as one:
+        assert not any(file.read_bytes())
+        one.go()
+        assert all(any(file.read_bytes()[at : at + MIB]) for at in range(0, 4 * MIB, MIB))
+
+
+@with_fio
+def test_a_fio_that_is_killed_while_it_is_held_is_an_error(root: Path) -> None:
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    file = context.disk / "file"
+    file.write_bytes(bytes(MIB))
+    argv = fio.command(context, file, fio.Job("read", 4096, 4096))
+    with held.Held(argv, context.scratch) as one:
+        programs.kill_group(one._process)
+        with pytest.raises(
+            WorkloadError, match=r"^fio failed \(status -9\): it printed no reason$"
+        ):
+            one.go()
+
+
+@with_fio
+def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(root: Path) -> None:
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    file = context.disk / "file"
+    file.write_bytes(bytes(MIB))
+    argv = fio.command(context, file, fio.Job("read", 4096, MIB, seconds=600, repeat=True))
+    with pytest.raises(KeyError), held.Held(argv, context.scratch) as one:
+        os.write(one._word, b"go\n")
+        time.sleep(0.3)
+        assert contract.processes_using(file)
+        raise KeyError
+    assert contract.processes_using(file) == []
+
+
+@with_fio
+def test_a_held_fio_ends_with_whoever_holds_it(root: Path) -> None:
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    file = context.disk / "file"
+    file.write_bytes(bytes(MIB))
+    argv = fio.command(context, file, fio.Job("read", 4096, 4096))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(context.scratch), *argv],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    )
+    with parent:
+        assert parent.stdout and parent.stdout.readline() == b"held\n"
+        assert contract.processes_using(file)
+        parent.kill()
+    for _ in range(100):
+        if not contract.processes_using(file):
+            break
+        time.sleep(0.1)
+    assert contract.processes_using(file) == []
 
 
 def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:

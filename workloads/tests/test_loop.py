@@ -36,6 +36,21 @@ def test_a_loop_repeats_for_as_long_as_it_is_told_and_at_least_once() -> None:
     assert longer["user_s"] + longer["system_s"] <= 2 * longer["seconds"]
 
 
+def test_what_is_missing_and_what_fails_are_told_and_the_loop_goes_on() -> None:
+    lacking = {"ciphers": ["sm4"], "mode": "xts", "key_bits": 256, "request_bytes": 4096}
+    with Loop("kernel_ciphers") as child:
+        reason = child.prepare({**lacking, "operation": "encrypt"})
+    assert reason and reason.startswith("sm4 has no keys of 256 bits")
+    with Loop("key_derivation") as child:
+        cost = {"passes": 1, "memory_kib": 1, "lanes": 1}
+        if reason := child.prepare({**JOB, **cost, "function": "argon2id"}):
+            pytest.skip(reason)
+        with pytest.raises(WorkloadError, match=r"libargon2.* failed with 1 KiB of memory"):
+            child.run(0)
+        assert child.prepare(JOB) is None
+        assert child.run(0)["steps"] == 1
+
+
 def test_a_loop_that_dies_is_an_error_with_its_last_words() -> None:
     with (
         pytest.raises(WorkloadError, match=r"The loop absent ended: .*No module named"),
