@@ -89,5 +89,6 @@ def _same(request: dict[str, Any]) -> tuple[Outcome, None]:
 _BY_NAME = {"recipe": _recipe, "file": _file, "same": _same}
 
 
-def TASKS(request: dict[str, Any]) -> tuple[Outcome, Task | None]:  # noqa: N802
+def answer(request: dict[str, Any]) -> tuple[Outcome, Task | None]:
+    """What a request asks for, and the task that it lays out, if any."""
     return _BY_NAME[request["do"]](request)

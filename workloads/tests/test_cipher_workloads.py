@@ -12,7 +12,7 @@ import pytest
 
 from workloads import registry
 from workloads.base import Context, WorkloadError
-from workloads.crypt import catalogue, file_tasks, instructions
+from workloads.crypt import catalogue, file_tasks, instructions, libraries, memory_tasks
 from workloads.tests import contract
 
 pytestmark = pytest.mark.skipif(
@@ -149,9 +149,9 @@ def test_files_are_read_and_written_within_the_phase_only_if_asked_to(
     monkeypatch.setattr(os, "write", spy(os.write, "write", calls))
     (root / "plain").write_bytes(bytes(range(200)))
     request = {"recipe": "des-cbc", "source": str(root / "plain"), "target": str(root / "out")}
-    file_tasks.TASKS({"do": "recipe", "seed": 7, **request})
+    file_tasks.answer({"do": "recipe", "seed": 7, **request})
     more = {"encrypt": True, "seconds": 0.01, "file_io": file_io, "fsync": fsync}
-    _, task = file_tasks.TASKS({"do": "file", **request, **more})
+    _, task = file_tasks.answer({"do": "file", **request, **more})
     assert task is not None
     before = len(calls)
     operations = task()["operations"]
@@ -166,6 +166,21 @@ def spy(real: Any, name: str, calls: list[str]) -> Any:
         return real(*arguments)
 
     return noted
+
+
+def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a library that decrypts as it encrypts."""
+    begin = libraries.begin
+
+    def broken(*which: str, **given: Any) -> libraries.Stream:
+        return begin(*which, **{**given, "encrypt": True})
+
+    request = {"do": "stream", "cipher": "des", "mode": "ecb", "bytes": 1000, "seed": 7}
+    more = {"encrypt": False, "seconds": 0.01}
+    memory_tasks.answer({**request, **more})
+    monkeypatch.setattr(libraries, "begin", broken)
+    with pytest.raises(WorkloadError, match="What was decrypted is not what was encrypted"):
+        memory_tasks.answer({**request, **more})
 
 
 @pytest.mark.parametrize(
