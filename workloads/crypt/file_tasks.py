@@ -41,6 +41,7 @@ def _file(request: dict[str, Any]) -> tuple[Outcome, Task]:
     """Lay out one file's encryption or decryption, doing it once; `go` repeats it."""
     recipe = _made[request["recipe"]]
     source, target = Path(request["source"]), Path(request["target"])
+    target.unlink(missing_ok=True)  # it might be longer than the new one
     size = source.stat().st_size
     # A target of OAEP is longer than its source, by a third and up to a block.
     room = size * RSA_BYTES // CHUNK_BYTES + ROOM_BYTES

@@ -148,6 +148,7 @@ def test_files_are_read_and_written_within_the_phase_only_if_asked_to(
     monkeypatch.setattr(os, "fsync", spy(os.fsync, "fsync", calls))
     monkeypatch.setattr(os, "write", spy(os.write, "write", calls))
     (root / "plain").write_bytes(bytes(range(200)))
+    (root / "out").write_bytes(bytes(1000))
     request = {"recipe": "des-cbc", "source": str(root / "plain"), "target": str(root / "out")}
     file_tasks.answer({"do": "recipe", "seed": 7, **request})
     more = {"encrypt": True, "seconds": 0.01, "file_io": file_io, "fsync": fsync}
@@ -156,6 +157,7 @@ def test_files_are_read_and_written_within_the_phase_only_if_asked_to(
     before = len(calls)
     operations = task()["operations"]
     within = calls[before:]
+    assert (root / "out").stat().st_size == 8 + 208
     assert within.count("write") == (operations if file_io else 0)
     assert within.count("fsync") == (operations if file_io and fsync else 0)
 
