@@ -97,6 +97,17 @@ def test_aes_is_left_out_where_the_processor_lacks_its_instructions(
     assert run.phases.names == ["des-ecb.encrypt.1000B", "des-ecb.decrypt.1000B"]
 
 
+def test_a_processor_that_has_no_instructions_needs_no_mask(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "cpuinfo").write_text("flags\t: fpu sse\n")
+    monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
+    monkeypatch.setattr(instructions, "MASK", "~0x0")
+    given = {"ciphers": "aes-128", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
+    run = done(root, "cipher_modes", **given)
+    assert run.phases.left_out == [] and len(run.phases.names) == 2
+
+
 def test_a_mask_that_is_not_believed_leaves_aes_out(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

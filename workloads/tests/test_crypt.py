@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -270,14 +271,21 @@ def test_the_mask_takes_aes_instructions_from_openssl_or_it_is_doubted(root: Pat
 def test_a_processor_without_the_instructions_is_a_reason(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if os.uname().machine != "x86_64":
-        pytest.skip("only x86 has AES-NI")
     monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
-    for flags, reason in (("fpu sse", "The processor has no AES-NI"), ("fpu aes", "")):
-        (root / "cpuinfo").write_text(f"flags\t: {flags}\n")
-        assert instructions.reason_against(True).startswith(reason)
-        assert bool(instructions.reason_against(True)) == bool(reason)
-        assert instructions.reason_against(False) == ""
+    cases = (
+        ("flags : fpu sse", True, "x86_64", "The processor has no instructions for AES"),
+        ("flags : fpu sse", False, "x86_64", ""),
+        ("flags : fpu aes", True, "x86_64", ""),
+        ("flags : fpu aes", False, "x86_64", ""),
+        ("Features : fp aes", True, "aarch64", ""),
+        ("Features : fp aes", False, "aarch64", "How to keep OpenSSL from the instructions"),
+        ("Features : fp", False, "aarch64", ""),
+    )
+    for flags, wanted, machine, reason in cases:
+        (root / "cpuinfo").write_text(f"{flags}\n")
+        monkeypatch.setattr(os, "uname", lambda machine=machine: SimpleNamespace(machine=machine))
+        found = instructions.reason_against(wanted)
+        assert found.startswith(reason) and bool(found) == bool(reason), (flags, wanted)
 
 
 def test_ciphers_modes_and_sizes_are_chosen_by_words() -> None:
