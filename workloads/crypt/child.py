@@ -15,21 +15,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from workloads.base import WorkloadError
 
 Outcome = dict[str, Any]
 Task = Callable[[], Outcome]
+# Each module of tasks has one by this name: it answers a request, and gives the task for `go`.
+Answer = Callable[[dict[str, Any]], tuple[Outcome, Task | None]]
 GO = "go\n"
 WITHOUT_LEGACY = "CRYPTOGRAPHY_OPENSSL_NO_LEGACY"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-
-class Answer(Protocol):
-    """What each module of tasks has: answers a request, and gives the task for `go`, if any."""
-
-    def __call__(self, request: dict[str, Any]) -> tuple[Outcome, Task | None]: ...
 
 
 def die_with(parent: int) -> None:
