@@ -111,7 +111,7 @@ def _instructions(
     reason, found = instructions.reason_against(aes_instructions), {}
     if not reason:
         found = worker.ask("instructions")
-        if not aes_instructions:
+        if not aes_instructions and instructions.present():
             with Worker(TASKS, context.disk, instructions.environment(True)) as other:
                 with_them = other.ask("instructions")
             reason = instructions.doubt(found, with_them)

@@ -15,21 +15,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from workloads.base import WorkloadError
 
 Outcome = dict[str, Any]
 Task = Callable[[], Outcome]
+# Each module of tasks has one by this name: it answers a request, and gives the task for `go`.
+Answer = Callable[[dict[str, Any]], tuple[Outcome, Task | None]]
 GO = "go\n"
 WITHOUT_LEGACY = "CRYPTOGRAPHY_OPENSSL_NO_LEGACY"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-
-class Tasks(Protocol):
-    """What a module names `TASKS`: answers a request, and leaves the task for `go`, if any."""
-
-    def __call__(self, request: dict[str, Any]) -> tuple[Outcome, Task | None]: ...
 
 
 def die_with(parent: int) -> None:
@@ -41,8 +37,8 @@ def die_with(parent: int) -> None:
         sys.exit("The parent has died.")
 
 
-def load(module: str) -> Tasks:
-    """The tasks; without OpenSSL's legacy provider where that is not installed.
+def load(module: str) -> Answer:
+    """A module's `answer`; without OpenSSL's legacy provider where that is not installed.
 
     `cryptography` refuses to load then, unless it is told before its first import: start again.
     """
@@ -54,11 +50,11 @@ def load(module: str) -> Tasks:
         if WITHOUT_LEGACY in os.environ:
             raise
         os.execve(sys.executable, sys.orig_argv, {**os.environ, WITHOUT_LEGACY: "1"})
-    tasks: Tasks = importlib.import_module(f"workloads.crypt.{module}").TASKS
-    return tasks
+    answer: Answer = importlib.import_module(f"workloads.crypt.{module}").answer
+    return answer
 
 
-def serve(tasks: Tasks) -> None:
+def serve(answer: Answer) -> None:
     task: Task | None = None
     for line in sys.stdin:
         try:
@@ -68,11 +64,11 @@ def serve(tasks: Tasks) -> None:
                 outcome = task()
             else:
                 task = None  # its buffers go before there are others
-                outcome, task = tasks(json.loads(line))
-            answer: dict[str, Any] = {"outcome": outcome}
+                outcome, task = answer(json.loads(line))
+            said: dict[str, Any] = {"outcome": outcome}
         except (WorkloadError, OSError, MemoryError) as error:
-            answer = {"error": str(error) or type(error).__name__}
-        print(json.dumps(answer), flush=True)
+            said = {"error": str(error) or type(error).__name__}
+        print(json.dumps(said), flush=True)
 
 
 def main() -> None:

@@ -41,6 +41,7 @@ def _file(request: dict[str, Any]) -> tuple[Outcome, Task]:
     """Lay out one file's encryption or decryption, doing it once; `go` repeats it."""
     recipe = _made[request["recipe"]]
     source, target = Path(request["source"]), Path(request["target"])
+    target.unlink(missing_ok=True)  # it might be longer than the new one
     size = source.stat().st_size
     # A target of OAEP is longer than its source, by a third and up to a block.
     room = size * RSA_BYTES // CHUNK_BYTES + ROOM_BYTES
@@ -89,5 +90,6 @@ def _same(request: dict[str, Any]) -> tuple[Outcome, None]:
 _BY_NAME = {"recipe": _recipe, "file": _file, "same": _same}
 
 
-def TASKS(request: dict[str, Any]) -> tuple[Outcome, Task | None]:  # noqa: N802
+def answer(request: dict[str, Any]) -> tuple[Outcome, Task | None]:
+    """What a request asks for, and the task that it lays out, if any."""
     return _BY_NAME[request["do"]](request)

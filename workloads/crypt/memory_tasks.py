@@ -110,5 +110,6 @@ def _settings() -> str | None:
 _BY_NAME = {"answers": _answers, "stream": _stream, "instructions": _instructions}
 
 
-def TASKS(request: dict[str, Any]) -> tuple[Outcome, Task | None]:  # noqa: N802
+def answer(request: dict[str, Any]) -> tuple[Outcome, Task | None]:
+    """What a request asks for, and the task that it lays out, if any."""
     return _BY_NAME[request["do"]](request)

@@ -12,7 +12,7 @@ import pytest
 
 from workloads import registry
 from workloads.base import Context, WorkloadError
-from workloads.crypt import catalogue, file_tasks, instructions
+from workloads.crypt import catalogue, file_tasks, instructions, libraries, memory_tasks
 from workloads.tests import contract
 
 pytestmark = pytest.mark.skipif(
@@ -97,6 +97,17 @@ def test_aes_is_left_out_where_the_processor_lacks_its_instructions(
     assert run.phases.names == ["des-ecb.encrypt.1000B", "des-ecb.decrypt.1000B"]
 
 
+def test_a_processor_that_has_no_instructions_needs_no_mask(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "cpuinfo").write_text("flags\t: fpu sse\n")
+    monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
+    monkeypatch.setattr(instructions, "MASK", "~0x0")
+    given = {"ciphers": "aes-128", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
+    run = done(root, "cipher_modes", **given)
+    assert run.phases.left_out == [] and len(run.phases.names) == 2
+
+
 def test_a_mask_that_is_not_believed_leaves_aes_out(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,14 +159,16 @@ def test_files_are_read_and_written_within_the_phase_only_if_asked_to(
     monkeypatch.setattr(os, "fsync", spy(os.fsync, "fsync", calls))
     monkeypatch.setattr(os, "write", spy(os.write, "write", calls))
     (root / "plain").write_bytes(bytes(range(200)))
+    (root / "out").write_bytes(bytes(1000))
     request = {"recipe": "des-cbc", "source": str(root / "plain"), "target": str(root / "out")}
-    file_tasks.TASKS({"do": "recipe", "seed": 7, **request})
+    file_tasks.answer({"do": "recipe", "seed": 7, **request})
     more = {"encrypt": True, "seconds": 0.01, "file_io": file_io, "fsync": fsync}
-    _, task = file_tasks.TASKS({"do": "file", **request, **more})
+    _, task = file_tasks.answer({"do": "file", **request, **more})
     assert task is not None
     before = len(calls)
     operations = task()["operations"]
     within = calls[before:]
+    assert (root / "out").stat().st_size == 8 + 208
     assert within.count("write") == (operations if file_io else 0)
     assert within.count("fsync") == (operations if file_io and fsync else 0)
 
@@ -166,6 +179,21 @@ def spy(real: Any, name: str, calls: list[str]) -> Any:
         return real(*arguments)
 
     return noted
+
+
+def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a library that decrypts as it encrypts."""
+    begin = libraries.begin
+
+    def broken(*which: str, **given: Any) -> libraries.Stream:
+        return begin(*which, **{**given, "encrypt": True})
+
+    request = {"do": "stream", "cipher": "des", "mode": "ecb", "bytes": 1000, "seed": 7}
+    more = {"encrypt": False, "seconds": 0.01}
+    memory_tasks.answer({**request, **more})
+    monkeypatch.setattr(libraries, "begin", broken)
+    with pytest.raises(WorkloadError, match="What was decrypted is not what was encrypted"):
+        memory_tasks.answer({**request, **more})
 
 
 @pytest.mark.parametrize(

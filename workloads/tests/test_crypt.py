@@ -10,12 +10,21 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from workloads import programs, registry
 from workloads.base import WorkloadError
-from workloads.crypt import catalogue, instructions, known_answers, libraries, recipes, samples
+from workloads.crypt import (
+    catalogue,
+    child,
+    instructions,
+    known_answers,
+    libraries,
+    recipes,
+    samples,
+)
 from workloads.crypt.worker import Worker
 
 ROOT = Path(__file__).parents[2]
@@ -153,9 +162,30 @@ def test_openssl_does_what_it_has_and_pycryptodome_the_rest(root: Path) -> None:
                 assert found.startswith("PyCryptodome " if other else "OpenSSL "), (cipher, mode)
 
 
+def test_the_child_starts_again_where_openssl_lacks_its_legacy_ciphers(root: Path) -> None:
+    """With a `cryptography` that loads only when told beforehand, as the real one does then."""
+    package = root / "cryptography" / "hazmat" / "backends"
+    package.mkdir(parents=True)
+    for folder in (package, *package.parents[:2]):
+        (folder / "__init__.py").touch()
+    (package / "openssl.py").write_text(
+        "import os\n"
+        f"told = os.environ.get({child.WITHOUT_LEGACY!r})\n"
+        f"open({str(root / 'loaded')!r}, 'a').write(f'{{told}} ')\n"
+        "backend = None\n"
+        "if not told: raise RuntimeError('the legacy provider failed to load')\n"
+    )
+    command = [sys.executable, "-m", "workloads.crypt.child", "memory_tasks"]
+    command += [str(os.getpid()), str(root)]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    environment.pop(child.WITHOUT_LEGACY, None)
+    subprocess.run(command, input=b"", cwd=ROOT, env=environment, timeout=60, check=True)
+    assert (root / "loaded").read_text() == "None 1 "
+
+
 @needs_libraries
 def test_without_openssls_legacy_ciphers_pycryptodome_does_blowfish(root: Path) -> None:
-    environment = {**os.environ, "CRYPTOGRAPHY_OPENSSL_NO_LEGACY": "1"}
+    environment = {**os.environ, child.WITHOUT_LEGACY: "1"}
     with Worker("memory_tasks", root, environment) as worker:
         for cipher, library in (("blowfish-448", "PyCryptodome"), ("aes-128", "OpenSSL")):
             found = worker.ask("answers", cipher=cipher, mode="cbc")
@@ -241,14 +271,21 @@ def test_the_mask_takes_aes_instructions_from_openssl_or_it_is_doubted(root: Pat
 def test_a_processor_without_the_instructions_is_a_reason(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if os.uname().machine != "x86_64":
-        pytest.skip("only x86 has AES-NI")
     monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
-    for flags, reason in (("fpu sse", "The processor has no AES-NI"), ("fpu aes", "")):
-        (root / "cpuinfo").write_text(f"flags\t: {flags}\n")
-        assert instructions.reason_against(True).startswith(reason)
-        assert bool(instructions.reason_against(True)) == bool(reason)
-        assert instructions.reason_against(False) == ""
+    cases = (
+        ("flags : fpu sse", True, "x86_64", "The processor has no instructions for AES"),
+        ("flags : fpu sse", False, "x86_64", ""),
+        ("flags : fpu aes", True, "x86_64", ""),
+        ("flags : fpu aes", False, "x86_64", ""),
+        ("Features : fp aes", True, "aarch64", ""),
+        ("Features : fp aes", False, "aarch64", "How to keep OpenSSL from the instructions"),
+        ("Features : fp", False, "aarch64", ""),
+    )
+    for flags, wanted, machine, reason in cases:
+        (root / "cpuinfo").write_text(f"{flags}\n")
+        monkeypatch.setattr(os, "uname", lambda machine=machine: SimpleNamespace(machine=machine))
+        found = instructions.reason_against(wanted)
+        assert found.startswith(reason) and bool(found) == bool(reason), (flags, wanted)
 
 
 def test_ciphers_modes_and_sizes_are_chosen_by_words() -> None:
