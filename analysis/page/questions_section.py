@@ -64,8 +64,9 @@ def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> s
     )
     missing = len(answers) - len(there)
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
+    first = _side(question.first)
     return (
-        f"{_side(question.first)} takes, against {_side(question.second)}{_per(question)}, "
+        f"{first[0].upper()}{first[1:]} takes, against {_side(question.second)}{_per(question)}, "
         f"{told}.{rest}"
     )
 
