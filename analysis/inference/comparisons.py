@@ -106,7 +106,7 @@ def _faults(suite: Suite, question: Question) -> Iterator[str]:
     if question.per and question.per not in WORK:
         yield f"{question.per} is no unit of work: {', '.join(WORK)} are."
     if not question.configurations:
-        yield "None of its configurations is in the plan."
+        yield "It names no configuration of the plan that has both sides."
 
 
 def _answer(

@@ -33,7 +33,8 @@ def questions_section(found: Results) -> Html:
         answers = [a for a in found.answers if a.question == question]
         page += markup.heading(question.question, 3, f"question-{question.name}")
         page += markup.paragraph(sentence(found, question, answers), "answer")
-        page += markup.folded("Its figures", _table(found, question, answers))
+        table = _table(found, question, answers)
+        page += markup.folded("Its figures", table) if table.text else markup.EMPTY
     return page
 
 
