@@ -38,12 +38,8 @@ def rows(found: Results) -> dict[str, list[Beside]]:
 
 
 def one(rows: Sequence[Beside], **wanted: Any) -> Beside:
-    """The only row whose published figure has these, or whose own field is that."""
-    same = [
-        r
-        for r in rows
-        if all(getattr(r if hasattr(r, k) else r.published, k) == v for k, v in wanted.items())
-    ]
+    """The only row whose published figure has these."""
+    same = [r for r in rows if all(getattr(r.published, k) == v for k, v in wanted.items())]
     assert len(same) == 1, [(r.published.key, r.here.note) for r in same]
     return same[0]
 
