@@ -6,7 +6,6 @@ so that n counts blocks, and the interval is Student's t over them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
@@ -14,7 +13,7 @@ import polars as pl
 from analysis.energy import ALL, BETWEEN
 from analysis.inference.stats import Comparison, Estimate
 from analysis.records import TAIL, Suite
-from analysis.summary import BlockValues, compare_blocks, estimate_of, quotients
+from analysis.summary import compare_blocks, estimate_of
 
 MB = 2**20  # as the papers count
 
@@ -72,42 +71,61 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     """
     energy = energy.filter((pl.col("workload") == workload) & (pl.col("phase") != BETWEEN))
     phases = [p for p in energy["phase"].unique(maintain_order=True) if p not in {ALL, TAIL}]
-    return [one for phase in (ALL, *phases) for one in _of_phase(suite, energy, phase, component)]
+    rows = energy.filter(pl.col("component") == component)
+    units = [u for u in UNITS.values() if (rows[u.work].fill_null(0.0) > 0).any()]
+    counted = {unit: _by_block(rows, unit) for unit in units}
+    of_all = [unit for unit in units if _in_every_phase(energy, unit.work)]
+    return [
+        _one(suite, (workload, configuration, phase), unit, counted[unit])
+        for phase in (ALL, *phases)
+        for unit in (of_all if phase == ALL else units)
+        for configuration in suite.configurations
+        if (phase, configuration) in counted[unit]
+    ]
 
 
-def _of_phase(suite: Suite, energy: pl.DataFrame, phase: str, component: str) -> Iterator[PerUnit]:
-    rows = energy.filter((pl.col("phase") == phase) & (pl.col("component") == component))
-    if rows.is_empty():
-        return
-    for work, unit in UNITS.items():
-        if phase == ALL and not _in_every_phase(energy, work):
-            continue
-        if not (rows[work].fill_null(0.0) > 0).any():
-            continue
-        amount = pl.col(work) / unit.size
-        base: BlockValues = {}
-        if suite.baseline is not None:
-            on = rows.filter(pl.col("configuration") == suite.baseline)
-            base = quotients(on, pl.col("energy_j"), amount)
-        for name in suite.configurations:
-            own = rows.filter(pl.col("configuration") == name)
-            if own.is_empty():
-                continue
-            joules = quotients(own, pl.col("energy_j"), amount)
-            yield PerUnit(
-                workload=str(rows["workload"][0]),
-                configuration=name,
-                phase=phase,
-                unit=unit,
-                energy_j=estimate_of(joules),
-                rate=estimate_of(quotients(own, amount, pl.col("duration_s"))),
-                ratio=None
-                if name == suite.baseline
-                else compare_blocks(base, joules, suite.margin),
-                cpu_share=estimate_of(
-                    quotients(own, pl.col("cpu_busy_s"), pl.col("duration_s") * pl.col("cpus"))
-                ),
-            )
+# By phase and configuration: joules a unit, units a second and CPU use, each by block.
+_Blocks = dict[tuple[str, str], dict[str, dict[int, float]]]
+
+
+def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
+    """Of the phases that did some of this work; quotients by run, then their means by block."""
+    amount = pl.col(unit.work) / unit.size
+    quotients = {
+        "energy_j": pl.col("energy_j") / amount,
+        "rate": amount / pl.col("duration_s"),
+        "cpu_share": pl.col("cpu_busy_s") / (pl.col("duration_s") * pl.col("cpus")),
+    }
+    means = (
+        rows.filter(pl.col(unit.work) > 0)
+        .group_by("phase", "configuration", "block", maintain_order=True)
+        .agg(*(quotient.mean().alias(name) for name, quotient in quotients.items()))
+        .sort("block", maintain_order=True)
+    )
+    found: _Blocks = {}
+    for row in means.iter_rows(named=True):
+        by = found.setdefault((row["phase"], row["configuration"]), {n: {} for n in quotients})
+        for name in quotients:
+            if row[name] is not None:
+                by[name][int(row["block"])] = float(row[name])
+    return found
+
+
+def _one(suite: Suite, key: tuple[str, str, str], unit: Unit, counted: _Blocks) -> PerUnit:
+    workload, configuration, phase = key
+    own = counted[phase, configuration]
+    base = counted.get((phase, suite.baseline or ""), {}).get("energy_j", {})
+    is_base = configuration == suite.baseline
+    return PerUnit(
+        workload=workload,
+        configuration=configuration,
+        phase=phase,
+        unit=unit,
+        energy_j=estimate_of(own["energy_j"]),
+        rate=estimate_of(own["rate"]),
+        ratio=None if is_base else compare_blocks(base, own["energy_j"], suite.margin),
+        cpu_share=estimate_of(own["cpu_share"]),
+    )
 
 
 def _in_every_phase(energy: pl.DataFrame, work: str) -> bool:

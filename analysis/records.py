@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,15 @@ class Suite:
             if isinstance(entry, Mapping) and entry.get("name") == name:
                 return str(entry.get("workload") or name)
         return name
+
+    @cached_property
+    def planned(self) -> frozenset[tuple[str, str]]:
+        """Pairs of workload and configuration that the plan has runs of; all where it has none."""
+        runs = self.plan.get("runs")
+        entries = [e for e in runs if isinstance(e, Mapping)] if isinstance(runs, list) else []
+        found = {(str(e.get("workload")), str(e.get("configuration"))) for e in entries}
+        every = ((w, c) for w in self.workloads for c in self.configurations)
+        return frozenset(found or every)
 
     @property
     def planned_blocks(self) -> int | None:

@@ -56,7 +56,7 @@ def read(folder: Path, raw: bool = False) -> Suite:
         journal=journal,
         controller_boots=max(1, len(shift_ns)),
     )
-    return Suite(**{**vars(suite), "problems": (*problems, *_gaps(suite))})
+    return replace(suite, problems=(*problems, *_gaps(suite)))
 
 
 def suite_id(folder: Path) -> str:

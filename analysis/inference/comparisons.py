@@ -87,18 +87,11 @@ def _question(suite: Suite, entry: Mapping[str, Any]) -> Question:
         configurations=tuple(name for name in suite.configurations if name in wanted),
     )
     if not isinstance(named, list):
-        planned = _planned(suite)
         sides = (question.first.workload, question.second.workload)
-        both = (c for c in question.configurations if all((c, side) in planned for side in sides))
+        there = question.configurations
+        both = (c for c in there if all((side, c) in suite.planned for side in sides))
         question = replace(question, configurations=tuple(both))
     return replace(question, fault=" ".join(_faults(suite, question)))
-
-
-def _planned(suite: Suite) -> set[tuple[str, str]]:
-    """Pairs of configuration and workload that the plan has runs of."""
-    runs = suite.plan.get("runs")
-    entries = [e for e in runs if isinstance(e, Mapping)] if isinstance(runs, list) else []
-    return {(str(e.get("configuration")), str(e.get("workload"))) for e in entries}
 
 
 def _side(given: Any) -> Side:
@@ -113,7 +106,7 @@ def _faults(suite: Suite, question: Question) -> Iterator[str]:
     if question.per and question.per not in WORK:
         yield f"{question.per} is no unit of work: {', '.join(WORK)} are."
     if not question.configurations:
-        yield "None of its configurations is in the plan."
+        yield "It names no configuration of the plan that has both sides."
 
 
 def _answer(

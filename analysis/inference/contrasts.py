@@ -45,6 +45,37 @@ def contrasts(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> li
     return [c if c.comparison is None else replace(c, comparison=next(family)) for c in found]
 
 
+@dataclass(frozen=True)
+class InWorkload:
+    """`other` against `base` in one workload alone, over all blocks that have both."""
+
+    workload: str
+    base: str
+    other: str
+    comparison: Comparison
+
+
+def by_workload(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[InWorkload]:
+    """The declared contrasts without the baseline, in each working workload; one family.
+
+    Extra blocks that run a part of the suite count here, where they cannot in the contrasts over
+    all workloads; against the baseline it is the summary that has them.
+    """
+    joules = by_block(energy, component)
+    found = []
+    for base, other, declared in pairs(suite):
+        if not declared or suite.baseline in (base, other):
+            continue
+        for workload in working(suite):
+            sides = joules.get((workload, base), {}), joules.get((workload, other), {})
+            both = sorted(sides[0].keys() & sides[1].keys())
+            one = compare([sides[0][b] for b in both], [sides[1][b] for b in both], suite.margin)
+            if one is not None:
+                found.append(InWorkload(workload, base, other, one))
+    family = judged([one.comparison for one in found])
+    return [replace(one, comparison=c) for one, c in zip(found, family, strict=True)]
+
+
 def working(suite: Suite) -> list[str]:
     """The workloads that do something: idling saves nobody anything."""
     return [name for name in suite.workloads if suite.workload_of(name) != IDLE]

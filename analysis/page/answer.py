@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from analysis import words
@@ -33,8 +33,24 @@ def banner(origin: str) -> str:
 
 
 def sentences(found: Results) -> list[str]:
-    """What the drive's encryption costs, what software's costs, and whether the drive is repaid."""
+    """What the drive's encryption costs, what software's costs, and whether the drive is repaid.
+
+    A suite of one configuration asks something else: then that is said, and what it did.
+    """
+    if len(found.suite.configurations) == 1:
+        return list(_alone(found))
     return [hardware(found), software(found), money_sentence(found)]
+
+
+def _alone(found: Results) -> Iterator[str]:
+    suite = found.suite
+    done = [name for name in suite.workloads if any(run.workload == name for run in suite.runs)]
+    what = ", ".join(words.name_of(name) for name in done) or "no workload"
+    yield (
+        f"This suite has one configuration ({suite.label(suite.configurations[0])}), so that it "
+        f"says nothing of what the encryption of a disk costs. It measured {what}: joules per unit "
+        "of work and the papers' figures beside them stand below."
+    )
 
 
 def hardware(found: Results) -> str:
@@ -62,7 +78,10 @@ def software(found: Results) -> str:
     where = f"against {suite.label(suite.baseline or '')}"
     opening = f"{_opening(what, [c for _, _, c in there])} changes the system's energy"
     if len(there) > NAMED:
-        return f"{opening} {where} {_range(found, [(name, c) for name, _, c in there])}."
+        several = len({contrast.workloads for _, contrast, _ in there}) > 1
+        rest = "; not all of them over the same workloads" if several else ""
+        told = _range(found, [(name, c) for name, _, c in there])
+        return f"{opening} {where} {told}{rest}."
     scopes = [_scope(found, contrast) for _, contrast, _ in there]
     same = len(set(scopes)) == 1
     by_judgement: dict[str, list[str]] = {}
@@ -151,7 +170,10 @@ def _range(found: Results, there: Sequence[tuple[str, Comparison]]) -> str:
 
 
 def _scope(found: Results, contrast: Contrast) -> str:
-    planned, used = len(working(found.suite)), len(contrast.workloads)
+    used = len(contrast.workloads)
+    sides = (contrast.base, contrast.other)
+    both = [w for w in working(found.suite) if all((w, c) in found.suite.planned for c in sides)]
+    planned = len(both)
     some = f"{used} of {planned} workloads" if used < planned else count(used, "workload")
     return f"{some} and {count(contrast.comparison.n if contrast.comparison else 0, 'block')}"
 

@@ -36,13 +36,12 @@ def tables(found: Results, rows: Sequence[Beside]) -> Html:
         [_summary(place, part) for place, part in by_place.items()],
         words=2,
     )
-    for place, part in by_place.items():
-        body = markup.join(
-            _table(found, f"{place}: published, and in this suite", same)
-            for same in _by_origin(part)
-        )
-        page += markup.folded(f"{place}: {_quantities(part)}", body)
-    return page
+    every = markup.join(
+        _table(found, f"{place}: published, and in this suite", same)
+        for place, part in by_place.items()
+        for same in _by_origin(part)
+    )
+    return page + markup.folded(f"These {len(rows)} figures one by one", every, "screen")
 
 
 def conditions(figure: Published) -> str:

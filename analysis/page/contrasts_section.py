@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis import words
 from analysis.inference import planning
-from analysis.inference.contrasts import Contrast
+from analysis.inference.contrasts import Contrast, by_workload
 from analysis.page import markup
 from analysis.page.markup import Html
 from analysis.results import Results
@@ -37,7 +37,35 @@ def contrasts_section(found: Results) -> Html:
         return markup.paragraph("The plan has no two configurations to compare.")
     tested = [c.comparison for c in compared if c.comparison and c.comparison.p_value is not None]
     page += markup.bullets(_terms(len(tested), max((c.n for c in tested), default=0)))
+    alone = _by_workload(found)
+    page += markup.folded("The same in each workload alone", alone) if alone.text else markup.EMPTY
     return page + markup.paragraph(str(found.next_suite["sentence"]))
+
+
+def _by_workload(found: Results) -> Html:
+    """Declared contrasts of two kinds of encryption, with the extra blocks that each has."""
+    label = found.suite.label
+    rows = []
+    for one in by_workload(found.suite, found.energy):
+        c = one.comparison
+        rows.append(
+            [
+                f"{label(one.other)} against {label(one.base)}",
+                words.name_of(one.workload),
+                words.change_of(c.ratio, c.low, c.high),
+                str(c.n),
+                words.p_value(c.p_holm),
+                words.verdict(c.verdict, c.ratio, c.both),
+            ]
+        )
+    return markup.table(
+        "Declared contrasts of two encryptions in each workload: system energy; one family (Holm)",
+        ["Contrast", "Workload", "Change [95 % interval]", "n", "p, Holm", "Verdict"],
+        rows,
+        words=2,
+        origin=found.origin,
+        group=True,
+    )
 
 
 def _row(found: Results, contrast: Contrast) -> list[str]:

@@ -14,6 +14,7 @@ from analysis.published.reasons import reasons
 from analysis.published.reference import Citation, Published, citations, published
 from analysis.results import Results
 
+FEW_PLACES = 3  # more of one reason are told as from the first to the last
 MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
     "agrees": ("agrees with the published one", "agree with the published one"),
     "same way, less": ("goes the same way, but less far", "go the same way, but less far"),
@@ -110,14 +111,19 @@ def _unsafe(rows: list[Beside]) -> Html:
 
 
 def _elsewhere(citation: Citation) -> Html:
-    """What of the paper has nothing of ours beside it, and why."""
-    rows = [[p.place, p.what, p.why] for p in places(citation.paper) if not p.ours]
+    """What of the paper has nothing of ours beside it or is done otherwise here, and why."""
+    by: dict[str, list[str]] = {}
+    for place in places(citation.paper):
+        if place.why:
+            by.setdefault(place.why, []).append(place.place)
     return markup.folded(
-        f"What of {citation.short} has nothing of ours beside it, and why",
-        markup.table(
-            f"{citation.short}: without figures of ours", ["Where", "What", "Why"], rows, words=3
-        ),
+        f"What of {citation.short} is not here or done otherwise, and why",
+        markup.bullets(f"{_places(names)}: {why}" for why, names in by.items()),
     )
+
+
+def _places(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= FEW_PLACES else f"{names[0]} to {names[-1]}"
 
 
 def _arithmetic() -> Html:

@@ -33,7 +33,8 @@ def questions_section(found: Results) -> Html:
         answers = [a for a in found.answers if a.question == question]
         page += markup.heading(question.question, 3, f"question-{question.name}")
         page += markup.paragraph(sentence(found, question, answers), "answer")
-        page += markup.folded("Its figures", _table(found, question, answers))
+        table = _table(found, question, answers)
+        page += markup.folded("Its figures", table) if table.text else markup.EMPTY
     return page
 
 
@@ -64,8 +65,9 @@ def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> s
     )
     missing = len(answers) - len(there)
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
+    first = _side(question.first)
     return (
-        f"{_side(question.first)} takes, against {_side(question.second)}{_per(question)}, "
+        f"{first[0].upper()}{first[1:]} takes, against {_side(question.second)}{_per(question)}, "
         f"{told}.{rest}"
     )
 

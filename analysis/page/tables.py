@@ -24,6 +24,8 @@ def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
     judged = judged_component(found.summary, components)
     for workload in found.suite.workloads:
         for configuration in found.suite.configurations:
+            if (workload, configuration) not in found.suite.planned:
+                continue
             part = found.summary.filter(
                 (pl.col("workload") == workload) & (pl.col("configuration") == configuration)
             )

@@ -87,16 +87,34 @@ def _distance(row: Beside) -> float:
 
 def _order(rows: Iterable[Beside]) -> tuple[int, int]:
     """Pairs of a group that are apart in both: in the same order, and in all."""
-    groups: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    groups: dict[tuple[object, ...], list[Beside]] = {}
     for row in rows:
         both = row.plain_values
         if both is not None and min(both) > 0 and not spoilt(row.published):
-            groups.setdefault(row.group, []).append(both)
-    same = total = 0
-    for values in groups.values():
-        for (p1, h1), (p2, h2) in combinations(values, 2):
-            apart = math.log(APART)
-            if abs(math.log(p1 / p2)) > apart and abs(math.log(h1 / h2)) > apart:
-                total += 1
-                same += (p1 > p2) == (h1 > h2)
-    return same, total
+            groups.setdefault(row.group, []).append(row)
+    pairs = [
+        pair for same in groups.values() for pair in combinations(same, 2) if _face(same, *pair)
+    ]
+    told = [_same_order(a.plain_values, b.plain_values) for a, b in pairs]
+    return told.count(True), len(told) - told.count(None)
+
+
+def _face(group: Sequence[Beside], a: Beside, b: Beside) -> bool:
+    """Whether two figures can be held against each other: of one entry of ours, or of two of which
+    one has no figure of that kind itself."""
+    if a.published is b.published:
+        return a.entry == b.entry  # done in two ways
+    if a.entry == b.entry:
+        return True
+    has = {(row.entry, id(row.published)) for row in group}
+    return (a.entry, id(b.published)) not in has or (b.entry, id(a.published)) not in has
+
+
+def _same_order(a: tuple[float, float] | None, b: tuple[float, float] | None) -> bool | None:
+    """None where they are not apart in both."""
+    if a is None or b is None:
+        return None
+    there, here = math.log(a[0] / b[0]), math.log(a[1] / b[1])
+    if min(abs(there), abs(here)) <= math.log(APART):
+        return None
+    return (there > 0) == (here > 0)

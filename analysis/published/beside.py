@@ -49,7 +49,7 @@ class Beside:
 
     @property
     def group(self) -> tuple[object, ...]:
-        return (*group_of(self.published), self.here.note, self.entry)
+        return (*group_of(self.published), self.here.note)
 
     @property
     def cost_ratios(self) -> tuple[float, Comparison] | None:
@@ -85,7 +85,7 @@ def beside(suite: Suite, energy: pl.DataFrame, figures: Sequence[Published]) -> 
     ours = [one for figure in figures for one in _ours(suite, runs, figure)]
     groups: dict[tuple[object, ...], list[_Ours]] = {}
     for one in ours:
-        groups.setdefault((*group_of(one.figure), one.entry), []).append(one)
+        groups.setdefault(group_of(one.figure), []).append(one)
     return [
         _beside(suite, energy, runs, one, _reference(one, same, figures))
         for same in groups.values()
@@ -139,14 +139,25 @@ def _entries(suite: Suite) -> list[Mapping[str, Any]]:
 
 def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:
     for here in likes(figure):
-        for entry in _entries_of(suite, figure, here.workload):
-            configuration = _where(suite, runs, entry, here)
-            if configuration is None:
-                continue
+        for entry, configuration in _nearest(suite, runs, figure, here):
             values = runs.values(entry, configuration, here, here.column)
             if values or (figure.workload and _has_phase(runs, entry, here)):
                 found = of_seconds(here, values)
                 yield _Ours(figure, here, entry, configuration, found)
+
+
+def _nearest(suite: Suite, runs: RunsHere, figure: Published, here: Here) -> list[tuple[str, str]]:
+    """The entries that have the figure's size, or else those that come nearest to it."""
+    there = [
+        (entry, configuration)
+        for entry in _entries_of(suite, figure, here.workload)
+        if (configuration := _where(suite, runs, entry, here)) is not None
+    ]
+    with_values = [one for one in there if runs.values(*one, here, "duration_s")]
+    if not with_values:
+        return there
+    far = {one: runs.distance(*one, here) for one in with_values}
+    return [one for one in with_values if far[one] <= min(far.values())]
 
 
 def _entries_of(suite: Suite, figure: Published, workload: str) -> list[str]:
@@ -173,13 +184,22 @@ def _has_phase(runs: RunsHere, entry: str, here: Here) -> bool:
 
 
 def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) -> _Ours | None:
-    """What a figure of ours is a ratio to: plain, where the paper has it; else the first."""
+    """What a figure of ours is a ratio to: plain, where the paper has it; else the first.
+
+    Of several entries of ours its own goes first: AES without its instructions has no other cipher
+    beside it, and is a ratio to those of the entry that has.
+    """
     group = group_of(one.figure)
-    has_plain = any(_plain(figure) for figure in figures if group_of(figure) == group)
-    alike = [o for o in same if o.here.note == one.here.note] or same
-    if has_plain:
-        return next((o for o in [*alike, *same] if _plain(o.figure)), None)
-    return alike[0]
+    alike = [o for o in same if o.here.note == one.here.note] or list(same)
+    if any(_plain(figure) for figure in figures if group_of(figure) == group):
+        first = next((o.figure for o in [*alike, *same] if _plain(o.figure)), None)
+        alike = [*alike, *same]
+    else:
+        first = alike[0].figure
+    of_first = [o for o in alike if o.figure is first]
+    own = [o for o in of_first if (o.entry, o.here.member) == (one.entry, one.here.member)]
+    own += [o for o in of_first if o.entry == one.entry]
+    return next(iter([*own, *of_first]), None)
 
 
 def _plain(figure: Published) -> bool:

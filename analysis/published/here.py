@@ -119,14 +119,14 @@ def _sassani(figure: Published) -> Iterator[Here]:
     if figure.quantity != "speed" or figure.software != "TrueCrypt":
         return  # BestCrypt is closed
     phase = (Part(f"{figure.operation}-{figure.pattern}", "bytes", MB),)
-    for kind, name in (("tcrypt", "TrueCrypt format"), ("dmcrypt", "dm-crypt")):
+    for kind, name in (("truecrypt", "TrueCrypt format"), ("dmcrypt", "dm-crypt")):
         stack = f"{kind}-{cipher}{bits}"
         found = _timed(figure, Here("access_patterns", phase, figure.subject, stack, note=name))
         if found:
             yield found
 
 
-VERACRYPT = {"none": ("plain",), "AES": ("tcrypt-aes256", "dmcrypt-aes256")}
+VERACRYPT = {"none": ("plain",), "AES": ("truecrypt-aes256", "dmcrypt-aes256")}
 HASHES = {
     "HMAC-SHA-512": "sha512",
     "HMAC-SHA-256": "sha256",
@@ -161,7 +161,7 @@ def _analiza(figure: Published) -> Iterator[Here]:
     if one.workload != "block_sizes":
         yield found
     for stack in VERACRYPT.get(figure.subject, ()) if one.workload == "block_sizes" else ():
-        how = {"tcrypt": "TrueCrypt format", "dmcrypt": "dm-crypt"}.get(stack.split("-")[0], "")
+        how = {"truecrypt": "TrueCrypt format", "dmcrypt": "dm-crypt"}.get(stack.split("-")[0], "")
         yield replace(found, configuration=stack, note=how)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from statistics import fmean
 from typing import Any
 
@@ -75,6 +75,15 @@ class RunsHere:
                 blocks.setdefault(run.block, []).append(math.fsum(v for v in parts if v))
         return {block: fmean(values) for block, values in sorted(blocks.items())}
 
+    def distance(self, entry: str, configuration: str, here: Here) -> float:
+        """How far the sizes of the entry's phases are from those wanted, as a logarithm."""
+        runs = self.by.get((entry, configuration), ())
+        sized = [part for part in here.parts if part.size]
+        used = [
+            (part.size or 1, _chosen(run.phases, part)[1]) for run in runs[:1] for part in sized
+        ]
+        return max((abs(math.log(number / size)) for size, number in used if number), default=0.0)
+
     def stands_in(self, entry: str, configuration: str, here: Here) -> tuple[int, ...]:
         """The numbers of phases that stand in for others that are not there."""
         runs = self.by.get((entry, configuration), ())
@@ -110,7 +119,7 @@ def _of(run: RunHere, part: Part, column: str) -> float | None:
         name, _ = _chosen(run.phases, part)
         names = [name] if name else []
     else:
-        names = [name for name in run.phases if re.fullmatch(part.phase, name)]
+        names = [name for name, _ in _matching(part.phase, tuple(run.phases))]
     values = [_in_phase(run.phases[name], part, name, column) for name in names]
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
@@ -125,13 +134,13 @@ def _in_phase(row: Row, part: Part, name: str, column: str) -> float | None:
         return None
     amount = part.amount
     if part.scaled and part.size:
-        amount *= part.size / _number(part, name)
+        amount *= part.size / _matching(part.phase, (name,))[0][1]
     return float(value) * amount / float(done)
 
 
 def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | None]:
     """The phase of the part's size, else the one of the nearest by its logarithm."""
-    sizes = {_number(part, name): name for name in _matching(phases, part)}
+    sizes = {number: name for name, number in _matching(part.phase, tuple(phases))}
     if not sizes or part.size is None:
         return None, None
     wanted = part.size
@@ -139,10 +148,8 @@ def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | No
     return sizes[nearest], nearest
 
 
-def _matching(phases: Mapping[str, Row], part: Part) -> Iterator[str]:
-    return (name for name in phases if re.fullmatch(part.phase, name))
-
-
-def _number(part: Part, name: str) -> int:
-    found = re.fullmatch(part.phase, name)
-    return int(found[1]) if found else 0
+@lru_cache(maxsize=4096)
+def _matching(pattern: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """The phases that a pattern holds, with the number in its first group, 0 without one."""
+    found = ((name, re.fullmatch(pattern, name)) for name in names)
+    return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in found if m)

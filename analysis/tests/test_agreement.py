@@ -1,0 +1,341 @@
+"""Ours beside the other papers' figures, the rules by which they agree, and the reasons given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from analysis.inference.stats import Comparison
+from analysis.page import beside_tables, published_section
+from analysis.published import unsafe
+from analysis.published.agreement import agreement, judged, spoilt, word
+from analysis.published.beside import Beside, beside
+from analysis.published.here import PANDA_SIZES, likes, plain_unit
+from analysis.published.reasons import hardware, reasons
+from analysis.published.reference import citations, published
+from analysis.records import Suite
+from analysis.results import Results, results
+from analysis.synthetic.papers import COST, SPEED, write_papers_suite
+
+MB = 2**20
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("papers") / "suite"
+    write_papers_suite(folder)
+    return results(folder)
+
+
+@pytest.fixture(scope="module")
+def rows(found: Results) -> dict[str, list[Beside]]:
+    return {c.paper: beside(found.suite, found.energy, published(c.paper)) for c in citations()}
+
+
+def one(rows: Sequence[Beside], **wanted: Any) -> Beside:
+    """The only row whose published figure has these."""
+    same = [r for r in rows if all(getattr(r.published, k) == v for k, v in wanted.items())]
+    assert len(same) == 1, [(r.published.key, r.here.note) for r in same]
+    return same[0]
+
+
+def mean(row: Beside) -> float:
+    assert row.measured is not None
+    return row.measured.mean
+
+
+def compared(ratio: float, low: float | None, high: float | None) -> Comparison:
+    return Comparison(5, ratio, low, high, low, high, 0.01, 0.9, 0.01, 0.02)
+
+
+def test_every_paper_has_something_beside_it(rows: dict[str, list[Beside]]) -> None:
+    assert all(rows.values())
+    assert all(r.measured is not None and r.measured.low is not None for r in rows["panda"])
+
+
+def test_a_file_of_twenty_is_a_twentieth_of_the_phase(
+    found: Results, rows: dict[str, list[Beside]]
+) -> None:
+    read = one(rows["fujimoto"], configuration="plain", quantity="time", phase="read-small")
+    phase = found.energy.filter(
+        workload="file_io", configuration="plain", phase="read-small", component="system"
+    )["duration_s"].mean()
+    assert isinstance(phase, float)
+    assert mean(read) == pytest.approx(phase / 20)
+    assert read.entry == "file_io"  # not the warm one
+    grep = one(rows["fujimoto"], configuration="plain", quantity="time", workload="kernel_grep")
+    assert mean(grep) == pytest.approx(0.2, rel=0.05)  # one search, of two
+
+
+def test_speeds_are_bytes_over_time_in_the_papers_unit(rows: dict[str, list[Beside]]) -> None:
+    aes = one(rows["analiza"], entry="figure-1", subject="AES", operation="encrypt")
+    assert aes.published.unit == "GB/s"
+    assert mean(aes) == pytest.approx(SPEED["aes"] / 1024, rel=0.05)
+    serpent = one(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
+    assert serpent.published.unit == "MB/s"
+    assert serpent.against == "AES"  # whatever the unit
+    assert serpent.published_ratio == pytest.approx(932 / 1024 / 5.3)
+    assert serpent.measured_ratio is not None
+    assert serpent.measured_ratio.ratio == pytest.approx(0.15, rel=0.05)
+    assert plain_unit("KB/ms") == (1024_000, "B/s")
+
+
+def test_cascades_are_named_from_the_outside_in(rows: dict[str, list[Beside]]) -> None:
+    both = one(rows["analiza"], entry="figure-1", subject="AES(Twofish)", operation="decrypt")
+    assert mean(both) == pytest.approx(160.0, rel=0.05)
+
+
+def test_steps_stand_against_plain_on_the_same_drive(rows: dict[str, list[Beside]]) -> None:
+    step = one(
+        rows["analiza"],
+        entry="figure-6",
+        subject="AES",
+        operation="write",
+        quantity="io_rate",
+        block_bytes=4096,
+    )
+    assert step.configuration == "tcrypt-aes256"
+    assert step.against == "none"
+    assert step.measured_ratio is not None
+    assert step.measured_ratio.ratio == pytest.approx(1 / COST["tcrypt-aes256"], rel=0.05)
+    factor, _ = plain_unit(step.published.unit)
+    assert mean(step) * factor == pytest.approx(40 / 0.2 / COST["tcrypt-aes256"], rel=0.05)
+
+
+def test_derivations_of_other_counts_are_in_proportion(rows: dict[str, list[Beside]]) -> None:
+    exact = one(rows["analiza"], entry="figure-3", subject="HMAC-SHA-256")
+    assert exact.stands_in == ()
+    assert mean(exact) == pytest.approx(500_000 / 900_000 * 1000, rel=0.05)
+    longer = one(rows["analiza"], entry="figure-4", subject="HMAC-SHA-256")
+    assert longer.stands_in == (500_000,)
+    assert mean(longer) == pytest.approx(10_014_000 / 900_000 * 1000, rel=0.05)
+
+
+def test_truecrypt_and_dmcrypt_are_apart_and_bestcrypt_is_not_there(
+    rows: dict[str, list[Beside]],
+) -> None:
+    figure = [r for r in rows["sassani"] if r.published.entry == "figure-1"]
+    assert {r.published.software for r in figure} == {"TrueCrypt"}
+    stacks = {(r.here.note, r.configuration) for r in figure}
+    assert stacks == {
+        ("TrueCrypt format", "tcrypt-aes256"),
+        ("TrueCrypt format", "tcrypt-serpent256"),
+        ("TrueCrypt format", "tcrypt-twofish256"),
+        ("dm-crypt", "dmcrypt-aes256"),
+    }
+    serpent = one(figure, subject="Serpent-256")
+    assert serpent.measured_ratio is not None
+    assert serpent.measured_ratio.ratio == pytest.approx(1.3 / 1.8, rel=0.05)
+
+
+def test_average_times_of_one_paper_are_sums_over_its_files(rows: dict[str, list[Beside]]) -> None:
+    """Of Panda; its throughputs are of all files together."""
+    total = one(rows["panda"], entry="table-iii", subject="DES", quantity="average_time")
+    assert mean(total) == pytest.approx(sum(PANDA_SIZES) / MB / SPEED["des"] * 1000, rel=0.05)
+    rate = one(rows["panda"], entry="table-iii", subject="DES", quantity="throughput")
+    assert mean(rate) == pytest.approx(SPEED["des"] * MB / 1024_000, rel=0.05)
+    assert rate.stands_in == (2 * MB,)  # there is nothing above 2 MB
+
+
+def test_average_times_of_another_are_means(rows: dict[str, list[Beside]]) -> None:
+    """Of Verma et al."""
+    average = one(rows["verma"], entry="table-iii", subject="3DES", quantity="average_time")
+    sizes = {p.size_bytes for p in published("verma") if p.entry == "table-iii" and p.size_bytes}
+    assert len(sizes) == 10
+    expected = sum(sizes) / 10 / (SPEED["3des"] * MB)
+    assert mean(average) == pytest.approx(expected, rel=0.05)
+
+
+def test_throughputs_of_different_sizes_are_compared(rows: dict[str, list[Beside]]) -> None:
+    """Table II of Verma et al. has 256, 128 and 64 MB."""
+    des = one(rows["verma"], entry="table-ii", subject="DES", quantity="throughput")
+    assert des.published.size_bytes == 128 * MB
+    assert des.against == "Blowfish"
+    assert des.measured_ratio is not None
+    assert des.measured_ratio.ratio == pytest.approx(60 / 110, rel=0.05)
+    time = one(rows["verma"], entry="table-ii", subject="DES", quantity="time")
+    assert time.against == "DES"  # 128 MB beside 256 MB say nothing
+
+
+def test_aes_without_its_instructions_stands_against_the_same_ciphers(
+    rows: dict[str, list[Beside]],
+) -> None:
+    aes = [
+        r
+        for r in rows["verma"]
+        if (r.published.place, r.published.subject) == ("Table III", "AES")
+        and r.published.size_bytes == 20_527
+    ]
+    assert [r.entry for r in aes] == ["cipher_modes", "cipher_modes-no-aes"]  # none of the large
+    assert [r.against for r in aes] == ["DES, ECB"] * 2
+    ratios = [r.measured_ratio.ratio for r in aes if r.measured_ratio is not None]
+    assert ratios == pytest.approx([60 / 2000, 60 / 90], rel=0.05)
+    large = [r for r in rows["verma"] if r.published.place == "Table II"]
+    assert {r.entry for r in large if r.published.subject == "AES-128"} == {
+        "cipher_modes-large",
+        "cipher_modes-no-aes",
+    }
+    pair = [r for r in rows["verma"] if r.group == aes[0].group]
+    # Four ciphers are six pairs, but DES and Blowfish take the same 2 s; without its instructions
+    # AES stands beside three of the others.
+    assert agreement(pair).pairs == 5 + 3
+
+
+def test_rsa_stands_there_twice(rows: dict[str, list[Beside]]) -> None:
+    first = [
+        r
+        for r in rows["panda"]
+        if (r.published.entry, r.published.subject, r.published.size_bytes)
+        == ("table-i", "RSA", MB)
+    ]
+    assert [r.here.member for r in first] == ["RSA (wraps a key)", "RSA (OAEP of all data)"]
+    assert mean(first[1]) > 1000 * mean(first[0])
+
+
+def test_joules_stand_beside_every_time(rows: dict[str, list[Beside]]) -> None:
+    des = one(rows["panda"], entry="table-i", subject="DES", size_bytes=MB)
+    assert des.joules is not None
+    assert des.joules_per == "MB"
+    assert des.joules.mean == pytest.approx(30.0 / SPEED["des"], rel=0.05)
+    key = one(rows["analiza"], entry="figure-3", subject="HMAC-SHA-256")
+    assert key.joules_per == "derivation"
+
+
+def test_without_a_meter_there_are_no_joules(found: Results) -> None:
+    energy = found.energy.filter(pl.col("component") == "package-0")
+    there = beside(found.suite, energy, published("panda"))
+    assert there
+    assert all(r.joules is None and r.measured is not None for r in there)
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "low", "high", "says"),
+    [
+        (1.30, 1.25, 1.24, 1.26, "agrees"),  # within a factor of 1.25
+        (3.00, 1.90, 1.10, 3.20, "agrees"),  # in the interval
+        (3.00, 1.50, 1.40, 1.60, "same way, less"),
+        (0.30, 0.60, 0.50, 0.70, "same way, less"),
+        (1.50, 3.00, 2.90, 3.10, "same way, more"),
+        (1.50, 0.50, 0.40, 0.60, "other way"),
+        (1.50, 0.99, 0.90, 1.10, "not settled"),
+        (1.50, 0.50, None, None, "not settled"),
+    ],
+)
+def test_the_rule(there: float, here: float, low: float | None, high: float, says: str) -> None:
+    assert word(there, compared(here, low, high)) == says
+
+
+def test_rates_are_turned_into_costs(rows: dict[str, list[Beside]]) -> None:
+    serpent = one(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
+    both = serpent.cost_ratios
+    assert both is not None
+    assert both[0] > 1
+    assert both[1].ratio > 1
+    assert both[1].low is not None
+    assert both[1].high is not None
+    assert both[1].low < both[1].ratio < both[1].high
+    assert judged(serpent) == "agrees"  # 5.8 and 6.7
+
+
+def test_a_spoilt_figure_counts_for_nothing_and_spoils_what_is_against_it(
+    rows: dict[str, list[Beside]],
+) -> None:
+    assert not any(spoilt(p) for p in published("sassani") if p.quantity == "speed")  # the unit
+    step = next(r for r in rows["analiza"] if spoilt(r.published) and r.cost_ratios)
+    assert judged(step) is None
+    base = next(r for r in rows["analiza"] if r.reference and spoilt(r.reference) and r.cost_ratios)
+    assert judged(base) is None
+
+
+def test_pairs_are_counted_within_their_group(rows: dict[str, list[Beside]]) -> None:
+    table = [
+        r
+        for r in rows["verma"]
+        if (r.published.entry, r.published.size_bytes, r.entry)
+        == ("table-iii", 36_002, "cipher_modes")
+    ]
+    assert [r.published.value for r in table] == [4, 13, 6, 3]  # DES, 3DES, AES, Blowfish
+    told = agreement(table)
+    # Here AES is the fastest, then Blowfish, DES, 3DES: two pairs with AES stand otherwise.
+    assert (told.pairs, told.same_order) == (6, 4)
+    assert told.furthest is not None
+    assert told.furthest.published.subject == "AES"
+
+
+def test_nothing_is_said_where_there_is_nothing(rows: dict[str, list[Beside]]) -> None:
+    base = [r for r in rows["fujimoto"] if r.is_baseline]
+    assert published_section.said(base) == [
+        "Of this paper there is no ratio here to hold beside a published one."
+    ]
+
+
+def provenance(suite: Suite, **more: Any) -> Suite:
+    return replace(suite, before={**suite.before, **more})
+
+
+def test_reasons_follow_from_what_was_recorded(
+    found: Results, rows: dict[str, list[Beside]]
+) -> None:
+    told = " ".join(reasons(found.suite, rows["verma"]))
+    assert "emulated machine" in told
+    assert "(Made-up CPU) has AES instructions; the paper's had none, so that AES gains" in told
+    assert "Crypto++, Java there, and by a program that never ran here" in told
+    without = provenance(found.suite, cpu={"model": "Old", "flags": []})
+    told = " ".join(reasons(without, rows["verma"]))
+    assert "(Old) has no AES instructions; so had the paper's: none." in told
+    told = " ".join(reasons(without, rows["sassani"]))
+    assert "the paper's had them, so that AES loses here" in told
+    assert "What kind of drive there is here is not recorded" in told
+    disks = {"plain": {"model": "Fast", "rotational": "0"}}
+    told = " ".join(reasons(provenance(found.suite, disks=disks), rows["fujimoto"]))
+    assert "(Fast) has no moving parts; the paper's turned, and its waiting hid" in told
+    unknown = replace(found.suite, before={})
+    assert "is not recorded" in " ".join(reasons(unknown, rows["verma"]))
+    real = replace(found.suite, plan={**found.suite.plan, "origin": "measured"})
+    assert "emulated" not in " ".join(reasons(real, rows["verma"]))
+
+
+def test_every_machine_and_drive_beside_ours_is_known() -> None:
+    known = {(h.paper, h.kind, h.name) for h in hardware()}
+    for citation in citations():
+        for figure in published(citation.paper):
+            if not likes(figure):
+                continue
+            assert (citation.paper, "processor", figure.machine) in known
+            if figure.device:
+                assert (citation.paper, "drive", figure.device) in known
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("DES, CBC", {"DES"}),
+        ("3DES", {"3DES"}),
+        ("des-cbc.encrypt.text.1048576B", {"DES"}),
+        ("blowfish-448-ecb", {"Blowfish", "ECB"}),
+        ("HMAC-RIPEMD-160", {"RIPEMD-160"}),
+        ("AES-256, CTR", set()),
+        ("described", set()),
+    ],
+)
+def test_what_is_unsafe_is_marked_by_its_word(text: str, names: set[str]) -> None:
+    assert {one.name for one in unsafe.known() if one.named_in(text)} == names
+    assert unsafe.marked(text) == (f"{text}{unsafe.MARK}" if names else text)
+
+
+def test_unsafe_ciphers_are_marked_in_every_table(
+    found: Results, rows: dict[str, list[Beside]]
+) -> None:
+    page = beside_tables.tables(found, rows["verma"]).text
+    cells = re.findall(r"<t[dh][^>]*>((?:DES|3DES|Blowfish)[^<]*)</t[dh]>", page)
+    assert cells
+    assert all(unsafe.MARK in cell for cell in cells)
+    told = published_section._unsafe(rows["verma"]).text
+    for name in ("DES", "3DES", "Blowfish", "ECB"):
+        assert f"{unsafe.MARK} {name} is unsafe today" in told
+    assert all(one.why and one.source for one in unsafe.known())

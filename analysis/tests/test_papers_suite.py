@@ -1,0 +1,381 @@
+"""A suite with all five papers' workloads: entries, repeats, extra blocks, what is missing."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analysis import left_out, morning
+from analysis.energy import WORK
+from analysis.inference.comparisons import Question, Side, comparisons, questions
+from analysis.inference.contrasts import by_workload
+from analysis.nights import night
+from analysis.own_share import LIMIT, own_shares
+from analysis.page import answer, missing_section, questions_section, tables, units_section
+from analysis.page.sections import Report
+from analysis.per_unit import MB, per_unit
+from analysis.records import Suite
+from analysis.results import Results, results, write
+from analysis.suite_folder import read
+from analysis.summary import block_values
+from analysis.synthetic.papers import (
+    BLOCKS,
+    COMPARISONS,
+    EXTRA_BLOCKS,
+    NO_CASCADES,
+    write_papers_suite,
+)
+from analysis.synthetic.suite import Options, Truth, write_suite
+from analysis.tests.pages import whole_page
+
+BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("papers") / "suite"
+    write_papers_suite(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Results:
+    return results(folder)
+
+
+@pytest.fixture(scope="module")
+def page(found: Results) -> str:
+    return whole_page(found)
+
+
+def planned(suite: Suite, change: Callable[[dict[str, object]], None]) -> Suite:
+    """The suite with another plan."""
+    plan = json.loads(json.dumps(dict(suite.plan)))
+    change(plan)
+    return replace(suite, plan=plan)
+
+
+def test_entries_have_names_of_their_own(found: Results) -> None:
+    suite = found.suite
+    assert suite.problems == ()
+    assert suite.workload_of("sql-large") == "sql"
+    assert suite.workload_of("file_io") == "file_io"
+    assert suite.workload_of("nobody") == "nobody"
+    assert {"sql-large", "sql-small"} <= set(found.summary["workload"])
+
+
+def test_repeats_are_averaged_within_their_block(found: Results) -> None:
+    tree = found.energy.filter(workload="kernel_tree", configuration="plain", component="system")
+    runs = tree.filter(phase="all")
+    assert len(runs) == 2 * BLOCKS
+    row = found.summary.filter(workload="kernel_tree", configuration="plain", component="system")
+    assert row["n"].to_list() == [BLOCKS]
+    by_hand = runs.group_by("block").agg(pl.col("energy_j").mean())["energy_j"]
+    assert row["mean_j"][0] == pytest.approx(by_hand.mean())
+    width = row["ci_high_j"][0] - row["ci_low_j"][0]
+    deviation = float(np.std(by_hand.to_numpy(), ddof=1))
+    assert width / 2 == pytest.approx(4.30265 * deviation / math.sqrt(3), rel=1e-4)
+
+
+def test_extra_blocks_count_where_they_are(found: Results, page: str) -> None:
+    n = {
+        row["configuration"]: row["n"]
+        for row in found.summary.filter(workload="kernel_tree", component="system").iter_rows(
+            named=True
+        )
+    }
+    assert n["plain"] == BLOCKS
+    assert n["dmcrypt-aes128"] == BLOCKS + EXTRA_BLOCKS
+    assert found.suite.planned_blocks == BLOCKS + EXTRA_BLOCKS
+    assert f"{BLOCKS + EXTRA_BLOCKS} blocks" in page
+    assert f"{BLOCKS + EXTRA_BLOCKS} of {BLOCKS} blocks" not in page
+
+
+def test_a_contrast_in_one_workload_has_its_extra_blocks(found: Results) -> None:
+    alone = {one.workload: one for one in by_workload(found.suite, found.energy)}
+    tree, grep = alone["kernel_tree"].comparison, alone["kernel_grep"].comparison
+    assert (alone["kernel_tree"].base, alone["kernel_tree"].other) == (
+        "dmcrypt-aes128",
+        "dmcrypt-aes256",
+    )
+    assert (tree.n, grep.n) == (BLOCKS + EXTRA_BLOCKS, BLOCKS)
+    assert tree.ratio == pytest.approx(1.25 / 1.2, rel=0.02)
+    assert tree.p_value is not None
+    assert tree.p_holm is not None
+    assert tree.p_holm > tree.p_value
+    over_all = next(c for c in found.contrasts if c.base == "dmcrypt-aes128").comparison
+    assert over_all is not None
+    assert over_all.n == BLOCKS
+
+
+def test_work_of_all_units_has_its_column(found: Results) -> None:
+    energy = found.energy
+    play = energy.filter(workload="video", phase="play", component="system")
+    assert play["video_s"].unique().to_list() == [60.0]
+    assert play["bytes"].null_count() == len(play)
+    whole = energy.filter(workload="kernel_grep", phase="all", component="system")
+    assert whole["bytes"].unique().to_list() == [2 * 900.0 * MB]
+    assert all(name in energy.columns for name in WORK)
+    assert energy.columns.index("queries") < energy.columns.index("rows")  # added behind
+
+
+def test_joules_per_unit_are_joules_over_work_by_blocks(found: Results) -> None:
+    rows = per_unit(found.suite, found.energy, "access_patterns", "system")
+    one = next(
+        r
+        for r in rows
+        if (r.configuration, r.phase, r.unit.work) == ("tcrypt-aes256", "read-random", "operations")
+    )
+    joules = block_values(
+        found.energy, "access_patterns", "tcrypt-aes256", "system", phase="read-random"
+    )
+    seconds = block_values(
+        found.energy,
+        "access_patterns",
+        "tcrypt-aes256",
+        "system",
+        phase="read-random",
+        column="duration_s",
+    )
+    done = 0.5 * MB / 4096
+    assert one.energy_j is not None
+    assert one.rate is not None
+    assert one.energy_j.n == BLOCKS
+    assert one.energy_j.mean == pytest.approx(np.mean(list(joules.values())) / done)
+    assert one.rate.mean == pytest.approx(np.mean([done / s for s in seconds.values()]))
+    assert one.energy_j.low is not None
+    assert one.ratio is not None
+    assert one.ratio.ratio == pytest.approx(1.3, rel=0.05)
+    assert one.cpu_share is not None
+    assert one.cpu_share.mean == pytest.approx(0.6, rel=1e-4)
+
+
+def test_a_unit_that_not_every_phase_counts_is_no_unit_of_all(found: Results) -> None:
+    rows = per_unit(found.suite, found.energy, "block_sizes", "system")
+    assert not [r for r in rows if r.phase == "all"]
+    assert {r.unit.work for r in rows if r.phase == "burst.read"} == {"bytes"}
+    assert {r.unit.work for r in rows if r.phase == "access.read"} == {"operations"}
+
+
+def test_units_are_shown_in_a_prefix_that_can_be_read(found: Results) -> None:
+    text = units_section.units_section(found).text
+    for shown in ("mJ/MB", "µJ/file", "mJ/query", "mJ/s\u00a0of video", "J/derivation"):
+        assert shown.replace("\u00a0", " ") in text.replace("\u00a0", " ")
+    assert "operations/s" in text
+
+
+def test_declared_questions_are_answered_on_every_configuration(found: Results) -> None:
+    by = {(a.question.name, a.configuration): a for a in found.answers}
+    assert len([name for name, _ in by if name == "caching"]) == 4  # where both sides are planned
+    assert [c for name, c in by if name == "sql-size"] == ["plain", "dmcrypt-aes256"]
+    cold = by["caching", "plain"].comparison
+    assert cold is not None
+    assert cold.ratio == pytest.approx(2.0, rel=0.1)  # first over second
+    assert cold.n == BLOCKS
+    assert cold.verdict == "differs"
+    assert cold.p_holm is not None
+    assert cold.p_value is not None
+    assert cold.p_holm > cold.p_value  # one family with the others
+    tail = by["delayed-writes", "plain"]
+    assert tail.first is not None
+    assert tail.first.mean == pytest.approx(0.3 * 21.0, rel=0.05)
+
+
+def test_per_a_unit_the_amounts_of_work_do_not_matter(found: Results) -> None:
+    """Twice the joules for twice the bytes are the same joules per byte."""
+    double = pl.when(pl.col("workload") == "file_io-warm").then(2.0).otherwise(1.0)
+    energy = found.energy.with_columns(
+        pl.col("energy_j") * double, pl.col("bytes") * double, pl.col("files") * double
+    )
+    before = next(a for a in found.answers if a.question.name == "caching").comparison
+    after = next(a for a in comparisons(found.suite, energy)).comparison
+    assert before is not None
+    assert after is not None
+    assert after.ratio == pytest.approx(before.ratio)
+
+
+def test_the_answers_stand_below_their_questions(found: Results, page: str) -> None:
+    text = questions_section.questions_section(found).text
+    told = [text.index(str(q["question"])) for q in COMPARISONS]
+    assert told == sorted(told)
+    said = questions_section.sentences(found)
+    assert said[0].startswith("Does a warm page cache save energy? File write and read, read-small")
+    assert "surely more" in said[0]
+    assert "The tail of File write and read takes" in said[2]
+    assert page.index(str(COMPARISONS[0]["question"])) < page.index("Contrasts: system energy")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"first": {"workload": "nobody", "phase": "all"}}, "The plan has no workload nobody."),
+        ({"first": 7}, "The plan has no workload for one side of it."),
+        ({"per": "parsecs"}, "parsecs is no unit of work"),
+        ({"configurations": ["nowhere"]}, "It names no configuration of the plan"),
+        ({"first": {"workload": "file_io", "phase": "none"}}, "no block has the system's energy"),
+        ({"first": {"workload": "cascades", "phase": "all"}}, "cascades was skipped"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_says_why(
+    found: Results, change: dict[str, object], told: str
+) -> None:
+    def ask(plan: dict[str, object]) -> None:
+        one = {**COMPARISONS[0], "configurations": ["plain"], **change}
+        plan["analysis"] = {"comparisons": [one]}
+
+    other = Results(planned(found.suite, ask), found.clock, found.energy, found.summary, ())
+    assert told in questions_section.sentences(other)[0]
+    assert not BAD.search(questions_section.questions_section(other).text)
+
+
+@pytest.mark.parametrize("given", [None, 7, "x", [7, None], {}])
+def test_comparisons_that_are_none_ask_nothing(found: Results, given: object) -> None:
+    def ask(plan: dict[str, object]) -> None:
+        plan["analysis"] = {"comparisons": given}
+
+    suite = planned(found.suite, ask)
+    assert questions(suite) == []
+    assert comparisons(suite, found.energy) == []
+
+
+def test_a_question_without_its_own_configurations_is_asked_where_both_sides_are(
+    found: Results,
+) -> None:
+    first = questions(found.suite)[0]
+    assert isinstance(first, Question)
+    assert first.first == Side("file_io", "read-small")
+    assert first.configurations == ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256")
+
+
+def test_our_own_share_is_of_the_busy_time_and_of_the_time_at_rest(found: Results) -> None:
+    shares = {one.workload: one for one in own_shares(found.suite)}
+    phase, share, at_rest = shares["file_io"].worst
+    runs = [r for r in found.suite.runs if r.workload == "file_io"]
+    phases = [p for r in runs for p in r.phases if p.name == phase]
+    busy_s = sum(p.cpu_busy_s or 0.0 for p in phases)
+    assert share == pytest.approx(0.01 * len(phases) / busy_s)
+    assert not at_rest
+    play, share, at_rest = shares["video"].worst
+    took_s = sum(p.duration_s for r in found.suite.runs for p in r.phases if p.name == play)
+    count = sum(r.workload == "video" for r in found.suite.runs)
+    assert at_rest
+    assert share == pytest.approx(0.01 * count / took_s)
+    assert shares["file_io"].program == "dd (coreutils)"
+    assert shares["file_io"].mean <= shares["file_io"].worst[1]
+
+
+def test_over_the_limit_is_over(found: Results) -> None:
+    worst = {one.workload: one for one in own_shares(found.suite)}
+    assert all(one.ok == (one.worst[1] <= LIMIT) for one in worst.values())
+    text = missing_section.own_share(found).text
+    assert "over" in text
+    calm = [
+        replace(r, phases=tuple(replace(p, own_cpu_s=1e-4) for p in r.phases))
+        for r in found.suite.runs
+    ]
+    suite = replace(found.suite, runs=tuple(calm))
+    assert all(one.ok for one in own_shares(suite))
+
+
+def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> None:
+    old = results(whole_suite[0])
+    assert own_shares(old.suite) == []
+    assert "No run says how much CPU time was ours." in missing_section.own_share(old).text
+    assert questions_section.questions_section(old).text == ""
+    assert left_out.sentence(old.suite) == ""
+    assert old.suite.runs[0].program == ""
+    assert old.suite.runs[0].cpus is None
+
+
+def test_skipped_runs_are_not_void_and_are_said_everywhere(
+    found: Results, folder: Path, page: str
+) -> None:
+    suite = found.suite
+    assert {run.workload for run in suite.skipped} == {"cascades"}
+    assert len(suite.skipped) == BLOCKS
+    assert suite.void == ()
+    assert suite.skipped[0].reason == NO_CASCADES
+    told = night(suite)
+    assert (told.never, told.tries_void, told.void_to_end) == (0, 0, ())
+    assert left_out.sentence(suite) == "skipped: cascades; left out: 1 part of kernel_ciphers"
+    lines = morning.lines(folder)
+    assert any(line.startswith("skipped: cascades; left out") for line in lines)
+    assert len(lines) <= 10
+    for text in (NO_CASCADES, "camellia-xts-256", "This kernel has no camellia"):
+        assert text in page
+    assert "Not measured:" in page
+    rows = [r for r in tables.headline_rows(found, ("system",)) if r[0] == "cascades"]
+    assert [row[-2] for row in rows] == ["skipped"]
+
+
+def test_what_was_never_planned_has_no_row(found: Results) -> None:
+    rows = {(row[0], row[1]) for row in tables.headline_rows(found, ("system",))}
+    assert ("Key derivation", "plain") in rows
+    assert ("Key derivation", "Opal drive") not in rows
+
+
+def test_the_page_of_all_papers_is_whole(page: str) -> None:
+    assert not BAD.search(re.sub(r"<[^>]*>", " ", page))
+    assert page.count("<details") == page.count("</details>")
+    for name in ("fujimoto", "sassani", "analiza", "panda", "verma"):
+        assert f'id="paper-{name}"' in page
+
+
+def test_a_suite_of_one_configuration_says_so(found: Results) -> None:
+    def alone(plan: dict[str, object]) -> None:
+        given = plan["configurations"]
+        assert isinstance(given, list)
+        plan["configurations"] = given[:1]
+
+    suite = planned(found.suite, alone)
+    energy = found.energy.filter(configuration="plain")
+    other = Results(suite, found.clock, energy, found.summary.filter(configuration="plain"), ())
+    said = answer.sentences(other)
+    assert len(said) == 1
+    assert "one configuration (plain)" in said[0]
+    assert not BAD.search(re.sub(r"<[^>]*>", " ", Report(other).answer().text))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"left_out": [{"what": "x"}]},
+        {"left_out": 7},
+        {"cpus": "many"},
+        {"kept": 7},
+    ],
+)
+def test_a_broken_record_makes_its_run_void(folder: Path, tmp_path: Path, broken: object) -> None:
+    copy = tmp_path / "suite"
+    shutil.copytree(folder, copy)
+    path = next((copy / "runs").glob("*-video/run.json"))
+    assert isinstance(broken, dict)
+    document = {**json.loads(path.read_text(encoding="utf-8")), **broken}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    suite = read(copy)
+    assert [run.run_id for run in suite.void] == [path.parent.name]
+    assert "run.json is not complete" in suite.void[0].reason
+
+
+def test_the_table_can_be_written_and_read(found: Results, tmp_path: Path) -> None:
+    copy = tmp_path / "suite"
+    shutil.copytree(found.suite.folder, copy)
+    write(replace(found, suite=replace(found.suite, folder=copy)))
+    again = pl.read_parquet(copy / "energy.parquet")
+    assert again.equals(found.energy)
+
+
+def test_an_extra_block_makes_no_suite_larger_that_has_none(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s", Options(blocks=2, interval_ms=100, workloads=("idle",)))
+    suite = read(tmp_path / "s")
+    assert suite.planned_blocks == 2
+    assert planned(suite, lambda plan: plan.pop("blocks") and None).planned_blocks is None
