@@ -130,10 +130,13 @@ def test_a_workload_that_breaks_while_it_is_asked_is_skipped(
 ) -> None:
     real = lab.load
 
+    def broken(_assets: object) -> list[str]:
+        raise KeyError("library")
+
     def load(name: str) -> Workload:
         workload = real(name)
         if name == "file_io":
-            monkeypatch.setattr(workload, "requires", lambda _assets: {}["library"])
+            monkeypatch.setattr(workload, "requires", broken)
         return workload
 
     monkeypatch.setattr("workloads.registry.load", load)

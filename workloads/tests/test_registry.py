@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads import registry
+from workloads import describe, registry
 from workloads.base import WorkloadError
 
 
@@ -86,3 +86,24 @@ def test_workloads_load_lazily_and_need_the_standard_library_alone() -> None:
         ],
         check=True,
     )
+
+
+def test_a_workload_is_described_with_all_it_may_be_told_and_what_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert describe.main(["kernel_grep"]) == 0
+    said = capsys.readouterr().out
+    assert "  word = module: what is searched for\n" in said
+    assert "  cache = cold (cold, warm): " in said
+    assert "  cannot run here: kernel_grep needs the program grep: install its package.\n" in said
+    assert "assets    kernel_grep" in said and "needs the asset" not in said
+    assert describe.main(["all"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n{name}: " in f"\n{said}" for name in registry.names())
+
+
+def test_describing_speaks_plainly_of_what_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert describe.main(["kernelgrep"]) == 1
+    assert "fde: There is no workload called 'kernelgrep'; did you mean" in capsys.readouterr().err
+    assert describe.main([]) == 2

@@ -1,0 +1,51 @@
+"""What a workload may be told, and what is missing for it: `python3 -m workloads.describe NAME`.
+
+`all` in place of a name tells of every one. Assets are the inventory's matter and not looked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from workloads import registry
+from workloads.base import Parameter, Workload, WorkloadError
+
+
+def described(workload: Workload) -> Iterator[str]:
+    """Lines for people."""
+    yield f"{workload.name}: {workload.summary}"
+    yield f"  measures  {workload.program}"
+    for parameter in workload.parameters:
+        yield f"  {parameter.name} = {_value(parameter)}: {parameter.help}"
+    if workload.assets:
+        yield f"  assets    {', '.join(workload.assets)}"
+    for reason in workload.requires({}):
+        if f"{workload.name} needs the asset " not in reason:
+            yield f"  cannot run here: {reason}"
+
+
+def _value(parameter: Parameter) -> str:
+    default = str(parameter.default)
+    text = (default if parameter.unit else default.lower()) or "empty"
+    allowed = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
+    return f"{text}{f' {parameter.unit}' if parameter.unit else ''}{allowed}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line: one name, or `all`."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if len(given) != 1:
+        print("usage: python3 -m workloads.describe NAME|all", file=sys.stderr)
+        return 2
+    try:
+        found = [registry.load(n) for n in (registry.names() if given == ["all"] else given)]
+    except WorkloadError as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(line for workload in found for line in described(workload)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
