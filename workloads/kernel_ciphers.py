@@ -16,6 +16,7 @@ from typing import Any
 
 from workloads import loop
 from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.loops.kernel_ciphers import restriction
 
 KIB = 1 << 10
 MODES = ("xts", "cbc")
@@ -70,7 +71,7 @@ class KernelCiphers(Workload):
             reasons.append(
                 f"{self.name} needs the kernel's interface to its ciphers (AF_ALG), which answers "
                 f"{why}: load the module algif_skcipher, or take a kernel that has it "
-                "(CONFIG_CRYPTO_USER_API_SKCIPHER)."
+                f"(CONFIG_CRYPTO_USER_API_SKCIPHER).{restriction()}"
             )
         return reasons
 

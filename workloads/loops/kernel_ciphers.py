@@ -26,6 +26,8 @@ _SOL_ALG, _SET_KEY = 279, 1
 _DECRYPT, _ENCRYPT = 0, 1
 _SNDBUFFORCE, _RCVBUFFORCE = 32, 33
 _IV = bytes(range(BLOCK_BYTES))
+# From Linux 7.3 on: 0 all, 1 those on a list of its own, 2 none. What is not given is "not there".
+RESTRICTION = Path("/proc/sys/crypto/af_alg_restrict")
 
 
 class Cipher:
@@ -40,7 +42,7 @@ class Cipher:
                     raise
                 raise MissingError(
                     f"This kernel has no {algorithm}: install the module for it if there is one, "
-                    "or leave the cipher out."
+                    f"or leave the cipher out.{restriction()}"
                 ) from error
             chosen.setsockopt(_SOL_ALG, _SET_KEY, key)
             self._socket, _ = chosen.accept()
@@ -112,6 +114,17 @@ def prepare(job: Mapping[str, Any]) -> Task:
     step()  # memory is there, and what the kernel loads at first use
     drivers = [driver(algorithm(name, mode), Path("/proc/crypto").read_text()) for name in names]
     return Task(step, {"drivers": drivers, "job": dict(job)})
+
+
+def restriction() -> str:
+    """A sentence to add where the kernel keeps ciphers from programs; empty where it does not."""
+    try:
+        level = RESTRICTION.read_text().strip()
+    except OSError:
+        return ""
+    if level == "0":
+        return ""
+    return f" Or it has it, but not for programs: set {RESTRICTION} to 0, it is {level}."
 
 
 def algorithm(name: str, mode: str) -> str:

@@ -100,6 +100,20 @@ def test_a_key_size_without_an_answer_is_missing_with_those_there_are() -> None:
         child.check("sm4", "xts", 256, 4096)
 
 
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [(None, ""), ("0\n", ""), ("1\n", "restrict to 0, it is 1"), ("2\n", "restrict to 0, it is 2")],
+)
+def test_a_kernel_that_keeps_its_ciphers_to_itself_is_told(
+    level: str | None, said: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = root / "restrict"
+    if level is not None:
+        file.write_text(level)
+    monkeypatch.setattr(child, "RESTRICTION", file)
+    assert said in child.restriction() and bool(said) == bool(child.restriction())
+
+
 def test_the_driver_is_the_one_the_kernel_would_take() -> None:
     crypto = (
         "name         : cbc(aes)\ndriver       : cbc-aes-generic\npriority     : 100\n\n"
