@@ -282,7 +282,7 @@ def test_reasons_follow_from_what_was_recorded(
     found: Results, rows: dict[str, list[Beside]]
 ) -> None:
     told = " ".join(reasons(found.suite, rows["verma"]))
-    assert "emulated machine" in told
+    assert "The joules of this suite are those of a model" in told
     assert "(Made-up CPU) has AES instructions; the paper's had none, so that AES gains" in told
     assert "Crypto++, Java there, and by a program that never ran here" in told
     without = provenance(found.suite, cpu={"model": "Old", "flags": []})
@@ -296,8 +296,10 @@ def test_reasons_follow_from_what_was_recorded(
     assert "(Fast) has no moving parts; the paper's turned, and its waiting hid" in told
     unknown = replace(found.suite, before={})
     assert "is not recorded" in " ".join(reasons(unknown, rows["verma"]))
+    lab = provenance(found.suite, cpu={"model": "QEMU TCG CPU version 2.5+", "flags": ["aes"]})
+    assert "emulated machine" in " ".join(reasons(lab, rows["verma"]))
     real = replace(found.suite, plan={**found.suite.plan, "origin": "measured"})
-    assert "emulated" not in " ".join(reasons(real, rows["verma"]))
+    assert "of a model" not in " ".join(reasons(real, rows["verma"]))
 
 
 def test_every_machine_and_drive_beside_ours_is_known() -> None:
