@@ -129,7 +129,8 @@ def night(suite: Suite) -> Night:
     """The facts of a suite; reads all times of all meters."""
     told = _told(suite.journal)
     planned = _planned(suite.plan)
-    known = {run.run_id for run in (*suite.runs, *suite.void, *suite.skipped)}
+    known = {run.run_id for run in suite.runs}
+    known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else {}
     boots = dict.fromkeys(str(line.get("boot_id")) for line in suite.journal)
     finished = {run.run_id for run in suite.runs}

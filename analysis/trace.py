@@ -57,6 +57,9 @@ def find(suite: Suite, run_id: str) -> Run:
     ):
         if len(fitting) == 1:
             return next(run for run in suite.runs if run.run_id == fitting[0])
+    skipped = next((run for run in suite.skipped if run.run_id == run_id), None)
+    if skipped is not None:
+        raise SuiteError(f"Run {run_id} was skipped: {skipped.reason.rstrip('.')}.")
     void = next((run for run in suite.void if run.run_id == run_id), None)
     if void is not None:
         raise SuiteError(f"Run {run_id} is void: {void.reason.rstrip('.')}.")

@@ -36,8 +36,14 @@ NAMES = {
 
 
 def name_of(identifier: str) -> str:
-    """A workload's or component's name for people; a configuration's is Suite.label."""
-    return NAMES.get(identifier, identifier)
+    """A workload's or component's name for people; a configuration's is Suite.label.
+
+    An entry that is named after its workload, as `sql-large`, is `SQL (large)`.
+    """
+    workload, _, variant = identifier.partition("-")
+    if identifier in NAMES or not variant or workload not in NAMES:
+        return NAMES.get(identifier, identifier)
+    return f"{NAMES[workload]} ({variant})"
 
 
 def decimals(half_width: float | None, value: float) -> int:

@@ -80,8 +80,8 @@ def software(found: Results) -> str:
     if len(there) > NAMED:
         several = len({contrast.workloads for _, contrast, _ in there}) > 1
         rest = "; not all of them over the same workloads" if several else ""
-        told = _range(found, [(name, c) for name, _, c in there])
-        return f"{opening} {where} {told}{rest}."
+        ends = _range(found, [(name, c) for name, _, c in there])
+        return f"{opening} {where} {ends}{rest}."
     scopes = [_scope(found, contrast) for _, contrast, _ in there]
     same = len(set(scopes)) == 1
     by_judgement: dict[str, list[str]] = {}

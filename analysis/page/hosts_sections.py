@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from analysis import trust, words
+from analysis import left_out, trust, words
 from analysis.hosts import Effect, Hosts
 from analysis.inference.stats import Comparison
 from analysis.origin import MEASURED
@@ -111,6 +111,8 @@ def _trusted(found: Results) -> Iterator[str]:
     planned = suite.planned_blocks or blocks
     yield f"{blocks} of {count(int(planned), 'block')}, {count(len(suite.runs), 'finished run')}"
     yield f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
+    if left := left_out.sentence(suite):
+        yield left
     for meter in trust.meters(suite, found.energy):
         if meter.component == SYSTEM and meter.mean_coverage is not None:
             share = min(meter.mean_coverage, 0.9999 if meter.gaps else 1.0)

@@ -76,6 +76,8 @@ def said(rows: list[Beside]) -> list[str]:
         f"Of {count(found.ratios, 'ratio')} that can be compared {_listed(parts)} (to agree is to "
         f"lie within a factor of {CLOSE:g}, or to have it in the interval)."
     ]
+    if all(row.measured_ratio.low is None for row in rows if row.measured_ratio is not None):
+        text.append("One block has no interval, so that little can be settled.")
     if found.pairs:
         text.append(
             f"Of {count(found.pairs, 'pair')} that are apart in both, {found.same_order} stand in "

@@ -67,7 +67,7 @@ def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> s
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
     first = _side(question.first)
     return (
-        f"{first[0].upper()}{first[1:]} takes, against {_side(question.second)}{_per(question)}, "
+        f"{first[0].upper()}{first[1:]} takes{_per(question)}, against {_side(question.second)}, "
         f"{told}.{rest}"
     )
 

@@ -14,7 +14,7 @@ from analysis.published.beside import PLAIN, Beside
 from analysis.published.reference import FOLDER
 from analysis.records import Suite
 
-AES = "aes"
+AES, EMULATOR = "aes", "QEMU"
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,13 @@ def reasons(suite: Suite, rows: Sequence[Beside]) -> list[str]:
 
 def _machine(suite: Suite) -> Iterator[str]:
     origin = str(suite.plan.get("origin", ""))
-    if origin == MODELLED:
+    if EMULATOR in str(_cpu(suite).get("model") or ""):
         yield (
             "This suite ran on an emulated machine: its times are those of the emulation and its "
             "joules those of a model, so that neither speaks for any hardware."
         )
+    elif origin == MODELLED:
+        yield "The joules of this suite are those of a model; its times are the machine's."
     elif origin not in ("", MEASURED):
         yield "No machine ran in this suite: its figures were made up."
     scale = str(suite.plan.get("scale", ""))

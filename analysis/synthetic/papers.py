@@ -104,7 +104,7 @@ def entries() -> list[Entry]:
 
 NO_CAMELLIA = ("camellia-xts-256", "This kernel has no camellia: load its module.")
 NO_CASCADES = "kernel_ciphers needs the program cryptsetup: install its package."
-COMPARISONS = [
+COMPARISONS: list[dict[str, Any]] = [
     {
         "name": "caching",
         "question": "Does a warm page cache save energy?",

@@ -14,7 +14,7 @@ from analysis.inference.stats import Comparison
 from analysis.page import beside_tables, published_section
 from analysis.published import unsafe
 from analysis.published.agreement import agreement, judged, spoilt, word
-from analysis.published.beside import Beside, beside
+from analysis.published.beside import Beside, beside, configuration_here
 from analysis.published.here import PANDA_SIZES, likes, plain_unit
 from analysis.published.reasons import hardware, reasons
 from analysis.published.reference import citations, published
@@ -131,6 +131,14 @@ def test_truecrypt_and_dmcrypt_are_apart_and_bestcrypt_is_not_there(
     serpent = one(figure, subject="Serpent-256")
     assert serpent.measured_ratio is not None
     assert serpent.measured_ratio.ratio == pytest.approx(1.3 / 1.8, rel=0.05)
+
+
+def test_a_cascade_is_not_taken_for_its_first_cipher(found: Results) -> None:
+    given = found.suite.plan["configurations"]
+    aes = next(e for e in given if e["name"] == "tcrypt-aes256")
+    cascade = {**aes, "name": "all-three", "cipher": "aes-twofish-serpent"}
+    suite = replace(found.suite, plan={**found.suite.plan, "configurations": [cascade, *given]})
+    assert configuration_here(suite, "truecrypt-aes256") == "tcrypt-aes256"
 
 
 def test_average_times_of_one_paper_are_sums_over_its_files(rows: dict[str, list[Beside]]) -> None:
@@ -282,7 +290,7 @@ def test_reasons_follow_from_what_was_recorded(
     found: Results, rows: dict[str, list[Beside]]
 ) -> None:
     told = " ".join(reasons(found.suite, rows["verma"]))
-    assert "emulated machine" in told
+    assert "The joules of this suite are those of a model" in told
     assert "(Made-up CPU) has AES instructions; the paper's had none, so that AES gains" in told
     assert "Crypto++, Java there, and by a program that never ran here" in told
     without = provenance(found.suite, cpu={"model": "Old", "flags": []})
@@ -296,8 +304,10 @@ def test_reasons_follow_from_what_was_recorded(
     assert "(Fast) has no moving parts; the paper's turned, and its waiting hid" in told
     unknown = replace(found.suite, before={})
     assert "is not recorded" in " ".join(reasons(unknown, rows["verma"]))
+    lab = provenance(found.suite, cpu={"model": "QEMU TCG CPU version 2.5+", "flags": ["aes"]})
+    assert "emulated machine" in " ".join(reasons(lab, rows["verma"]))
     real = replace(found.suite, plan={**found.suite.plan, "origin": "measured"})
-    assert "emulated" not in " ".join(reasons(real, rows["verma"]))
+    assert "of a model" not in " ".join(reasons(real, rows["verma"]))
 
 
 def test_every_machine_and_drive_beside_ours_is_known() -> None:

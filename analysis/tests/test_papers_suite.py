@@ -208,7 +208,10 @@ def test_the_answers_stand_below_their_questions(found: Results, page: str) -> N
     told = [text.index(str(q["question"])) for q in COMPARISONS]
     assert told == sorted(told)
     said = questions_section.sentences(found)
-    assert said[0].startswith("Does a warm page cache save energy? File write and read, read-small")
+    assert said[0].startswith(
+        "Does a warm page cache save energy? File write and read, read-small takes per MB, against "
+        "File write and read (warm), read-small, "
+    )
     assert "surely more" in said[0]
     assert "The tail of File write and read takes" in said[2]
     assert page.index(str(COMPARISONS[0]["question"])) < page.index("Contrasts: system energy")
@@ -378,4 +381,4 @@ def test_an_extra_block_makes_no_suite_larger_that_has_none(tmp_path: Path) -> N
     write_suite(tmp_path / "s", Options(blocks=2, interval_ms=100, workloads=("idle",)))
     suite = read(tmp_path / "s")
     assert suite.planned_blocks == 2
-    assert planned(suite, lambda plan: plan.pop("blocks") and None).planned_blocks is None
+    assert planned(suite, lambda plan: plan.update(blocks=None)).planned_blocks is None
