@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analysis.records import Suite
+from analysis.suite_folder import read
+from analysis.synthetic.papers import write_papers_suite
 from lab import papers, papers_figures
+from lab.bench import Figure
 from lab.papers_figures import Ran
-
-
-def phase(name: str, own_s: float, busy_s: float, length_s: float = 10.0) -> dict[str, Any]:
-    return {
-        "name": name,
-        "t_start_ns": 5,
-        "t_end_ns": 5 + int(length_s * 1e9),
-        "own_cpu_s": own_s,
-        "cpu_busy_s": busy_s,
-    }
 
 
 def suite(root: Path, name: str, *runs: dict[str, Any]) -> Ran:
@@ -33,13 +28,12 @@ def suite(root: Path, name: str, *runs: dict[str, Any]) -> Ran:
     return Ran(name, root, 60.0, "")
 
 
-def told(*done: Ran) -> dict[str, tuple[float, bool | None]]:
-    rows = papers_figures.rows(done, 120.0)
-    return {row["figure"]: (row["value"], row["meets"]) for row in rows}
+def told(one: Ran) -> dict[str, tuple[float, bool | None]]:
+    return {found.figure: (found.value, found.meets) for found in papers_figures.counts(one)}
 
 
-def run(status: str, *phases: dict[str, Any], **more: object) -> dict[str, Any]:
-    return {"workload": "file_io", "status": status, "phases": list(phases), **more}
+def run(status: str, **more: object) -> dict[str, Any]:
+    return {"workload": "file_io", "status": status, **more}
 
 
 def test_a_run_that_did_not_finish_misses_the_target_and_a_skipped_one_does_not(
@@ -62,31 +56,38 @@ def test_what_was_left_out_counts_once_however_often_it_was(tmp_path: Path) -> N
     assert told(one)["paper: parts left out, with a reason"][0] == 1
 
 
-@pytest.mark.parametrize(
-    ("phases", "percent", "meets"),
-    [
-        ([phase("read", 0.05, 10.0)], 0.5, True),
-        ([phase("read", 0.2, 10.0)], 2.0, False),
-        ([phase("read", 0.05, 10.0), phase("tail", 5.0, 5.0)], 0.5, True),  # rest is no work
-        ([phase("idle", 0.05, 0.1)], 0.5, True),  # at rest: a share of the time
-    ],
-)
-def test_our_share_of_what_was_busy(
-    tmp_path: Path, phases: list[dict[str, Any]], percent: float, meets: bool
+@pytest.fixture(scope="module")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    folder = tmp_path_factory.mktemp("papers") / "suite"
+    write_papers_suite(folder)
+    return read(folder)
+
+
+def shares(name: str, suite: Suite, own_cpu_s: float) -> list[Figure]:
+    """What is said where the agent took so much of every phase."""
+    runs = [
+        replace(run, phases=tuple(replace(phase, own_cpu_s=own_cpu_s) for phase in run.phases))
+        for run in suite.runs
+    ]
+    return papers_figures.own_figures(name, replace(suite, runs=tuple(runs)))
+
+
+def test_our_share_is_said_of_every_entry_and_has_a_target_in_the_papers_suite(
+    synthetic: Suite,
 ) -> None:
-    found = told(suite(tmp_path, "paper", run("finished", *phases)))
-    assert found["paper: our own CPU share, file_io"] == (percent, meets)
-
-
-def test_only_the_papers_suite_has_a_target_for_our_share(tmp_path: Path) -> None:
-    found = told(suite(tmp_path, "block-sizes", run("finished", phase("read", 2.0, 10.0))))
-    assert found["block-sizes: our own CPU share, file_io"] == (20.0, None)
+    large = shares("paper", synthetic, 0.05)
+    assert {figure.meets for figure in large} == {False}
+    assert len(large) == len({run.workload for run in synthetic.runs if run.phases} - {"canary"})
+    assert {figure.meets for figure in shares("paper", synthetic, 1e-6)} == {True}
+    assert {figure.meets for figure in shares("block-sizes", synthetic, 0.05)} == {None}
 
 
 def test_a_suite_that_came_to_no_end_is_not_verified(tmp_path: Path) -> None:
     broken = Ran("paper", suite(tmp_path, "paper").suite_dir, 1.0, "the run ended with 1")
     assert told(broken)["paper: verified report"] == (0, False)
-    assert told(Ran("paper", None, 1.0, "no plan"))["suites with a verified report"] == (0, False)
+    rows = papers_figures.rows([broken, Ran("paper", None, 1.0, "no plan")], 2.0)
+    assert rows[-1]["figure"] == "suites with a verified report"
+    assert (rows[-1]["value"], rows[-1]["meets"]) == (0, False)
 
 
 def test_an_unknown_suite_is_refused_with_the_nearest_name(
