@@ -16,19 +16,19 @@ import pytest
 from workloads.base import WorkloadError
 from workloads.child import ROOT, Child
 from workloads.children import repeat
-from workloads.children.serving import MissingError
+from workloads.children.serving import GO, MissingError
 from workloads.tests import contract
 
 JOB = {"function": "sha256", "iterations": 1, "key_bytes": 32}
+LONG_JOB = {**JOB, "iterations": 2_000_000_000}
 COMMAND = [sys.executable, "-B", "-m", "workloads.children.key_derivation"]
 # An agent that tells its child's number, has it work for many minutes or sit idle, and waits.
-AGENT = """
+AGENT = f"""
 import sys, time
 from pathlib import Path
 from workloads.child import Child
 with Child("key_derivation", Path(sys.argv[1])) as child:
-    job = {"function": "sha256", "iterations": 2_000_000_000, "key_bytes": 32}
-    child.ask("repeat", job=job, seconds=1)
+    child.ask("repeat", job={LONG_JOB}, seconds=1)
     print(child._process.pid, flush=True)
     child.go() if sys.argv[2] == "busy" else time.sleep(600)
 """
@@ -119,8 +119,7 @@ def test_a_child_that_ends_is_told_with_its_last_words(root: Path) -> None:
 @pytest.mark.parametrize("when", ["before", "amid"])
 def test_a_child_that_is_killed_is_told_even_without_last_words(when: str, root: Path) -> None:
     with Child("key_derivation", root) as child:
-        many = {**JOB, "iterations": 2_000_000_000 if when == "amid" else 1}
-        child.ask("repeat", job=many, seconds=0)
+        child.ask("repeat", job=LONG_JOB if when == "amid" else JOB, seconds=0)
         killer = subprocess.Popen(
             ["sh", "-c", f"sleep {1 if when == 'amid' else 0}; kill -KILL {child._process.pid}"]
         )
@@ -145,12 +144,37 @@ def test_a_child_dies_with_its_parent_whatever_that_dies_of(
     with agent:
         assert agent.stdout
         pid = int(agent.stdout.readline())
+        if state == "busy":
+            until_busy(pid)
         agent.send_signal(number)
     try:
         assert gone(pid)
     finally:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("error", [WorkloadError, KeyboardInterrupt])
+def test_a_child_amid_a_task_is_killed_on_leaving(error: type[BaseException], root: Path) -> None:
+    with pytest.raises(error), Child("key_derivation", root) as child:
+        child.ask("repeat", job=LONG_JOB, seconds=0)
+        assert child._process.stdin
+        os.write(child._process.stdin.fileno(), GO)
+        until_busy(child._process.pid)
+        raise error
+    assert contract.processes_using(root) == []
+
+
+def until_busy(pid: int) -> None:
+    """Wait until a process has used a fifth of a second of processor time from now on."""
+    start = ticks(pid)
+    while ticks(pid) < start + os.sysconf("SC_CLK_TCK") / 5:
+        time.sleep(0.01)
+
+
+def ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def gone(pid: int) -> bool:
