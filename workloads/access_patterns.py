@@ -34,6 +34,9 @@ class AccessPatterns(Workload):
     )
     programs = ("fio",)
 
+    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+        fio.check_engine(parameters)
+
     def needs(
         self,
         parameters: Mapping[str, ParameterValue],
@@ -42,7 +45,6 @@ class AccessPatterns(Workload):
         return Needs(disk_bytes=int(parameters["file_mib"]) * MIB)
 
     def prepare(self, context: Context) -> None:
-        fio.check_engine(context)
         fio.lay_out(context, _file(context), int(context.parameters["file_mib"]) * MIB)
         fio.direct_bytes(_file(context))
 

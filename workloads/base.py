@@ -28,6 +28,8 @@ class Parameter:
     """One declared setting of a workload; `unit` is empty for a plain count or a word.
 
     The default gives the type. `minimum` bounds numbers; `choices`, if any, are the allowed words.
+    With `several`, the value is a list of words or numbers with commas between them, read with
+    `workloads.lists`; of `choices` it has at least one.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Parameter:
     help: str
     minimum: float = 0
     choices: tuple[str, ...] = ()
+    several: bool = False
 
 
 @dataclass
@@ -112,6 +115,10 @@ class Workload(ABC):
             elif not assets[name].exists():
                 reasons.append(f"{self.name} needs {assets[name]}, which is not there.")
         return reasons
+
+    def check(self, parameters: Mapping[str, ParameterValue]) -> None:  # noqa: B027  as above
+        """Refuse with WorkloadError, when the plan is made, what their declarations let through:
+        lists that say nothing, values that do not go together."""
 
     def needs(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from workloads import fio
+from workloads import fio, lists
 from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
 
 KIB, MIB = fio.KIB, fio.MIB
@@ -37,13 +37,17 @@ class BlockSizes(Workload):
     program = "fio"
     parameters = (
         Parameter("file_mib", 256, "MiB", "size of the test file", minimum=1),
-        Parameter("steps", PAPER, "", "sizes in bytes with commas between; paper: its 21"),
+        Parameter("steps", PAPER, "", "sizes in bytes; paper: its 21", several=True),
         Parameter("seconds", 2.0, "s", "length of each phase", minimum=0.1),
         Parameter("access_bytes", 4096, "B", "size of the reads for the access time", minimum=512),
         Parameter("burst_kib", 64, "KiB", "size of the stretch for the burst rate", minimum=4),
         *fio.io_parameters("libaio", 4),
     )
     programs = ("fio",)
+
+    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+        fio.check_engine(parameters)
+        steps(parameters)
 
     def needs(
         self,
@@ -56,8 +60,6 @@ class BlockSizes(Workload):
         )
 
     def prepare(self, context: Context) -> None:
-        fio.check_engine(context)
-        steps(context.parameters)
         fio.lay_out(context, _file(context), _file_bytes(context.parameters))
 
     def run(self, context: Context) -> None:
@@ -77,19 +79,14 @@ class BlockSizes(Workload):
 
 def steps(parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
     """The sizes in bytes; WorkloadError for what is none, or larger than the file."""
-    wanted = str(parameters["steps"])
+    wanted = parameters["steps"]
     file_bytes = _file_bytes(parameters)
-    try:
-        sizes = PAPER_STEPS if wanted == PAPER else tuple(int(n) for n in wanted.split(","))
-    except ValueError as error:
+    what = f"steps of block_sizes that are not {PAPER}"
+    sizes = PAPER_STEPS if wanted == PAPER else tuple(lists.numbers(what, wanted))
+    if min(sizes) < 512 or max(sizes) > file_bytes:
         raise WorkloadError(
-            f"The steps of block_sizes are {PAPER} or whole numbers of bytes with commas between "
-            f"them, not {wanted!r}."
-        ) from error
-    if len(set(sizes)) != len(sizes) or min(sizes) < 512 or max(sizes) > file_bytes:
-        raise WorkloadError(
-            f"The steps of block_sizes must all differ and lie between 512 B and the file's "
-            f"{file_bytes} B (file_mib): {', '.join(str(size) for size in sizes)}."
+            f"The steps of block_sizes must lie between 512 B and the file's {file_bytes} B "
+            f"(file_mib): {', '.join(str(size) for size in sizes)}."
         )
     return sizes
 

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workloads import lists
 from workloads.base import Context, Needs, Parameter, ParameterValue, Workload
+from workloads.child import Child, measure
+from workloads.children.serving import MissingError
 from workloads.crypt import catalogue, instructions
 from workloads.crypt.catalogue import CIPHERS, MIB, MODES
-from workloads.crypt.worker import Worker
 
-TASKS = "memory_tasks"
-PAPER_CIPHERS = "des 3des aes-128 aes-192 aes-256 blowfish-448"
-PAPER_SIZES = "20527 36002 45911 59852 69545 137325 158959 166364 191383 232398"
+PAPER_CIPHERS = "des,3des,aes-128,aes-192,aes-256,blowfish-448"
+PAPER_SIZES = "20527,36002,45911,59852,69545,137325,158959,166364,191383,232398"
 # The child's Python, its libraries and what it compares; some 40 MiB were seen.
 CHILD_BYTES = 64 * MIB
 
@@ -50,9 +51,20 @@ class CipherModes(Workload):
     summary = "block ciphers and their modes in memory"
     program = "OpenSSL through Python's cryptography, and PyCryptodome for what that lacks"
     parameters = (
-        Parameter("ciphers", PAPER_CIPHERS, "", "which ciphers, by name and key size"),
-        Parameter("modes", "ecb cbc cfb ofb ctr", "", "which modes; cfb8 is there besides"),
-        Parameter("sizes", f"{PAPER_SIZES} large", "", "the inputs' bytes, and the word large"),
+        Parameter(
+            *("ciphers", PAPER_CIPHERS, "", "which ciphers, by name and key size"),
+            choices=tuple(CIPHERS),
+            several=True,
+        ),
+        Parameter(
+            *("modes", "ecb,cbc,cfb,ofb,ctr", "", "which modes; cfb8 is there besides"),
+            choices=MODES,
+            several=True,
+        ),
+        Parameter(
+            *("sizes", f"{PAPER_SIZES},large", "", "the inputs' bytes, and the word large"),
+            several=True,
+        ),
         Parameter("large_mib", 256, "MiB", "what large stands for", minimum=1),
         Parameter("seconds", 1.0, "s", "how long a phase repeats its input", minimum=0.01),
         Parameter("aes_instructions", True, "", "whether OpenSSL may use the processor's for AES"),
@@ -60,6 +72,9 @@ class CipherModes(Workload):
 
     def requires(self, assets: Mapping[str, Path]) -> list[str]:
         return super().requires(assets) + catalogue.missing_libraries(self.name)
+
+    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+        list(_jobs(parameters))
 
     def needs(
         self,
@@ -76,24 +91,21 @@ class CipherModes(Workload):
         told: dict[str, Any] = {}
         rows = []
         environment = instructions.environment(aes_instructions)
-        with Worker(TASKS, context.disk, environment) as worker:
-            told["aes_instructions"] = _instructions(context, worker, jobs, aes_instructions)
-            jobs = _possible(context, worker, jobs, told)
+        with Child(self.name, context.disk, environment) as child:
+            told["aes_instructions"] = _instructions(context, child, jobs, aes_instructions)
+            jobs = _possible(context, child, jobs, told)
             for job in jobs:
-                rows.append(_measure(context, worker, job, seconds))
+                rows.append(_measure(context, child, job, seconds))
         told["unsafe"] = catalogue.unsafe(dict.fromkeys(job.cipher for job in jobs))
         told["phases"] = rows
         (context.kept / "ciphers.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
 def _jobs(parameters: Mapping[str, ParameterValue]) -> Iterator[Job]:
-    ciphers = catalogue.chosen("ciphers", str(parameters["ciphers"]), list(CIPHERS))
-    modes = catalogue.chosen("modes", str(parameters["modes"]), MODES)
-    large_bytes = int(parameters["large_mib"]) * MIB
-    sizes = catalogue.sizes_bytes(str(parameters["sizes"]), large_bytes)
-    for size in sizes:
-        for cipher in ciphers:
-            for mode in modes:
+    large = {"large": int(parameters["large_mib"]) * MIB}
+    for size in lists.numbers("sizes", parameters["sizes"], names=large):
+        for cipher in lists.words(parameters["ciphers"]):
+            for mode in lists.words(parameters["modes"]):
                 for encrypt in (True, False):
                     yield Job(cipher, mode, size, encrypt)
 
@@ -103,16 +115,16 @@ def _is_aes(job: Job) -> bool:
 
 
 def _instructions(
-    context: Context, worker: Worker, jobs: list[Job], aes_instructions: bool
+    context: Context, child: Child, jobs: list[Job], aes_instructions: bool
 ) -> dict[str, Any]:
     """Take AES out of the jobs where it cannot be had as asked; what was found about it."""
     if not any(_is_aes(job) for job in jobs):
         return {}
     reason, found = instructions.reason_against(aes_instructions), {}
     if not reason:
-        found = worker.ask("instructions")
+        found = child.ask("instructions")
         if not aes_instructions and instructions.present():
-            with Worker(TASKS, context.disk, instructions.environment(True)) as other:
+            with Child("cipher_modes", context.disk, instructions.environment(True)) as other:
                 with_them = other.ask("instructions")
             reason = instructions.doubt(found, with_them)
             found = {"without": found, "with": with_them}
@@ -122,21 +134,21 @@ def _instructions(
     return {"allowed": aes_instructions, **found}
 
 
-def _possible(context: Context, worker: Worker, jobs: list[Job], told: dict[str, Any]) -> list[Job]:
+def _possible(context: Context, child: Child, jobs: list[Job], told: dict[str, Any]) -> list[Job]:
     """The jobs that a library here can do, their answers checked; the others are left out."""
-    known: dict[str, Any] = {}
-    for job in jobs:
-        name = f"{job.cipher}-{job.mode}"
-        if name not in known:
-            known[name] = worker.ask("answers", cipher=job.cipher, mode=job.mode)
-            if "reason" in known[name]:
-                context.leave_out(name, str(known[name]["reason"]))
-    told["ciphers"] = [{"cipher": name, **answer} for name, answer in known.items()]
-    return [job for job in jobs if "reason" not in known[f"{job.cipher}-{job.mode}"]]
+    known: dict[tuple[str, str], dict[str, Any]] = {}
+    for cipher, mode in dict.fromkeys((job.cipher, job.mode) for job in jobs):
+        try:
+            known[cipher, mode] = child.ask("answers", cipher=cipher, mode=mode)
+        except MissingError as reason:
+            known[cipher, mode] = {"reason": str(reason)}
+            context.leave_out(f"{cipher}-{mode}", str(reason))
+    told["ciphers"] = [{"cipher": "-".join(pair), **answer} for pair, answer in known.items()]
+    return [job for job in jobs if "reason" not in known[job.cipher, job.mode]]
 
 
-def _measure(context: Context, worker: Worker, job: Job, seconds: float) -> dict[str, Any]:
-    laid_out = worker.ask(
+def _measure(context: Context, child: Child, job: Job, seconds: float) -> dict[str, Any]:
+    laid_out = child.ask(
         "stream",
         cipher=job.cipher,
         mode=job.mode,
@@ -145,10 +157,8 @@ def _measure(context: Context, worker: Worker, job: Job, seconds: float) -> dict
         seconds=seconds,
         seed=context.seed,
     )
-    with context.phase(job.phase) as work:
-        answer = worker.go()
-    done = worker.outcome(answer)
-    operations = int(done["operations"])
-    work.add(operations=operations, bytes=operations * job.size_bytes)
-    share = operations * float(laid_out["call_s"]) / float(done["cpu_s"])
-    return {"phase": job.phase, **done, "python_share_at_most": round(min(1.0, share), 5)}
+    work, report = measure(context, child, job.phase)
+    steps = int(report["steps"])
+    work.add(operations=steps, bytes=steps * job.size_bytes)
+    share = steps * float(laid_out["call_s"]) / float(report["user_s"] + report["system_s"])
+    return {"phase": job.phase, **report, "python_share_at_most": round(min(1.0, share), 5)}

@@ -28,7 +28,8 @@ def described(workload: Workload) -> Iterator[str]:
 def _value(parameter: Parameter) -> str:
     default = str(parameter.default)
     text = (default if parameter.unit else default.lower()) or "empty"
-    allowed = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
+    several = "several of " if parameter.several else ""
+    allowed = f" ({several}{', '.join(parameter.choices)})" if parameter.choices else ""
     return f"{text}{f' {parameter.unit}' if parameter.unit else ''}{allowed}"
 
 

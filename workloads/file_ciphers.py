@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workloads import lists
 from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.child import Child, measure
 from workloads.crypt import catalogue, instructions, samples
 from workloads.crypt.catalogue import MIB
-from workloads.crypt.worker import Worker
 
-TASKS = "file_tasks"
 OAEP = "rsa-2048-oaep"
 RECIPES = ("aes-128-cbc", "des-cbc", "blowfish-128-cbc", "rsa-2048-wrap", OAEP)
-PAPER_SIZES = "1048576 2097152 5242880 10485760 20971520"
+KINDS = tuple(samples.KINDS)
+PAPER_SIZES = "1048576,2097152,5242880,10485760,20971520"
 # Plaintext bytes in a block of OAEP, as `workloads.crypt.recipes` counts them.
 CHUNK_BYTES = 190
 # The child's Python and its libraries; some 30 MiB were seen.
@@ -58,9 +59,15 @@ class FileCiphers(Workload):
     summary = "text, binary and image files encrypted and decrypted whole"
     program = "OpenSSL through Python's cryptography, and PyCryptodome for what that lacks"
     parameters = (
-        Parameter("ciphers", " ".join(RECIPES), "", "which ciphers, with their mode or use"),
-        Parameter("kinds", "text binary image", "", "which kinds of files"),
-        Parameter("sizes", PAPER_SIZES, "", "the files' bytes"),
+        Parameter(
+            *("ciphers", ",".join(RECIPES), "", "which ciphers, with their mode or use"),
+            choices=RECIPES,
+            several=True,
+        ),
+        Parameter(
+            "kinds", ",".join(KINDS), "", "which kinds of files", choices=KINDS, several=True
+        ),
+        Parameter("sizes", PAPER_SIZES, "", "the files' bytes", several=True),
         Parameter("seconds", 1.0, "s", "how long a phase repeats its file", minimum=0.01),
         Parameter("file_io", True, "", "whether files are read and written within the phases"),
         Parameter("fsync", False, "", "whether a file is on the drive before the next repetition"),
@@ -74,6 +81,9 @@ class FileCiphers(Workload):
 
     def requires(self, assets: Mapping[str, Path]) -> list[str]:
         return super().requires(assets) + catalogue.missing_libraries(self.name)
+
+    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+        list(_jobs(parameters))
 
     def needs(
         self,
@@ -96,28 +106,26 @@ class FileCiphers(Workload):
         jobs = list(_jobs(context.parameters))
         told: list[dict[str, Any]] = []
         rows: list[dict[str, Any]] = []
-        with Worker(TASKS, context.disk, instructions.environment(True)) as worker:
+        with Child(self.name, context.disk, instructions.environment(True)) as child:
             for recipe in dict.fromkeys(job.recipe for job in jobs):
-                found = worker.ask("recipe", recipe=recipe, seed=context.seed)
+                found = child.ask("recipe", recipe=recipe, seed=context.seed)
                 told.append({"cipher": recipe, **found})
                 if recipe == OAEP:
                     jobs = _bounded(context, jobs, float(found["unwrap_s"]))
             for job in jobs:
-                rows += _measure(context, worker, job)
+                rows += _measure(context, child, job)
         names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))
         content = {"ciphers": told, "unsafe": catalogue.unsafe(names), "phases": rows}
         (context.kept / "ciphers.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
 def _jobs(parameters: Mapping[str, ParameterValue]) -> Iterator[Job]:
-    chosen_recipes = catalogue.chosen("ciphers", str(parameters["ciphers"]), RECIPES)
-    kinds = catalogue.chosen("kinds", str(parameters["kinds"]), list(samples.KINDS))
-    sizes = catalogue.sizes_bytes(str(parameters["sizes"]))
+    sizes = lists.numbers("sizes", parameters["sizes"])
     if min(sizes) < samples.SMALLEST_BYTES:
         raise WorkloadError(f"The sizes are at least {samples.SMALLEST_BYTES} B, not {min(sizes)}.")
     for size in sizes:
-        for kind in kinds:
-            for recipe in chosen_recipes:
+        for kind in lists.words(parameters["kinds"]):
+            for recipe in lists.words(parameters["ciphers"]):
                 yield Job(recipe, kind, size)
 
 
@@ -135,14 +143,14 @@ def _bounded(context: Context, jobs: list[Job], unwrap_s: float) -> list[Job]:
     return [job for job in jobs if job.recipe != OAEP or job.size_bytes <= limit]
 
 
-def _measure(context: Context, worker: Worker, job: Job) -> list[dict[str, Any]]:
+def _measure(context: Context, child: Child, job: Job) -> list[dict[str, Any]]:
     """Both phases of a file, and the proof that it came back."""
     original = context.disk / job.sample
     encrypted, decrypted = context.disk / "encrypted", context.disk / "decrypted"
     rows = []
     ways = (("encrypt", original, encrypted), ("decrypt", encrypted, decrypted))
     for verb, source, target in ways:
-        worker.ask(
+        child.ask(
             "file",
             recipe=job.recipe,
             encrypt=verb == "encrypt",
@@ -153,13 +161,11 @@ def _measure(context: Context, worker: Worker, job: Job) -> list[dict[str, Any]]
             fsync=bool(context.parameters["fsync"]),
         )
         context.drop_caches()
-        with context.phase(job.phase(verb)) as work:
-            answer = worker.go()
-        done = worker.outcome(answer)
-        operations = int(done["operations"])
-        work.add(operations=operations, files=operations, bytes=operations * job.size_bytes)
-        rows.append({"phase": job.phase(verb), **done})
-    worker.ask("same", first=str(original), second=str(decrypted))
+        work, report = measure(context, child, job.phase(verb))
+        steps = int(report["steps"])
+        work.add(operations=steps, files=steps, bytes=steps * job.size_bytes)
+        rows.append({"phase": job.phase(verb), **report})
+    child.ask("same", first=str(original), second=str(decrypted))
     encrypted.unlink()
     decrypted.unlink()
     return rows

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import mmap
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from workloads import programs
-from workloads.base import Context, Parameter, WorkloadError
+from workloads.base import Context, Parameter, ParameterValue, WorkloadError
 from workloads.held import Held
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -56,10 +57,10 @@ class Job:
     depth: int = 1
 
 
-def check_engine(context: Context) -> None:
+def check_engine(parameters: Mapping[str, ParameterValue]) -> None:
     """WorkloadError where the parameters ask for what fio cannot do."""
-    depth = int(context.parameters["depth"])
-    if context.parameters["engine"] == "psync" and depth > 1:
+    depth = int(parameters["depth"])
+    if parameters["engine"] == "psync" and depth > 1:
         raise WorkloadError(
             f"The engine psync has one request in flight, not {depth}: "
             "set depth to 1, or engine to libaio."

@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads import loop
+from workloads import lists
 from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
-from workloads.loops.kernel_ciphers import restriction
+from workloads.child import Child, keep, measure
+from workloads.children.kernel_ciphers import restriction
+from workloads.children.serving import MissingError
 
 KIB = 1 << 10
 MODES = ("xts", "cbc")
 KEY_BITS = ("128", "256")
 DIRECTIONS = ("encrypt", "decrypt")
+CIPHERS = "aes,camellia,twofish,serpent,kuznyechik,cast6"
 # The rows of the paper's figure 1; the cipher that is named first is applied last.
 PAPER_CASCADES = (
     "aes-twofish,serpent-aes,kuznyechik-aes,camellia-serpent,twofish-serpent,camellia-kuznyechik,"
@@ -46,16 +49,16 @@ class KernelCiphers(Workload):
     summary = "the kernel's ciphers in memory, encrypting and decrypting"
     program = "the kernel's ciphers"
     parameters = (
+        Parameter("ciphers", CIPHERS, "", "as the kernel names them", several=True),
+        Parameter("modes", "xts,cbc", "", "of xts and cbc", choices=MODES, several=True),
         Parameter(
-            "ciphers",
-            "aes,camellia,twofish,serpent,kuznyechik,cast6",
-            "",
-            "as the kernel names them, with commas between",
+            *("key_bits", "128,256", "", "sizes of the ciphers' keys; XTS has two of them"),
+            choices=KEY_BITS,
+            several=True,
         ),
-        Parameter("modes", "xts,cbc", "", "of xts and cbc"),
-        Parameter("key_bits", "128,256", "", "sizes of the ciphers' keys; XTS has two of them"),
         Parameter(
-            "cascades", PAPER_CASCADES, "", "in XTS with 256 bits; the first is applied last"
+            *("cascades", PAPER_CASCADES, "", "in XTS with 256 bits; the first is applied last"),
+            several=True,
         ),
         Parameter("request_kib", 256, "KiB", "what the kernel is given at a time", minimum=4),
         Parameter("seconds", 2.0, "s", "least length of a phase"),
@@ -75,6 +78,9 @@ class KernelCiphers(Workload):
             )
         return reasons
 
+    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+        planned(parameters)
+
     def needs(
         self,
         parameters: Mapping[str, ParameterValue],
@@ -84,18 +90,13 @@ class KernelCiphers(Workload):
         return Needs(memory_bytes=3 * int(parameters["request_kib"]) * KIB)
 
     def run(self, context: Context) -> None:
-        request_bytes = int(context.parameters["request_kib"]) * KIB
         missing: dict[str, list[str]] = {}
-        with loop.Loop("kernel_ciphers") as child:
+        with Child(self.name, context.disk) as child:
             for row in planned(context.parameters):
-                for direction in DIRECTIONS:
-                    job = {**row.job, "operation": direction, "request_bytes": request_bytes}
-                    reason = child.prepare(job)
-                    if reason:
-                        missing.setdefault(reason, []).append(row.name)
-                        break
-                    work, steps = loop.measure(context, child, f"{row.name}.{direction}")
-                    work.add(bytes=steps * request_bytes, operations=steps)
+                try:
+                    _measure(context, child, row)
+                except MissingError as error:
+                    missing.setdefault(str(error), []).append(row.name)
         for reason, names in missing.items():
             context.leave_out(", ".join(names), reason)
 
@@ -109,18 +110,19 @@ class Row:
 
 
 def planned(parameters: Mapping[str, ParameterValue]) -> list[Row]:
-    """Every row once, in the order of the parameters; WorkloadError for a mode or size unknown."""
-    return list({row.name: row for row in _rows(parameters)}.values())
+    """Every row once, in the order of the parameters; WorkloadError where there is none."""
+    rows = list({row.name: row for row in _rows(parameters)}.values())
+    if not rows:
+        raise WorkloadError("kernel_ciphers has nothing to do: name ciphers or cascades.")
+    return rows
 
 
 def _rows(parameters: Mapping[str, ParameterValue]) -> Iterator[Row]:
-    modes = _words(parameters, "modes", MODES)
-    sizes = [int(bits) for bits in _words(parameters, "key_bits", KEY_BITS)]
-    for cipher in _words(parameters, "ciphers"):
-        for mode in modes:
-            for bits in sizes:
-                yield _row([cipher], mode, bits)
-    for cascade in _words(parameters, "cascades"):
+    for cipher in lists.words(parameters["ciphers"]):
+        for mode in lists.words(parameters["modes"]):
+            for bits in lists.words(parameters["key_bits"]):
+                yield _row([cipher], mode, int(bits))
+    for cascade in lists.words(parameters["cascades"]):
         yield _row(cascade.split("-"), "xts", 256)
 
 
@@ -129,13 +131,15 @@ def _row(ciphers: list[str], mode: str, bits: int) -> Row:
     return Row(f"{'-'.join(ciphers)}-{mode}-{bits}", job)
 
 
-def _words(
-    parameters: Mapping[str, ParameterValue], name: str, choices: tuple[str, ...] = ()
-) -> list[str]:
-    words = [word.strip() for word in str(parameters[name]).split(",") if word.strip()]
-    for word in words:
-        if choices and word not in choices:
-            raise WorkloadError(
-                f"The {name} of kernel_ciphers are {', '.join(choices)}, not {word!r}."
-            )
-    return words
+def _measure(context: Context, child: Child, row: Row) -> None:
+    """Both phases of a row; MissingError before the first, where this kernel lacks it."""
+    request_bytes = int(context.parameters["request_kib"]) * KIB
+    seconds = float(context.parameters["seconds"])
+    for direction in DIRECTIONS:
+        job = {**row.job, "operation": direction, "request_bytes": request_bytes}
+        told = child.ask("repeat", job=job, seconds=seconds)
+        context.drop_caches()
+        work, report = measure(context, child, f"{row.name}.{direction}")
+        keep(context, f"{row.name}.{direction}", {**told, **report})
+        steps = int(report["steps"])
+        work.add(bytes=steps * request_bytes, operations=steps)

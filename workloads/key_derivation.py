@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads import loop, veracrypt
+from workloads import lists, veracrypt
 from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.child import Child, keep, measure
+from workloads.children.serving import MissingError
 
 KIB = 1 << 10
 ARGON2ID = "argon2id"
@@ -34,14 +36,21 @@ class KeyDerivation(Workload):
     summary = "keys derived from passphrases with PBKDF2 and Argon2id"
     program = "OpenSSL, libgcrypt and libargon2"
     parameters = (
-        Parameter("functions", ",".join(FUNCTIONS), "", "hashes of PBKDF2, and argon2id"),
-        Parameter("iterations", "", "", "counts for PBKDF2 with commas between"),
-        Parameter("pims", "0", "", "VeraCrypt's PIMs with commas between; 0: its default"),
+        Parameter(
+            *("functions", ",".join(FUNCTIONS), "", "hashes of PBKDF2, and argon2id"),
+            choices=FUNCTIONS,
+            several=True,
+        ),
+        Parameter("iterations", "", "", "counts for PBKDF2", several=True),
+        Parameter("pims", "0", "", "VeraCrypt's PIMs; 0: its default", several=True),
         Parameter("system", False, "", "whether the PIMs are those of VeraCrypt's system disk"),
-        Parameter("argon2id", "t4-m1048576KiB-p4", "", "further costs of Argon2id"),
+        Parameter("argon2id", "t4-m1048576KiB-p4", "", "further costs of Argon2id", several=True),
         Parameter("key_bytes", 64, "B", "length of the key", minimum=16),
         Parameter("seconds", 2.0, "s", "least length of a phase"),
     )
+
+    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+        planned(parameters)
 
     def needs(
         self,
@@ -53,19 +62,18 @@ class KeyDerivation(Workload):
 
     def run(self, context: Context) -> None:
         parameters = context.parameters
-        if parameters["system"] and parameters["pims"] and ARGON2ID in _functions(parameters):
+        functions = lists.words(parameters["functions"])
+        if parameters["system"] and parameters["pims"] and ARGON2ID in functions:
             context.leave_out(
                 "VeraCrypt's argon2id for a system disk",
                 "VeraCrypt has Argon2id for volumes only: set system to false for it.",
             )
-        with loop.Loop("key_derivation") as child:
+        with Child(self.name, context.disk) as child:
             for derivation in planned(parameters):
-                reason = child.prepare(derivation.job)
-                if reason:
-                    context.leave_out(derivation.phase, reason)
-                    continue
-                work, steps = loop.measure(context, child, derivation.phase)
-                work.add(derivations=steps)
+                try:
+                    _measure(context, child, derivation)
+                except MissingError as reason:
+                    context.leave_out(derivation.phase, str(reason))
 
 
 @dataclass(frozen=True)
@@ -77,48 +85,41 @@ class Derivation:
 
 
 def planned(parameters: Mapping[str, ParameterValue]) -> list[Derivation]:
-    """Every derivation once, in the order of the functions; WorkloadError for what is none."""
+    """Every derivation once, in the order of the functions; WorkloadError for what is none, and
+    where there is none."""
     found = [
         derivation
-        for function in _functions(parameters)
+        for function in lists.words(parameters["functions"])
         for derivation in (
             _argon2id(parameters) if function == ARGON2ID else _pbkdf2(function, parameters)
         )
     ]
+    if not found:
+        raise WorkloadError("key_derivation has nothing to do: name iterations, pims or argon2id.")
     return list({derivation.phase: derivation for derivation in found}.values())
 
 
 def _pbkdf2(hash_name: str, parameters: Mapping[str, ParameterValue]) -> Iterator[Derivation]:
     system = bool(parameters["system"])
-    counts = _numbers(parameters, "iterations", least=1)
-    counts += [
-        veracrypt.iterations(hash_name, pim, system=system)
-        for pim in _numbers(parameters, "pims", least=0)
-    ]
+    counts = lists.numbers("iterations", parameters["iterations"], optional=True)
+    counts += [veracrypt.iterations(hash_name, pim, system=system) for pim in _pims(parameters)]
     for count in counts:
         job = {"function": hash_name, "iterations": count, "key_bytes": parameters["key_bytes"]}
         yield Derivation(f"pbkdf2-{hash_name}.{count}i", job)
 
 
 def _argon2id(parameters: Mapping[str, ParameterValue]) -> Iterator[Derivation]:
-    costs = [_cost(word) for word in _words(parameters, "argon2id")]
-    pims = _numbers(parameters, "pims", least=0)
+    costs = [_cost(word) for word in lists.words(parameters["argon2id"])]
     if not parameters["system"]:
-        costs += [veracrypt.argon2id(pim) for pim in pims]
+        costs += [veracrypt.argon2id(pim) for pim in _pims(parameters)]
     for cost in costs:
         phase = f"argon2id.t{cost.passes}-m{cost.memory_kib}KiB-p{cost.lanes}"
         job = {"function": ARGON2ID, **asdict(cost), "key_bytes": parameters["key_bytes"]}
         yield Derivation(phase, job)
 
 
-def _functions(parameters: Mapping[str, ParameterValue]) -> list[str]:
-    words = _words(parameters, "functions")
-    for word in words:
-        if word not in FUNCTIONS:
-            raise WorkloadError(
-                f"The functions of key_derivation are {', '.join(FUNCTIONS)}, not {word!r}."
-            )
-    return words
+def _pims(parameters: Mapping[str, ParameterValue]) -> list[int]:
+    return lists.numbers("pims", parameters["pims"], least=0, optional=True)
 
 
 def _cost(word: str) -> veracrypt.Argon2:
@@ -133,15 +134,11 @@ def _cost(word: str) -> veracrypt.Argon2:
     return cost
 
 
-def _numbers(parameters: Mapping[str, ParameterValue], name: str, least: int) -> list[int]:
-    words = _words(parameters, name)
-    if not all(re.fullmatch(r"\d+", word) and int(word) >= least for word in words):
-        raise WorkloadError(
-            f"The parameter {name} of key_derivation takes whole numbers from {least} on, with "
-            f"commas between them, not {parameters[name]!r}."
-        )
-    return [int(word) for word in words]
-
-
-def _words(parameters: Mapping[str, ParameterValue], name: str) -> list[str]:
-    return [word.strip() for word in str(parameters[name]).split(",") if word.strip()]
+def _measure(context: Context, child: Child, derivation: Derivation) -> None:
+    """Its phase; MissingError before it, where this machine lacks the function."""
+    seconds = float(context.parameters["seconds"])
+    told = child.ask("repeat", job=derivation.job, seconds=seconds)
+    context.drop_caches()
+    work, report = measure(context, child, derivation.phase)
+    keep(context, derivation.phase, {**told, **report})
+    work.add(derivations=int(report["steps"]))

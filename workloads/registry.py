@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
+from workloads import lists
 from workloads.base import Parameter, ParameterValue, Workload, WorkloadError
 
 _TABLE = {
@@ -44,16 +44,19 @@ def complete(name: str, given: Mapping[str, object]) -> dict[str, ParameterValue
     """All parameters of a workload: the given ones checked, the others by default.
 
     WorkloadError for an unknown workload or parameter (with the nearest name), a value of the wrong
-    type, below its minimum or not among its choices.
+    type, below its minimum or not among its choices, and for what the workload itself refuses.
     """
-    declared = {parameter.name: parameter for parameter in load(name).parameters}
+    workload = load(name)
+    declared = {parameter.name: parameter for parameter in workload.parameters}
     for key in given:
         if key not in declared:
             raise WorkloadError(_unknown(f"parameter of {name}", str(key), declared))
-    return {
+    values = {
         key: _checked(name, parameter, given.get(key, parameter.default))
         for key, parameter in declared.items()
     }
+    workload.check(values)
+    return values
 
 
 def _checked(workload: str, parameter: Parameter, value: object) -> ParameterValue:
@@ -64,7 +67,9 @@ def _checked(workload: str, parameter: Parameter, value: object) -> ParameterVal
     if type(value) is not kind:
         raise WorkloadError(f"The {what} must be of type {kind.__name__}, not {value!r}.")
     assert isinstance(value, int | float | str)
-    if parameter.choices and value not in parameter.choices:
+    if parameter.several:
+        _check_words(what, lists.words(value), parameter.choices)
+    elif parameter.choices and value not in parameter.choices:
         allowed = ", ".join(parameter.choices)
         raise WorkloadError(f"The {what} must be one of {allowed}, not {value!r}.")
     if not isinstance(value, str) and not value >= parameter.minimum:
@@ -75,7 +80,15 @@ def _checked(workload: str, parameter: Parameter, value: object) -> ParameterVal
     return value
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
-    return f"There is no {what} called {name!r}; {hint}"
+def _check_words(what: str, words: list[str], choices: tuple[str, ...]) -> None:
+    for word in words:
+        if len(word.split()) > 1:
+            raise WorkloadError(f"The {what} takes words with commas between them, not {word!r}.")
+        if choices and word not in choices:
+            raise WorkloadError(f"The {what} knows no {word!r}; {lists.hint(word, choices)}")
+    if choices and not words:
+        raise WorkloadError(f"The {what} is empty: choose from {', '.join(choices)}.")
+
+
+def _unknown(what: str, name: str, known: Collection[str]) -> str:
+    return f"There is no {what} called {name!r}; {lists.hint(name, known)}"

@@ -1,1 +1,1 @@
-"""Ciphers in memory and on files, run by a child program, so that the agent only waits."""
+"""The ciphers of `file_ciphers` and `cipher_modes`: which there are, and who does them."""

@@ -1,16 +1,13 @@
-"""The papers' ciphers, modes and sizes, and the words by which parameters choose among them.
+"""The papers' ciphers and modes by the words that choose among them.
 
 Standard library alone: the agent reads this, only the child loads the libraries.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-from workloads.base import WorkloadError
 
 MIB = 1 << 20
 
@@ -48,35 +45,6 @@ def missing_libraries(name: str) -> list[str]:
         for module, package in PACKAGES.items()
         if importlib.util.find_spec(module) is None
     ]
-
-
-def chosen(what: str, words: str, known: Sequence[str]) -> list[str]:
-    """The words of a parameter, without repetitions; WorkloadError for none or an unknown one."""
-    given = list(dict.fromkeys(words.replace(",", " ").split()))
-    if not given:
-        raise WorkloadError(f"The {what} are empty; choose among {', '.join(known)}.")
-    for word in given:
-        if word not in known:
-            near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
-            raise WorkloadError(f"There are no {what} called {word!r}; {hint}")
-    return given
-
-
-def sizes_bytes(words: str, large_bytes: int = 0) -> list[int]:
-    """Sizes given as whole bytes, `large` standing for `large_bytes` where that is not 0."""
-    found = []
-    for word in words.replace(",", " ").split():
-        if word == "large" and large_bytes:
-            found.append(large_bytes)
-        elif word.isascii() and word.isdigit() and int(word) > 0:
-            found.append(int(word))
-        else:
-            extra = " or the word large" if large_bytes else ""
-            raise WorkloadError(f"The sizes are whole numbers of bytes{extra}, not {word!r}.")
-    if not found:
-        raise WorkloadError("The sizes are empty; name at least one, in bytes.")
-    return list(dict.fromkeys(found))
 
 
 def padded(size: int, block_bytes: int) -> int:

@@ -8,6 +8,8 @@ so is its Blowfish, and PyCryptodome does that too.
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from workloads.crypt.catalogue import CIPHERS, Kind
 Buffer = bytes | bytearray | memoryview
 Operation = Callable[[], object]
 OPENSSL, PYCRYPTODOME = "OpenSSL", "PyCryptodome"
+WITHOUT_LEGACY = "CRYPTOGRAPHY_OPENSSL_NO_LEGACY"
 # Both moved from one version of `cryptography` to the next.
 _ALGORITHMS = (
     "cryptography.hazmat.decrepit.ciphers.algorithms",
@@ -81,6 +84,21 @@ def versions() -> dict[str, str]:
         OPENSSL: f"{backend.openssl_version_text()} through cryptography {own.__version__}",
         PYCRYPTODOME: f"PyCryptodome {other.__version__}",
     }
+
+
+def restart_without_legacy() -> None:
+    """Start this program again where OpenSSL's legacy provider is not installed.
+
+    `cryptography` refuses to load then, unless it is told before its first import.
+    """
+    try:
+        importlib.import_module("cryptography.hazmat.backends.openssl").backend  # noqa: B018
+    except ImportError:
+        raise
+    except Exception:  # its own InternalError or, in newer ones, RuntimeError
+        if WITHOUT_LEGACY in os.environ:
+            raise
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, WITHOUT_LEGACY: "1"})
 
 
 def _found(modules: tuple[str, ...], name: str) -> Any:

@@ -12,14 +12,15 @@ import pytest
 
 from workloads import registry
 from workloads.base import Context, WorkloadError
-from workloads.crypt import catalogue, file_tasks, instructions, libraries, memory_tasks
+from workloads.children import cipher_modes, file_ciphers
+from workloads.crypt import catalogue, instructions, libraries
 from workloads.tests import contract
 
 pytestmark = pytest.mark.skipif(
     bool(catalogue.missing_libraries("this test")),
     reason=" ".join(catalogue.missing_libraries("this test")),
 )
-FEW: dict[str, object] = {"ciphers": "blowfish-448", "modes": "ctr ecb", "sizes": "1001 large"}
+FEW: dict[str, object] = {"ciphers": "blowfish-448", "modes": "ctr,ecb", "sizes": "1001,large"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def test_what_did_which_cipher_is_kept(root: Path) -> None:
     assert list(told["unsafe"]) == ["blowfish-448"]
     assert told["aes_instructions"] == {}
     for each in told["phases"]:
-        assert 0 <= each["python_share_at_most"] <= 1 and each["busy_s"] >= 0.01
+        assert 0 <= each["python_share_at_most"] <= 1 and each["seconds"] >= 0.01
 
 
 def test_a_cipher_that_no_library_has_is_left_out(
@@ -71,7 +72,7 @@ def test_a_cipher_that_no_library_has_is_left_out(
         "import sys\nsys.modules['Cryptodome.Cipher.DES'] = None\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(root))
-    run = done(root, "cipher_modes", ciphers="des 3des", modes="ecb", sizes="1000")
+    run = done(root, "cipher_modes", ciphers="des,3des", modes="ecb", sizes="1000")
     assert run.phases.left_out == [("des-ecb", "No library here has des in ECB.")]
     assert run.phases.names == ["3des-ecb.encrypt.1000B", "3des-ecb.decrypt.1000B"]
 
@@ -79,7 +80,7 @@ def test_a_cipher_that_no_library_has_is_left_out(
 def test_aes_without_the_processors_instructions_is_proven(root: Path) -> None:
     if instructions.reason_against(True):
         pytest.skip(instructions.reason_against(True))
-    given = {"ciphers": "aes-128 des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
+    given = {"ciphers": "aes-128,des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
     run = done(root, "cipher_modes", **given)
     assert len(run.phases.names) == 4 and run.phases.left_out == []
     rates = run.told["aes_instructions"]
@@ -91,7 +92,7 @@ def test_aes_is_left_out_where_the_processor_lacks_its_instructions(
 ) -> None:
     (root / "cpuinfo").write_text("flags\t: fpu sse\n")
     monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
-    run = done(root, "cipher_modes", ciphers="aes-128 des", modes="ecb", sizes="1000")
+    run = done(root, "cipher_modes", ciphers="aes-128,des", modes="ecb", sizes="1000")
     ((what, reason),) = run.phases.left_out
     assert what == "AES" and "aes_instructions off" in reason
     assert run.phases.names == ["des-ecb.encrypt.1000B", "des-ecb.decrypt.1000B"]
@@ -115,7 +116,7 @@ def test_a_mask_that_is_not_believed_leaves_aes_out(
     if instructions.reason_against(True):
         pytest.skip(instructions.reason_against(True))
     monkeypatch.setattr(instructions, "MASK", "~0x0")
-    given = {"ciphers": "aes-128 des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
+    given = {"ciphers": "aes-128,des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
     run = done(root, "cipher_modes", **given)
     assert [what for what, _ in run.phases.left_out] == ["AES"]
     assert not any(name.startswith("aes") for name in run.phases.names)
@@ -125,7 +126,7 @@ def test_memory_and_room_are_told_before_the_first_run(root: Path) -> None:
     modes, files = registry.load("cipher_modes"), registry.load("file_ciphers")
     large = modes.needs(registry.complete("cipher_modes", {}), {})
     assert large.memory_bytes > 2 * 256 * catalogue.MIB and large.disk_bytes == 0
-    given = {"kinds": "text image", "sizes": "5000 10000"}
+    given = {"kinds": "text,image", "sizes": "5000,10000"}
     few = files.needs(registry.complete("file_ciphers", given), {})
     assert few.disk_bytes > 2 * 15_000 + 10_000 * 256 / 190 + 10_000
     run = done(root, "file_ciphers", **given, ciphers="rsa-2048-oaep")
@@ -134,7 +135,7 @@ def test_memory_and_room_are_told_before_the_first_run(root: Path) -> None:
 
 
 def test_files_are_counted_and_what_takes_too_long_is_left_out_with_figures(root: Path) -> None:
-    given = {"ciphers": "des-cbc rsa-2048-oaep", "kinds": "binary", "sizes": "5000 10000"}
+    given = {"ciphers": "des-cbc,rsa-2048-oaep", "kinds": "binary", "sizes": "5000,10000"}
     run = done(root, "file_ciphers", **given, oaep_max_bytes=5000)
     assert run.phases.names == [
         f"{cipher}.{verb}.binary.{size}B"
@@ -161,16 +162,15 @@ def test_files_are_read_and_written_within_the_phase_only_if_asked_to(
     (root / "plain").write_bytes(bytes(range(200)))
     (root / "out").write_bytes(bytes(1000))
     request = {"recipe": "des-cbc", "source": str(root / "plain"), "target": str(root / "out")}
-    file_tasks.answer({"do": "recipe", "seed": 7, **request})
+    file_ciphers.recipe({"seed": 7, **request})
     more = {"encrypt": True, "seconds": 0.01, "file_io": file_io, "fsync": fsync}
-    _, task = file_tasks.answer({"do": "file", **request, **more})
-    assert task is not None
+    _, task = file_ciphers.file({**request, **more})
     before = len(calls)
-    operations = task()["operations"]
+    steps = task()["steps"]
     within = calls[before:]
     assert (root / "out").stat().st_size == 8 + 208
-    assert within.count("write") == (operations if file_io else 0)
-    assert within.count("fsync") == (operations if file_io and fsync else 0)
+    assert within.count("write") == (steps if file_io else 0)
+    assert within.count("fsync") == (steps if file_io and fsync else 0)
 
 
 def spy(real: Any, name: str, calls: list[str]) -> Any:
@@ -188,28 +188,34 @@ def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch
     def broken(*which: str, **given: Any) -> libraries.Stream:
         return begin(*which, **{**given, "encrypt": True})
 
-    request = {"do": "stream", "cipher": "des", "mode": "ecb", "bytes": 1000, "seed": 7}
+    request = {"cipher": "des", "mode": "ecb", "bytes": 1000, "seed": 7}
     more = {"encrypt": False, "seconds": 0.01}
-    memory_tasks.answer({**request, **more})
+    cipher_modes.stream({**request, **more})
     monkeypatch.setattr(libraries, "begin", broken)
     with pytest.raises(WorkloadError, match="What was decrypted is not what was encrypted"):
-        memory_tasks.answer({**request, **more})
+        cipher_modes.stream({**request, **more})
 
 
 @pytest.mark.parametrize(
     ("name", "given", "says"),
     [
-        ("file_ciphers", {"ciphers": "rsa-2048"}, "did you mean rsa-2048-"),
+        ("file_ciphers", {"ciphers": "rsa-2048"}, "no 'rsa-2048'; did you mean rsa-2048-"),
+        ("file_ciphers", {"kinds": "text image"}, "words with commas between them, not 'text im"),
         ("file_ciphers", {"kinds": "images"}, "did you mean image"),
         ("file_ciphers", {"sizes": "100"}, "at least 4096 B, not 100"),
-        ("file_ciphers", {"sizes": "large"}, "whole numbers of bytes, not 'large'"),
+        (
+            "file_ciphers",
+            {"sizes": "large"},
+            "whole numbers from 1 on, with commas between them, not 'large'",
+        ),
         ("cipher_modes", {"ciphers": "blowfish"}, "did you mean blowfish-"),
         ("cipher_modes", {"modes": "xts"}, "there are: ecb, cbc"),
-        ("cipher_modes", {"sizes": "1 MB"}, "or the word large, not 'MB'"),
+        ("cipher_modes", {"sizes": "1MB"}, "from 1 on or large, .* not '1MB'"),
+        ("cipher_modes", {"sizes": " ,"}, "The sizes are empty: name at least one"),
     ],
 )
 def test_bad_words_are_refused_before_the_first_run(
     name: str, given: dict[str, object], says: str
 ) -> None:
     with pytest.raises(WorkloadError, match=says):
-        registry.load(name).needs(registry.complete(name, given), {})
+        registry.complete(name, given)

@@ -59,13 +59,13 @@ SMALL: dict[str, dict[str, object]] = {
         "seconds": 0.05,
     },
     "file_ciphers": {
-        "ciphers": "des-cbc rsa-2048-wrap rsa-2048-oaep",
+        "ciphers": "des-cbc,rsa-2048-wrap,rsa-2048-oaep",
         "kinds": "text",
         "sizes": "5000",
         "seconds": 0.05,
     },
     "cipher_modes": {
-        "ciphers": "des aes-128",
+        "ciphers": "des,aes-128",
         "modes": "cbc",
         "sizes": "large",
         "large_mib": 1,

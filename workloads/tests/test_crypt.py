@@ -1,117 +1,33 @@
-"""The child: that it never outlives the agent, that its ciphers are right, and what it is asked."""
+"""Ciphers in memory and on files: that they are right, and which library does them how."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from workloads import programs, registry
+from workloads import programs
 from workloads.base import WorkloadError
+from workloads.child import ROOT, Child
 from workloads.crypt import (
     catalogue,
-    child,
     instructions,
     known_answers,
     libraries,
     recipes,
     samples,
 )
-from workloads.crypt.worker import Worker
+from workloads.file_ciphers import RECIPES
 
-ROOT = Path(__file__).parents[2]
 needs_libraries = pytest.mark.skipif(
     bool(catalogue.missing_libraries("this test")),
     reason=" ".join(catalogue.missing_libraries("this test")),
 )
-STREAM = {"cipher": "des", "mode": "ecb", "bytes": 1000, "encrypt": True, "seed": 7}
-# An agent that tells its child's number, has it work for minutes or sit idle, and waits.
-AGENT = """
-import os, sys, time
-from pathlib import Path
-from workloads.crypt.worker import Worker
-worker = Worker("memory_tasks", Path(sys.argv[1]), os.environ)
-worker.ask("stream", cipher="des", mode="ecb", bytes=1000, encrypt=True, seed=7, seconds=600)
-print(worker._process.pid, flush=True)
-worker.go() if sys.argv[2] == "busy" else time.sleep(600)
-"""
-
-
-def gone(pid: int) -> bool:
-    """Whether a process that is not ours to reap has ended, within 30 s."""
-    for _ in range(3000):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.01)
-    return False
-
-
-@needs_libraries
-@pytest.mark.parametrize("state", ["busy", "idle"])
-def test_the_child_dies_with_its_parent_even_if_that_is_killed(state: str, root: Path) -> None:
-    agent = subprocess.Popen(
-        [sys.executable, "-c", AGENT, str(root), state], stdout=subprocess.PIPE, cwd=ROOT, text=True
-    )
-    assert agent.stdout
-    pid = int(agent.stdout.readline())
-    try:
-        agent.send_signal(signal.SIGKILL)
-        agent.wait()
-        agent.stdout.close()
-        assert gone(pid)
-    finally:
-        if not gone(pid):
-            os.kill(pid, signal.SIGKILL)
-
-
-@needs_libraries
-def test_the_child_ends_with_its_standard_input(root: Path) -> None:
-    command = [sys.executable, "-m", "workloads.crypt.child", "memory_tasks"]
-    done = subprocess.run(
-        [*command, str(os.getpid()), str(root)], input=b"", cwd=ROOT, timeout=60, check=False
-    )
-    assert done.returncode == 0
-
-
-def test_a_child_whose_parent_is_another_by_now_does_not_begin(root: Path) -> None:
-    command = [sys.executable, "-m", "workloads.crypt.child", "memory_tasks", "1", str(root)]
-    done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False)
-    assert done.returncode != 0 and b"The parent has died." in done.stderr
-
-
-@needs_libraries
-def test_a_child_that_ends_is_told_with_its_last_words(root: Path) -> None:
-    with Worker("no_such_tasks", root, os.environ) as worker:
-        with pytest.raises(WorkloadError, match=r"ended \(status 1\): .*no_such_tasks"):
-            worker.ask("stream", **STREAM, seconds=0.01)
-        with pytest.raises(WorkloadError, match="ended"):
-            worker.outcome(worker.go())
-
-
-@needs_libraries
-def test_a_mistake_of_a_task_ends_neither_child_nor_sense(root: Path) -> None:
-    with Worker("file_tasks", root, os.environ) as worker:
-        with pytest.raises(WorkloadError, match="There is no task to do"):
-            worker.outcome(worker.go())
-        for name, content in (("a", b"one"), ("b", b"two")):
-            (root / name).write_bytes(content)
-        with pytest.raises(WorkloadError, match="a was not decrypted to what it was before"):
-            worker.ask("same", first=str(root / "a"), second=str(root / "b"))
-        with pytest.raises(WorkloadError, match="No such file"):
-            worker.ask("same", first=str(root / "a"), second=str(root / "c"))
-        worker.ask("same", first=str(root / "a"), second=str(root / "a"))
 
 
 @needs_libraries
@@ -154,10 +70,10 @@ def test_a_wrong_answer_is_a_failure_in_either_check(
 @needs_libraries
 def test_openssl_does_what_it_has_and_pycryptodome_the_rest(root: Path) -> None:
     lacking = {("3des", "ctr"), ("blowfish-448", "ctr"), ("blowfish-448", "cfb8")}
-    with Worker("memory_tasks", root, os.environ) as worker:
+    with Child("cipher_modes", root) as child:
         for cipher in ("des", "3des", "aes-256", "blowfish-448"):
             for mode in catalogue.MODES:
-                found = worker.ask("answers", cipher=cipher, mode=mode)["library"]
+                found = child.ask("answers", cipher=cipher, mode=mode)["library"]
                 other = cipher == "des" or (cipher, mode) in lacking
                 assert found.startswith("PyCryptodome " if other else "OpenSSL "), (cipher, mode)
 
@@ -170,25 +86,25 @@ def test_the_child_starts_again_where_openssl_lacks_its_legacy_ciphers(root: Pat
         (folder / "__init__.py").touch()
     (package / "openssl.py").write_text(
         "import os\n"
-        f"told = os.environ.get({child.WITHOUT_LEGACY!r})\n"
+        f"told = os.environ.get({libraries.WITHOUT_LEGACY!r})\n"
         f"open({str(root / 'loaded')!r}, 'a').write(f'{{told}} ')\n"
         "backend = None\n"
         "if not told: raise RuntimeError('the legacy provider failed to load')\n"
     )
-    command = [sys.executable, "-m", "workloads.crypt.child", "memory_tasks"]
+    command = [sys.executable, "-m", "workloads.children.cipher_modes"]
     command += [str(os.getpid()), str(root)]
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    environment.pop(child.WITHOUT_LEGACY, None)
+    environment.pop(libraries.WITHOUT_LEGACY, None)
     subprocess.run(command, input=b"", cwd=ROOT, env=environment, timeout=60, check=True)
     assert (root / "loaded").read_text() == "None 1 "
 
 
 @needs_libraries
 def test_without_openssls_legacy_ciphers_pycryptodome_does_blowfish(root: Path) -> None:
-    environment = {**os.environ, child.WITHOUT_LEGACY: "1"}
-    with Worker("memory_tasks", root, environment) as worker:
+    environment = {**os.environ, libraries.WITHOUT_LEGACY: "1"}
+    with Child("cipher_modes", root, environment) as child:
         for cipher, library in (("blowfish-448", "PyCryptodome"), ("aes-128", "OpenSSL")):
-            found = worker.ask("answers", cipher=cipher, mode="cbc")
+            found = child.ask("answers", cipher=cipher, mode="cbc")
             assert found["library"].startswith(library)
             assert len(found["held_against"]) == 2
 
@@ -209,7 +125,7 @@ def test_a_stream_goes_on_where_its_last_input_ended(cipher: str, mode: str) -> 
 
 @needs_libraries
 @pytest.mark.parametrize("size", [1, 15, 16, 189, 190, 191, 5000])
-@pytest.mark.parametrize("name", registry.load("file_ciphers").parameters[0].default.split())  # type: ignore[union-attr]
+@pytest.mark.parametrize("name", RECIPES)
 def test_a_file_comes_back_whatever_its_length(name: str, size: int) -> None:
     recipe = recipes.make(name, seed=7)
     plain = bytes(i % 251 for i in range(size))
@@ -256,8 +172,8 @@ def test_the_mask_takes_aes_instructions_from_openssl_or_it_is_doubted(root: Pat
         pytest.skip(instructions.reason_against(True))
     found = []
     for wanted in (False, True):
-        with Worker("memory_tasks", root, instructions.environment(wanted)) as worker:
-            found.append(worker.ask("instructions"))
+        with Child("cipher_modes", root, instructions.environment(wanted)) as child:
+            found.append(child.ask("instructions"))
     assert instructions.doubt(*found) == ""
     settings = {"settings": "OPENSSL_ia32cap=0xfffa3203078bffff:0x405fc6f1bf07ab env:~0x0"}
     assert "still uses AES-NI" in instructions.doubt(settings, {})
@@ -288,28 +204,8 @@ def test_a_processor_without_the_instructions_is_a_reason(
         assert found.startswith(reason) and bool(found) == bool(reason), (flags, wanted)
 
 
-def test_ciphers_modes_and_sizes_are_chosen_by_words() -> None:
-    assert catalogue.chosen("modes", "cbc, ecb cbc", catalogue.MODES) == ["cbc", "ecb"]
-    assert catalogue.sizes_bytes("10 large, 10", 1 << 20) == [10, 1 << 20]
+def test_inputs_are_filled_up_to_whole_blocks() -> None:
     assert [catalogue.padded(n, 16) for n in (1, 16, 20527)] == [16, 16, 20528]
-    for says, call in (
-        (r"no ciphers called 'aes128'; did you mean aes-128\?", lambda: names("aes128")),
-        ("The ciphers are empty", lambda: names(" ,")),
-        ("whole numbers of bytes or the word large, not '2k'", lambda: sizes("2k", 1)),
-        ("whole numbers of bytes, not 'large'", lambda: sizes("large", 0)),
-        ("not '0'", lambda: sizes("0", 0)),
-        ("The sizes are empty", lambda: sizes("", 0)),
-    ):
-        with pytest.raises(WorkloadError, match=says):
-            call()
-
-
-def names(words: str) -> list[str]:
-    return catalogue.chosen("ciphers", words, list(catalogue.CIPHERS))
-
-
-def sizes(words: str, large_bytes: int) -> list[int]:
-    return catalogue.sizes_bytes(words, large_bytes)
 
 
 def test_a_missing_library_is_named_with_its_package() -> None:
@@ -322,13 +218,3 @@ def test_a_missing_library_is_named_with_its_package() -> None:
         assert said[0].endswith("library cryptography: install the package python3-cryptography.")
         assert said[1].endswith("library Cryptodome: install the package python3-pycryptodome.")
         assert len(said) == 2 and all(line.startswith(f"{name} needs ") for line in said)
-
-
-@needs_libraries
-def test_a_repeated_task_lasts_and_counts(root: Path) -> None:
-    with Worker("memory_tasks", root, os.environ) as worker:
-        worker.ask("stream", **STREAM, seconds=0.05)
-        done = [worker.outcome(worker.go()) for _ in range(2)]
-    for each in done:
-        assert each["busy_s"] >= 0.05 and each["operations"] > 0 and each["cpu_s"] > 0
-    assert json.dumps(done)

@@ -16,7 +16,7 @@ import pytest
 
 from workloads import access_patterns, block_sizes, fio, held, programs, registry
 from workloads.base import Context, WorkloadError
-from workloads.loop import ROOT
+from workloads.child import ROOT
 from workloads.tests import contract
 
 KIB, MIB = 1024, 1024 * 1024
@@ -91,10 +91,9 @@ def test_a_report_that_says_nothing_is_an_error(output: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["access_patterns", "block_sizes"])
-def test_an_engine_that_waits_has_no_depth(name: str, root: Path) -> None:
-    context, _ = made(root, name, engine="psync", depth=2)
+def test_an_engine_that_waits_has_no_depth(name: str) -> None:
     with pytest.raises(WorkloadError, match="one request in flight, not 2: set depth to 1"):
-        registry.load(name).prepare(context)
+        registry.complete(name, {"engine": "psync", "depth": 2})
 
 
 def test_the_papers_steps_are_21_from_512_bytes_to_64_mib() -> None:
@@ -109,17 +108,16 @@ def test_the_papers_steps_are_21_from_512_bytes_to_64_mib() -> None:
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        ("4k", "paper or whole numbers of bytes .*, not '4k'"),
-        ("", "paper or whole numbers of bytes .*, not ''"),
-        ("4096,4096", "must all differ"),
+        ("4k", "not paper are whole numbers from 1 on, .*, not '4k'"),
+        ("paper,512", "whole numbers .*, not 'paper'"),
+        ("", "not paper are empty: name at least one"),
         ("256", "lie between 512 B and the file's 1048576 B"),
         ("2097152", "lie between 512 B and the file's 1048576 B .file_mib.: 2097152"),
     ],
 )
-def test_steps_that_cannot_be_are_refused(steps: str, said: str, root: Path) -> None:
-    context, _ = made(root, "block_sizes", steps=steps, file_mib=1)
+def test_steps_that_cannot_be_are_refused(steps: str, said: str) -> None:
     with pytest.raises(WorkloadError, match=said):
-        registry.load("block_sizes").prepare(context)
+        registry.complete("block_sizes", {"steps": steps, "file_mib": 1})
 
 
 def test_room_is_the_file_and_memory_what_is_in_flight() -> None:

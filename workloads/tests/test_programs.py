@@ -68,11 +68,11 @@ def test_settings_go_to_the_given_home(tmp_path: Path) -> None:
 
 def test_a_script_runs_all_in_turn_as_often_as_asked_until_one_fails(tmp_path: Path) -> None:
     out = tmp_path / "a file"
-    say: list[str | Path] = ["sh", "-c", 'echo "$1" >>"$0"', out]
+    say = ["sh", "-c", 'echo "$1" >>"$0"', str(out)]
     programs.run(programs.script(tmp_path / "twice", [[*say, "one"], [*say, "$(two)"]], rounds=2))
     assert out.read_text() == "one\n$(two)\n" * 2
     out.unlink()
-    fails: list[str | Path] = ["sh", "-c", "echo broken >&2; exit 9"]
+    fails = ["sh", "-c", "echo broken >&2; exit 9"]
     failing = programs.script(tmp_path / "failing", [[*say, "one"], fails, [*say, "two"]], rounds=2)
     with pytest.raises(WorkloadError, match=r"^dd failed \(status 9\): broken$"):
         programs.run(failing, name="dd")

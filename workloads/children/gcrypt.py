@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ctypes import c_char_p, c_int, c_size_t, c_ulong, create_string_buffer
 
 from workloads.base import WorkloadError
-from workloads.loops.server import MissingError
+from workloads.children.serving import MissingError
 
 # gcrypt.h
 _HASHES = {"ripemd160": 3, "sha256": 8, "sha512": 10, "whirlpool": 305, "streebog": 310}

@@ -6,7 +6,7 @@ import ctypes
 from ctypes import c_char_p, c_size_t, c_uint32, create_string_buffer
 
 from workloads.base import WorkloadError
-from workloads.loops.server import MissingError
+from workloads.children.serving import MissingError
 from workloads.veracrypt import Argon2
 
 NAME = "libargon2.so.1"

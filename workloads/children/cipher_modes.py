@@ -1,4 +1,4 @@
-"""The child's tasks on buffers in memory: known answers, and a cipher again and again."""
+"""Encrypt or decrypt a buffer in memory over and over; known answers are asked for first."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import ctypes
 import importlib
 import random
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.crypt import known_answers, libraries, repeat
+from workloads.children import repeat
+from workloads.children.serving import MissingError, Outcome, Task, serve
+from workloads.crypt import known_answers, libraries
 from workloads.crypt.catalogue import CIPHERS, MIB, WHOLE_BLOCKS, padded
-from workloads.crypt.child import Outcome, Task
 
 # Longer inputs are neither tried out before a phase nor decrypted whole to be compared.
 TRIED_BYTES = 4 * MIB
 _INFO_CPU_SETTINGS = 1008  # openssl/crypto.h
 
 
-def _answers(request: dict[str, Any]) -> tuple[Outcome, None]:
-    """Hold a cipher in a mode against its known answers; no library at all is a `reason`."""
+def _answers(request: Mapping[str, Any]) -> tuple[Outcome, None]:
+    """Hold a cipher in a mode against its known answers; MissingError where no library has it."""
     cipher, mode = request["cipher"], request["mode"]
     maker = libraries.find(cipher, mode, encrypt=True)
     if maker is None:
-        return {"reason": f"No library here has {cipher} in {mode.upper()}."}, None
+        raise MissingError(f"No library here has {cipher} in {mode.upper()}.")
     kind = CIPHERS[cipher]
     library = maker(bytes(range(kind.key_bytes)), bytes(kind.block_bytes)).library
     version = libraries.versions()[library]
     return {"library": version, "held_against": known_answers.check(cipher, mode)}, None
 
 
-def _stream(request: dict[str, Any]) -> tuple[Outcome, Task]:
+def stream(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
     """Lay out one cipher, mode, direction and size; `go` repeats it on one stream.
 
     The stream keeps its key and state from one input to the next: the key schedule is not measured.
@@ -64,9 +66,9 @@ def _fill(target: memoryview, generator: random.Random) -> None:
         part[:] = unit[: len(part)]
 
 
-def _compare(stream: libraries.Stream, source: memoryview, plain: memoryview) -> None:
+def _compare(other: libraries.Stream, source: memoryview, plain: memoryview) -> None:
     """Decrypt the beginning, which must be what was encrypted."""
-    if stream.crypt(source[:TRIED_BYTES]) != plain[:TRIED_BYTES]:
+    if other.crypt(source[:TRIED_BYTES]) != plain[:TRIED_BYTES]:
         raise WorkloadError("What was decrypted is not what was encrypted: the library is broken.")
 
 
@@ -76,7 +78,7 @@ def _call_s(begin: Any, block_bytes: int) -> float:
     return min(repeat.calibrate(operation)[1] for _ in range(3))
 
 
-def _instructions(_request: dict[str, Any]) -> tuple[Outcome, None]:
+def _instructions(_request: Mapping[str, Any]) -> tuple[Outcome, None]:
     """OpenSSL's own word on the processor's features, if to be had, and the rate of AES-128-ECB."""
     maker = libraries.find("aes-128", "ecb", encrypt=True, only=libraries.OPENSSL)
     if maker is None:
@@ -107,9 +109,6 @@ def _settings() -> str | None:
     return None
 
 
-_BY_NAME = {"answers": _answers, "stream": _stream, "instructions": _instructions}
-
-
-def answer(request: dict[str, Any]) -> tuple[Outcome, Task | None]:
-    """What a request asks for, and the task that it lays out, if any."""
-    return _BY_NAME[request["do"]](request)
+if __name__ == "__main__":
+    libraries.restart_without_legacy()
+    serve({"answers": _answers, "stream": stream, "instructions": _instructions})

@@ -1,19 +1,16 @@
-"""Derive keys over and over: `python3 -m workloads.loops.key_derivation`, told by `workloads.loop`.
-
-Before a function is used, it must give a known answer.
-"""
+"""Derive keys over and over; before a function is used, it must give a known answer."""
 
 from __future__ import annotations
 
 import hashlib
 import ssl
-import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.loops import argon2, gcrypt
-from workloads.loops.server import Task, serve
+from workloads.children import argon2, gcrypt, repeat
+from workloads.children.serving import Outcome, Task, serve
 from workloads.veracrypt import Argon2
 
 # What VeraCrypt and LUKS2 have: a salt of 64 bytes, or of 32; the password does not matter.
@@ -52,23 +49,31 @@ KNOWN_ARGON2ID = (
 )
 
 
-def prepare(job: Mapping[str, Any]) -> Task:
-    """`function`, `key_bytes`, and `iterations` or, for argon2id, `passes, memory_kib, lanes`."""
+def _repeat(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
+    """Lay out a job, to be repeated for `seconds`."""
+    library, step = prepare(request["job"])
+    again = partial(repeat.for_seconds, step, float(request["seconds"]))
+    return {"library": library, "job": request["job"]}, again
+
+
+def prepare(job: Mapping[str, Any]) -> tuple[str, Callable[[], bytes]]:
+    """The library, and the step, which derives a key.
+
+    A job has `function`, `key_bytes`, and `iterations` or, for argon2id, `passes`, `memory_kib`
+    and `lanes`.
+    """
     function, length = str(job["function"]), int(job["key_bytes"])
     if function == "argon2id":
         cost = Argon2(int(job["passes"]), int(job["memory_kib"]), int(job["lanes"]))
         library = argon2.Library()
         known_cost, password, salt, key = KNOWN_ARGON2ID
         check(function, library.argon2id(known_cost, password, salt, len(key) // 2), key)
-        return Task(
-            lambda: library.argon2id(cost, PASSWORD, SALT, length),
-            {"library": argon2.NAME, "job": dict(job)},
-        )
+        return argon2.NAME, lambda: library.argon2id(cost, PASSWORD, SALT, length)
     name, derive = pbkdf2(function)
     password, salt, iterations, key = KNOWN[function]
     check(function, derive(password, salt, iterations, len(key) // 2), key)
     count = int(job["iterations"])
-    return Task(lambda: derive(PASSWORD, SALT, count, length), {"library": name, "job": dict(job)})
+    return name, lambda: derive(PASSWORD, SALT, count, length)
 
 
 def pbkdf2(hash_name: str) -> tuple[str, Pbkdf2]:
@@ -93,4 +98,4 @@ def check(function: str, derived: bytes, expected: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(prepare))
+    serve({"repeat": _repeat})

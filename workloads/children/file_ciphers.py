@@ -1,19 +1,20 @@
-"""The child's tasks on files: a recipe's known answers, and a file again and again."""
+"""Encrypt or decrypt a whole file over and over; a recipe must give its known answers first."""
 
 from __future__ import annotations
 
 import filecmp
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.crypt import recipes, repeat
-from workloads.crypt.child import Outcome, Task
+from workloads.children import repeat
+from workloads.children.serving import Outcome, Task, serve
+from workloads.crypt import libraries, recipes
 from workloads.crypt.recipes import CHUNK_BYTES, RSA_BYTES, Recipe
 
 # More than any recipe adds to a small file.
@@ -23,34 +24,34 @@ COST_TRIES = 10
 _made: dict[str, Recipe] = {}
 
 
-def _recipe(request: dict[str, Any]) -> tuple[Outcome, None]:
+def recipe(request: Mapping[str, Any]) -> tuple[Outcome, None]:
     """Make a recipe with its keys and try it; of RSA also the seconds of a private operation."""
     name = request["recipe"]
-    _made[name] = recipe = recipes.make(name, request["seed"])
-    outcome = recipe.check()
-    if isinstance(recipe, recipes.RsaOaep):
-        wrapped = recipe.wrap(bytes(CHUNK_BYTES))
+    _made[name] = made = recipes.make(name, request["seed"])
+    outcome = made.check()
+    if isinstance(made, recipes.RsaOaep):
+        wrapped = made.wrap(bytes(CHUNK_BYTES))
         started_s = time.perf_counter()
         for _ in range(COST_TRIES):
-            recipe.unwrap(wrapped)
+            made.unwrap(wrapped)
         outcome["unwrap_s"] = (time.perf_counter() - started_s) / COST_TRIES
     return outcome, None
 
 
-def _file(request: dict[str, Any]) -> tuple[Outcome, Task]:
+def file(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
     """Lay out one file's encryption or decryption, doing it once; `go` repeats it."""
-    recipe = _made[request["recipe"]]
+    made = _made[request["recipe"]]
     source, target = Path(request["source"]), Path(request["target"])
     target.unlink(missing_ok=True)  # it might be longer than the new one
     size = source.stat().st_size
     # A target of OAEP is longer than its source, by a third and up to a block.
     room = size * RSA_BYTES // CHUNK_BYTES + ROOM_BYTES
     read, written = bytearray(size + ROOM_BYTES), bytearray(room)
-    turn = recipe.encrypt if request["encrypt"] else recipe.decrypt
+    turn = made.encrypt if request["encrypt"] else made.decrypt
     whole = _Whole(turn, source, target, read, written, fsync=request["fsync"])
     whole()
-    operation = whole if request["file_io"] else partial(turn, read, size, written)
-    return {}, partial(repeat.for_seconds, operation, request["seconds"], 1)
+    step = whole if request["file_io"] else partial(turn, read, size, written)
+    return {}, partial(repeat.for_seconds, step, request["seconds"])
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ class _Whole:
     fsync: bool
 
     def __call__(self) -> None:
-        with self.source.open("rb", buffering=0) as file:
-            size = file.readinto(self.read)
+        with self.source.open("rb", buffering=0) as source:
+            size = source.readinto(self.read)
         length = self.turn(self.read, size or 0, self.written)
         # Not truncated before: ext4 would begin to write back whenever such a file is closed.
         target = os.open(self.target, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -79,7 +80,7 @@ class _Whole:
             os.close(target)
 
 
-def _same(request: dict[str, Any]) -> tuple[Outcome, None]:
+def _same(request: Mapping[str, Any]) -> tuple[Outcome, None]:
     """Compare two files."""
     if not filecmp.cmp(request["first"], request["second"], shallow=False):
         name = Path(request["first"]).name
@@ -87,9 +88,6 @@ def _same(request: dict[str, Any]) -> tuple[Outcome, None]:
     return {}, None
 
 
-_BY_NAME = {"recipe": _recipe, "file": _file, "same": _same}
-
-
-def answer(request: dict[str, Any]) -> tuple[Outcome, Task | None]:
-    """What a request asks for, and the task that it lays out, if any."""
-    return _BY_NAME[request["do"]](request)
+if __name__ == "__main__":
+    libraries.restart_without_legacy()
+    serve({"recipe": recipe, "file": file, "same": _same})

@@ -1,7 +1,7 @@
-"""Let the kernel encrypt over and over: `python3 -m workloads.loops.kernel_ciphers`.
+"""Let the kernel encrypt over and over.
 
-Told by `workloads.loop`. The interface is AF_ALG: data are copied into the kernel once, encrypted
-there, and come out into our memory. Before a cipher is used, its answers are checked.
+The interface is AF_ALG: data are copied into the kernel once, encrypted there, and come out into
+our memory. Before a cipher is used, its answers are checked.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ import errno
 import mmap
 import os
 import socket
-import sys
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.loops import cipher_answers
-from workloads.loops.cipher_answers import BLOCK_BYTES, BLOCKS
-from workloads.loops.server import MissingError, Task, serve
+from workloads.children import cipher_answers, repeat
+from workloads.children.cipher_answers import BLOCK_BYTES, BLOCKS
+from workloads.children.serving import MissingError, Outcome, Task, serve
 
 # linux/if_alg.h and asm-generic/socket.h
 _SOL_ALG, _SET_KEY = 279, 1
@@ -89,8 +88,19 @@ class Cipher:
                 )
 
 
-def prepare(job: Mapping[str, Any]) -> Task:
-    """`ciphers` (the last is applied first), `mode`, `key_bits`, `operation`, `request_bytes`."""
+def _repeat(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
+    """Lay out a job, to be repeated for `seconds`."""
+    drivers, step = prepare(request["job"])
+    again = partial(repeat.for_seconds, step, float(request["seconds"]))
+    return {"drivers": drivers, "job": request["job"]}, again
+
+
+def prepare(job: Mapping[str, Any]) -> tuple[list[str], Callable[[], None]]:
+    """The drivers, and the step: one request to each cipher, done once to try it.
+
+    A job has `ciphers` (the last is applied first), `mode`, `key_bits`, `operation`,
+    `request_bytes`.
+    """
     names = [str(name) for name in job["ciphers"]]
     mode, bits, size = str(job["mode"]), int(job["key_bits"]), int(job["request_bytes"])
     for name in names:
@@ -113,7 +123,7 @@ def prepare(job: Mapping[str, Any]) -> Task:
 
     step()  # memory is there, and what the kernel loads at first use
     drivers = [driver(algorithm(name, mode), Path("/proc/crypto").read_text()) for name in names]
-    return Task(step, {"drivers": drivers, "job": dict(job)})
+    return drivers, step
 
 
 def restriction() -> str:
@@ -194,4 +204,4 @@ def driver(name: str, crypto: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(prepare))
+    serve({"repeat": _repeat})

@@ -1,0 +1,106 @@
+"""Have a child process do measured work, so that whoever measures only waits for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from workloads import programs
+from workloads.base import Context, Work, WorkloadError
+from workloads.children.serving import GO, MissingError
+
+ROOT = Path(__file__).parents[1]
+
+
+class Child:
+    """A child of `workloads.children`, alive within a `with` block; it dies with its parent, too.
+
+    It is started before the phases. In a phase `go` alone is called: one write, and a wait for the
+    answer, which is read after the phase by `outcome`. `place` is the run's folder under test,
+    `environment` the child's where it is not that of all programs.
+    """
+
+    def __init__(
+        self, module: str, place: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._module, self._place, self._environment = module, place, environment
+
+    def __enter__(self) -> Self:
+        self._errors = os.fdopen(os.memfd_create("stderr"), "w+b")
+        command = [sys.executable, "-B", "-m", f"workloads.children.{self._module}"]
+        self._process = subprocess.Popen(
+            [*command, str(os.getpid()), str(self._place)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=dict(self._environment or programs.environment()),
+            start_new_session=True,
+        )
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        programs.kill_group(self._process)
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream:
+                stream.close()
+
+    def ask(self, do: str, **request: object) -> dict[str, Any]:
+        """Have a request answered or a task laid out.
+
+        Raises MissingError for what is not there, WorkloadError with the child's words.
+        """
+        return self.outcome(self._exchange(json.dumps({"do": do, **request}).encode() + b"\n"))
+
+    def go(self) -> bytes:
+        """Have the task done that was laid out last; for `outcome`, after the phase."""
+        return self._exchange(GO)
+
+    def outcome(self, answer: bytes) -> dict[str, Any]:
+        """What the child says; WorkloadError if it failed or has ended."""
+        if not answer.endswith(b"\n"):
+            raise WorkloadError(f"The child that does {self._module} ended {self._last_words()}")
+        said = json.loads(answer)
+        if "missing" in said:
+            raise MissingError(str(said["missing"]))
+        if "error" in said:
+            raise WorkloadError(str(said["error"]))
+        outcome: dict[str, Any] = said["outcome"]
+        return outcome
+
+    def _exchange(self, line: bytes) -> bytes:
+        assert self._process.stdin and self._process.stdout
+        try:
+            os.write(self._process.stdin.fileno(), line)
+        except BrokenPipeError:
+            return b""
+        return self._process.stdout.readline()
+
+    def _last_words(self) -> str:
+        status = self._process.wait()
+        self._errors.seek(0)
+        said = programs.last_line(self._errors.read().decode(errors="replace"))
+        return f"(status {status}): {said or 'it said nothing.'}"
+
+
+def measure(context: Context, child: Child, phase: str) -> tuple[Work, dict[str, Any]]:
+    """Have what was laid out done as a phase: its work, still to be counted, and the report."""
+    with context.phase(phase) as work:
+        answer = child.go()
+    return work, child.outcome(answer)
+
+
+def keep(context: Context, phase: str, report: Mapping[str, Any]) -> None:
+    """Keep the child's report of a phase as `<phase>.json`."""
+    (context.kept / f"{phase}.json").write_text(json.dumps(report, indent=1) + "\n")

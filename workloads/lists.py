@@ -1,0 +1,51 @@
+"""Parameters that are lists: words or whole numbers with commas between them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+
+from workloads.base import WorkloadError
+
+
+def words(text: object) -> list[str]:
+    """The words between the commas, each once and without the spaces around it."""
+    found = (word.strip() for word in str(text).split(","))
+    return list(dict.fromkeys(word for word in found if word))
+
+
+def numbers(
+    what: str,
+    text: object,
+    least: int = 1,
+    names: Mapping[str, int] | None = None,
+    *,
+    optional: bool = False,
+) -> list[int]:
+    """Whole numbers from `least` on, some of which may have names, each once.
+
+    Raises WorkloadError for another word or, unless they are `optional`, for none; `what` is the
+    list's name in it.
+    """
+    known = names or {}
+    found = []
+    for word in words(text):
+        if word in known:
+            found.append(known[word])
+        elif word.isascii() and word.isdigit() and int(word) >= least:
+            found.append(int(word))
+        else:
+            others = "".join(f" or {name}" for name in known)
+            raise WorkloadError(
+                f"The {what} are whole numbers from {least} on{others}, with commas between them, "
+                f"not {word!r}."
+            )
+    if not found and not optional:
+        raise WorkloadError(f"The {what} are empty: name at least one.")
+    return list(dict.fromkeys(found))
+
+
+def hint(word: str, known: Collection[str]) -> str:
+    """The nearest of the known words or, where none is near, all of them."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."

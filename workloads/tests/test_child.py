@@ -1,0 +1,209 @@
+"""The child that does measured work: what it counts, how it fails, and that it never stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from workloads.base import WorkloadError
+from workloads.child import ROOT, Child
+from workloads.children import repeat
+from workloads.children.serving import GO, MissingError
+from workloads.tests import contract
+
+JOB = {"function": "sha256", "iterations": 1, "key_bytes": 32}
+LONG_JOB = {**JOB, "iterations": 2_000_000_000}
+COMMAND = [sys.executable, "-B", "-m", "workloads.children.key_derivation"]
+# An agent that tells its child's number, has it work for many minutes or sit idle, and waits.
+AGENT = f"""
+import sys, time
+from pathlib import Path
+from workloads.child import Child
+with Child("key_derivation", Path(sys.argv[1])) as child:
+    child.ask("repeat", job={LONG_JOB}, seconds=1)
+    print(child._process.pid, flush=True)
+    child.go() if sys.argv[2] == "busy" else time.sleep(600)
+"""
+
+
+def test_a_task_is_repeated_for_as_long_as_asked_and_at_least_once(root: Path) -> None:
+    with Child("key_derivation", root) as child:
+        told = child.ask("repeat", job=JOB, seconds=0)
+        once = child.outcome(child.go())
+        child.ask("repeat", job=JOB, seconds=0.2)
+        longer = [child.outcome(child.go()) for _ in range(2)]
+    assert told["job"] == JOB and told["library"].startswith("OpenSSL")
+    assert once["steps"] == 1
+    for each in longer:
+        assert each["steps"] > 1 and each["seconds"] >= 0.2
+        assert 0 < each["user_s"] + each["system_s"] <= 2 * each["seconds"]
+
+
+def test_steps_are_counted_in_whole_batches() -> None:
+    calls: list[int] = []
+    report = repeat.for_seconds(lambda: calls.append(1), 0, batch=7)
+    assert report["steps"] == len(calls) == 7
+    calls.clear()
+    report = repeat.for_seconds(lambda: calls.append(1), 0.01, batch=7)
+    assert report["steps"] == len(calls) > 7 and len(calls) % 7 == 0
+    assert json.dumps(report)
+
+
+def test_a_short_step_gets_large_batches_and_a_long_one_none() -> None:
+    count, step_s = repeat.calibrate(lambda: None)
+    assert count > 100 and 0 < step_s < repeat.BATCH_NS / repeat.NS / 100
+    assert repeat.calibrate(lambda: sum(range(2_000_000)))[0] == 1
+
+
+def test_what_is_missing_and_what_fails_are_told_and_the_child_goes_on(root: Path) -> None:
+    lacking = {"ciphers": ["sm4"], "mode": "xts", "key_bits": 256, "request_bytes": 4096}
+    with (
+        Child("kernel_ciphers", root) as child,
+        pytest.raises(MissingError, match=r"^sm4 has no keys of 256 bits"),
+    ):
+        child.ask("repeat", job={**lacking, "operation": "encrypt"}, seconds=0)
+    with Child("key_derivation", root) as child:
+        with pytest.raises(WorkloadError, match="There is no task to do"):
+            child.outcome(child.go())
+        cost = {"passes": 1, "memory_kib": 1, "lanes": 1}
+        try:
+            child.ask("repeat", job={**JOB, **cost, "function": "argon2id"}, seconds=0)
+        except MissingError as reason:
+            pytest.skip(str(reason))
+        with pytest.raises(WorkloadError, match=r"libargon2.* failed with 1 KiB of memory"):
+            child.outcome(child.go())
+        child.ask("repeat", job=JOB, seconds=0)
+        assert child.outcome(child.go())["steps"] == 1
+
+
+def test_a_mistake_ends_neither_the_child_nor_the_sense_of_its_words(root: Path) -> None:
+    pytest.importorskip("cryptography")
+    with Child("file_ciphers", root) as child:
+        for name, content in (("a", b"one"), ("b", b"two")):
+            (root / name).write_bytes(content)
+        with pytest.raises(WorkloadError, match="a was not decrypted to what it was before"):
+            child.ask("same", first=str(root / "a"), second=str(root / "b"))
+        with pytest.raises(WorkloadError, match="No such file"):
+            child.ask("same", first=str(root / "a"), second=str(root / "c"))
+        child.ask("same", first=str(root / "a"), second=str(root / "a"))
+
+
+def test_a_task_is_gone_with_the_next_request(root: Path) -> None:
+    pytest.importorskip("Cryptodome")
+    stream = {"cipher": "des", "mode": "ecb", "bytes": 1000, "encrypt": True, "seed": 7}
+    with Child("cipher_modes", root) as child:
+        child.ask("stream", **stream, seconds=0)
+        child.ask("answers", cipher="des", mode="ecb")
+        with pytest.raises(WorkloadError, match="There is no task to do"):
+            child.outcome(child.go())
+
+
+def test_a_child_that_ends_is_told_with_its_last_words(root: Path) -> None:
+    with Child("absent", root) as child:
+        for _ in range(2):  # the second is not even written
+            with pytest.raises(
+                WorkloadError, match=r"^The child that does absent ended \(status 1\): .*No module"
+            ):
+                child.outcome(child.go())
+            child._process.wait()
+
+
+@pytest.mark.parametrize("when", ["before", "amid"])
+def test_a_child_that_is_killed_is_told_even_without_last_words(when: str, root: Path) -> None:
+    with Child("key_derivation", root) as child:
+        child.ask("repeat", job=LONG_JOB if when == "amid" else JOB, seconds=0)
+        killer = subprocess.Popen(
+            ["sh", "-c", f"sleep {1 if when == 'amid' else 0}; kill -KILL {child._process.pid}"]
+        )
+        if when == "before":
+            killer.wait()
+            child._process.wait()
+        answer = child.go()
+        killer.wait()
+        with pytest.raises(WorkloadError, match=r"ended \(status -9\): it said nothing\."):
+            child.outcome(answer)
+    assert contract.processes_using(root) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("state", ["busy", "idle"])
+def test_a_child_dies_with_its_parent_whatever_that_dies_of(
+    state: str, number: signal.Signals, root: Path
+) -> None:
+    agent = subprocess.Popen(
+        [sys.executable, "-c", AGENT, str(root), state], stdout=subprocess.PIPE, cwd=ROOT, text=True
+    )
+    with agent:
+        assert agent.stdout
+        pid = int(agent.stdout.readline())
+        if state == "busy":
+            until_busy(pid)
+        agent.send_signal(number)
+    try:
+        assert gone(pid)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("error", [WorkloadError, KeyboardInterrupt])
+def test_a_child_amid_a_task_is_killed_on_leaving(error: type[BaseException], root: Path) -> None:
+    with pytest.raises(error), Child("key_derivation", root) as child:
+        child.ask("repeat", job=LONG_JOB, seconds=0)
+        assert child._process.stdin
+        os.write(child._process.stdin.fileno(), GO)
+        until_busy(child._process.pid)
+        raise error
+    assert contract.processes_using(root) == []
+
+
+def until_busy(pid: int) -> None:
+    """Wait until a process has used a fifth of a second of processor time from now on."""
+    start = ticks(pid)
+    while ticks(pid) < start + os.sysconf("SC_CLK_TCK") / 5:
+        time.sleep(0.01)
+
+
+def ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def gone(pid: int) -> bool:
+    """Whether a process that is not ours to reap has ended, within 30 s."""
+    for _ in range(3000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state in "ZX":
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_child_ends_with_its_standard_input(root: Path) -> None:
+    command = [*COMMAND, str(os.getpid()), str(root)]
+    assert subprocess.run(command, input=b"", cwd=ROOT, timeout=60, check=False).returncode == 0
+
+
+def test_a_child_whose_parent_is_another_by_now_does_not_begin(root: Path) -> None:
+    command = [*COMMAND, "1", str(root)]
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False)
+    assert done.returncode != 0 and b"The parent has died." in done.stderr
+
+
+def test_a_child_can_be_found_by_the_runs_folder(root: Path) -> None:
+    with Child("key_derivation", root) as child:
+        child.ask("repeat", job=JOB, seconds=0)
+        (line,) = contract.processes_using(root)
+        assert "workloads.children.key_derivation" in line
+    assert contract.processes_using(root) == []
