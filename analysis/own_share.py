@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from analysis.records import Phase, Run, Suite
 
 LIMIT = 0.01  # of the busy CPU time; the target of the suite `paper`
-AT_REST = 0.05  # of one CPU; less than this keeps no CPU busy, so that a share of it says nothing
+# Of one CPU: if others keep it busy for less than this, a share of that says nothing.
+AT_REST = 0.05
 
 
 @dataclass(frozen=True)
@@ -63,5 +64,5 @@ def _share(phases: Iterable[Phase]) -> tuple[float, bool]:
     own_s = sum(phase.own_cpu_s or 0.0 for phase in same)
     busy_s = sum(phase.cpu_busy_s or 0.0 for phase in same)
     took_s = sum(phase.duration_s for phase in same)
-    at_rest = busy_s < AT_REST * took_s
+    at_rest = busy_s - own_s < AT_REST * took_s
     return own_s / (took_s if at_rest else busy_s), at_rest

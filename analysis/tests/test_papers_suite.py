@@ -276,6 +276,14 @@ def test_our_own_share_is_of_the_busy_time_and_of_the_time_at_rest(found: Result
     assert shares["file_io"].mean <= shares["file_io"].worst[1]
 
 
+def test_what_we_do_at_rest_ourselves_keeps_nothing_busy(found: Results) -> None:
+    alone = [
+        replace(r, phases=tuple(replace(p, own_cpu_s=0.1, cpu_busy_s=0.1) for p in r.phases))
+        for r in found.suite.runs
+    ]
+    assert all(one.worst[2] for one in own_shares(replace(found.suite, runs=tuple(alone))))
+
+
 def test_over_the_limit_is_over(found: Results) -> None:
     worst = {one.workload: one for one in own_shares(found.suite)}
     assert all(one.ok == (one.worst[1] <= LIMIT) for one in worst.values())
