@@ -58,11 +58,17 @@ def program_of(runs: Iterable[Run]) -> str:
     return ", ".join(dict.fromkeys(run.program for run in runs if run.program))
 
 
-def _share(phases: Iterable[Phase]) -> tuple[float, bool]:
-    """Own CPU seconds over busy ones, or over the time where nearly none were busy."""
-    same = list(phases)
-    own_s = sum(phase.own_cpu_s or 0.0 for phase in same)
-    busy_s = sum(phase.cpu_busy_s or 0.0 for phase in same)
-    took_s = sum(phase.duration_s for phase in same)
+def share(own_s: float, busy_s: float, took_s: float) -> tuple[float, bool]:
+    """Own CPU seconds over busy ones, or over the time where nearly none were busy; which of them:
+    whether it was at rest."""
     at_rest = busy_s - own_s < AT_REST * took_s
     return own_s / (took_s if at_rest else busy_s), at_rest
+
+
+def _share(phases: Iterable[Phase]) -> tuple[float, bool]:
+    same = list(phases)
+    return share(
+        sum(phase.own_cpu_s or 0.0 for phase in same),
+        sum(phase.cpu_busy_s or 0.0 for phase in same),
+        sum(phase.duration_s for phase in same),
+    )

@@ -2,7 +2,8 @@
 
 Each suite at its scale `lab`, one after the other: planned, run, reported, verified. Prints how
 long each took and what came of it, and writes build/bench/workloads.json. A suite that fails does
-not keep the others from running.
+not keep the others from running. In the end, without the lab, what our share of the CPU time is on
+this machine's own processor (`lab.papers_native`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agent.controller.names import suite_names, unknown
-from lab import bench, lifecycle, papers_figures
+from lab import bench, lifecycle, papers_figures, papers_native
 from lab.errors import LabError
 from lab.launcher import term_interrupts
 from lab.papers_figures import Ran
@@ -122,7 +123,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for one in done:
         print(f"{one.suite}: {one.suite_dir / 'report.html' if one.suite_dir else 'no plan'}")
     print(papers_figures.write(rows, load_1_min))
-    return 0 if all(row["meets"] is not False for row in rows) else 1
+    native = papers_native.main([])
+    return native or int(any(row["meets"] is False for row in rows))
 
 
 if __name__ == "__main__":

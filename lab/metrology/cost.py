@@ -28,7 +28,7 @@ def measure(quick: bool = False) -> list[Figure]:
     # Long enough that beginning and ending weigh as little as in a run.
     repeats, slow_s, fast_s = (1, 0.3, 0.3) if quick else (3, 8.0, 3.0)
     with tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None) as folder:
-        root = _tree(Path(folder))
+        root = zones_tree(Path(folder))
         slow = [_run(root, 10, slow_s) for _ in range(repeats)]
         fast = [_run(root, 1000, fast_s) for _ in range(repeats)]
         with _busy():
@@ -51,8 +51,8 @@ def measure(quick: bool = False) -> list[Figure]:
     return figures
 
 
-def _tree(root: Path) -> Path:
-    """One package with its memory, the zones of the lab's guest."""
+def zones_tree(root: Path) -> Path:
+    """In an empty folder, one package with its memory, the zones of the lab's guest."""
     package = root / "intel-rapl" / "intel-rapl:0"
     for zone, name in ((package, "package-0"), (package / "intel-rapl:0:0", "dram")):
         zone.mkdir(parents=True)

@@ -1,0 +1,290 @@
+"""`python -m lab.papers_native`: our share of the CPU time, on this machine's own processor.
+
+The workloads of suite `paper` that can run here, without any disk set up for them, through the
+agent's own marks and sampler, with files in memory for the counters. In the lab the agent is
+emulated like all else, which is not what it costs on a target.
+
+A phase's share is the agent's CPU seconds over those of the measured programs. Two figures are at
+hand for these: what /proc/stat counts, which has all other processes of this machine in it, and
+what the agent's children took (getrusage(2)), which lacks the kernel's own threads, and a server
+that runs on. The smaller of both is used, so that the share is never told too small. A phase whose
+programs keep no CPU busy is held against its time, as in the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.controller.suites import load_suite
+from agent.marks import Marks
+from agent.measure import DROP_CACHES, SCRATCH_ROOT
+from agent.sampler import Sampler
+from analysis import own_share
+from instrumentation.sources.powercap import PowercapSource
+from lab import bench, papers_figures
+from lab.bench import Figure, Row, at_least, at_most
+from lab.errors import LabError
+from lab.launcher import term_interrupts
+from lab.metrology.cost import TMPFS, zones_tree
+from lab.native_assets import provide
+from lab.paths import require_room
+from workloads import registry
+from workloads.base import Context, ParameterValue, Work, Workload, WorkloadError
+
+PART = "own share, natively"
+SUBJECT = f"{papers_figures.SUBJECT}; of '{PART}', this machine's own processor"
+# A copy is a phase of its own: more of them would tell the same. The image's clip lasts 10 s.
+SIZES: Mapping[str, Mapping[str, ParameterValue]] = {
+    "kernel_grep": {"copies": 2},
+    "video": {"seconds": 8.0},
+}
+# The paper's files, but no more of them than this disk takes in this time.
+LONGEST_S = 20.0
+PROBE_MIB = 128
+MIB = 1 << 20
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Taken:
+    """CPU seconds in a phase of `took_s`: the agent's own, those of all busy CPUs, and those of the
+    programs that ended in it."""
+
+    phase: str
+    own_s: float
+    busy_s: float
+    children_s: float
+    took_s: float
+
+    @property
+    def cpu_s(self) -> float:
+        return min(self.busy_s, self.children_s)
+
+    @property
+    def share(self) -> tuple[float, bool]:
+        """Our share, and whether it is of the time."""
+        return own_share.share(self.own_s, self.cpu_s, self.took_s)
+
+
+class Native:
+    """Runs workloads below `folder`; `drops` says whether the page cache can be emptied here."""
+
+    def __init__(self, folder: Path, zones: Path, rapl_hz: float) -> None:
+        self.drops = os.access(DROP_CACHES, os.W_OK)
+        self._folder = folder
+        self._zones = zones
+        self._rapl_hz = rapl_hz
+
+    def phases(
+        self,
+        workload: Workload,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],
+    ) -> list[Taken]:
+        """What each phase of one run took. Raises WorkloadError."""
+        with PowercapSource.open(self._zones) as source, self._places() as places:
+            sampler = Sampler(source, self._rapl_hz)
+            marks = Marks(source, sampler)
+            children_s: dict[str, float] = {}
+
+            @contextmanager
+            def phase(name: str) -> Iterator[Work]:
+                before_s = _children_s()
+                with marks.phase(name) as work:
+                    yield work
+                children_s[name] = _children_s() - before_s
+
+            context = Context(
+                **places,
+                assets=assets,
+                parameters=parameters,
+                seed=SEED,
+                phase=phase,
+                drop_caches=self._drop_caches,
+                leave_out=lambda what, reason: _say(f"{workload.name}: without {what}: {reason}"),
+            )
+            try:
+                workload.prepare(context)
+                self._drop_caches()
+                with sampler:
+                    workload.run(context)
+            finally:
+                workload.cleanup(context)
+            return [_taken(document, children_s) for document in marks.document()]
+
+    @contextmanager
+    def _places(self) -> Iterator[dict[str, Path]]:
+        """The folders of one run; a server of another user may enter them."""
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        places = {name: folder / name for name in ("disk", "scratch", "shared", "kept")}
+        try:
+            for place in (folder, *places.values()):
+                place.mkdir(exist_ok=True)
+                place.chmod(0o755)
+            yield places
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _drop_caches(self) -> None:
+        os.sync()
+        if self.drops:
+            DROP_CACHES.write_text("3\n")
+
+
+def _children_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _taken(document: Mapping[str, Any], children_s: Mapping[str, float]) -> Taken:
+    name, took_ns = document["name"], document["t_end_ns"] - document["t_start_ns"]
+    own_s, busy_s = document["own_cpu_s"], document["cpu_busy_s"]
+    return Taken(name, own_s, busy_s, children_s[name], took_ns / 1e9)
+
+
+def sized(
+    workload: str, parameters: Mapping[str, ParameterValue], mib_per_s: float
+) -> dict[str, ParameterValue]:
+    """An entry's parameters, all of them, at the sizes for this machine."""
+    values = registry.complete(workload, {**parameters, **SIZES.get(workload, {})})
+    if workload == "file_io":
+        most_mib = max(1, int(mib_per_s * LONGEST_S))
+        small = max(1, most_mib // int(values["small_mib"]))
+        values["small_files"] = min(int(values["small_files"]), small)
+        values["large_mib"] = min(int(values["large_mib"]), most_mib)
+    return values
+
+
+def entry_figures(
+    native: Native,
+    entry: Mapping[str, Any],
+    assets: Mapping[str, Path],
+    mib_per_s: float,
+) -> list[Figure]:
+    """Of one of the suite's entries: the worst of its phases, or why it has none."""
+    name = str(entry["name"])
+    workload = registry.load(str(entry.get("workload", name)))
+    if reasons := workload.requires(assets):
+        return [Figure(f"{name}: cannot run here: {' '.join(reasons)}", 0, "phases")]
+    parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
+    try:
+        return worst_figures(name, native.phases(workload, parameters, assets))
+    except WorkloadError as error:
+        return [at_least(f"{name}: failed: {error}", 0, "phases", 1)]
+
+
+def worst_figures(name: str, phases: Sequence[Taken]) -> list[Figure]:
+    """Our share in the phase where it is the largest, and what it was made of."""
+    worst = max(phases, key=lambda phase: phase.share)
+    share, at_rest = worst.share
+    of = "its time, for it is at rest" if at_rest else "its CPU time"
+    said = f"{name}: our own share, worst phase ({worst.phase}), of {of}"
+    return [
+        at_most(said, round(100 * share, 3), "%", 100 * own_share.LIMIT),
+        Figure("  our own CPU time in it", round(1000 * worst.own_s, 2), "ms"),
+        Figure("  its programs' CPU time", round(worst.children_s, 3), "s"),
+        Figure("  CPU time of the whole machine", round(worst.busy_s, 3), "s"),
+        Figure("  time", round(worst.took_s, 2), "s"),
+    ]
+
+
+def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
+    """The figures of all entries of the suite; what cannot run here is named with its reason."""
+    suite = load_suite("paper")
+    in_memory = TMPFS if TMPFS.is_dir() else None
+    with (
+        tempfile.TemporaryDirectory(prefix="fde-native-", dir=place) as folder,
+        tempfile.TemporaryDirectory(dir=in_memory) as zones,
+    ):
+        # Servers have users of their own, who must get to their folder.
+        Path(folder).chmod(0o755)
+        assets = provide(Path(folder))
+        native = Native(Path(folder), zones_tree(Path(zones)), float(suite["rapl_hz"]))
+        mib_per_s = _write_rate(Path(folder) / "probe")
+        found = [
+            Figure(f"kernel source: {assets.source}", 1, ""),
+            Figure("page cache emptied before phases (needs root)", int(native.drops), ""),
+            Figure("load of this machine before, 1 min", round(os.getloadavg()[0], 2), ""),
+            Figure("this disk writes", round(mib_per_s), "MiB/s"),
+        ]
+        for entry in suite["workloads"]:
+            start_s = time.monotonic()
+            _room(Path(folder), entry, assets.paths, mib_per_s)
+            found += entry_figures(native, entry, assets.paths, mib_per_s)
+            _say(f"{entry['name']}: {time.monotonic() - start_s:.0f} s")
+    return found
+
+
+def _room(
+    folder: Path, entry: Mapping[str, Any], assets: Mapping[str, Path], mib_per_s: float
+) -> None:
+    """Raises LabError where there is no room for what can run here."""
+    workload = registry.load(str(entry.get("workload", entry["name"])))
+    if not workload.requires(assets):
+        parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
+        needs = workload.needs(parameters, assets)
+        require_room(folder, needs.disk_bytes + needs.scratch_bytes, str(entry["name"]))
+
+
+def _write_rate(path: Path) -> float:
+    """MiB/s onto this disk, until it has the data."""
+    block = bytes(MIB)
+    start_s = time.monotonic()
+    with path.open("wb", buffering=0) as file:
+        for _ in range(PROBE_MIB):
+            file.write(block)
+        os.fsync(file.fileno())
+    path.unlink()
+    return PROBE_MIB / (time.monotonic() - start_s)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def write(fresh: Sequence[Row], load_1_min: float, path: Path = papers_figures.BENCH) -> Path:
+    """Put this part's rows in the place of those that the file had."""
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = []
+    kept = [row for row in before if row.get("part") != PART]
+    bench.write(path, [*kept, *fresh], SUBJECT, load_1_min)
+    return path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 where our share meets its target wherever it could be measured."""
+    parser = argparse.ArgumentParser(prog="python -m lab.papers_native", description=__doc__)
+    parser.add_argument("--dir", type=Path, default=SCRATCH_ROOT, help="default /var/tmp")
+    options = parser.parse_args(arguments)
+    load_1_min = os.getloadavg()[0]
+    try:
+        with term_interrupts():
+            figures = measure(options.dir)
+    except (LabError, OSError) as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fde: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    rows: list[Row] = [{"part": PART, **asdict(figure)} for figure in figures]
+    print(bench.table(rows))
+    print(write(rows, load_1_min))
+    return 0 if all(row["meets"] is not False for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
