@@ -9,6 +9,10 @@ hand for these: what /proc/stat counts, which has all other processes of this ma
 what the agent's children took (getrusage(2)), which lacks the kernel's own threads, and a server
 that runs on. The smaller of both is used, so that the share is never told too small. A phase whose
 programs keep no CPU busy is held against its time, as in the report.
+
+To start a program takes the agent about a millisecond, so that phases that are over in a tenth of a
+second miss the target where the disk is fast. The worst phase is told whatever its length, and
+beside it the worst that took a second; `file_io` runs once more with files for phases of seconds.
 """
 
 from __future__ import annotations
@@ -52,6 +56,9 @@ SIZES: Mapping[str, Mapping[str, ParameterValue]] = {
 }
 # The paper's files, but no more of them than this disk takes in this time.
 LONGEST_S = 20.0
+# Large enough for all but the shortest things to be seen beside starting a program.
+LONG_S = 1.0
+LONGER_S = 5.0
 PROBE_MIB = 128
 MIB = 1 << 20
 SEED = 1
@@ -186,18 +193,36 @@ def entry_figures(
 
 
 def worst_figures(name: str, phases: Sequence[Taken]) -> list[Figure]:
-    """Our share in the phase where it is the largest, and what it was made of."""
+    """Our share in the phase where it is the largest, and in the worst that took `LONG_S`."""
     worst = max(phases, key=lambda phase: phase.share)
-    share, at_rest = worst.share
+    found = _phase_figures(f"{name}: our own share, worst phase", worst)
+    long = [phase for phase in phases if phase.took_s >= LONG_S]
+    if long and worst not in long:
+        said = f"{name}: our own share, worst phase of {LONG_S:g} s and more"
+        found += _phase_figures(said, max(long, key=lambda phase: phase.share))
+    return found
+
+
+def _phase_figures(said: str, taken: Taken) -> list[Figure]:
+    """The share in one phase, and what it was made of."""
+    share, at_rest = taken.share
     of = "its time, for it is at rest" if at_rest else "its CPU time"
-    said = f"{name}: our own share, worst phase ({worst.phase}), of {of}"
+    percent = round(100 * share, 3)
     return [
-        at_most(said, round(100 * share, 3), "%", 100 * own_share.LIMIT),
-        Figure("  our own CPU time in it", round(1000 * worst.own_s, 2), "ms"),
-        Figure("  its programs' CPU time", round(worst.children_s, 3), "s"),
-        Figure("  CPU time of the whole machine", round(worst.busy_s, 3), "s"),
-        Figure("  time", round(worst.took_s, 2), "s"),
+        at_most(f"{said} ({taken.phase}), of {of}", percent, "%", 100 * own_share.LIMIT),
+        Figure("  our own CPU time in it", round(1000 * taken.own_s, 2), "ms"),
+        Figure("  its programs' CPU time", round(taken.children_s, 3), "s"),
+        Figure("  CPU time of the whole machine", round(taken.busy_s, 3), "s"),
+        Figure("  time", round(taken.took_s, 2), "s"),
     ]
+
+
+def _longer(mib_per_s: float) -> dict[str, Any]:
+    """An entry that is not the suite's: `file_io` with files that this disk takes seconds for."""
+    large_mib = max(1, int(mib_per_s * LONGER_S))
+    small_files = max(1, large_mib // 10)
+    sizes = {"small_files": small_files, "small_mib": 10, "large_mib": large_mib, "fsync": False}
+    return {"name": "file_io-longer", "workload": "file_io", "parameters": sizes}
 
 
 def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
@@ -219,7 +244,7 @@ def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
             Figure("load of this machine before, 1 min", round(os.getloadavg()[0], 2), ""),
             Figure("this disk writes", round(mib_per_s), "MiB/s"),
         ]
-        for entry in suite["workloads"]:
+        for entry in [*suite["workloads"], _longer(mib_per_s)]:
             start_s = time.monotonic()
             _room(Path(folder), entry, assets.paths, mib_per_s)
             found += entry_figures(native, entry, assets.paths, mib_per_s)

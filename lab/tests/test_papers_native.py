@@ -77,6 +77,13 @@ def test_the_worst_phase_is_told() -> None:
     assert papers_native.worst_figures("file_io", phases[:1])[0].meets is True
 
 
+def test_the_worst_long_phase_is_told_beside_a_worse_short_one() -> None:
+    phases = [Taken("short", 0.001, 0.05, 0.05, 0.1), Taken("long", 0.002, 2.0, 2.0, 2.0)]
+    shares = [f for f in papers_native.worst_figures("file_io", phases) if f.unit == "%"]
+    assert [(f.value, f.meets) for f in shares] == [(2.0, False), (0.1, True)]
+    assert "(long)" in shares[1].figure
+
+
 def test_files_are_no_larger_than_this_disk_takes_in_time() -> None:
     paper = {"small_files": 20, "large_mib": 1024}
     slow = papers_native.sized("file_io", paper, mib_per_s=2.0)
