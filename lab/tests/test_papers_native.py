@@ -12,7 +12,8 @@ import pytest
 
 from lab import native_assets, papers_native
 from lab.metrology.cost import zones_tree
-from lab.papers_native import PART, Native, Taken
+from lab.native_runs import Native, Taken
+from lab.papers_native import PART
 from workloads import registry
 
 SMALL = {"small_files": 8, "small_mib": 1, "large_mib": 64}
