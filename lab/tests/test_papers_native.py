@@ -109,7 +109,7 @@ def test_assets_come_out_of_an_image_and_what_it_lacks_is_none(tmp_path: Path) -
     (tree / Path(native_assets.SOURCE).name).write_text("source")
     root, out = tmp_path / "root.img", tmp_path / "out"
     out.mkdir()
-    make = ["mkfs.ext4", "-q", "-d", tmp_path / "tree", root, "8M"]
+    make = ["mkfs.ext4", "-q", "-d", str(tmp_path / "tree"), str(root), "8M"]
     subprocess.run(make, check=True)
     found = native_assets.taken(root, native_assets.SOURCE, out)
     assert found is not None
