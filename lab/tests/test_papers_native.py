@@ -12,7 +12,8 @@ import pytest
 
 from lab import native_assets, papers_native
 from lab.metrology.cost import zones_tree
-from lab.papers_native import PART, Native, Taken
+from lab.native_runs import Native, Taken
+from lab.papers_native import PART
 from workloads import registry
 
 SMALL = {"small_files": 8, "small_mib": 1, "large_mib": 64}
@@ -77,6 +78,13 @@ def test_the_worst_phase_is_told() -> None:
     assert papers_native.worst_figures("file_io", phases[:1])[0].meets is True
 
 
+def test_the_worst_long_phase_is_told_beside_a_worse_short_one() -> None:
+    phases = [Taken("short", 0.001, 0.05, 0.05, 0.1), Taken("long", 0.002, 2.0, 2.0, 2.0)]
+    shares = [f for f in papers_native.worst_figures("file_io", phases) if f.unit == "%"]
+    assert [(f.value, f.meets) for f in shares] == [(2.0, False), (0.1, True)]
+    assert "(long)" in shares[1].figure
+
+
 def test_files_are_no_larger_than_this_disk_takes_in_time() -> None:
     paper = {"small_files": 20, "large_mib": 1024}
     slow = papers_native.sized("file_io", paper, mib_per_s=2.0)
@@ -101,7 +109,7 @@ def test_assets_come_out_of_an_image_and_what_it_lacks_is_none(tmp_path: Path) -
     (tree / Path(native_assets.SOURCE).name).write_text("source")
     root, out = tmp_path / "root.img", tmp_path / "out"
     out.mkdir()
-    make = ["mkfs.ext4", "-q", "-d", tmp_path / "tree", root, "8M"]
+    make = ["mkfs.ext4", "-q", "-d", str(tmp_path / "tree"), str(root), "8M"]
     subprocess.run(make, check=True)
     found = native_assets.taken(root, native_assets.SOURCE, out)
     assert found is not None
