@@ -83,7 +83,8 @@ class Bench:
         """Why the run's workload cannot run here; empty if it can."""
         self._findings = Findings(started_wall=_wall())
         try:
-            return registry.load(self._spec(run).workload).requires(self._plan.assets)
+            spec = self._spec(run)
+            return registry.load(spec.workload).requires(spec.parameters, self._plan.assets)
         except WorkloadError as error:
             return [str(error)]
         except Exception as error:  # noqa: BLE001 - as a library that cannot be loaded

@@ -38,7 +38,7 @@ def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
 def _needs(plan: Plan, spec: WorkloadSpec) -> Needs | None:
     try:
         workload = registry.load(spec.workload)
-        if workload.requires(plan.assets):
+        if workload.requires(spec.parameters, plan.assets):
             return None
         return workload.needs(spec.parameters, plan.assets)
     except Exception:  # noqa: BLE001 - as an asset that cannot be read: its runs will say so

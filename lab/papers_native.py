@@ -80,9 +80,9 @@ def entry_figures(
     """Of one of the suite's entries: the worst of its phases, or why it has none."""
     name = str(entry["name"])
     workload = registry.load(str(entry.get("workload", name)))
-    if reasons := workload.requires(assets):
-        return [Figure(f"{name}: cannot run here: {' '.join(reasons)}", 0, "phases")]
     parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
+    if reasons := workload.requires(parameters, assets):
+        return [Figure(f"{name}: cannot run here: {' '.join(reasons)}", 0, "phases")]
     try:
         return worst_figures(name, native.phases(workload, parameters, assets))
     except WorkloadError as error:
@@ -154,8 +154,8 @@ def _room(
 ) -> None:
     """Raises LabError where there is no room for what can run here."""
     workload = registry.load(str(entry.get("workload", entry["name"])))
-    if not workload.requires(assets):
-        parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
+    parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
+    if not workload.requires(parameters, assets):
         needs = workload.needs(parameters, assets)
         require_room(folder, needs.disk_bytes + needs.scratch_bytes, str(entry["name"]))
 

@@ -105,8 +105,13 @@ class Workload(ABC):
     programs: ClassVar[tuple[str, ...]] = ()
     assets: ClassVar[tuple[str, ...]] = ()
 
-    def requires(self, assets: Mapping[str, Path]) -> list[str]:
-        """Reasons why this cannot run here, each a sentence with the way out; empty if it can."""
+    def requires(
+        self,
+        parameters: Mapping[str, ParameterValue],  # noqa: ARG002
+        assets: Mapping[str, Path],
+    ) -> list[str]:
+        """Reasons why this cannot run here with all its parameters as given, each a sentence with
+        the way out; empty if it can."""
         missing = [p for p in self.programs if shutil.which(p) is None]
         reasons = [f"{self.name} needs the program {p}: install its package." for p in missing]
         for name in self.assets:

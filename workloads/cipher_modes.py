@@ -70,8 +70,10 @@ class CipherModes(Workload):
         Parameter("aes_instructions", True, "", "whether OpenSSL may use the processor's for AES"),
     )
 
-    def requires(self, assets: Mapping[str, Path]) -> list[str]:
-        return super().requires(assets) + catalogue.missing_libraries(self.name)
+    def requires(
+        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
+    ) -> list[str]:
+        return super().requires(parameters, assets) + catalogue.missing_libraries(self.name)
 
     def check(self, parameters: Mapping[str, ParameterValue]) -> None:
         list(_jobs(parameters))

@@ -20,7 +20,7 @@ def described(workload: Workload) -> Iterator[str]:
         yield f"  {parameter.name} = {_value(parameter)}: {parameter.help}"
     if workload.assets:
         yield f"  assets    {', '.join(workload.assets)}"
-    for reason in workload.requires({}):
+    for reason in workload.requires(registry.complete(workload.name, {}), {}):
         if f"{workload.name} needs the asset " not in reason:
             yield f"  cannot run here: {reason}"
 

@@ -79,8 +79,10 @@ class FileCiphers(Workload):
         ),
     )
 
-    def requires(self, assets: Mapping[str, Path]) -> list[str]:
-        return super().requires(assets) + catalogue.missing_libraries(self.name)
+    def requires(
+        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
+    ) -> list[str]:
+        return super().requires(parameters, assets) + catalogue.missing_libraries(self.name)
 
     def check(self, parameters: Mapping[str, ParameterValue]) -> None:
         list(_jobs(parameters))

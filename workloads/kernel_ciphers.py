@@ -64,8 +64,10 @@ class KernelCiphers(Workload):
         Parameter("seconds", 2.0, "s", "least length of a phase"),
     )
 
-    def requires(self, assets: Mapping[str, Path]) -> list[str]:
-        reasons = super().requires(assets)
+    def requires(
+        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
+    ) -> list[str]:
+        reasons = super().requires(parameters, assets)
         try:
             with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as asked:
                 asked.bind(("skcipher", "cbc(aes)"))

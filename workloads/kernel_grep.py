@@ -35,8 +35,12 @@ class KernelGrep(Workload):
     programs = ("grep", "tar", "wc")
     assets = ("kernel_grep",)
 
-    def requires(self, assets: Mapping[str, Path]) -> list[str]:
-        return super().requires(assets) + trees.archive_reasons(self.name, "kernel_grep", assets)
+    def requires(
+        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
+    ) -> list[str]:
+        return super().requires(parameters, assets) + trees.archive_reasons(
+            self.name, "kernel_grep", assets
+        )
 
     def needs(self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]) -> Needs:
         """Room for every copy; memory for one where the page cache is to hold it."""

@@ -35,8 +35,12 @@ class KernelTree(Workload):
     programs = ("cp", "tar", "rm", "sync")
     assets = ("kernel_tree",)
 
-    def requires(self, assets: Mapping[str, Path]) -> list[str]:
-        return super().requires(assets) + trees.archive_reasons(self.name, "kernel_tree", assets)
+    def requires(
+        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
+    ) -> list[str]:
+        return super().requires(parameters, assets) + trees.archive_reasons(
+            self.name, "kernel_tree", assets
+        )
 
     def needs(self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]) -> Needs:
         """The archive, the tree, and what that is packed to: never more than the tree takes."""

@@ -42,8 +42,12 @@ class Sql(Workload):
     def __init__(self) -> None:
         self._server: database.Instance | None = None
 
-    def requires(self, assets: Mapping[str, Path]) -> list[str]:
-        return super().requires(assets) + database.reasons(self.name)
+    def requires(
+        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
+    ) -> list[str]:
+        return super().requires(parameters, assets) + database.reasons(
+            self.name, str(parameters["server"])
+        )
 
     def needs(
         self,

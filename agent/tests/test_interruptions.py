@@ -2,112 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import signal
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent import journal, limits, plan, tries
-from agent.journal import Entry, Journal
-from agent.tests.test_plan import DOCUMENT
-from agent.tests.test_runner import Lab
-from agent.tests.test_runner import lab as runner_lab  # noqa: F401 - a fixture
+from agent import journal, plan, tries
+from agent.journal import Journal
+from agent.tests.suite_lab import Deadly, Lab, die, entries, killed, sound
 from workloads.base import Context
-
-Deadly = Callable[[int, dict[str, Any]], str | None]
 
 
 @pytest.fixture
-def lab(runner_lab: Lab) -> Iterator[Lab]:  # noqa: F811 - this is that fixture
-    document = {**plan_document(), "attempts": 3}
-    runner_lab.plan = plan.parse(plan.freeze(document))
-    (runner_lab.folder / "plan.json").write_text(json.dumps(plan.freeze(document)))
-    yield runner_lab
-
-
-def plan_document() -> dict[str, Any]:
-    """One block of two configurations with two workloads each."""
-    names = [("plain", "idle"), ("plain", "file_io"), ("opal", "idle"), ("opal", "file_io")]
-    one = DOCUMENT["configurations"][0]
-    runs = [
-        {"run_id": f"000{n}-b00-{c}-{w}", "index": n, "block": 0, "configuration": c, "workload": w}
-        for n, (c, w) in enumerate(names)
-    ]
-    return {
-        **DOCUMENT,
-        "configurations": [{**one, "name": name} for name in ("plain", "opal")],
-        "workloads": [{"name": name, "parameters": {}} for name in ("idle", "file_io")],
-        "runs": runs,
-        "settle_s": 0,
-        "tail_s": 0,
-        "rapl_hz": 100,
-    }
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def killed(lab: Lab, deadly: Deadly) -> bool:
-    """Let an agent in a process of its own work on the suite; whether it was killed.
-
-    `deadly` is told the number and content of each line before it is written, and says when to
-    die: `before`, `half` or `after`.
-    """
-    pid = os.fork()
-    if pid:
-        _, status = os.waitpid(pid, 0)
-        if os.WIFSIGNALED(status):
-            return True
-        assert os.waitstatus_to_exitcode(status) == 0
-        return False
-    status = 1
-    try:
-        limits.adopt_orphans()
-        write, count = Journal._write, iter(range(1000))
-
-        def dying(self: Journal, data: bytes) -> None:
-            when = deadly(next(count), json.loads(data))
-            if when == "half":
-                os.write(self._fd, data[: len(data) // 2])
-            if when in ("before", "half"):
-                die()
-            write(self, data)
-            if when == "after":
-                die()
-
-        Journal._write = dying  # type: ignore[method-assign]
-        status = lab.execute()
-    finally:
-        os._exit(status)
-
-
-def entries(lab: Lab) -> list[Entry]:
-    return journal.read(lab.folder / "journal.jsonl")
-
-
-def sound(lab: Lab) -> set[str]:
-    """Runs whose last state is `finished`, each with the run.json that its line means."""
-    found = set()
-    last = {entry.run_id: entry for entry in entries(lab) if entry.run_id}
-    for run_id, entry in last.items():
-        if entry.state != "finished":
-            continue
-        folder = lab.folder / "runs" / run_id
-        data = (folder / "run.json").read_bytes()
-        document = json.loads(data)
-        assert entry.detail == f"sha256:{hashlib.sha256(data).hexdigest()}"
-        assert (document["status"], document["run_id"]) == ("finished", run_id)
-        samples = (folder / "rapl.jsonl").read_bytes()
-        assert document["rapl_sha256"] == hashlib.sha256(samples).hexdigest()
-        found.add(run_id)
-    return found
+def lab(one_block: Lab) -> Lab:
+    return one_block
 
 
 def at(number: int, when: str) -> Deadly:

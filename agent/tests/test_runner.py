@@ -5,169 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from agent import journal, limits, measure, notify, plan, runner
-from agent.errors import AgentError
-from agent.storage.stack import Stack
-from agent.tests.test_plan import DOCUMENT
-from instrumentation.sources.powercap import PowercapSource
-from workloads.base import Context, Needs, Workload
-
-CONFIGURATIONS = ("plain", "opal")
-WORKLOADS = ("idle", "file_io")
-
-
-def _document(blocks: int = 1) -> dict[str, Any]:
-    # Back and forth, so that a block begins with the configuration that ended the one before.
-    order = [
-        (b, c, w) for b in range(blocks) for c in CONFIGURATIONS[:: (-1) ** b] for w in WORKLOADS
-    ]
-    one = DOCUMENT["configurations"][0]
-    return plan.freeze(
-        {
-            **DOCUMENT,
-            "configurations": [{**one, "name": name} for name in CONFIGURATIONS],
-            "workloads": [{"name": name, "parameters": {}} for name in WORKLOADS],
-            "runs": [
-                {
-                    "run_id": f"{i:04d}-b{b:02d}-{c}-{w}",
-                    "index": i,
-                    "block": b,
-                    "configuration": c,
-                    "workload": w,
-                }
-                for i, (b, c, w) in enumerate(order)
-            ],
-            "settle_s": 0,
-            "tail_s": 0,
-            "rapl_hz": 100,
-        }
-    )
-
-
-@dataclass
-class Entered:
-    configuration: plan.Configuration
-
-
-class StandIn:
-    """A stack that only remembers; `refuse` names configurations that cannot be entered."""
-
-    def __init__(self, spec: plan.StorageSpec, mount_point: Path) -> None:
-        self.spec = spec
-        self.secrets = None
-        self.mount_point = mount_point
-        self.entered: Entered | None = None
-        self.calls: list[str] = []
-        self.refuse: set[str] = set()
-        self.impatient = False
-
-    def enter(self, name: str) -> None:
-        self.leave()
-        self.calls.append(name)
-        if name in self.refuse:
-            raise AgentError("The disk is gone: plug it in.")
-        # A file system is always a fresh one.
-        for left in self.mount_point.iterdir():
-            shutil.rmtree(left)
-        self.entered = Entered(self.spec.configurations[name])
-
-    def leave(self) -> None:
-        if self.impatient:
-            os.kill(os.getpid(), signal.SIGTERM)
-        self.calls.append("bare")
-        self.entered = None
-
-
-Action = Callable[[Context], None]
-
-
-class Lab:
-    """A suite folder with a fake powercap tree; `acts` gives workloads something to do."""
-
-    def __init__(self, folder: Path, blocks: int = 1) -> None:
-        zone = folder / "powercap" / "intel-rapl" / "intel-rapl:0"
-        zone.mkdir(parents=True)
-        (zone / "name").write_text("package-0\n")
-        (zone / "energy_uj").write_text("1000\n")
-        (zone / "max_energy_range_uj").write_text("262143328850\n")
-        self.energy = zone / "energy_uj"
-        self.folder = folder / "suite"
-        self.folder.mkdir()
-        (folder / "disk").mkdir()
-        self.plan = plan.parse(_document(blocks))
-        self.counters = PowercapSource.open(folder / "powercap")
-        self.stack = StandIn(self.plan.storage, folder / "disk")
-        self.acts: dict[str, Action] = {}
-        self.assets: tuple[str, ...] = ()
-        self.reasons: dict[str, list[str]] = {}
-        self.needs: dict[str, Needs] = {}
-        self.proof: dict[str, Any] = {"ok": True, "mismatches": []}
-
-    def execute(self) -> int:
-        writer = journal.Journal(self.folder / "journal.jsonl")
-        equipment = cast(Stack, self.stack), self.counters
-        try:
-            suite = runner.Suite(self.plan, self.folder, writer, notify.Watchdog())
-            return suite.execute(lambda _waits: nullcontext(equipment))
-        finally:
-            writer.close()
-
-    def states(self) -> list[tuple[str, str]]:
-        return [(e.state, e.run_id) for e in journal.read(self.folder / "journal.jsonl")]
-
-    def last(self) -> dict[str, str]:
-        return journal.last_states(journal.read(self.folder / "journal.jsonl"))
-
-    def run_json(self, index: int) -> dict[str, Any]:
-        path = self.folder / "runs" / self.plan.runs[index].run_id / "run.json"
-        document: dict[str, Any] = json.loads(path.read_text())
-        return document
-
-    def load(self, name: str) -> Workload:
-        lab = self
-
-        class Scripted(Workload):
-            assets = lab.assets
-            program = f"the act of {name}"
-
-            def requires(self, assets: Mapping[str, Path]) -> list[str]:
-                return super().requires(assets) + lab.reasons.get(name, [])
-
-            def needs(self, parameters: object, assets: object) -> Needs:  # noqa: ARG002
-                return lab.needs.get(name, Needs())
-
-            def run(self, context: Context) -> None:
-                with context.phase("work") as work:
-                    if act := lab.acts.get(name):
-                        act(context)
-                work.add(files=1)
-
-        return Scripted()
-
-
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    lab = Lab(tmp_path, blocks=3)
-    monkeypatch.setattr("workloads.registry.load", lab.load)
-    monkeypatch.setattr("agent.storage.proof.prove", lambda *_: lab.proof)
-    monkeypatch.setattr("agent.checks.TABLE", ())
-    monkeypatch.setattr(measure, "DROP_CACHES", tmp_path / "drop_caches")
-    monkeypatch.setattr(measure, "SCRATCH_ROOT", tmp_path)
-    monkeypatch.setattr("agent.provenance.gather", lambda _spec: {})
-    # The disks of the plan are not this machine's.
-    monkeypatch.setattr("agent.waiting._all_there", lambda _disks: None)
-    yield lab
-    lab.counters.close()
+from agent import journal, limits, measure, plan, runner
+from agent.tests.suite_lab import Action, Lab, blocks_document
+from workloads.base import Context
 
 
 def test_a_whole_suite_in_the_order_of_its_plan(lab: Lab) -> None:
@@ -331,14 +176,14 @@ def test_an_asset_is_compared_before_the_first_run_and_its_sum_kept(lab: Lab) ->
     clip.write_bytes(b"a clip")
     lab.assets = ("clip",)
     entry = {"path": str(clip), "sha256": "0" * 64, "sums": None}
-    lab.plan = plan.parse(plan.freeze({**_document(), "assets": {"clip": entry}}))
+    lab.plan = plan.parse(plan.freeze({**blocks_document(), "assets": {"clip": entry}}))
     assert lab.execute() == 1
     ended = journal.read(lab.folder / "journal.jsonl")[-1]
     assert ended.state == "suite-failed"
     assert f"The asset clip ({clip}) has the SHA-256" in ended.detail
     assert not (lab.folder / "runs").exists()
     entry["sha256"] = hashlib.sha256(b"a clip").hexdigest()
-    lab.plan = plan.parse(plan.freeze({**_document(), "assets": {"clip": entry}}))
+    lab.plan = plan.parse(plan.freeze({**blocks_document(), "assets": {"clip": entry}}))
     assert lab.execute() == 0
     kept = json.loads((lab.folder / "provenance" / "before.json").read_text(encoding="utf-8"))
     assert kept["assets"] == {"clip": entry["sha256"]}

@@ -19,7 +19,7 @@ import pytest
 
 from agent import cli, hold, identity, journal, lock, notify, pack, plan
 from agent.errors import AgentError
-from agent.tests.test_interruptions import plan_document
+from agent.tests.suite_lab import one_block_document
 from agent.waiting import NotYetError, Waits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -311,7 +311,7 @@ def agent(suite: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_exit_codes_tell_systemd_whether_to_start_again(tmp_path: Path) -> None:
     refused = agent(tmp_path)
     assert refused.returncode == 1 and "cannot be read" in refused.stderr
-    (tmp_path / "plan.json").write_text(json.dumps(plan.freeze(plan_document())))
+    (tmp_path / "plan.json").write_text(json.dumps(plan.freeze(one_block_document())))
     with lock.suite(tmp_path):
         assert agent(tmp_path).returncode == 1
         assert agent(tmp_path, NOTIFY_SOCKET="/nowhere").returncode == cli.BUSY

@@ -12,25 +12,28 @@ import pytest
 
 from agent import cli, journal, plan, requests
 from agent.errors import AgentError
-from agent.tests.test_interruptions import entries, killed, lab, sound  # noqa: F401 - a fixture among them
-from agent.tests.test_runner import Lab
-from agent.tests.test_runner import lab as runner_lab  # noqa: F401 - a fixture
+from agent.tests.suite_lab import Lab, entries, killed, sound
 from workloads.base import Context
 
 
-def changed(lab: Lab, **keys: object) -> None:  # noqa: F811 - the parameter is that fixture
+@pytest.fixture
+def lab(one_block: Lab) -> Lab:
+    return one_block
+
+
+def changed(lab: Lab, **keys: object) -> None:
     """The same suite with other keys in its plan."""
     document = json.loads((lab.folder / "plan.json").read_text()) | keys
     lab.plan = plan.parse(plan.freeze(document))
     (lab.folder / "plan.json").write_text(json.dumps(plan.freeze(document)))
 
 
-def states_of(lab: Lab, index: int) -> list[str]:  # noqa: F811
+def states_of(lab: Lab, index: int) -> list[str]:
     run_id = lab.plan.runs[index].run_id
     return [entry.state for entry in entries(lab) if entry.run_id == run_id]
 
 
-def test_a_void_run_is_tried_again_at_once_and_in_its_place(lab: Lab) -> None:  # noqa: F811
+def test_a_void_run_is_tried_again_at_once_and_in_its_place(lab: Lab) -> None:
     tried: list[str] = []
 
     def fail_twice(_context: Context) -> None:
@@ -56,7 +59,7 @@ def test_a_void_run_is_tried_again_at_once_and_in_its_place(lab: Lab) -> None:  
     ]
 
 
-def test_no_more_tries_than_the_plan_allows_over_starts_of_the_agent(lab: Lab) -> None:  # noqa: F811
+def test_no_more_tries_than_the_plan_allows_over_starts_of_the_agent(lab: Lab) -> None:
     def fail(_context: Context) -> None:
         raise ValueError("never")
 
@@ -68,13 +71,13 @@ def test_no_more_tries_than_the_plan_allows_over_starts_of_the_agent(lab: Lab) -
     assert states_of(lab, 1).count("void") == 6
 
 
-def test_a_workload_that_cannot_run_here_is_not_tried_again(lab: Lab) -> None:  # noqa: F811
+def test_a_workload_that_cannot_run_here_is_not_tried_again(lab: Lab) -> None:
     lab.reasons["file_io"] = ["install it."]
     assert lab.execute() == 0
     assert states_of(lab, 1) == states_of(lab, 3) == ["void"]
 
 
-def test_a_run_that_hangs_is_void_and_all_it_started_is_gone(lab: Lab) -> None:  # noqa: F811
+def test_a_run_that_hangs_is_void_and_all_it_started_is_gone(lab: Lab) -> None:
     changed(lab, run_limit_s=0.5, attempts=1)
     pids = lab.folder.parent / "pids"
     hanging = (
@@ -115,12 +118,12 @@ def _runs(pid: int) -> bool:
     return state not in "ZX"
 
 
-def request(lab: Lab, index: int, seq: int) -> int:  # noqa: F811
+def request(lab: Lab, index: int, seq: int) -> int:
     options = ["--suite-dir", str(lab.folder), "--run", lab.plan.runs[index].run_id]
     return cli.main(["request-repeat", *options, "--seq", str(seq), "--reason", "meter  gone"])
 
 
-def finished_seq(lab: Lab, index: int) -> int:  # noqa: F811
+def finished_seq(lab: Lab, index: int) -> int:
     run_id = lab.plan.runs[index].run_id
     return next(
         e.seq for e in reversed(entries(lab)) if (e.state, e.run_id) == ("finished", run_id)
@@ -128,7 +131,7 @@ def finished_seq(lab: Lab, index: int) -> int:  # noqa: F811
 
 
 def test_a_request_has_a_finished_run_repeated_once(
-    lab: Lab,  # noqa: F811
+    lab: Lab,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert lab.execute() == 0
@@ -150,7 +153,7 @@ def test_a_request_has_a_finished_run_repeated_once(
     assert [e.state for e in entries(lab)[done:]] == ["suite-finished"]
 
 
-def test_a_request_during_the_suite_is_met_before_it_ends(lab: Lab) -> None:  # noqa: F811
+def test_a_request_during_the_suite_is_met_before_it_ends(lab: Lab) -> None:
     asked: list[int] = []
 
     def ask(_context: Context) -> None:
@@ -164,7 +167,7 @@ def test_a_request_during_the_suite_is_met_before_it_ends(lab: Lab) -> None:  # 
     assert sound(lab) == {run.run_id for run in lab.plan.runs}
 
 
-def test_requests_never_cost_a_run_its_last_try(lab: Lab) -> None:  # noqa: F811
+def test_requests_never_cost_a_run_its_last_try(lab: Lab) -> None:
     assert lab.execute() == 0
     for _ in range(4):
         assert request(lab, 0, finished_seq(lab, 0)) == 0
@@ -173,7 +176,7 @@ def test_requests_never_cost_a_run_its_last_try(lab: Lab) -> None:  # noqa: F811
     assert sound(lab) == {run.run_id for run in lab.plan.runs}
 
 
-def test_a_request_does_not_give_others_their_tries_again(lab: Lab) -> None:  # noqa: F811
+def test_a_request_does_not_give_others_their_tries_again(lab: Lab) -> None:
     def fail(_context: Context) -> None:
         raise ValueError("never")
 
@@ -187,7 +190,7 @@ def test_a_request_does_not_give_others_their_tries_again(lab: Lab) -> None:  # 
 
 @pytest.mark.parametrize("seq", [-1, 0, 10_000])
 def test_a_request_that_means_nothing_is_refused(
-    lab: Lab,  # noqa: F811
+    lab: Lab,
     seq: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -198,7 +201,7 @@ def test_a_request_that_means_nothing_is_refused(
 
 
 def test_distinct_runs_in_a_row_stop_the_suite_also_over_kills(
-    lab: Lab,  # noqa: F811
+    lab: Lab,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     writer = journal.Journal(lab.folder / "journal.jsonl")
@@ -219,6 +222,6 @@ def test_distinct_runs_in_a_row_stop_the_suite_also_over_kills(
     assert "5 runs in a row were void" in ended.detail
 
 
-def _fifth(lab: Lab) -> dict[str, object]:  # noqa: F811
+def _fifth(lab: Lab) -> dict[str, object]:
     one = json.loads((lab.folder / "plan.json").read_text())["runs"][0]
     return {**one, "run_id": "0004-b00-plain-idle", "index": 4}

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from agent import journal, plan, watermarks
-from agent.tests.test_runner import Lab
-from agent.tests.test_runner import lab as runner_lab  # noqa: F401 - a fixture
+from agent.tests.suite_lab import Lab
 from workloads.base import Context
 
 SHORT = plan.Watermark(chip_s=0.002, pad_s=0.0)
@@ -56,10 +55,10 @@ def test_a_torn_line_stays_one_line(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def short(runner_lab: Lab) -> Lab:  # noqa: F811
+def short(lab: Lab) -> Lab:
     """A suite whose plan has a watermark that is soon over."""
-    runner_lab.plan = replace(runner_lab.plan, watermark=SHORT)
-    return runner_lab
+    lab.plan = replace(lab.plan, watermark=SHORT)
+    return lab
 
 
 def whens(lab: Lab) -> list[str]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from agent import cpu_time, journal, kept, needs, pack, plan
-from agent.tests.test_runner import Lab, _document, lab  # noqa: F401 - a fixture
+from agent import cpu_time, kept, needs, pack, plan
+from agent.limits import Stop
+from agent.tests.suite_lab import Lab, blocks_document, entries
 from agent.tries import SKIPPED
 from workloads.base import Context, Needs, Workload
 
@@ -22,7 +23,7 @@ MIB, GIB = 2**20, 2**30
 
 def with_variant(one: Lab) -> None:
     """The suite's second workload under a name of its own, and twice in a block."""
-    document = _document()
+    document = blocks_document()
     document["workloads"][1] = {"name": "big", "workload": "file_io", "parameters": {"x": 1}}
     for run in document["runs"]:
         if run["workload"] == "file_io":
@@ -30,11 +31,7 @@ def with_variant(one: Lab) -> None:
     one.plan = plan.parse(plan.freeze(document))
 
 
-def entries(one: Lab) -> list[journal.Entry]:
-    return journal.read(one.folder / "journal.jsonl")
-
-
-def test_an_entry_runs_its_workload_under_its_own_name(lab: Lab) -> None:  # noqa: F811
+def test_an_entry_runs_its_workload_under_its_own_name(lab: Lab) -> None:
     with_variant(lab)
     seen: list[dict[str, Any]] = []
     lab.acts["file_io"] = lambda context: seen.append(dict(context.parameters))
@@ -46,7 +43,7 @@ def test_an_entry_runs_its_workload_under_its_own_name(lab: Lab) -> None:  # noq
     assert lab.run_json(0)["program"] == "the act of idle"
 
 
-def test_a_run_tells_the_processors_and_how_busy_they_were(lab: Lab) -> None:  # noqa: F811
+def test_a_run_tells_the_processors_and_how_busy_they_were(lab: Lab) -> None:
     def spin(_context: Context) -> None:
         end_s = time.process_time() + 0.3
         while time.process_time() < end_s:
@@ -67,7 +64,7 @@ def test_busy_is_all_but_idle_and_waiting_and_what_others_took(tmp_path: Path) -
     assert cpu_time.busy_s(stat) == pytest.approx(7600321 / os.sysconf("SC_CLK_TCK"))
 
 
-def test_what_is_left_out_is_told_with_its_reason(lab: Lab) -> None:  # noqa: F811
+def test_what_is_left_out_is_told_with_its_reason(lab: Lab) -> None:
     lab.acts["idle"] = lambda context: context.leave_out("twofish", "There is no module: load it.")
     assert lab.execute() == 0
     left_out = [{"what": "twofish", "reason": "There is no module: load it."}]
@@ -75,7 +72,7 @@ def test_what_is_left_out_is_told_with_its_reason(lab: Lab) -> None:  # noqa: F8
     assert lab.run_json(1)["left_out"] == []
 
 
-def test_what_is_kept_is_summed_and_of_this_try_alone(lab: Lab) -> None:  # noqa: F811
+def test_what_is_kept_is_summed_and_of_this_try_alone(lab: Lab) -> None:
     tries: list[int] = []
 
     def keep(context: Context) -> None:
@@ -88,7 +85,7 @@ def test_what_is_kept_is_summed_and_of_this_try_alone(lab: Lab) -> None:  # noqa
         if len(tries) == 1:
             raise ValueError("the first try")
 
-    document = {**_document(), "attempts": 2}
+    document = {**blocks_document(), "attempts": 2}
     lab.plan = plan.parse(plan.freeze(document))
     lab.acts["idle"] = keep
     assert lab.execute() == 0
@@ -107,7 +104,7 @@ def test_what_is_kept_is_summed_and_of_this_try_alone(lab: Lab) -> None:  # noqa
     assert not [name for name in names if name.endswith((".hidden", "link"))]
 
 
-def test_what_cannot_run_is_skipped_and_the_suite_ends_well(lab: Lab) -> None:  # noqa: F811
+def test_what_cannot_run_is_skipped_and_the_suite_ends_well(lab: Lab) -> None:
     lab.reasons["file_io"] = ["file_io needs dd: install it.", "And more."]
     assert lab.execute() == 0
     told = [entry for entry in entries(lab) if entry.state == "void"]
@@ -125,13 +122,13 @@ def test_what_cannot_run_is_skipped_and_the_suite_ends_well(lab: Lab) -> None:  
 
 
 def test_a_workload_that_breaks_while_it_is_asked_is_skipped(
-    lab: Lab,  # noqa: F811
+    lab: Lab,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = lab.load
 
-    def broken(_assets: object) -> list[str]:
-        raise KeyError("library")
+    def broken(parameters: object, _assets: object) -> list[str]:
+        raise KeyError(parameters)
 
     def load(name: str) -> Workload:
         workload = real(name)
@@ -140,13 +137,14 @@ def test_a_workload_that_breaks_while_it_is_asked_is_skipped(
         return workload
 
     monkeypatch.setattr("workloads.registry.load", load)
+    with_variant(lab)
     assert lab.execute() == 0
-    assert "KeyError('library')" in lab.run_json(1)["void_reason"]
-    assert entries(lab)[-1].detail == "6 finished, 0 void, 6 skipped"
+    assert "KeyError({'x': 1})" in lab.run_json(1)["void_reason"]
+    assert entries(lab)[-1].detail == "2 finished, 0 void, 2 skipped"
 
 
 def test_too_little_room_or_memory_is_told_before_the_first_run(
-    lab: Lab,  # noqa: F811
+    lab: Lab,
 ) -> None:
     lab.needs = {"idle": Needs(disk_bytes=GIB), "file_io": Needs(memory_bytes=2**60)}
     assert lab.execute() == 1
@@ -160,8 +158,20 @@ def test_too_little_room_or_memory_is_told_before_the_first_run(
     assert lab.execute() == 0, "what is skipped needs nothing"
 
 
-def test_scratch_is_needed_by_each_workload_once(lab: Lab, tmp_path: Path) -> None:  # noqa: F811
-    document = _document()
+def test_what_earlier_runs_keep_is_not_needed_once_more(lab: Lab) -> None:
+    def interrupt(_context: Context) -> None:
+        lab.needs["idle"] = Needs(scratch_bytes=2**60)
+        raise Stop
+
+    lab.acts["file_io"] = interrupt
+    assert lab.execute() == 1
+    lab.acts.clear()
+    assert lab.execute() == 0, "one run was finished before: the need is no longer looked at"
+    assert set(lab.last().values()) == {"finished"}
+
+
+def test_scratch_is_needed_by_each_workload_once(lab: Lab, tmp_path: Path) -> None:
+    document = blocks_document()
     document["workloads"].append({"name": "big", "workload": "idle", "parameters": {}})
     three = plan.parse(plan.freeze(document))
     free_bytes = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize

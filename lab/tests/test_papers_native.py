@@ -126,4 +126,4 @@ def test_without_an_image_an_archive_of_this_environment_will_do(
     assert "there is no image" in found.source
     assert "clip" not in found.paths
     for name in ("kernel_tree", "kernel_grep"):
-        assert registry.load(name).requires(found.paths) == []
+        assert registry.load(name).requires(registry.complete(name, {}), found.paths) == []

@@ -182,11 +182,11 @@ def main() -> int:
     options = parser.parse_args()
     assets = {key: Path(path) for key, path in (item.split("=", 1) for item in options.asset)}
     given = json.loads(options.parameters)
-    broken = registry.load(options.name).requires(assets)
+    values = registry.complete(options.name, given)
+    broken = registry.load(options.name).requires(values, assets)
     phases, start = Phases(), time.monotonic()
     try:
         if not broken and options.time_only:
-            values = registry.complete(options.name, given)
             perform(registry.load(options.name), context_for(options.root, phases, assets, values))
         elif not broken:
             broken, phases = check(options.name, options.root, assets, given)

@@ -89,7 +89,7 @@ FAILING = [
 
 
 def skip_unless_possible(name: str, assets: dict[str, Path]) -> None:
-    reasons = registry.load(name).requires(assets)
+    reasons = registry.load(name).requires(registry.complete(name, {}), assets)
     if reasons:
         pytest.skip(" ".join(reasons))
 
@@ -117,12 +117,13 @@ def test_what_is_missing_is_named_with_the_way_out(
     monkeypatch.setenv("PATH", str(root))
     monkeypatch.setattr("workloads.programs.SEARCH_PATH_SUFFIX", ())
     workload = registry.load(name)
-    reasons = workload.requires(dict.fromkeys(workload.assets, root / "absent"))
+    values = registry.complete(name, {})
+    reasons = workload.requires(values, dict.fromkeys(workload.assets, root / "absent"))
     for wanted in workload.programs:
         assert f"{name} needs the program {wanted}: install its package." in reasons
     for asset in workload.assets:
         assert any(str(root / "absent") in reason for reason in reasons)
-        assert any(f"the asset {asset}:" in reason for reason in workload.requires({}))
+        assert any(f"the asset {asset}:" in reason for reason in workload.requires(values, {}))
     assert reasons or not (workload.programs or workload.assets)
 
 

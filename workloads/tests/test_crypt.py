@@ -211,7 +211,7 @@ def test_inputs_are_filled_up_to_whole_blocks() -> None:
 def test_a_missing_library_is_named_with_its_package() -> None:
     """With a Python that has none: what a target without the packages says."""
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from workloads import registry; " + (
-        "print('\\n'.join(registry.load(sys.argv[1]).requires({})))"
+        "print('\\n'.join(registry.load(sys.argv[1]).requires({}, {})))"
     )
     for name in ("file_ciphers", "cipher_modes"):
         said = programs.run([sys.executable, "-I", "-S", "-c", code, name]).splitlines()

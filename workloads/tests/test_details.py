@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import pwd
 import random
 import shutil
 import zlib
@@ -286,7 +287,7 @@ def test_copies_that_differ_are_a_failure(root: Path, assets: dict[str, Path]) -
 def test_an_unknown_kind_of_archive_is_a_reason(root: Path) -> None:
     archive = root / "source.rar"
     archive.touch()
-    reasons = registry.load("kernel_tree").requires({"kernel_tree": archive})
+    reasons = registry.load("kernel_tree").requires({}, {"kernel_tree": archive})
     assert any("not an archive this can unpack" in reason for reason in reasons)
 
 
@@ -297,8 +298,24 @@ def test_the_compressor_of_the_archive_is_required(
     archive.touch()
     monkeypatch.setenv("PATH", str(root))
     monkeypatch.setattr("workloads.programs.SEARCH_PATH_SUFFIX", ())
-    reasons = registry.load("kernel_grep").requires({"kernel_grep": archive})
+    reasons = registry.load("kernel_grep").requires({}, {"kernel_grep": archive})
     assert "kernel_grep needs the program zstd: install its package." in reasons
+
+
+def test_a_server_of_another_kind_is_not_enough(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mariadb = database.Binaries(root / "mariadbd", root / "mariadb", None)
+    monkeypatch.setattr(database, "_mariadb", lambda: mariadb)
+    monkeypatch.setattr(database, "_mysql", lambda: None)
+    monkeypatch.setattr(database, "SERVER_USER", pwd.getpwuid(os.getuid()).pw_name)
+
+    def reasons(server: str) -> list[str]:
+        values = registry.complete("sql", {"server": server})
+        return [one for one in registry.load("sql").requires(values, {}) if "program" not in one]
+
+    assert reasons("any") == reasons("mariadb") == []
+    assert reasons("mysql") == ["sql needs a database server: install mysql-server."]
 
 
 def test_sysbench_reports_are_read() -> None:

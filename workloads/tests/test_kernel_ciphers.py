@@ -133,7 +133,7 @@ def test_the_driver_is_the_one_the_kernel_would_take() -> None:
 
 def test_what_this_kernel_lacks_is_left_out_with_its_reason(root: Path) -> None:
     workload = registry.load("kernel_ciphers")
-    if reasons := workload.requires({}):
+    if reasons := workload.requires({}, {}):
         pytest.skip(" ".join(reasons))
     given = {"ciphers": "aes,absent", "modes": "cbc", "key_bits": "128", "seconds": 0.05}
     values = registry.complete("kernel_ciphers", {**given, "cascades": "aes-absent"})

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent import measure, plan
+from agent.tests.suite_lab import Lab, one_block_document
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """Three blocks."""
+    lab = Lab(tmp_path, blocks=3)
+    monkeypatch.setattr("workloads.registry.load", lab.load)
+    monkeypatch.setattr("agent.storage.proof.prove", lambda *_: lab.proof)
+    monkeypatch.setattr("agent.checks.TABLE", ())
+    monkeypatch.setattr(measure, "DROP_CACHES", tmp_path / "drop_caches")
+    monkeypatch.setattr(measure, "SCRATCH_ROOT", tmp_path)
+    monkeypatch.setattr("agent.provenance.gather", lambda _spec: {})
+    # The disks of the plan are not this machine's.
+    monkeypatch.setattr("agent.waiting._all_there", lambda _disks: None)
+    yield lab
+    lab.counters.close()
+
+
+@pytest.fixture
+def one_block(lab: Lab) -> Lab:
+    """Four runs, each tried three times, and a plan that other processes read."""
+    document = plan.freeze({**one_block_document(), "attempts": 3})
+    lab.plan = plan.parse(document)
+    (lab.folder / "plan.json").write_text(json.dumps(document))
+    return lab

@@ -1,0 +1,238 @@
+"""A suite with stand-ins for storage and proof, its agent in this process or in one that dies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from agent import journal, limits, notify, plan, runner
+from agent.errors import AgentError
+from agent.journal import Entry, Journal
+from agent.storage.stack import Stack
+from agent.tests.test_plan import DOCUMENT
+from instrumentation.sources.powercap import PowercapSource
+from workloads.base import Context, Needs, ParameterValue, Workload
+
+CONFIGURATIONS = ("plain", "opal")
+WORKLOADS = ("idle", "file_io")
+
+
+def blocks_document(blocks: int = 1) -> dict[str, Any]:
+    # Back and forth, so that a block begins with the configuration that ended the one before.
+    order = [
+        (b, c, w) for b in range(blocks) for c in CONFIGURATIONS[:: (-1) ** b] for w in WORKLOADS
+    ]
+    one = DOCUMENT["configurations"][0]
+    return plan.freeze(
+        {
+            **DOCUMENT,
+            "configurations": [{**one, "name": name} for name in CONFIGURATIONS],
+            "workloads": [{"name": name, "parameters": {}} for name in WORKLOADS],
+            "runs": [
+                {
+                    "run_id": f"{i:04d}-b{b:02d}-{c}-{w}",
+                    "index": i,
+                    "block": b,
+                    "configuration": c,
+                    "workload": w,
+                }
+                for i, (b, c, w) in enumerate(order)
+            ],
+            "settle_s": 0,
+            "tail_s": 0,
+            "rapl_hz": 100,
+        }
+    )
+
+
+@dataclass
+class Entered:
+    configuration: plan.Configuration
+
+
+class StandIn:
+    """A stack that only remembers; `refuse` names configurations that cannot be entered."""
+
+    def __init__(self, spec: plan.StorageSpec, mount_point: Path) -> None:
+        self.spec = spec
+        self.secrets = None
+        self.mount_point = mount_point
+        self.entered: Entered | None = None
+        self.calls: list[str] = []
+        self.refuse: set[str] = set()
+        self.impatient = False
+
+    def enter(self, name: str) -> None:
+        self.leave()
+        self.calls.append(name)
+        if name in self.refuse:
+            raise AgentError("The disk is gone: plug it in.")
+        # A file system is always a fresh one.
+        for left in self.mount_point.iterdir():
+            shutil.rmtree(left)
+        self.entered = Entered(self.spec.configurations[name])
+
+    def leave(self) -> None:
+        if self.impatient:
+            os.kill(os.getpid(), signal.SIGTERM)
+        self.calls.append("bare")
+        self.entered = None
+
+
+Action = Callable[[Context], None]
+
+
+class Lab:
+    """A suite folder with a fake powercap tree; `acts` gives workloads something to do."""
+
+    def __init__(self, folder: Path, blocks: int = 1) -> None:
+        zone = folder / "powercap" / "intel-rapl" / "intel-rapl:0"
+        zone.mkdir(parents=True)
+        (zone / "name").write_text("package-0\n")
+        (zone / "energy_uj").write_text("1000\n")
+        (zone / "max_energy_range_uj").write_text("262143328850\n")
+        self.energy = zone / "energy_uj"
+        self.folder = folder / "suite"
+        self.folder.mkdir()
+        (folder / "disk").mkdir()
+        self.plan = plan.parse(blocks_document(blocks))
+        self.counters = PowercapSource.open(folder / "powercap")
+        self.stack = StandIn(self.plan.storage, folder / "disk")
+        self.acts: dict[str, Action] = {}
+        self.assets: tuple[str, ...] = ()
+        self.reasons: dict[str, list[str]] = {}
+        self.needs: dict[str, Needs] = {}
+        self.proof: dict[str, Any] = {"ok": True, "mismatches": []}
+
+    def execute(self) -> int:
+        writer = journal.Journal(self.folder / "journal.jsonl")
+        equipment = cast(Stack, self.stack), self.counters
+        try:
+            suite = runner.Suite(self.plan, self.folder, writer, notify.Watchdog())
+            return suite.execute(lambda _waits: nullcontext(equipment))
+        finally:
+            writer.close()
+
+    def states(self) -> list[tuple[str, str]]:
+        return [(e.state, e.run_id) for e in journal.read(self.folder / "journal.jsonl")]
+
+    def last(self) -> dict[str, str]:
+        return journal.last_states(journal.read(self.folder / "journal.jsonl"))
+
+    def run_json(self, index: int) -> dict[str, Any]:
+        path = self.folder / "runs" / self.plan.runs[index].run_id / "run.json"
+        document: dict[str, Any] = json.loads(path.read_text())
+        return document
+
+    def load(self, name: str) -> Workload:
+        lab = self
+
+        class Scripted(Workload):
+            assets = lab.assets
+            program = f"the act of {name}"
+
+            def requires(
+                self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
+            ) -> list[str]:
+                return super().requires(parameters, assets) + lab.reasons.get(name, [])
+
+            def needs(self, parameters: object, assets: object) -> Needs:  # noqa: ARG002
+                return lab.needs.get(name, Needs())
+
+            def run(self, context: Context) -> None:
+                with context.phase("work") as work:
+                    if act := lab.acts.get(name):
+                        act(context)
+                work.add(files=1)
+
+        return Scripted()
+
+
+def one_block_document() -> dict[str, Any]:
+    """One block of two configurations with two workloads each."""
+    names = [("plain", "idle"), ("plain", "file_io"), ("opal", "idle"), ("opal", "file_io")]
+    one = DOCUMENT["configurations"][0]
+    runs = [
+        {"run_id": f"000{n}-b00-{c}-{w}", "index": n, "block": 0, "configuration": c, "workload": w}
+        for n, (c, w) in enumerate(names)
+    ]
+    return {
+        **DOCUMENT,
+        "configurations": [{**one, "name": name} for name in ("plain", "opal")],
+        "workloads": [{"name": name, "parameters": {}} for name in ("idle", "file_io")],
+        "runs": runs,
+        "settle_s": 0,
+        "tail_s": 0,
+        "rapl_hz": 100,
+    }
+
+
+Deadly = Callable[[int, dict[str, Any]], str | None]
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def killed(lab: Lab, deadly: Deadly) -> bool:
+    """Let an agent in a process of its own work on the suite; whether it was killed.
+
+    `deadly` is told the number and content of each line before it is written, and says when to
+    die: `before`, `half` or `after`.
+    """
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        if os.WIFSIGNALED(status):
+            return True
+        assert os.waitstatus_to_exitcode(status) == 0
+        return False
+    status = 1
+    try:
+        limits.adopt_orphans()
+        write, count = Journal._write, iter(range(1000))
+
+        def dying(self: Journal, data: bytes) -> None:
+            when = deadly(next(count), json.loads(data))
+            if when == "half":
+                os.write(self._fd, data[: len(data) // 2])
+            if when in ("before", "half"):
+                die()
+            write(self, data)
+            if when == "after":
+                die()
+
+        Journal._write = dying  # type: ignore[method-assign]
+        status = lab.execute()
+    finally:
+        os._exit(status)
+
+
+def entries(lab: Lab) -> list[Entry]:
+    return journal.read(lab.folder / "journal.jsonl")
+
+
+def sound(lab: Lab) -> set[str]:
+    """Runs whose last state is `finished`, each with the run.json that its line means."""
+    found = set()
+    last = {entry.run_id: entry for entry in entries(lab) if entry.run_id}
+    for run_id, entry in last.items():
+        if entry.state != "finished":
+            continue
+        folder = lab.folder / "runs" / run_id
+        data = (folder / "run.json").read_bytes()
+        document = json.loads(data)
+        assert entry.detail == f"sha256:{hashlib.sha256(data).hexdigest()}"
+        assert (document["status"], document["run_id"]) == ("finished", run_id)
+        samples = (folder / "rapl.jsonl").read_bytes()
+        assert document["rapl_sha256"] == hashlib.sha256(samples).hexdigest()
+        found.add(run_id)
+    return found
