@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,20 +30,29 @@ def page() -> str:
 def _paper(paper: str, citation: str) -> str:
     there = places(paper)
     with_ours = sum(place.ours for place in there)
-    rows = "".join(_row(place) for place in there)
+    remarks = _repeated(there)
+    rows = "".join(_row(place, remarks) for place in there)
+    below = "".join(f"\n({number}) {remark}\n" for remark, number in remarks.items())
     counted = (
         f"{len(there)} places, {with_ours} of them with figures of ours; "
         f"{len(published(paper))} figures in `data/reference/{paper}.csv`."
     )
-    return f"\n## {citation}\n\n{counted}\n\n{COLUMNS}{rows}"
+    return f"\n## {citation}\n\n{counted}\n\n{COLUMNS}{rows}{below}"
 
 
-def _row(place: Place) -> str:
+def _repeated(there: Iterable[Place]) -> dict[str, int]:
+    """Remarks of more than one place, numbered: they stand once, below the table."""
+    count = Counter(place.why for place in there if place.why)
+    return {remark: n for n, remark in enumerate((r for r in count if count[r] > 1), start=1)}
+
+
+def _row(place: Place, remarks: Mapping[str, int]) -> str:
     suite = f"`{place.suite}`" if place.ours else "–"
     workload = f"`{place.workload}`" if place.ours else "–"
+    remark = f"({remarks[place.why]})" if place.why in remarks else place.why
     return (
         f"| {place.place} | {marked(place.what)} | {suite} | {workload} "
-        f"| {place.shown or '–'} | {place.why} |\n"
+        f"| {place.shown or '–'} | {remark} |\n"
     )
 
 

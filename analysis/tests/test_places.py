@@ -65,3 +65,9 @@ def test_the_page_is_up_to_date() -> None:
     assert coverage.PAGE.read_text(encoding="utf-8") == coverage.page(), (
         "docs/papers.md is old: python -m analysis.published writes it anew"
     )
+
+
+def test_a_remark_of_several_places_stands_once() -> None:
+    page = coverage.page()
+    assert page.count("BestCrypt is closed") == 1
+    assert page.count("| (2) |\n") >= 12
