@@ -40,6 +40,13 @@ def configuration(monkeypatch: pytest.MonkeyPatch) -> Configuration:
     return parse(freeze(blocks_document())).storage.configurations["plain"]
 
 
+@pytest.fixture
+def restriction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "af_alg_restrict"
+    monkeypatch.setattr(kernel_ciphers, "RESTRICTION", path)
+    return path
+
+
 @pytest.mark.parametrize(
     ("answer", "level", "told"),
     [
@@ -56,14 +63,11 @@ def test_a_cipher_is_missing_only_where_the_kernel_would_give_it(
     level: str,
     told: bool,
     configuration: Configuration,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    restriction: Path,
 ) -> None:
-    restriction = tmp_path / "af_alg_restrict"
     if level:
         restriction.write_text(f"{level}\n")
-    monkeypatch.setattr(kernel_ciphers, "RESTRICTION", restriction)
-    monkeypatch.setattr(Asked, "answer", answer)
+    Asked.answer = answer
     reason = ciphers.missing("serpent-xts-plain64", configuration)
     assert (reason is not None) == told
     assert reason is None or "This kernel has no xts(serpent)" in reason
