@@ -111,8 +111,15 @@ def _compared(found: Results, row: Beside) -> str:
     more += [found.suite.label(row.configuration)] if row.here.configuration else []
     more += [row.entry] if row.entry != row.here.workload else []
     if row.stands_in:
-        more.append(f"here of {', '.join(map(str, row.stands_in))}")
+        more.append(f"here of {', '.join(_numbers(row))}")
     return ", ".join([unsafe.marked(row.here.member), *filter(None, more)])
+
+
+def _numbers(row: Beside) -> list[str]:
+    """What stands in, with its unit: derivations are of iterations, all else is of bytes."""
+    if any(part.unit == "derivations" for part in row.here.parts):
+        return [f"{words.number(number, 0)} iterations" for number in row.stands_in]
+    return [published_tables.size_of(number) for number in row.stands_in]
 
 
 def _titled(figure: Published) -> str:

@@ -25,7 +25,7 @@ MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
 
 
 def published_section(found: Results) -> Html:
-    """Every paper that this suite touches, the sums of its own paper, then the other papers."""
+    """Every paper that this suite touches, then the other papers."""
     touched, others = markup.EMPTY, markup.EMPTY
     for citation in citations():
         rows = beside(found.suite, found.energy, published(citation.paper))
@@ -33,7 +33,7 @@ def published_section(found: Results) -> Html:
             touched += _touched(found, citation, rows)
         else:
             others += _folded(citation)
-    page = touched + _arithmetic()
+    page = touched
     if others.text:
         page += markup.heading("The other papers" if touched.text else "The papers", 3)
         page += markup.paragraph(
@@ -56,6 +56,7 @@ def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Html:
     )
     page += markup.paragraph(" ".join([*said(rows), *reasons(found.suite, rows)]))
     page += beside_tables.tables(found, rows)
+    page += _arithmetic(citation)
     page += _unsafe(rows)
     page += _elsewhere(citation)
     page += published_tables.doubts(figures)
@@ -128,8 +129,10 @@ def _places(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= FEW_PLACES else f"{names[0]} to {names[-1]}"
 
 
-def _arithmetic() -> Html:
-    citation = next(c for c in citations() if c.paper == paper.PAPER)
+def _arithmetic(citation: Citation) -> Html:
+    """The sums of the paper that has some."""
+    if citation.paper != paper.PAPER:
+        return markup.EMPTY
     return markup.table(
         f"The sums of {citation.short}, made again from its numbers by the code of this report",
         ["What, and from what", "Published", "Made again"],
@@ -152,6 +155,7 @@ def _folded(citation: Citation) -> Html:
     remark = f" {citation.note}." if citation.note else ""
     body = markup.paragraph(f"{citation.text}.{remark}", "key")
     body += published_tables.tables(figures) + published_tables.doubts(figures)
+    body += _arithmetic(citation)
     title = f"{citation.short}: {citation.title} ({len(figures)} figures, {doubtful} doubtful)"
     if citation.title.startswith(citation.short):
         title = f"{citation.title} ({len(figures)} figures, {doubtful} doubtful)"

@@ -339,6 +339,10 @@ def test_the_page_of_all_papers_is_whole(page: str) -> None:
     assert page.count("<details") == page.count("</details>")
     for name in ("fujimoto", "sassani", "analiza", "panda", "verma"):
         assert f'id="paper-{name}"' in page
+    # What stands in for a size that is not there says of what it is.
+    assert "here of 2\u00a0MB" in page
+    assert "here of 500\u202f000 iterations" in page
+    assert page.count("Runs on a battery, Opal drive") == 1, "one paper's sums stand with it"
 
 
 def test_a_suite_of_one_configuration_says_so(found: Results) -> None:

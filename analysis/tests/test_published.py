@@ -144,6 +144,7 @@ def test_section_shows_every_paper(found: Results) -> None:
     assert "This suite measured nothing of them" in page
     assert "750\u202f000 runs" in page
     assert page.count("<details") == 3 + 2 * 4
+    assert page.count("made again from its numbers by the code of this report<") == 1
     assert re.search(r"doubtful figures, left as printed", page)
     assert not re.search(r"\b(None|nan|NaN)\b", page)
 
