@@ -17,7 +17,7 @@ import numpy as np
 from analysis.align import TargetClock
 from analysis.group import Shared, shared
 from analysis.inference import hosts as factor
-from analysis.inference.contrasts import by_block, pairs, working
+from analysis.inference.contrasts import by_block, counted, pairs
 from analysis.inference.family import holm, judged
 from analysis.inference.stats import Comparison, Floats, compare, exp
 from analysis.origin import joint
@@ -151,7 +151,7 @@ def _overall(each: Sequence[Host], common: Shared) -> Iterator[Effect]:
         if base in common.configurations and other in common.configurations:
             used = [
                 name
-                for name in working(suite)
+                for name in counted(suite)
                 if name in common.workloads
                 and all((name, side) in h.joules for h in each for side in (base, other))
             ]

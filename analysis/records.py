@@ -208,12 +208,18 @@ class Suite:
 
     def workload_of(self, name: str) -> str:
         """The workload that an entry of the plan runs: its own name where it names no other."""
+        return str(self._entry(name).get("workload") or name)
+
+    def counts_overall(self, name: str) -> bool:
+        """Whether an entry is a part of the figure over all workloads."""
+        return self._entry(name).get("overall") is not False
+
+    def _entry(self, name: str) -> Mapping[str, Any]:
         given = self.plan.get("workloads")
-        entries = given if isinstance(given, list) else []
-        for entry in entries:
+        for entry in given if isinstance(given, list) else []:
             if isinstance(entry, Mapping) and entry.get("name") == name:
-                return str(entry.get("workload") or name)
-        return name
+                return entry
+        return {}
 
     @cached_property
     def planned(self) -> frozenset[tuple[str, str]]:

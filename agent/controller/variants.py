@@ -13,7 +13,7 @@ from agent.controller.sequence import CANARY, Turn
 from workloads import registry
 from workloads.base import ParameterValue, WorkloadError
 
-KEYS = ("name", "workload", "parameters", "repeat", "configurations")
+KEYS = ("name", "workload", "parameters", "repeat", "configurations", "overall")
 # What reports call the sum over workloads.
 RESERVED = ("all",)
 _NAME = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
@@ -21,11 +21,15 @@ _NAME = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Entry:
-    """A workload under a name of its own, with all its parameters."""
+    """A workload under a name of its own, with all its parameters.
+
+    Without `overall` it is there for a question, and no part of the figure over all workloads.
+    """
 
     turn: Turn
     workload: str
     parameters: Mapping[str, ParameterValue]
+    overall: bool = True
 
     @property
     def name(self) -> str:
@@ -34,7 +38,8 @@ class Entry:
     def document(self) -> dict[str, Any]:
         """Its line in the plan."""
         own = {} if self.workload == self.name else {"workload": self.workload}
-        return {"name": self.name, **own, "parameters": dict(self.parameters)}
+        aside = {} if self.overall else {"overall": False}
+        return {"name": self.name, **own, "parameters": dict(self.parameters), **aside}
 
 
 def entries(
@@ -101,6 +106,7 @@ def _entry(given: Any, names: Sequence[str], database: str, *, chosen: bool) -> 
         ),
         workload=workload,
         parameters=complete(workload, _parameters(what, workload, given, database)),
+        overall=_overall(what, given.get("overall", True)),
     )
 
 
@@ -129,6 +135,12 @@ def _check_name(name: Any, workload: Any) -> None:
 def _repeat(what: str, value: Any) -> int:
     if type(value) is not int or value < 1:
         raise ControllerError(f"The repeat of {what} is {value!r}: give a whole number from 1 on.")
+    return value
+
+
+def _overall(what: str, value: Any) -> bool:
+    if type(value) is not bool:
+        raise ControllerError(f"overall of {what} is {value!r}: give true or false.")
     return value
 
 

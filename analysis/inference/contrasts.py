@@ -81,6 +81,11 @@ def working(suite: Suite) -> list[str]:
     return [name for name in suite.workloads if suite.workload_of(name) != IDLE]
 
 
+def counted(suite: Suite) -> list[str]:
+    """The working workloads that the figure over all of them counts."""
+    return [name for name in working(suite) if suite.counts_overall(name)]
+
+
 def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict[int, float]]:
     """Mean joules of whole runs by (workload, configuration) and block, where there are any."""
     rows = (
@@ -146,7 +151,7 @@ def _contrast(
     """
     pairs = {
         name: (joules[name, base], joules[name, other])
-        for name in working(suite)
+        for name in counted(suite)
         if (name, base) in joules and (name, other) in joules
     }
     sides = [side for both in pairs.values() for side in both]

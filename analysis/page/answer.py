@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from analysis import words
-from analysis.inference.contrasts import Contrast, working
+from analysis.inference.contrasts import Contrast, counted
 from analysis.inference.stats import LEVEL, Comparison
 from analysis.money.said import money_sentence
 from analysis.origin import MEASURED, MODELLED, SYNTHETIC
-from analysis.records import SYSTEM
+from analysis.records import SYSTEM, Suite
 from analysis.results import Results
 
 BANNER = (
@@ -169,10 +169,17 @@ def _range(found: Results, there: Sequence[tuple[str, Comparison]]) -> str:
     return f"by {ends[0]} to {ends[1]}: of {len(there)} configurations {', '.join(counts)}"
 
 
+def over_all(suite: Suite) -> str:
+    """What the figure over all workloads is called."""
+    if not all(map(suite.counts_overall, suite.workloads)):
+        return "Main workloads"
+    return "All but idle" if len(counted(suite)) < len(suite.workloads) else "All workloads"
+
+
 def _scope(found: Results, contrast: Contrast) -> str:
     used = len(contrast.workloads)
     sides = (contrast.base, contrast.other)
-    both = [w for w in working(found.suite) if all((w, c) in found.suite.planned for c in sides)]
+    both = [w for w in counted(found.suite) if all((w, c) in found.suite.planned for c in sides)]
     planned = len(both)
     some = f"{used} of {planned} workloads" if used < planned else count(used, "workload")
     return f"{some} and {count(contrast.comparison.n if contrast.comparison else 0, 'block')}"

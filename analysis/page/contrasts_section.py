@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis import words
 from analysis.inference import planning
 from analysis.inference.contrasts import Contrast, by_workload
-from analysis.page import markup
+from analysis.page import answer, markup
 from analysis.page.markup import Html
 from analysis.results import Results
 
@@ -27,7 +27,7 @@ def contrasts_section(found: Results) -> Html:
     """One table of the family, its terms in one line each, and the next suite."""
     compared = found.contrasts
     page = markup.table(
-        "Contrasts: system energy over all workloads but idle (geometric mean within a block)",
+        f"Contrasts: system energy over {_over(found)} (geometric mean within a block)",
         HEADERS,
         [_row(found, contrast) for contrast in compared],
         words=2,
@@ -40,6 +40,10 @@ def contrasts_section(found: Results) -> Html:
     alone = _by_workload(found)
     page += markup.folded("The same in each workload alone", alone) if alone.text else markup.EMPTY
     return page + markup.paragraph(str(found.next_suite["sentence"]))
+
+
+def _over(found: Results) -> str:
+    return f"“{answer.over_all(found.suite)}”"
 
 
 def _by_workload(found: Results) -> Html:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from analysis import words
 from analysis.hosts import ALL, Effect, Hosts
-from analysis.inference.contrasts import working
+from analysis.inference.contrasts import counted
 from analysis.inference.hosts import LEAST_HOSTS
 from analysis.inference.stats import Comparison
 from analysis.origin import MEASURED
@@ -91,7 +91,7 @@ def _costs(found: Hosts, what: str, effects: Sequence[Effect]) -> str:
 
 def _scope(found: Hosts, effects: Sequence[Effect]) -> str:
     """Over how much: the fewest workloads and blocks of all."""
-    planned = len(working(found.first))
+    planned = len(counted(found.first))
     used = min(len(effect.workloads) for effect in effects)
     blocks = min(effect.these.n for effect in effects if effect.these)
     some = f"{used} of {planned} workloads" if used < planned else answer.count(used, "workload")
@@ -158,5 +158,5 @@ def _short(c: Comparison) -> str:
 def heading(effect: Effect, found: Hosts) -> str:
     """Which workload an effect is of."""
     if effect.workload == ALL:
-        return "All but idle" if "idle" in found.first.workloads else "All workloads"
+        return answer.over_all(found.first)
     return words.name_of(effect.workload)

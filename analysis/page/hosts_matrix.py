@@ -8,7 +8,7 @@ from itertools import groupby
 
 from analysis import words
 from analysis.hosts import Effect, Hosts
-from analysis.inference.contrasts import working
+from analysis.inference.contrasts import counted
 from analysis.page import markup
 from analysis.page.hosts_answer import heading
 from analysis.page.markup import Html
@@ -42,7 +42,7 @@ def matrix(found: Hosts) -> Html:
 
 def _overall(found: Hosts) -> Iterator[Effect]:
     """Against the baseline; one working workload alone would say the same twice."""
-    if len(working(found.first)) > 1:
+    if len(counted(found.first)) > 1:
         yield from (e for e in found.overall if e.base == found.first.baseline)
 
 

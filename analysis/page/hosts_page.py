@@ -14,7 +14,7 @@ from analysis import currency, hosts_table
 from analysis.figures import hosts_forest
 from analysis.group import is_group, members
 from analysis.hosts import Effect, Hosts, hosts
-from analysis.inference.contrasts import working
+from analysis.inference.contrasts import counted
 from analysis.origin import MEASURED
 from analysis.page import answer, build, hosts_answer, hosts_matrix, hosts_sections, markup
 from analysis.page.build import Built
@@ -107,7 +107,7 @@ def _by_name(found: Hosts) -> dict[str, list[Effect]]:
     """Effects by heading; over all workloads only those against the baseline have a place."""
     suite = found.first
     whole = (
-        [e for e in found.overall if e.base == suite.baseline] if len(working(suite)) > 1 else []
+        [e for e in found.overall if e.base == suite.baseline] if len(counted(suite)) > 1 else []
     )
     effects = [e for e in (*whole, *found.single) if e.by_host]
     return {

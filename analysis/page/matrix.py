@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from analysis import words
-from analysis.inference.contrasts import Contrast, working
+from analysis.inference.contrasts import Contrast, counted
 from analysis.inference.stats import Comparison
 from analysis.page import answer, markup
 from analysis.page.markup import Html
@@ -44,10 +44,9 @@ def matrix(found: Results) -> Html:
         return markup.EMPTY
     grid = {words.name_of(w): [cells.get((w, o), NOTHING) for o in others] for w in rows}
     over = ""
-    if component == SYSTEM and len(working(found.suite)) > 1:
+    if component == SYSTEM and len(counted(found.suite)) > 1:
         whole = [_overall(answer.against_baseline(found, o)) for o in others]
-        idle = len(working(found.suite)) < len(found.suite.workloads)
-        over = "All but idle" if idle else "All workloads"
+        over = answer.over_all(found.suite)
         grid = {over: whole, **grid}
     heads = [found.suite.label(name) for name in others]
     baseline = found.suite.label(found.suite.baseline)
@@ -137,6 +136,16 @@ def _legend(found: Results, over: str) -> Html:
         f"▲ more, ▼ less: it differs, surely. ≈ equivalent: surely within {margin}, the margin "
         f"declared to be of no account; ≈▲ or ≈▼: and yet surely not the same. ? not settled: "
         "neither is shown. “Surely”: among all of them at most 5 % risk of a false ▲ or ▼, and as "
-        f"much of a false ≈ (Holm){f'; “{over}” is a family of its own' if over else ''}.",
+        f"much of a false ≈ (Holm){f'; “{over}” is a family of its own' if over else ''}."
+        f"{_aside(found, over) if over else ''}",
         "key",
     )
+
+
+def _aside(found: Results, over: str) -> str:
+    """Which rows the first one leaves out, where that is not idle alone."""
+    suite = found.suite
+    names = [words.name_of(name) for name in suite.workloads if not suite.counts_overall(name)]
+    if not names:
+        return ""
+    return f" {over}: without idle and what is there for a question ({', '.join(names)})."

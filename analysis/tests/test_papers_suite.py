@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,7 @@ import pytest
 from analysis import left_out, morning
 from analysis.energy import WORK
 from analysis.inference.comparisons import Question, Side, comparisons, questions
-from analysis.inference.contrasts import by_workload
+from analysis.inference.contrasts import by_workload, contrasts
 from analysis.nights import night
 from analysis.own_share import LIMIT, own_shares
 from analysis.page import answer, missing_section, questions_section, tables, units_section
@@ -57,7 +58,7 @@ def page(found: Results) -> str:
     return whole_page(found)
 
 
-def planned(suite: Suite, change: Callable[[dict[str, object]], None]) -> Suite:
+def planned(suite: Suite, change: Callable[[dict[str, Any]], None]) -> Suite:
     """The suite with another plan."""
     plan = json.loads(json.dumps(dict(suite.plan)))
     change(plan)
@@ -326,6 +327,21 @@ def test_skipped_runs_are_not_void_and_are_said_everywhere(
     assert "Not measured:" in page
     rows = [r for r in tables.headline_rows(found, ("system",)) if r[0] == "cascades"]
     assert [row[-2] for row in rows] == ["skipped"]
+
+
+def test_what_is_there_for_a_question_counts_once(found: Results) -> None:
+    def aside(plan: dict[str, Any]) -> None:
+        for entry in plan["workloads"]:
+            entry["overall"] = entry["name"] not in ("file_io-warm", "sql-large")
+
+    suite = planned(found.suite, aside)
+    whole, some = (contrasts(s, found.energy)[0].workloads for s in (found.suite, suite))
+    assert set(whole) - set(some) == {"file_io-warm", "sql-large"}
+    other = Results(suite, found.clock, found.energy, found.summary, ())
+    text = Report(other).answer().text
+    assert "Main workloads" in text
+    assert "what is there for a question (File write and read (warm), SQL (large))" in text
+    assert "Main workloads" not in Report(found).answer().text
 
 
 def test_what_was_never_planned_has_no_row(found: Results) -> None:

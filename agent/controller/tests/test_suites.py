@@ -90,6 +90,15 @@ def test_a_block_holds_each_entry_as_often_and_where_the_suite_says() -> None:
     assert made["workloads"][2]["parameters"]["cache"] == "warm"
 
 
+def test_what_is_there_for_a_question_says_that_it_does_not_count() -> None:
+    warm = {"name": "file_io-warm", "workload": "file_io", "overall": False}
+    made = plan(workloads=[{"name": "file_io", "overall": True}, warm], comparisons=[], extra=None)
+    assert [entry.get("overall") for entry in made["workloads"] if entry["name"] != "canary"] == [
+        None,
+        False,
+    ]
+
+
 def test_repetitions_have_a_number_an_id_and_a_seed_of_their_own() -> None:
     made = whole()
     repeated = [r for r in of_block(made, 0) if r["workload"] == "file_io"]
@@ -169,6 +178,7 @@ def test_chosen_configurations_leave_out_what_has_none_of_them() -> None:
         ({"name": "file_io", "repeat": 0}, "whole number from 1"),
         ({"name": "file_io", "repeat": True}, "whole number from 1"),
         ({"name": "file_io", "configurations": ["opel"]}, "did you mean opal"),
+        ({"name": "file_io", "overall": 0}, "give true or false"),
         ({"name": "file_io", "configurations": []}, "give a list of names"),
         ({"name": "file_io", "configurations": "plain"}, "give a list of names"),
         ({"name": "file_io", "parameters": [1]}, "give names and values"),
