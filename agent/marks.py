@@ -83,24 +83,26 @@ class Marks:
         """The stretch itself.
 
         The counters are read outside the two time stamps, as close to them as can be; each reading
-        carries stamps of its own.
+        carries stamps of its own. Our own CPU time is that between the time stamps.
         """
         self._check(name)
         self._open = name
         work = Work()
-        cpu_s, busy_s = _own_cpu_s(), cpu_time.busy_s()
+        busy_s = cpu_time.busy_s()
         start = self._counters.read()
+        cpu_s = _own_cpu_s()
         t_start_ns = time.monotonic_ns()
         try:
             yield work
         finally:
             t_end_ns = time.monotonic_ns()
+            own_cpu_s = _own_cpu_s() - cpu_s
             end = self._counters.read()
             phase = {
                 "name": name,
                 "t_start_ns": t_start_ns,
                 "t_end_ns": t_end_ns,
-                "own_cpu_s": round(_own_cpu_s() - cpu_s, 6),
+                "own_cpu_s": round(own_cpu_s, 6),
                 "cpu_busy_s": round(cpu_time.busy_s() - busy_s, 6),
             }
             self._phases.append((phase, start, end, work))

@@ -10,7 +10,7 @@ what the agent's children took (getrusage(2)), which lacks the kernel's own thre
 that runs on. The smaller of both is used, so that the share is never told too small. A phase whose
 programs keep no CPU busy is held against its time, as in the report.
 
-To start a program takes the agent about a millisecond, so that phases that are over in a tenth of a
+To wait for a program takes the agent some 0.2 ms, so that phases that are over in hundredths of a
 second miss the target where the disk is fast. The worst phase is told whatever its length, and
 beside it the worst that took a second; `file_io` runs once more with files for phases of seconds.
 """

@@ -33,8 +33,9 @@ class Canary(Workload):
         programs.cold_start(context, ["sysbench", "cpu", "help"])
         threads = len(os.sched_getaffinity(0))
         options = [f"--threads={threads}", f"--time={seconds}", f"--rand-seed={context.seed}"]
-        with context.phase("busy") as work:
-            output = programs.run(["sysbench", "cpu", *options, "run"], timeout_s=10 * seconds + 60)
+        busy = programs.held(["sysbench", "cpu", *options, "run"], timeout_s=10 * seconds + 60)
+        with busy as go, context.phase("busy") as work:
+            output = go()
         work.add(events=counted(output))
 
 

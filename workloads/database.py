@@ -10,6 +10,8 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +49,16 @@ class Instance:
 
     def execute(self, statement: str) -> str:
         """Run one SQL statement as root and return what the client prints."""
+        return programs.run(self._client(statement))
+
+    def held(self, statement: str) -> AbstractContextManager[Callable[[], str]]:
+        """`execute` in two steps, as `programs.held` does it."""
+        return programs.held(self._client(statement))
+
+    def _client(self, statement: str) -> programs.Command:
         where = [f"--socket={self.socket_path}", "--user=root"]
         options = ["--no-defaults", *NO_TLS, *where, "--batch", "--skip-column-names"]
-        return programs.run([self.binaries.client, *options, "-e", statement])
+        return [self.binaries.client, *options, "-e", statement]
 
     def stop(self) -> None:
         """End the server, by force if it does not end by itself."""

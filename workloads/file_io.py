@@ -88,8 +88,8 @@ class FileIo(Workload):
             writes = [_write_command(context, files[i], sizes_mib, i) for i in indices]
             programs.cold_start(context, *WARM_UP, *_preload_commands(context, sizes_mib, indices))
             write = programs.script(context.scratch / "write", writes)
-            with context.phase(f"write-{label}") as work:
-                programs.run(write, name="dd")
+            with programs.held(write, name="dd") as go, context.phase(f"write-{label}") as work:
+                go()
             _count(work, sizes_mib, indices)
             if not context.parameters["read_back"]:
                 continue
@@ -97,8 +97,8 @@ class FileIo(Workload):
             programs.cold_start(context, *WARM_UP)
             rounds = _warmed(context, reads, warm_s) if warm else 1
             read = programs.script(context.scratch / "read", reads, rounds)
-            with context.phase(f"read-{label}") as work:
-                programs.run(read, name="dd")
+            with programs.held(read, name="dd") as go, context.phase(f"read-{label}") as work:
+                go()
             _count(work, sizes_mib, indices, rounds)
 
 

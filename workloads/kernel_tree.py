@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from workloads import programs, trees
@@ -88,8 +89,11 @@ def _measure(
     *warm_ups: programs.Command,
 ) -> Work:
     programs.cold_start(context, [command[0], "--version"], ["sync", "--version"], *warm_ups)
-    with context.phase(phase) as work:
-        programs.run(command)
-        if context.parameters["sync"]:
-            programs.run(["sync", "-f", context.disk])
+    flush: programs.Command = ["sync", "-f", context.disk]
+    commands = [command, flush] if context.parameters["sync"] else [command]
+    with ExitStack() as stack:
+        steps = [stack.enter_context(programs.held(each)) for each in commands]
+        with context.phase(phase) as work:
+            for go in steps:
+                go()
     return work

@@ -6,9 +6,10 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +18,9 @@ from workloads.base import Context, WorkloadError
 
 Argument = str | Path
 Command = Sequence[Argument]
+
+# Its standard input is a socket: it says there that it is ready, and waits for a word, or the end.
+_SHELL = ("sh", "-c", 'echo >&0; read -r _ && exec "$@" < /dev/null', "sh")
 
 # Servers live in sbin, which is not on every user's path.
 SEARCH_PATH_SUFFIX = ("/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -52,24 +56,72 @@ def run(
     exits with a status not in `ok`, or is not done within `timeout_s`. Whatever is still running
     then is killed with its children.
     """
+    with _all(commands, subprocess.DEVNULL, environment(home)) as started:
+        return _result(started, timeout_s, ok, name)
+
+
+@contextmanager
+def held(
+    *commands: Command,
+    timeout_s: float | None = None,
+    ok: tuple[int, ...] = (0,),
+    home: Path | None = None,
+    name: str = "",
+) -> Iterator[Callable[[], str]]:
+    """`run` in two steps, for a phase: what is yielded lets the programs begin, waits for their
+    end, and is then what `run` is.
+
+    To start a process is work of ours, so that it is done before the phase: a shell stands where
+    the first program is to be, and becomes it at our word. The others wait for its output.
+    """
+    first = commands[0]
+    if shutil.which(first[0]) is None:
+        raise WorkloadError(f"{Path(first[0]).name} cannot be started: No such file or directory.")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        shell = [*_SHELL, *first]
+        with _all([shell, *commands[1:]], theirs.fileno(), environment(home)) as started:
+            theirs.close()  # else we never learn that the shell is gone
+            ours.recv(1)
+
+            def go() -> str:
+                with suppress(OSError):
+                    ours.send(b"\n")
+                return _result(started, timeout_s, ok, name)
+
+            yield go
+
+
+@contextmanager
+def _all(
+    commands: Sequence[Command], stdin: IO[bytes] | int, environ: dict[str, str]
+) -> Iterator[list[_Started]]:
+    """The programs, each with the output of the one before; killed at the end."""
     started: list[_Started] = []
     try:
-        upstream: IO[bytes] | int = subprocess.DEVNULL
+        upstream = stdin
         for argv in commands:
-            started.append(_start(argv, upstream, environment(home)))
-            if not isinstance(upstream, int):
-                upstream.close()  # else the upstream program never learns that its reader is gone
+            started.append(_start(argv, upstream, environ))
+            if len(started) > 1:
+                # Else the upstream program never learns that its reader is gone.
+                started[-2].output.close()
             upstream = started[-1].output
-        output = _finish(started, timeout_s)
-        # From the end: a reader that fails ends those before it.
-        for each in reversed(started):
-            if each.process.returncode not in ok:
-                reason = last_line(each.said()) or last_line(output) or "it printed no reason"
-                raise WorkloadError(f"{name or each.name} failed {_status(each.process)}: {reason}")
-        return output
+        yield started
     finally:
         for each in started:
             each.close()
+
+
+def _result(
+    started: Sequence[_Started], timeout_s: float | None, ok: tuple[int, ...], name: str
+) -> str:
+    output = _finish(started, timeout_s)
+    # From the end: a reader that fails ends those before it.
+    for each in reversed(started):
+        if each.process.returncode not in ok:
+            reason = last_line(each.said()) or last_line(output) or "it printed no reason"
+            raise WorkloadError(f"{name or each.name} failed {_status(each.process)}: {reason}")
+    return output
 
 
 def script(path: Path, commands: Sequence[Command], rounds: int = 1) -> Command:
@@ -129,7 +181,7 @@ class _Started:
 
 
 def _start(argv: Command, stdin: IO[bytes] | int, environ: dict[str, str]) -> _Started:
-    name = Path(argv[0]).name
+    name = _name(argv)
     # Standard error goes to memory: no second pipe to drain, no write to any disk.
     errors = os.fdopen(os.memfd_create("stderr"), "w+b")
     try:
@@ -148,7 +200,13 @@ def _start(argv: Command, stdin: IO[bytes] | int, environ: dict[str, str]) -> _S
     return _Started(name, process, process.stdout, errors)
 
 
-def _finish(started: list[_Started], timeout_s: float | None) -> str:
+def _name(argv: Command) -> str:
+    """The program's, also where a shell holds its place."""
+    own = argv[len(_SHELL) :] if tuple(argv[: len(_SHELL)]) == _SHELL else argv
+    return Path(own[0]).name
+
+
+def _finish(started: Sequence[_Started], timeout_s: float | None) -> str:
     last = started[-1]
     try:
         output, _ = last.process.communicate(timeout=timeout_s)

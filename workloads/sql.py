@@ -81,21 +81,23 @@ class Sql(Workload):
         sysbench = _sysbench(context, server)
 
         _warm_up(context, server)
-        with context.phase("create") as work:
-            server.execute(f"CREATE DATABASE {DATABASE}")
+        create = server.held(f"CREATE DATABASE {DATABASE}")
+        with create as go, context.phase("create") as work:
+            go()
         work.add(queries=1)
 
-        with context.phase("load") as work:
-            programs.run([*sysbench, "prepare"])
+        with programs.held([*sysbench, "prepare"]) as go, context.phase("load") as work:
+            go()
         work.add(rows=rows)
 
         _warm_up(context, server)
-        with context.phase("query") as work:
-            output = programs.run([*sysbench, "run"])
+        with programs.held([*sysbench, "run"]) as go, context.phase("query") as work:
+            output = go()
         work.add(**counted(output, events))
 
-        with context.phase("drop") as work:
-            server.execute(f"DROP DATABASE {DATABASE}")
+        drop = server.held(f"DROP DATABASE {DATABASE}")
+        with drop as go, context.phase("drop") as work:
+            go()
         work.add(queries=1)
 
     def cleanup(self, context: Context) -> None:  # noqa: ARG002

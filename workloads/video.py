@@ -49,10 +49,11 @@ class Video(Workload):
         context.drop_caches()
         _warm_up(context, seconds)
         command: programs.Command = [*PLAYER, "-endpos", f"{seconds:g}", _clip(context)]
-        started_s = time.monotonic()
-        with context.phase("play") as work:
-            programs.run(command, timeout_s=3 * seconds + 60, home=context.scratch)
-        elapsed_s = time.monotonic() - started_s
+        player = programs.held(command, timeout_s=3 * seconds + 60, home=context.scratch)
+        with player as go, context.phase("play") as work:
+            started_s = time.monotonic()
+            go()
+            elapsed_s = time.monotonic() - started_s
         work.add(video_s=seconds)
         if elapsed_s < SHORTEST_SHARE * seconds:
             raise WorkloadError(

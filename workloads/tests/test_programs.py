@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
@@ -77,3 +82,57 @@ def test_a_script_runs_all_in_turn_as_often_as_asked_until_one_fails(tmp_path: P
     with pytest.raises(WorkloadError, match=r"^dd failed \(status 9\): broken$"):
         programs.run(failing, name="dd")
     assert out.read_text() == "one\n"
+
+
+def test_a_held_program_begins_at_the_word_and_is_then_like_any_other(tmp_path: Path) -> None:
+    with programs.held(["sh", "-c", f"touch {tmp_path}/begun; echo b; echo a"], ["sort"]) as go:
+        time.sleep(0.1)
+        assert list(tmp_path.iterdir()) == []
+        assert go() == "a\nb\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "begun"]
+
+
+def test_a_held_program_reads_nothing_and_says_why_it_failed(tmp_path: Path) -> None:
+    with programs.held(["cat"]) as go:
+        assert go() == ""
+    fails = "echo why >&2; exit 3"
+    why = pytest.raises(WorkloadError, match=r"^sh failed \(status 3\): why$")
+    with programs.held(["sh", "-c", fails]) as go, why:
+        go()
+    with programs.held(["printf", "x"], ["sh", "-c", fails]) as go, why:
+        go()
+    absent = pytest.raises(WorkloadError, match=r"^reader failed \(status 1\): .*No such file")
+    with programs.held(["cat", tmp_path / "absent"], name="reader") as go, absent:
+        go()
+    unknown = pytest.raises(WorkloadError, match="nonesuch cannot be started: No such file")
+    with unknown, programs.held(["nonesuch"]):
+        pass
+
+
+def test_a_held_program_that_never_gets_the_word_is_ended(tmp_path: Path) -> None:
+    mark = tmp_path / "begun"
+    with programs.held(["touch", mark]), programs.held(["tail", "-f", tmp_path]):
+        pass
+    assert not mark.exists()
+    assert processes_using(tmp_path) == []
+
+
+def test_a_held_program_that_is_killed_before_the_word_is_told() -> None:
+    with programs.held(["true"]) as go:
+        children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text()
+        os.kill(int(children.split()[-1]), signal.SIGKILL)
+        with pytest.raises(WorkloadError, match=r"^true failed \(signal 9\)"):
+            go()
+
+
+def test_a_held_program_ends_with_whoever_holds_it(tmp_path: Path) -> None:
+    mark = tmp_path / "begun"
+    code = f"""
+import os
+from workloads import programs
+with programs.held(["touch", {str(mark)!r}]):
+    os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    time.sleep(0.2)
+    assert not mark.exists()
