@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from analysis import words
 from analysis.records import Suite
 
 ALL_OF_IT = "all of it"
@@ -39,7 +40,7 @@ def missing(suite: Suite) -> list[Missing]:
 def sentence(suite: Suite) -> str:
     """In a line, or empty: which workloads were skipped, and how many parts were left out."""
     found = missing(suite)
-    skipped = list(dict.fromkeys(one.workload for one in found if one.skipped))
+    skipped = dict.fromkeys(words.name_of(one.workload) for one in found if one.skipped)
     parts = len({(one.workload, one.what) for one in found if not one.skipped})
     said = [f"skipped: {', '.join(skipped)}"] * bool(skipped)
     said += [f"left out: {parts} part{'s' * (parts != 1)} of {_of(found)}"] * bool(parts)
@@ -47,7 +48,8 @@ def sentence(suite: Suite) -> str:
 
 
 def _of(found: list[Missing]) -> str:
-    return ", ".join(dict.fromkeys(one.workload for one in found if not one.skipped))
+    names = (words.name_of(one.workload) for one in found if not one.skipped)
+    return ", ".join(dict.fromkeys(names))
 
 
 def _each(suite: Suite) -> Iterator[tuple[str, str, str, str]]:

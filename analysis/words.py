@@ -33,6 +33,8 @@ NAMES = {
     "write-1gb": "Write a 1 GB file",
     "untar": "Unpack the kernel",
 }
+# What entries of the suites add to their workload's name.
+VARIANTS = {"no-aes": "without AES instructions", "cfb8": "CFB-8", "pim": "PIM"}
 
 
 def name_of(identifier: str) -> str:
@@ -43,7 +45,7 @@ def name_of(identifier: str) -> str:
     workload, _, variant = identifier.partition("-")
     if identifier in NAMES or not variant or workload not in NAMES:
         return NAMES.get(identifier, identifier)
-    return f"{NAMES[workload]} ({variant})"
+    return f"{NAMES[workload]} ({VARIANTS.get(variant, variant)})"
 
 
 def decimals(half_width: float | None, value: float) -> int:

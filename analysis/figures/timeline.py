@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis import align, origin, words
 from analysis.figures import style
+from analysis.phase_names import parse
 from analysis.records import Meter, Run, Suite
 from analysis.suite_folder import rapl_readings
 from analysis.windows import fit, windows
@@ -69,14 +70,15 @@ def _shade(axis: Axes, run: Run) -> None:
     for i, phase in enumerate(run.phases):
         start, end = ((t - run.t_start_ns) / 1e9 for t in (phase.t_start_ns, phase.t_end_ns))
         axis.axvspan(start, end, color="#dfe9f1" if i % 2 == 0 else "#f1efe2", zorder=0, lw=0)
-        half = 0.007 * len(phase.name) * total_s
+        name = parse(phase.name).shown
+        half = 0.007 * len(name) * total_s
         middle = min(max((start + end) / 2, half), total_s - half)
         row = next((row for row, until in enumerate(free) if middle - half >= until), None)
         if row is None:
             continue
         free[row] = middle + half
         axis.annotate(
-            phase.name,
+            name,
             (middle, 1),
             (0, 2 + 9 * row),
             xycoords=axis.get_xaxis_transform(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis import words
+from analysis import phase_names, words
 from analysis.origin import MEASURED
 from analysis.page import markup, published_tables
 from analysis.page.markup import Html
@@ -118,7 +118,7 @@ def _compared(found: Results, row: Beside) -> str:
 def _numbers(row: Beside) -> list[str]:
     """What stands in, with its unit: derivations are of iterations, all else is of bytes."""
     if any(part.unit == "derivations" for part in row.here.parts):
-        return [f"{words.number(number, 0)} iterations" for number in row.stands_in]
+        return [f"{phase_names.grouped(number)} iterations" for number in row.stands_in]
     return [published_tables.size_of(number) for number in row.stands_in]
 
 

@@ -44,7 +44,7 @@ def matrix(found: Results) -> Html:
         return markup.EMPTY
     grid = {words.name_of(w): [cells.get((w, o), NOTHING) for o in others] for w in rows}
     over = ""
-    if component == SYSTEM and len(counted(found.suite)) > 1:
+    if component == SYSTEM and len(set(counted(found.suite)) & set(rows)) > 1:
         whole = [_overall(answer.against_baseline(found, o)) for o in others]
         over = answer.over_all(found.suite)
         grid = {over: whole, **grid}

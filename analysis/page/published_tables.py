@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 
-from analysis import words
+from analysis import phase_names, words
 from analysis.labels import configuration_label
 from analysis.page import markup
 from analysis.page.markup import Html
@@ -101,7 +101,7 @@ def _subject(figure: Published) -> str:
 def _what(figure: Published) -> str:
     parts = [_subject(figure), _quantity(figure)]
     size = figure.block_bytes or figure.size_bytes
-    parts += [figure.operation, _bytes(size) if size else ""]
+    parts += [figure.operation, phase_names.size(size) if size else ""]
     return ", ".join(part for part in parts if part)
 
 
@@ -205,16 +205,11 @@ def _cell(figure: Published, name: str) -> str:
     given = getattr(figure, name)
     if given is None:
         return ""
-    return _bytes(given) if name in ("size_bytes", "block_bytes") else unsafe.marked(str(given))
+    if name in ("size_bytes", "block_bytes"):
+        return phase_names.size(given)
+    return unsafe.marked(str(given))
 
 
 def size_of(size: int | None) -> str:
     """A size as the papers write it; empty where there is none."""
-    return _bytes(size) if size else ""
-
-
-def _bytes(size: int) -> str:
-    for factor, unit in ((2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
-        if size % factor == 0:
-            return f"{size // factor}\u00a0{unit}"
-    return f"{size}\u00a0B"
+    return phase_names.size(size) if size else ""

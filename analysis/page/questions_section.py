@@ -11,6 +11,7 @@ from analysis.page import markup
 from analysis.page.answer import judgement
 from analysis.page.markup import Html
 from analysis.per_unit import UNITS
+from analysis.phase_names import parse
 from analysis.records import TAIL
 from analysis.results import Results
 
@@ -89,7 +90,7 @@ def _side(side: Side) -> str:
     name = words.name_of(side.workload)
     if side.phase == "all":
         return name
-    return f"the tail of {name}" if side.phase == TAIL else f"{name}, {side.phase}"
+    return f"the tail of {name}" if side.phase == TAIL else f"{name}, {parse(side.phase).shown}"
 
 
 def _per(question: Question) -> str:

@@ -6,11 +6,12 @@ import polars as pl
 
 from analysis import words
 from analysis.energy import ALL, BETWEEN
-from analysis.figures import bars, blocks, timeline
+from analysis.figures import bars, blocks, by_phase, by_size, timeline
 from analysis.inference.stats import Estimate
 from analysis.page import decomposition_tables, markup
 from analysis.page.markup import Html
 from analysis.page.tables import COMPONENTS, judged_component, yet
+from analysis.per_unit import per_unit
 from analysis.records import TAIL
 from analysis.results import Results
 from analysis.summary import block_values, compare_blocks, estimate_of, joint_origin
@@ -28,12 +29,36 @@ def workload_section(found: Results, name: str, flagged: set[tuple[int, str]]) -
         return page + markup.paragraph(why)
     component = judged_component(found.summary.filter(pl.col("workload") == name))
     page += decomposition_tables.tables(found, energy, name, component)
-    page += _bars(found, energy, name)
+    page += _pictures(found, energy, name, component)
     page += _over_time(found, energy, name)
     page += _blocks(found, energy, name, component, flagged)
     page += markup.folded("Every component", _components(found, name))
     phases = _phases(found, energy, name, component)
     return page + (markup.folded("Every phase", phases) if phases.text else markup.EMPTY)
+
+
+def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -> Html:
+    """Where no configurations are compared, the phases; else these; and by size of request."""
+    by_unit = per_unit(found.suite, energy, name, component)
+    phases = [row for row in by_unit if row.phase != ALL and row.unit == by_unit[0].unit]
+    what = f"Energy of the {words.name_of(component)}"
+    drawn = joint_origin(energy.filter(pl.col("component") == component))
+    per = f"Energy per {phases[0].unit.one}" if phases else ""
+    sized = by_size.draw(phases, found.suite, f"{per} by size of request", drawn)
+    page = markup.picture(
+        sized, f"{what} per unit of work by size of request, with 95 % intervals.", drawn, wide=True
+    )
+    as_published = bars.plots_of(name)[0].paper > 0
+    if as_published or len({row.configuration for row in phases}) > 1:
+        return _bars(found, energy, name) + page
+    alone = by_phase.draw(phases, f"{per}, {words.name_of(name)}", drawn)
+    caption = (
+        f"{what} per unit of work by phase; of several sizes (or numbers of iterations) the "
+        "largest. Whiskers: 95 % intervals."
+    )
+    if alone is None:
+        return _bars(found, energy, name) + page
+    return markup.picture(alone, caption, drawn, wide=True) + page
 
 
 def _bars(found: Results, energy: pl.DataFrame, name: str) -> Html:

@@ -1,0 +1,106 @@
+"""Names of phases for people, and the pictures that go by them."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.figures import by_phase, by_size
+from analysis.inference.stats import Estimate
+from analysis.page.workload_section import workload_section
+from analysis.per_unit import UNITS, PerUnit
+from analysis.phase_names import PhaseName, parse
+from analysis.results import Results, results
+from analysis.synthetic.papers import write_papers_suite
+
+
+def row(phase: str, energy_j: float | None, configuration: str = "plain") -> PerUnit:
+    value = None if energy_j is None else Estimate(3, energy_j, energy_j * 0.9, energy_j * 1.1)
+    return PerUnit("w", configuration, phase, UNITS["bytes"], value, None, None, None)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    path = tmp_path_factory.mktemp("papers") / "suite"
+    write_papers_suite(path)
+    return results(path)
+
+
+@pytest.mark.parametrize(
+    ("phase", "name", "shown"),
+    [
+        ("read-large", PhaseName(("read-large",)), "read-large"),
+        ("read.4096B", PhaseName(("read",), 4096, "B"), "read 4\u00a0KB"),
+        (
+            "aes-128-cbc.encrypt.text.20971520B",
+            PhaseName(("aes-128-cbc", "encrypt", "text"), 20 * 2**20, "B"),
+            "aes-128-cbc encrypt text 20\u00a0MB",
+        ),
+        (
+            "des-ecb.encrypt.20527B",
+            PhaseName(("des-ecb", "encrypt"), 20527, "B"),
+            "des-ecb encrypt 20\u202f527\u00a0B",
+        ),
+        (
+            "pbkdf2-sha512.500000i",
+            PhaseName(("pbkdf2-sha512",), 500_000, "i"),
+            "pbkdf2-sha512 500\u202f000 iterations",
+        ),
+        ("argon2id.t4-m64KiB-p2", PhaseName(("argon2id", "t4-m64KiB-p2")), "argon2id t4-m64KiB-p2"),
+        ("0B", PhaseName(("0B",)), "0B"),
+        ("", PhaseName(("",)), ""),
+    ],
+)
+def test_a_name_says_what_is_done_to_how_much(phase: str, name: PhaseName, shown: str) -> None:
+    assert parse(phase) == name
+    assert name.shown == shown
+
+
+def test_of_several_sizes_the_largest_is_shown_by_phase() -> None:
+    rows = [
+        row("des-cbc.encrypt.9B", 1),
+        row("des-cbc.encrypt.10B", 2),
+        row("des-cbc.decrypt.10B", None),
+        row("aes-128-cbc.encrypt.10B", 3),
+    ]
+    shown = [(point.head, point.what, point.energy_j.mean) for point in by_phase.points(rows)]
+    assert shown == [("des-cbc", "encrypt", 2), ("aes-128-cbc", "encrypt", 3)]
+
+
+def test_settings_of_one_function_stand_with_its_name() -> None:
+    rows = [row("pbkdf2-sha512.9i", 1), row("pbkdf2-sha256.9i", 2), row("argon2id.t4-p2", 3)]
+    shown = [(point.head, point.what) for point in by_phase.points(rows)]
+    assert shown == [("pbkdf2-sha512", ""), ("pbkdf2-sha256", ""), ("argon2id t4-p2", "")]
+
+
+def test_a_curve_has_three_sizes_in_their_order() -> None:
+    sizes = [row(f"read.{size}B", 1, name) for name in ("plain", "opal") for size in (9, 100, 10)]
+    found = by_size.series([*sizes, row("write.9B", 1), row("burst.read", 1)])
+    assert list(found) == ["read"]
+    assert {name: [size for size, _ in line] for name, line in found["read"].items()} == {
+        "plain": [9, 10, 100],
+        "opal": [9, 10, 100],
+    }
+
+
+@pytest.mark.parametrize(
+    ("workload", "has", "lacks"),
+    [
+        ("cipher_modes", "per unit of work by phase", "Bars: means"),
+        ("block_sizes", "per unit of work by size of request", "per unit of work by phase"),
+        ("file_io", "As the paper", "per unit of work by phase"),
+    ],
+)
+def test_a_workload_has_the_pictures_that_tell_of_it(
+    found: Results, workload: str, has: str, lacks: str
+) -> None:
+    page = workload_section(found, workload, set()).text
+    assert has in page
+    assert lacks not in page
+
+
+def test_the_papers_own_figures_are_drawn_of_one_configuration_too(found: Results) -> None:
+    energy = found.energy.filter(configuration="plain")
+    alone = Results(found.suite, found.clock, energy, found.summary, ())
+    page = workload_section(alone, "file_io", set()).text
+    assert "As the paper" in page
+    assert "per unit of work by phase" not in page
