@@ -318,7 +318,7 @@ def test_skipped_runs_are_not_void_and_are_said_everywhere(
     assert suite.skipped[0].reason == NO_CASCADES
     told = night(suite)
     assert (told.never, told.tries_void, told.void_to_end) == (0, 0, ())
-    assert left_out.sentence(suite) == "skipped: cascades; left out: 1 part of kernel_ciphers"
+    assert left_out.sentence(suite) == "skipped: cascades; left out: 1 part of The kernel's ciphers"
     lines = morning.lines(folder)
     assert any(line.startswith("skipped: cascades; left out") for line in lines)
     assert len(lines) <= 10
