@@ -120,7 +120,8 @@ class UsbtmcTransport:
     """
 
     def __init__(self, device: str, limit_s: float) -> None:
-        self._fd = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+        # A device that turns out to be a terminal must not become ours: its hangup would end us.
+        self._fd = os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with contextlib.suppress(OSError):  # kernels before 4.20 keep their 5 s
