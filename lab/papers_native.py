@@ -6,8 +6,8 @@ emulated like all else, which is not what it costs on a target.
 
 A phase's share is the agent's CPU seconds over those of the measured programs. Two figures are at
 hand for these: what /proc/stat counts, which has all other processes of this machine in it, and
-what the agent's children took (getrusage(2)), which lacks the kernel's own threads, and a server
-that runs on. The smaller of both is used, so that the share is never told too small. A phase whose
+what the agent's children took (getrusage(2), proc_pid_stat(5)), which lacks the kernel's own
+threads. The smaller of both is used, so that the share is never told too small. A phase whose
 programs keep no CPU busy is held against its time, as in the report.
 
 To wait for a program takes the agent some 0.2 ms, so that phases that are over in hundredths of a
@@ -44,10 +44,10 @@ from workloads.base import ParameterValue, WorkloadError
 
 PART = "own share, natively"
 SUBJECT = f"{papers_figures.SUBJECT}; of '{PART}', this machine's own processor"
-# A copy is a phase of its own: more of them would tell the same. The image's clip lasts 10 s.
+# A copy is a phase of its own: more of them would tell the same. The image's clip lasts 6 s.
 SIZES: Mapping[str, Mapping[str, ParameterValue]] = {
     "kernel_grep": {"copies": 2},
-    "video": {"seconds": 8.0},
+    "video": {"seconds": 5.0},
 }
 # The paper's files, but no more of them than this disk takes in this time.
 LONGEST_S = 20.0

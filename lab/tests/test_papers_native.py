@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from lab import native_assets, papers_native
 from lab.metrology.cost import zones_tree
-from lab.native_runs import Native, Taken
+from lab.native_runs import Native, Taken, programs_s
 from lab.papers_native import PART
 from workloads import registry
 
@@ -127,3 +128,17 @@ def test_without_an_image_an_archive_of_this_environment_will_do(
     assert "clip" not in found.paths
     for name in ("kernel_tree", "kernel_grep"):
         assert registry.load(name).requires(registry.complete(name, {}), found.paths) == []
+
+
+def test_a_program_that_runs_on_counts_and_still_does_once_it_has_ended() -> None:
+    before_s = programs_s()
+    burns = "import time\nwhile time.process_time() < 0.3: pass\nprint(1, flush=True)\ninput()"
+    shell = ["sh", "-c", '"$@"; true', "sh", sys.executable, "-c", burns]
+    with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stdin is not None
+        running.stdout.readline()
+        assert programs_s() - before_s >= 0.25
+        running.stdin.write(b"\n")
+        running.stdin.flush()
+        running.wait()
+        assert 0.25 <= programs_s() - before_s < 2
