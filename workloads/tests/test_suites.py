@@ -17,7 +17,7 @@ KEYS = {"summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s"}
 OPTIONAL = {"configurations", "contrasts", "canary", "run_limit_s", "scales"} | {
     *("extra", "comparisons", "attempts", "watermark", "margin", "half_width"),
 }
-ENTRY = {"name", "workload", "parameters", "repeat", "configurations"}
+ENTRY = {"name", "workload", "parameters", "repeat", "configurations", "overall"}
 
 
 def suite(name: str) -> dict[str, Any]:
@@ -56,6 +56,11 @@ def test_the_paper_suite_has_the_sizes_of_the_paper() -> None:
     assert given["kernel_grep"]["copies"] == 10
     repeats = {entry["name"]: entry.get("repeat", 1) for entry in suite("paper")["workloads"]}
     assert repeats["video"] * suite("paper")["blocks"] == 60
+
+
+def test_the_figure_over_all_workloads_is_of_the_papers_five_alone() -> None:
+    entries = suite("paper")["workloads"]
+    assert [entry["name"] for entry in entries if entry.get("overall", True)] == WORKLOADS
 
 
 def test_the_document_lists_every_parameter_with_its_default() -> None:
