@@ -11,8 +11,8 @@ from agent.tests.suite_lab import Lab, one_block_document
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """Three blocks."""
+def three_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """Twelve runs, each tried as often as a plan says by itself."""
     lab = Lab(tmp_path, blocks=3)
     monkeypatch.setattr("workloads.registry.load", lab.load)
     monkeypatch.setattr("agent.storage.proof.prove", lambda *_: lab.proof)
@@ -27,9 +27,9 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def one_block(lab: Lab) -> Lab:
+def one_block(three_blocks: Lab) -> Lab:
     """Four runs, each tried three times, and a plan that other processes read."""
     document = plan.freeze({**one_block_document(), "attempts": 3})
-    lab.plan = plan.parse(document)
-    (lab.folder / "plan.json").write_text(json.dumps(document))
-    return lab
+    three_blocks.plan = plan.parse(document)
+    (three_blocks.folder / "plan.json").write_text(json.dumps(document))
+    return three_blocks

@@ -15,6 +15,11 @@ from agent.tests.suite_lab import Action, Lab, blocks_document
 from workloads.base import Context
 
 
+@pytest.fixture
+def lab(three_blocks: Lab) -> Lab:
+    return three_blocks
+
+
 def test_a_whole_suite_in_the_order_of_its_plan(lab: Lab) -> None:
     assert lab.execute() == 0
     finished = [run_id for state, run_id in lab.states() if state == "finished"]

@@ -55,6 +55,11 @@ def test_a_torn_line_stays_one_line(tmp_path: Path) -> None:
 
 
 @pytest.fixture
+def lab(three_blocks: Lab) -> Lab:
+    return three_blocks
+
+
+@pytest.fixture
 def short(lab: Lab) -> Lab:
     """A suite whose plan has a watermark that is soon over."""
     lab.plan = replace(lab.plan, watermark=SHORT)

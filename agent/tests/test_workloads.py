@@ -21,6 +21,11 @@ from workloads.base import Context, Needs, Workload
 MIB, GIB = 2**20, 2**30
 
 
+@pytest.fixture
+def lab(three_blocks: Lab) -> Lab:
+    return three_blocks
+
+
 def with_variant(one: Lab) -> None:
     """The suite's second workload under a name of its own, and twice in a block."""
     document = blocks_document()
