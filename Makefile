@@ -157,9 +157,16 @@ lint: venv ## style, types, layers, playbooks, shell
 test-unit: venv ## tests that need no guest
 	@$(VENV)/bin/pytest -m "not lab and not slow"
 
+# A guest leaves half of the machine idle: the tests that need none run beside it, and are shown first.
 .PHONY: test
 test: packages venv lint ## everything that must hold, with one micro suite through the real lab
-	@$(VENV)/bin/pytest -m "not slow"
+	@mkdir -p $(FDE_BUILD)
+	@$(VENV)/bin/pytest -m "lab and not slow" > $(FDE_BUILD)/test-lab.log 2>&1 & lab=$$!; \
+	  trap 'kill -INT $$lab 2> /dev/null || true' EXIT; \
+	  units=0; $(VENV)/bin/pytest -m "not lab and not slow" || units=$$?; \
+	  tail --pid=$$lab --lines=+1 --follow $(FDE_BUILD)/test-lab.log; \
+	  wait $$lab; \
+	  [ $$units = 0 ] || { echo "fde: tests that need no guest failed; their output stands above the lab's" >&2; exit 1; }
 
 .PHONY: test-drive
 test-drive: packages venv ## all tests of the virtual drive, the long ones too, with every host program in the guest
