@@ -153,20 +153,23 @@ lint: venv ## style, types, layers, playbooks, shell
 	@cd ansible && ansible-lint --offline --profile production --strict
 	@git ls-files '*.sh' .ci/run | xargs shellcheck
 
+UNIT_TESTS := $(VENV)/bin/pytest -m "not lab and not slow"
+
 .PHONY: test-unit
 test-unit: venv ## tests that need no guest
-	@$(VENV)/bin/pytest -m "not lab and not slow"
+	@$(UNIT_TESTS)
 
 # A guest leaves half of the machine idle: the tests that need none run beside it, and are shown first.
+# Interrupted, pytest takes its guest down.
 .PHONY: test
 test: packages venv lint ## everything that must hold, with one micro suite through the real lab
 	@mkdir -p $(FDE_BUILD)
 	@$(VENV)/bin/pytest -m "lab and not slow" > $(FDE_BUILD)/test-lab.log 2>&1 & lab=$$!; \
 	  trap 'kill -INT $$lab 2> /dev/null || true' EXIT; \
-	  units=0; $(VENV)/bin/pytest -m "not lab and not slow" || units=$$?; \
+	  units=0; $(UNIT_TESTS) || units=$$?; \
 	  tail --pid=$$lab --lines=+1 --follow $(FDE_BUILD)/test-lab.log; \
-	  wait $$lab; \
-	  [ $$units = 0 ] || { echo "fde: tests that need no guest failed; their output stands above the lab's" >&2; exit 1; }
+	  [ $$units = 0 ] || echo "fde: tests that need no guest failed; their output stands above the lab's" >&2; \
+	  wait $$lab; exit $$units
 
 .PHONY: test-drive
 test-drive: packages venv ## all tests of the virtual drive, the long ones too, with every host program in the guest

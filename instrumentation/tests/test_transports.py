@@ -94,10 +94,10 @@ def instrument() -> Iterator[tuple[UsbtmcTransport, int]]:
     os.close(master)
 
 
-def _heard(master: int) -> bytes:
-    """All that was written to a pseudo-terminal; its kernel passes on each write by itself."""
+def _heard(master: int, size: int) -> bytes:
+    """What was written to a pseudo-terminal, which is passed on in parts: `size` bytes or more."""
     heard = b""
-    while select.select([master], [], [], 0.2 if heard else 5.0)[0]:
+    while select.select([master], [], [], 5.0 if len(heard) < size else 0.1)[0]:
         heard += os.read(master, 100)
     return heard
 
@@ -108,10 +108,11 @@ def test_usbtmc_reads_once_after_each_query_and_not_otherwise(
     transport, master = instrument
     os.write(master, b"nobody asked\n")
     assert transport.read(0.0)[1] == b""  # a read without a query would block and then fail
-    transport.write(b"*CLS\n:STAT:EESR?\n:COMM:WAIT 1\n:NUM:NORM:VAL?\n")
-    assert _heard(master) == b"*CLS\n:STAT:EESR?\n"  # the rest waits for the answer
+    first, rest = b"*CLS\n:STAT:EESR?\n", b":COMM:WAIT 1\n:NUM:NORM:VAL?\n"
+    transport.write(first + rest)
+    assert _heard(master, len(first)) == first  # the rest waits for the answer
     assert transport.read(1.0)[1] == b"nobody asked\n"
-    assert _heard(master) == b":COMM:WAIT 1\n:NUM:NORM:VAL?\n"
+    assert _heard(master, len(rest)) == rest
     os.write(master, b"1.25E+01\n")
     assert transport.read(1.0)[1] == b"1.25E+01\n"
     assert transport.read(0.0)[1] == b""
