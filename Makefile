@@ -23,10 +23,14 @@ PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $
   $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
   $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS))
 
-LAB_IS_DOWN = $(and $(filter lab,$(notdir $(INVENTORY))),$(if $(wildcard $(FDE_LAB_DIR)/state.json),,down))
+# The directories of the labs that an inventory names; none where it is of real hardware.
+LABS-lab = $(FDE_LAB_DIR)
+LABS-two-labs = $(addprefix $(FDE_LAB_DIR)/,first second)
+LABS = $(LABS-$(notdir $(INVENTORY)))
+LAB_IS_DOWN = $(if $(filter-out $(wildcard $(LABS:=/state.json)),$(LABS:=/state.json)),down)
 define NEED_LAB
-	@[ -z "$(LAB_IS_DOWN)" ] || \
-	  { echo "fde: the virtual lab is not running: start it with make lab, or name a target with INVENTORY=…" >&2; exit 1; }
+	@[ -z "$(LAB_IS_DOWN)" ] || { echo "fde: the virtual lab is not running: start it with" \
+	  "make lab TARGET=$(notdir $(INVENTORY)), or name a target with INVENTORY=…" >&2; exit 1; }
 endef
 define NEED_SUITE
 	@[ -n "$(SUITE_DIR)" ] || { echo "fde: there is no suite yet: make run makes one, or name its folder with SUITE_DIR=…" >&2; exit 1; }
@@ -35,24 +39,26 @@ endef
 .PHONY: help
 help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "  variables: TARGET=lab|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
+	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
 	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SUITE_DIR=path"
 	@echo "             SERVE=port|address:port  PSID_REVERT=serial"
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
-	@$(PYTHON) -m agent.controller.steps --target $(TARGET) --suite $(SUITE) --inventory $(INVENTORY)
+	@$(PYTHON) -m agent.controller.steps --target $(TARGET) --suite $(SUITE) --inventory $(INVENTORY) \
+	  --labs $(LABS)
 
 .PHONY: packages
 packages: ## install the system packages that are missing (the only step that may need root)
-	@lab/packages.sh $(if $(filter lab,$(notdir $(INVENTORY))),,--without-lab)
+	@lab/packages.sh $(if $(LABS),,--without-lab)
 
-# The stamp holds the lock's hash, so that a changed lock makes the environment anew.
+# A changed lock makes the environment anew. Modules are compiled as they are first imported: most never
+# are, and to compile all takes longer than to install them.
 $(VENV)/.locked: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "fde: Python 3.11 or newer is needed; set PYTHON=…")'
 	@echo "venv: making .venv from requirements.lock"
 	@rm -rf $(VENV) && $(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@touch $@
 
 .PHONY: venv
@@ -63,11 +69,11 @@ image: venv ## build the guest's image, or find it in the cache
 	@$(PY) -m lab image
 
 .PHONY: lab
-lab: venv ## start the virtual lab
-	@$(PY) -m lab up --dir $(FDE_LAB_DIR)
+lab: venv ## start the virtual lab, or with TARGET=two-labs both
+	@for lab in $(or $(LABS),$(FDE_LAB_DIR)); do $(PY) -m lab up --dir $$lab; done
 
 .PHONY: lab-down
-lab-down: ## stop the virtual lab
+lab-down: ## stop every virtual lab
 	@[ ! -x $(PY) ] || $(PY) -m lab down --dir $(FDE_LAB_DIR)
 
 .PHONY: check
@@ -153,7 +159,11 @@ lint: venv ## style, types, layers, playbooks, shell
 	@cd ansible && ansible-lint --offline --profile production --strict
 	@git ls-files '*.sh' .ci/run | xargs shellcheck
 
-UNIT_TESTS := $(VENV)/bin/pytest -m "not lab and not slow"
+PYTEST := $(VENV)/bin/pytest
+# More at once than processors: most tests wait more than they work. Those of a module share a process as
+# far as may be, and with it what the module has set up.
+UNIT_OPTIONS := -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
+UNIT_TESTS := $(PYTEST) -m "not lab and not slow" --tier unit --timeout 300 $(UNIT_OPTIONS)
 
 .PHONY: test-unit
 test-unit: venv ## tests that need no guest
@@ -162,14 +172,21 @@ test-unit: venv ## tests that need no guest
 # A guest leaves half of the machine idle: the tests that need none run beside it, and are shown first.
 # Interrupted, pytest takes its guest down.
 .PHONY: test
-test: packages venv lint ## everything that must hold, with one micro suite through the real lab
+test: packages venv lint image ## what must hold before a change lands: lint, unit tests, and each kind of thing once on a guest
 	@mkdir -p $(FDE_BUILD)
-	@$(VENV)/bin/pytest -m "lab and not slow" > $(FDE_BUILD)/test-lab.log 2>&1 & lab=$$!; \
+	@$(PYTEST) -m "lab and not slow" --tier lab > $(FDE_BUILD)/test-lab.log 2>&1 & lab=$$!; \
 	  trap 'kill -INT $$lab 2> /dev/null || true' EXIT; \
 	  units=0; $(UNIT_TESTS) || units=$$?; \
 	  tail --pid=$$lab --lines=+1 --follow $(FDE_BUILD)/test-lab.log; \
-	  [ $$units = 0 ] || echo "fde: tests that need no guest failed; their output stands above the lab's" >&2; \
+	  [ $$units = 0 ] || echo "fde: tests that need no guest failed; see their output above the lab's" >&2; \
 	  wait $$lab; exit $$units
+
+# What the best machine here lacks, such as a watchdog device, is tried under QEMU in the end.
+.PHONY: test-all
+test-all: packages venv lint image ## every test, the long ones and those that need QEMU too (hours)
+	@$(PYTEST) -m "not lab" --tier all-unit $(UNIT_OPTIONS)
+	@$(PYTEST) -m lab --tier all-lab
+	@LAB_MACHINE=tcg $(PYTEST) -m needs --tier all-qemu
 
 .PHONY: test-drive
 test-drive: packages venv ## all tests of the virtual drive, the long ones too, with every host program in the guest

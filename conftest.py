@@ -12,17 +12,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
-from lab import lifecycle, ssh
+from lab import lifecycle, pytest_times, ssh
+from lab.power import machine_of
 from lab.state import Layout
 
 REPOSITORY = Path(__file__).resolve().parent
 
 
-def pytest_configure() -> None:
-    """Hear Ctrl-C also as a background job, whose shell switches it off; some tests send it."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The name of what is run: `unit`, `test`, …"""
+    parser.addoption("--tier", help="name under which build/bench/tests.json keeps the times")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hear Ctrl-C also as a background job, whose shell switches it off; some tests send it.
+
+    No example of a property fails by how long it took: a busy machine is no fault.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
+    if not hasattr(config, "workerinput"):  # the workers of xdist report to the process above
+        config.pluginmanager.register(pytest_times.Times(config.getoption("tier")))
 
 
 @dataclass(frozen=True)
@@ -55,31 +69,44 @@ class LabHandle:
 
 
 @pytest.fixture(scope="session")
-def lab(request: pytest.FixtureRequest) -> Iterator[LabHandle]:
-    """A lab of this session's own, below build/lab-test, taken down at the end.
+def lab_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """For labs of this session's own, below build/lab-test; they are taken down at the end.
 
-    Its directory, with the logs, is kept if a test failed, until the next session.
+    It is kept, with the logs, if a test failed, until the next session.
     """
-    if shutil.which("qemu-system-x86_64") is None:
-        pytest.skip(
-            "qemu-system-x86_64 is missing (run `make packages`), so no guest can be booted"
-        )
     labs = REPOSITORY / "build" / "lab-test"
     _sweep(labs)
     directory = labs / str(os.getpid())
-    layout = Layout(directory)
-    lifecycle.up(layout, print, lifecycle.Wish())
+    directory.mkdir(parents=True)
     try:
-        yield LabHandle(directory, json.loads(layout.state.read_text(encoding="utf-8")))
+        yield directory
     finally:
-        lifecycle.down(layout)
+        lifecycle.down_all(directory)
         if not request.session.testsfailed:
             shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def lab(lab_directory: Path) -> LabHandle:
+    """The session's guest."""
+    layout = Layout(lab_directory)
+    lifecycle.up(layout, print, lifecycle.LabOptions(truth=True))
+    return LabHandle(lab_directory, json.loads(layout.state.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(autouse=True)
+def _abilities(request: pytest.FixtureRequest) -> None:
+    """Skip a test that needs what the machine that runs the guest does not have."""
+    if marker := request.node.get_closest_marker("needs"):
+        machine = machine_of(request.getfixturevalue("lab").state)
+        for ability in marker.args:
+            if ability not in machine.abilities:
+                pytest.skip(f"the guest on {machine.name} has no {ability.removeprefix('a ')}")
 
 
 def _sweep(labs: Path) -> None:
     """Take down and remove what killed sessions left; a session that still runs keeps its lab."""
     for directory in labs.glob("[0-9]*"):
         if not Path(f"/proc/{directory.name}").exists():
-            lifecycle.down(Layout(directory))
+            lifecycle.down_all(directory)
             shutil.rmtree(directory)

@@ -191,8 +191,10 @@ class Bench:
             disk.mkdir()
             context.kept.mkdir(parents=True)
             workload.prepare(context)
-            drop_caches()
+            os.sync()
             checks()
+            # Behind the checks: what they start is not loaded anew, and does not stay in memory.
+            drop_caches()
             time.sleep(self._plan.settle_s)
             self._measured(workload, context, marks, sampler)
         finally:

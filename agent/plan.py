@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent.errors import AgentError
+from instrumentation import names
 
 FORMAT = "fde-plan/1"
 TARGET_FORMAT = "fde-target/1"
@@ -318,6 +319,14 @@ def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:
     )
 
 
+def _names(plan: Plan) -> Iterator[object]:
+    """All that becomes part of a path, a unit or a command."""
+    yield from (plan.suite_id, plan.suite, plan.host)
+    yield from (run.run_id for run in plan.runs)
+    yield from (*plan.workloads, *(spec.workload for spec in plan.workloads.values()))
+    yield from (*plan.storage.configurations, *plan.storage.disks)
+
+
 def _check(plan: Plan) -> None:
     """Cross references; a dangling one would only show hours into a suite."""
     for configuration in plan.storage.configurations.values():
@@ -326,16 +335,20 @@ def _check(plan: Plan) -> None:
                 f"Configuration {configuration.name} is on disk {configuration.disk!r}, "
                 "which the plan does not name: make the plan anew."
             )
+    for name in _names(plan):
+        if not names.safe(name):
+            raise PlanError(
+                f"The plan names something {name!r}, but names are of letters, digits, dot, dash "
+                "and underscore: rename it in the inventory or the suite, and make the plan anew."
+            )
     seen: set[str] = set()
     for run in plan.runs:
         if run.configuration not in plan.storage.configurations:
             raise PlanError(f"Run {run.run_id} has an unknown configuration: make the plan anew.")
         if run.workload not in plan.workloads:
             raise PlanError(f"Run {run.run_id} has an unknown workload: make the plan anew.")
-        if run.run_id in seen or "/" in run.run_id:
-            raise PlanError(
-                f"Run id {run.run_id!r} is not usable or not unique: make the plan anew."
-            )
+        if run.run_id in seen:
+            raise PlanError(f"Run id {run.run_id!r} is not unique: make the plan anew.")
         seen.add(run.run_id)
     if plan.origin not in ("measured", "modelled"):
         raise PlanError(f"Origin {plan.origin!r} is neither measured nor modelled.")

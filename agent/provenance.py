@@ -41,6 +41,7 @@ def gather(spec: StorageSpec) -> dict[str, Any]:
         "uname": list(os.uname()),
         "os_release": platform.freedesktop_os_release().get("PRETTY_NAME"),
         "kernel_command_line": _text(Path("/proc/cmdline")),
+        "lab_machine": lab_machine(_text(Path("/proc/cmdline")) or ""),
         "cpu": _cpu(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "swaps": (_text(Path("/proc/swaps")) or "").splitlines()[1:],
@@ -48,6 +49,12 @@ def gather(spec: StorageSpec) -> dict[str, Any]:
         "disks": {role: _disk(disk) for role, disk in spec.disks.items()},
         "versions": versions(),
     }
+
+
+def lab_machine(command_line: str) -> str | None:
+    """What the virtual lab's guest runs on (kvm, uml, tcg), as its kernel was told; or None."""
+    words = (word.partition("=") for word in command_line.split())
+    return next((value for name, _, value in words if name == "fde.machine"), None)
 
 
 def versions() -> dict[str, str | None]:

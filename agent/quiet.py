@@ -29,20 +29,32 @@ LIMIT_S = 90.0
 
 
 def disturbers(systemctl: str = "systemctl") -> list[str] | None:
-    """Active units that may start work by themselves; None where systemd does not run."""
+    """Active units that may start work by themselves; None where systemd does not run.
+
+    `list-units` is one message to systemd, `show` one for each unit: it is left for what was found.
+    """
     services = [f"{name}.service" for name in SERVICES]
+    options = ["--state=active", "--full", "--plain", "--no-legend"]
     try:
-        shown = run(
-            [systemctl, "show", "--property=Id,ActiveState,Transient", "*.timer", *services],
-            timeout_s=LIMIT_S,
-        )
+        listed = run([systemctl, "list-units", *options, "*.timer", *services], timeout_s=LIMIT_S)
+        found = disturbing(listed.out)
+        if not found:
+            return []
+        shown = run([systemctl, "show", "--property=Id,Transient", *found], timeout_s=LIMIT_S)
     except CommandError:
         return None
-    return disturbing(shown.out)
+    return lasting(shown.out)
 
 
-def disturbing(shown: str) -> list[str]:
-    """The same from what `systemctl show` printed: `Key=value` lines, an empty one between units.
+def disturbing(listed: str) -> list[str]:
+    """What disturbs of what `systemctl list-units` printed: a line a unit, its name first."""
+    names = {line.split()[0] for line in listed.splitlines() if line.strip()}
+    return sorted(n for n in names if not any(fnmatchcase(n, kept) for kept in KEPT))
+
+
+def lasting(shown: str) -> list[str]:
+    """The units that are not transient, from what `systemctl show` printed: `Key=value` lines, an
+    empty one between units.
 
     Transient units are left alone: once stopped they are gone and cannot be started again.
     """
@@ -50,15 +62,7 @@ def disturbing(shown: str) -> list[str]:
         dict(line.partition("=")[::2] for line in block.splitlines())
         for block in shown.split("\n\n")
     )
-    return sorted(
-        {
-            unit["Id"]
-            for unit in units
-            if unit.get("ActiveState") == "active"
-            and unit.get("Transient") != "yes"
-            and not any(fnmatchcase(unit["Id"], kept) for kept in KEPT)
-        }
-    )
+    return sorted({u["Id"] for u in units if "Id" in u and u.get("Transient") != "yes"})
 
 
 def off(systemctl: str = "systemctl", path: Path = REMEMBERED) -> list[str]:

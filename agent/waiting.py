@@ -18,7 +18,7 @@ from agent.storage.secrets import Secrets
 
 T = TypeVar("T")
 
-POLL_S = 1.0
+POLL_S = 0.2
 # A disk or a counter that is not there after so long will not come by itself.
 PATIENCE_S = 3600.0
 # Less is not enough for a run's folder and the journal's lines until the checks look closer.

@@ -74,6 +74,7 @@ def _verify(folder: Path) -> int:
     from analysis import verify
 
     outcome = verify.verify(folder)
+    print(f"{folder.name}:")
     print("\n".join(outcome.said))
     for problem in outcome.problems:
         print(f"fde: {problem}", file=sys.stderr)

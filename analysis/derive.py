@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from analysis import left_out
-from analysis.origin import MEASURED
 from analysis.records import SuiteError
-from analysis.results import Results, results, write
+
+if TYPE_CHECKING:  # the command waits for the kernel, and needs none of it
+    from analysis.results import Results
 
 TERMINAL_TEXT = "FDE_TERMINAL_TEXT"  # a file that the command line prints; none where unset
 WIDTH = 100  # of the sentences; the table is wider where it must be
@@ -17,6 +18,8 @@ WIDTH = 100  # of the sentences; the table is wider where it must be
 
 def derive(folder: Path) -> Results:
     """Derive a suite's tables and write its derived files. Raises SuiteError."""
+    from analysis.results import results, write
+
     found = results(folder)
     try:
         write(found)
@@ -29,6 +32,8 @@ def derive(folder: Path) -> Results:
 
 def terminal_text(found: Results) -> str:
     """What `make report` says: the table, the answer, and what the suite cannot say."""
+    from analysis import left_out
+    from analysis.origin import MEASURED
     from analysis.page import answer, questions_section, tables
 
     parts = []

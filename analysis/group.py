@@ -9,7 +9,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from analysis.records import Suite, SuiteError
+from analysis.records import CANARY, Suite, SuiteError
+from instrumentation import names
 
 FILE, FORMAT = "group.json", "fde-group/1"
 # What may differ between hosts and yet be compared: it is said.
@@ -45,7 +46,9 @@ def members(folder: Path) -> list[Path]:
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
         known = found["format"] == FORMAT
-        ids = [str(suite_id) for suite_id in found["suites"]]
+        ids = list(found["suites"])
+        if not all(names.safe(suite_id) for suite_id in ids):
+            raise ValueError
     except (OSError, ValueError, KeyError, TypeError):
         raise SuiteError(
             f"{folder / FILE} cannot be read: name the suites' own folders instead."
@@ -129,7 +132,7 @@ def _left_out(
 ) -> Iterator[str]:
     one = kind[:-1].capitalize()
     for name in dict.fromkeys(name for of in entries for name in of):
-        if name in kept:
+        if name in kept or name == CANARY:
             continue
         without = [s.host for s, of in zip(suites, entries, strict=True) if name not in of]
         why = f"{', '.join(without)} has none" if without else "it is not the same on every host"

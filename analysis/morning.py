@@ -28,8 +28,10 @@ WIDTH = 80
 AROUND_NS = 60_000_000_000  # beside the canary's runs, so that the meter's own clock can be placed
 PARTS = {
     "preparing_s": "preparing",
+    "between_phases_s": "between phases",
     "switching_s": "switching",
     "proving_s": "proving",
+    "between_runs_s": "between runs",
     "repeated_s": "void tries",
     "waiting_s": "waiting",
     "down_s": "down",

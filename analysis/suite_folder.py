@@ -13,6 +13,7 @@ from typing import Any
 from analysis import controllers, manifest, recordings, run_record
 from analysis.documents import JSON, lines, optional
 from analysis.records import Run, Suite, SuiteError, VoidRun
+from instrumentation import names
 from instrumentation.sources.counter import Reading
 
 PLAN = "plan.json"
@@ -101,6 +102,8 @@ def _plan(folder: Path) -> dict[str, Any]:
             f"{path} has the format {found!r}, this version reads {PLAN_FORMAT!r}: "
             "use the version of the testbed that made it."
         )
+    if not names.safe(plan.get("suite_id", folder.name)):
+        raise SuiteError(f"{path} gives the suite a name that none has: fetch the suite again.")
     return dict(plan)
 
 
@@ -143,9 +146,12 @@ def _runs(
     for entry in planned if isinstance(planned, list) else []:
         try:
             run_id, block = str(entry["run_id"]), int(entry["block"])
-            names = str(entry["configuration"]), str(entry["workload"])
+            what = str(entry["configuration"]), str(entry["workload"])
         except (KeyError, TypeError, ValueError, OverflowError):
             problems.append("A run in plan.json lacks its id, block, configuration or workload.")
+            continue
+        if not names.safe(run_id):
+            problems.append(f"plan.json has a run with the name {run_id!r}: it is passed over.")
             continue
         if run_id not in states and not (folder / "runs" / run_id).exists():
             never += 1
@@ -155,7 +161,7 @@ def _runs(
         if isinstance(found, Run):
             runs.append(found)
         else:
-            void.append(VoidRun(run_id, *names, block, found))
+            void.append(VoidRun(run_id, *what, block, found))
     if never:
         total = len(planned) if isinstance(planned, list) else never
         problems.append(f"{never} of {total} planned runs were never made.")

@@ -33,6 +33,12 @@ NAMES = {
     "write-1gb": "Write a 1 GB file",
     "untar": "Unpack the kernel",
 }
+# What the virtual lab's guest runs on.
+LAB_MACHINES = {
+    "kvm": "QEMU with KVM",
+    "uml": "User Mode Linux",
+    "tcg": "QEMU without KVM, every instruction emulated",
+}
 # What entries of the suites add to their workload's name.
 VARIANTS = {"no-aes": "without AES instructions", "cfb8": "CFB-8", "pim": "PIM"}
 

@@ -40,7 +40,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Bytes as they came in one read, with the time of the first, or as they were `sent`.
+    """Bytes as they came in one read, with its time, or as they were `sent`.
 
     No bytes: the port was (re)opened.
     """

@@ -32,8 +32,8 @@ class Transport(Protocol):
         """The descriptor behind it."""
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
-        """What came and when its first byte did (clock of the controller, ns); empty after
-        `wait_s` without any.
+        """What came and when it was read (clock of the controller, ns), at once or at the end of
+        what is gathered, and so never before its last byte; empty after `wait_s` without any.
         """
 
     def write(self, data: bytes) -> None:
@@ -46,8 +46,8 @@ class Transport(Protocol):
 class SerialTransport:
     """A serial port, 8N1, for us alone; what lay in its buffer is thrown away.
 
-    `gather_s` is how long to wait for more once something is there. The time of a read is then that
-    of its end: late for its first bytes, right for its last, and never before a byte was there.
+    `gather_s` is how long to wait for more once something is there. The time of a read is that of
+    its end: late for its first bytes, right for its last, and never before a byte was there.
     """
 
     def __init__(self, device: str, baud: int, gather_s: float = 0.0) -> None:
@@ -67,21 +67,20 @@ class SerialTransport:
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
         """See `Transport`."""
-        ready = self._poll.poll(wait_s * 1000)
-        t_ns = monotonic_ns()
-        if not ready:
-            return t_ns, b""
+        if not self._poll.poll(wait_s * 1000):
+            return monotonic_ns(), b""
         if self._gather_s:
             time.sleep(self._gather_s)
         try:
             data = os.read(self._fd, _READ_BYTES)
         except BlockingIOError:
-            return t_ns, b""
+            return monotonic_ns(), b""
         if not data:
             raise OSError(errno.ENODEV, "the device is gone")
-        if not self._gather_s:
-            return t_ns, data
-        data += self._more(len(data))
+        if self._gather_s:
+            data += self._more(len(data))
+        # Not before the read: on a busy machine bytes may come between the two, and a time before
+        # theirs would draw the whole recording to itself, for delays are taken as never negative.
         return monotonic_ns(), data
 
     def _more(self, got: int) -> bytes:

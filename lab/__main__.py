@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from lab import cables, image, lifecycle, power, ssh
+from lab import cables, image, lifecycle, machines, power, ssh
 from lab.errors import LabError
+from lab.machines import kernel
+from lab.paths import cache_dir
 from lab.state import Layout, read_json, read_started
 
 
@@ -18,25 +20,32 @@ def say(line: str) -> None:
 
 
 def _image(_arguments: argparse.Namespace) -> int:
-    say(str(image.ensure(say).directory))
+    machines.ready(lifecycle.LabOptions().machine, say)
+    return _cached(_arguments)
+
+
+def _cached(_arguments: argparse.Namespace) -> int:
+    built = {"image": image.location().directory, "kernel": kernel.location(cache_dir()).directory}
+    for name, directory in built.items():
+        if directory.exists():
+            say(f"{name} {directory}")
     return 0
 
 
 def _up(arguments: argparse.Namespace) -> int:
     layout = Layout(arguments.dir.absolute())
-    wish = lifecycle.Wish(
-        accelerator=arguments.accel,
-        ssh_port=arguments.ssh_port,
+    options = lifecycle.LabOptions(
         drives=not arguments.no_drives,
         meter=not arguments.no_meter,
+        truth=arguments.truth,
     )
-    if not lifecycle.up(layout, say, wish):
+    if not lifecycle.up(layout, say, options):
         say(f"lab: up already ({layout.state})")
     return 0
 
 
 def _down(arguments: argparse.Namespace) -> int:
-    stopped = lifecycle.down(Layout(arguments.dir.absolute()))
+    stopped = lifecycle.down_all(arguments.dir.absolute())
     say(f"lab: stopped {', '.join(stopped)}" if stopped else "lab: nothing was running")
     return 0
 
@@ -65,7 +74,7 @@ def _power_on(layout: Layout) -> None:
 
 
 # What happens to a lab that is up: what it is called, in words, and how it is done.
-HAPPENINGS: dict[str, tuple[str, Callable[[Layout], None]]] = {
+EVENTS: dict[str, tuple[str, Callable[[Layout], None]]] = {
     "power-cut": ("take the target's and its drives' power away", power.power_cut),
     "power-on": ("give it back, and wait until the target is up", _power_on),
     "reset": ("press the target's reset button", power.reset),
@@ -76,8 +85,8 @@ HAPPENINGS: dict[str, tuple[str, Callable[[Layout], None]]] = {
 }
 
 
-def _happen(arguments: argparse.Namespace) -> int:
-    HAPPENINGS[arguments.name][1](Layout(arguments.dir.absolute()))
+def _event(arguments: argparse.Namespace) -> int:
+    EVENTS[arguments.name][1](Layout(arguments.dir.absolute()))
     say(f"lab: {arguments.name} done")
     return 0
 
@@ -85,17 +94,17 @@ def _happen(arguments: argparse.Namespace) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="lab", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True, metavar="command")
-    commands.add_parser("image", help="build the guest image, or find it in the cache")
+    commands.add_parser("image", help="build the guest's image and kernel where the cache has none")
+    commands.add_parser("cached", help="where in the cache they are")
     up = commands.add_parser("up", help="start drives, guest and meter")
-    up.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
-    up.add_argument("--ssh-port", type=int, help="port of 127.0.0.1 (default: a free one)")
     up.add_argument("--no-drives", action="store_true", help="the guest and the meter only")
     up.add_argument("--no-meter", action="store_true", help="the drives and the guest only")
-    down = commands.add_parser("down", help="stop them")
+    up.add_argument("--truth", action="store_true", help="write down what the meter is fed")
+    down = commands.add_parser("down", help="stop them, and labs in directories below")
     status = commands.add_parser("status", help="say what runs; exit status 1 if the lab is not up")
     shell = commands.add_parser("ssh", help="run a command in the guest, or a shell")
-    happenings = [commands.add_parser(name, help=what) for name, (what, _) in HAPPENINGS.items()]
-    for command in (up, down, status, shell, *happenings):
+    events = [commands.add_parser(name, help=what) for name, (what, _) in EVENTS.items()]
+    for command in (up, down, status, shell, *events):
         command.add_argument(
             "--dir", type=Path, default=Path("build/lab"), help="default build/lab"
         )
@@ -106,9 +115,16 @@ def _parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Exit status: 0, 1 with a sentence on standard error, 2 for wrong usage, 130 after Ctrl-C."""
     arguments = _parser().parse_args()
-    action = {"image": _image, "up": _up, "down": _down, "status": _status, "ssh": _ssh}
+    action = {
+        "image": _image,
+        "cached": _cached,
+        "up": _up,
+        "down": _down,
+        "status": _status,
+        "ssh": _ssh,
+    }
     try:
-        return action.get(arguments.name, _happen)(arguments)
+        return action.get(arguments.name, _event)(arguments)
     except LabError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from lab.errors import LabError
-from lab.power import require_state
-from lab.qmp import Qmp
+from lab.network import Network
+from lab.power import machine_of, require_state
 from lab.state import Layout, read_started
 
 PATIENCE_S = 10.0
@@ -21,10 +21,11 @@ PATIENCE_S = 10.0
 def network(layout: Layout, *, plugged: bool) -> None:
     """Nothing is refused without it: packets are lost, and links hang as they do without a cable.
 
-    Raises LabError where QEMU does not answer.
+    Raises LabError where the guest's machine does not answer.
     """
-    with Qmp(Path(require_state(layout)["qmp"])) as qmp:
-        qmp.execute("set_link", name="net", up=plugged)
+    state = require_state(layout)
+    network = Network(state["network_pid"])
+    machine_of(state).set_network(state["guest"], network, up=plugged)
 
 
 def meter(layout: Layout, *, plugged: bool) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.launcher import Launcher
+from lab.network import Network
 from lab.paths import GIB
 from lab.state import Layout, write_json
 
@@ -56,8 +57,13 @@ def write_secrets(layout: Layout) -> Path:
     return label
 
 
-def start_drive(launcher: Launcher, kind: DriveKind, psid: Path) -> dict[str, Any]:
-    """Start one drive with an empty medium; returns its part of the lab's state."""
+def start_drive(
+    launcher: Launcher, kind: DriveKind, psid: Path, network: Network
+) -> dict[str, Any]:
+    """Start one drive with an empty medium; returns its part of the lab's state.
+
+    In a network of the lab's own it listens on every address of that network.
+    """
     directory = launcher.layout.directory
     files = {name: directory / f"{kind.role}.{name}" for name in ("img", "stats", "opal")}
     for old in files.values():
@@ -79,6 +85,9 @@ def start_drive(launcher: Launcher, kind: DriveKind, psid: Path) -> dict[str, An
     command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if kind.opal:
         command += ["--opal", "--state", str(files["opal"]), "--psid-file", str(psid)]
+    if network.pid is not None:
+        command += ["--address", "0.0.0.0"]
+    command = network.enter(command)
     said = launcher.start_ready(f"drive-{kind.role}", command)
     state = {
         "pid": said["pid"],
@@ -97,11 +106,15 @@ def start_drive(launcher: Launcher, kind: DriveKind, psid: Path) -> dict[str, An
     return state
 
 
-def start_meter(launcher: Launcher) -> dict[str, Any]:
-    """Start the meter, which reads the lab's state file; returns its part of the state."""
+def start_meter(launcher: Launcher, *, truth: bool = False) -> dict[str, Any]:
+    """Start the meter, which reads the lab's state file; returns its part of the state.
+
+    With `truth` it writes down every look at the energies, some 40 MB an hour.
+    """
     layout = launcher.layout
     link = layout.directory / "meter"
     link.unlink(missing_ok=True)
     command = [sys.executable, "-m", "lab.meter", "--state", str(layout.state), "--link", str(link)]
+    command += ["--truth", str(layout.truth), "--truth-period", "0"] if truth else []
     said = launcher.start_ready("meter", command)
     return {"pid": said["pid"], "port": str(link)}

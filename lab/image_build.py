@@ -7,19 +7,18 @@ sees the right owners.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
 import tarfile
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from lab import mirror
+from lab import cache, mirror
+from lab.cache import Say
 from lab.errors import LabError
-from lab.paths import GIB, require_room
+from lab.paths import GIB
 
 HERE = Path(__file__).resolve().parent
 GUEST = HERE / "guest"
@@ -32,10 +31,7 @@ ROOM_BYTES = 5 * GIB  # tree and image side by side, with the package cache at i
 BENCH = "/usr/src/fde-build"  # in the guest, while it is made
 UNWANTED = ("doc/*", "man/*", "info/*", "locale/*", "lintian/*", "bug/*")
 OVERLAY = "overlay.tar"
-FAILED_LOG = "failed-build.log"
 PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap")
-
-Say = Callable[[str], None]
 
 
 def words(name: str) -> list[str]:
@@ -70,44 +66,27 @@ def build(target: Path, say: Say) -> None:
     Raises LabError, with the end of the log, if a step fails.
     """
     for program in PROGRAMS:
-        if shutil.which(program, path=_path()) is None:
+        if shutil.which(program, path=cache.system_path()) is None:
             raise LabError(f"the program {program} is missing: run `make packages`")
-    with _work_dir() as work:
-        require_room(work, ROOM_BYTES, "building the guest image")
+    with cache.work_directory("image", ROOM_BYTES) as work:
         log = work / "build.log"
         root = work / "root"
         disk = work / "root.img"
         try:
             pack_overlay(GUEST / "overlay", work / OVERLAY)
-            say("guest: packages (mmdebstrap, one to three minutes)")
+            say("image: packages (mmdebstrap, one to three minutes)")
             _run(_debootstrap(root, mirror.find()), log, say)
-            say("guest: ext4 image")
+            say("image: ext4 file system")
             _make_disk(root, disk, log, say)
             _take_boot_files(work, target)
             _run(["cp", "--sparse=always", str(disk), str(target / "root.img")], log, say)
         except LabError as error:
-            kept = target.parent / FAILED_LOG
-            shutil.copyfile(log, kept)
-            raise LabError(f"{error}\nThe whole log: {kept}") from error
+            kept = cache.keep_log(log, target)
+            raise LabError(
+                f"building the guest's image failed (the whole log: {kept}): {error}"
+            ) from error
         finally:
             _helper(["rm", "-rf", str(root)])
-
-
-def _path() -> str:
-    """Search path with the system directories that an ordinary user's may lack."""
-    return os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-
-
-@contextlib.contextmanager
-def _work_dir() -> Iterator[Path]:
-    """A scratch directory that the namespace's users can reach, unlike a home directory."""
-    base = os.environ.get("TMPDIR") or "/var/tmp"
-    work = Path(tempfile.mkdtemp(prefix="fde-image-", dir=base))
-    work.chmod(0o755)
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def pack_overlay(tree: Path, archive: Path) -> None:
@@ -189,33 +168,16 @@ def _entered(command: Sequence[str]) -> list[str]:
 
 
 def _helper(command: Sequence[str]) -> None:
-    environment = {**os.environ, "PATH": _path()}
+    environment = {**os.environ, "PATH": cache.system_path()}
     subprocess.run(_entered(command), check=False, env=environment, capture_output=True)
 
 
 def _run(command: Sequence[str], log: Path, say: Say) -> None:
-    """Run one step, its output to the log; lines that start with `guest:` are also said."""
-    environment = {**os.environ, "PATH": _path(), "TMPDIR": str(log.parent)}
+    """Run one step; lines that start with `image:` are also said."""
     started = time.monotonic()
-    tail: list[str] = []
-    with (
-        log.open("a", encoding="utf-8") as out,
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=environment,
-        ) as process,
-    ):
-        assert process.stdout is not None
-        for line in process.stdout:
-            out.write(line)
-            tail = [*tail[-14:], line.rstrip()]
-            if line.startswith("guest:"):
-                say(f"{line.rstrip()} ({time.monotonic() - started:.0f} s)")
-    if process.returncode != 0:
-        last = "\n".join(tail)
-        raise LabError(f"building the guest image failed in {command[0]}; its last lines:\n{last}")
+
+    def hear(line: str) -> None:
+        if line.startswith("image:"):
+            say(f"{line} ({time.monotonic() - started:.0f} s)")
+
+    cache.run(command, log, hear, environment={"TMPDIR": str(log.parent)})

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from lab import vm
+from lab.console import tail
 from lab.errors import LabError
 from lab.paths import REPOSITORY
 from lab.state import Layout, Process, Started, read_json, write_started
@@ -37,13 +37,16 @@ class Launcher:
             self._started = Started(str(self.sockets), ())
             write_started(layout, self._started)
 
-    def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start one process in a session of its own, its output in `<name>.log`."""
-        with (self.layout.directory / f"{name}.log").open("wb") as log, no_interruption():
+    def start(
+        self, name: str, command: Sequence[str], log: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Start one process in a session of its own, its output in `log`, or in `<name>.log`."""
+        path = log or self.layout.directory / f"{name}.log"
+        with path.open("wb") as output, no_interruption():
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=REPOSITORY,
                 start_new_session=True,
@@ -65,7 +68,7 @@ class Launcher:
         deadline = time.monotonic() + READY_LIMIT_S
         while (said := read_json(ready)) is None:
             if process.poll() is not None or time.monotonic() > deadline:
-                log = vm.tail(self.layout.directory / f"{name}.log")
+                log = tail(self.layout.directory / f"{name}.log")
                 raise LabError(f"the lab's {name} did not start; its last lines:\n{log}")
             time.sleep(0.05)
         return said

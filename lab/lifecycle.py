@@ -1,4 +1,4 @@
-"""Bringing the lab up and down: drives, guest, meter, in this order, and back."""
+"""Bringing the lab up and down: network, drives, guest, meter, in this order, and back."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
+import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab import boot, image, kvm, ssh, vm
+from lab import boot, image, machines, network, ssh
 from lab.boot import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
-from lab.errors import LabError
 from lab.launcher import Launcher, no_interruption, term_interrupts
-from lab.paths import GIB, REPOSITORY, cache_dir, require_room
-from lab.qmp import Qmp, vcpu_thread_ids
+from lab.machines.base import OVERLAY, Guest, Machine
+from lab.network import Network
+from lab.paths import GIB, require_room
+from lab.power_model import rapl_words
 from lab.state import FORMAT, Layout, Process, read_json, read_started, write_json
 
-POWER_MODEL = REPOSITORY / "lab" / "power_model.yml"
 ROOM_BYTES = 4 * GIB
 STOP_LIMIT_S = 5.0
 FLEETING = (
@@ -32,7 +32,7 @@ FLEETING = (
     "id_ed25519.pub",
     "known_hosts",
     "meter",
-    "root.qcow2",
+    OVERLAY,
     "sed.opal",
     "sed.opal.datastore",
     "sed.opal.lock",
@@ -42,96 +42,104 @@ FLEETING = (
 )
 
 
-@dataclass(frozen=True)
-class Wish:
-    """How the lab is to be: `accelerator` is auto, kvm or tcg; `ssh_port` None means a free one."""
+def _wanted_machine() -> str:
+    return os.environ.get("LAB_MACHINE") or "auto"
 
-    accelerator: str = "auto"
-    ssh_port: int | None = None
+
+@dataclass(frozen=True)
+class LabOptions:
+    """How the lab is to be: `machine` is auto or one of `lab.machines.MACHINES`.
+
+    With `truth` the meter writes down what it was fed, for a comparison with what was recorded.
+    """
+
+    machine: str = field(default_factory=_wanted_machine)
     drives: bool = True
     meter: bool = True
+    truth: bool = False
 
 
-def up(layout: Layout, say: Say, wish: Wish) -> bool:
+def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     """Bring the lab up; false if it is up already. Whatever fails, nothing is left running.
 
     Raises LabError with the reason and the way out.
     """
     if running(layout):
         return False
-    qemu = vm.qemu_program()
-    if wish.ssh_port is not None:
-        vm.require_free_port(wish.ssh_port)
-    guest_image = image.ensure(say)
-    accelerator = wish.accelerator
-    if accelerator == "auto":
-        accelerator = kvm.accelerator(qemu, guest_image, cache_dir(), say)
+    machine, guest_image = machines.ready(options.machine, say)
     down(layout)
     require_room(layout.directory, ROOM_BYTES, "the lab")
     layout.directory.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     try:
         with term_interrupts():
-            state, process = _start(layout, wish, guest_image, [qemu, accelerator])
-            boot.wait_for_guest(layout, state, lambda: process.poll() is None, say)
-            write_json(layout.state, state | {"ready": True})
+            state, process = _start(layout, options, guest_image, machine, say)
+            boot.wait_for_guest(layout, state, process.alive, say)
+            boot_s = round(time.monotonic() - started, 1)
+            write_json(layout.state, state | {"ready": True, "boot_s": boot_s})
     except BaseException:
         with no_interruption():
             down(layout)
         raise
-    say(f"lab: up in {time.monotonic() - started:.0f} s ({accelerator})")
+    say(f"lab: up in {boot_s:.0f} s ({machine.name})")
     return True
 
 
 def _start(
-    layout: Layout, wish: Wish, guest_image: image.Image, emulator: list[str]
-) -> tuple[dict[str, Any], subprocess.Popen[bytes]]:
-    """Start everything; returns the lab's state and QEMU."""
-    qemu, accelerator = emulator
-    words = vm.rapl_words(POWER_MODEL)
+    layout: Layout, options: LabOptions, guest_image: image.Image, machine: Machine, say: Say
+) -> tuple[dict[str, Any], Process]:
+    """Start everything; returns the lab's state and the guest's process."""
+    words = [f"fde.machine={machine.name}", *rapl_words()]
     launcher = Launcher(layout)
+    lab_network = _start_network(launcher, machine, say)
     psid = write_secrets(layout)
-    drives = {kind.role: start_drive(launcher, kind, psid) for kind in DRIVES if wish.drives}
+    drives = {
+        kind.role: start_drive(launcher, kind, psid, lab_network)
+        for kind in DRIVES
+        if options.drives
+    }
     words += [f"fde.drive={drive['port']},{drive['nqn']}" for drive in drives.values()]
-
-    overlay = layout.directory / "root.qcow2"
-    vm.make_overlay(guest_image, overlay)
-    port = wish.ssh_port or vm.free_port()
-    guest = vm.Guest(
+    guest = Guest(
         image=guest_image,
-        accelerator=accelerator,
-        overlay=overlay,
+        folder=layout.directory,
+        sockets=launcher.sockets,
         console=layout.console,
-        qmp=launcher.sockets / "qmp",
-        ssh_port=port,
-        credentials=ssh.make_keys(layout, port),
+        network=lab_network,
+        ssh_port=network.free_port(),
+        credentials=ssh.make_keys(layout),
         kernel_words=words,
     )
-    command = vm.qemu_command(qemu, guest)
-    process = boot.start_qemu(launcher, command, guest.qmp)
+    address = machine.address(guest)
+    command = machine.prepare(guest)
     state: dict[str, Any] = {
         "format": FORMAT,
         "ready": False,
-        "accel": accelerator,
-        "qemu_pid": process.pid,
-        "vcpu_tids": vcpu_thread_ids(guest.qmp),
-        "qemu_command": command,  # the same machine is switched on again by it
-        "qmp": str(guest.qmp),
+        "machine": {"name": machine.name, **machine.provenance()},
+        # The same machine is switched on again by its command.
+        "guest": {"command": command, **machine.start(launcher, command)},
+        "network_pid": lab_network.pid,
+        "address": list(address),
         "console": str(layout.console),
-        "ssh": {
-            "host": "127.0.0.1",
-            "port": port,
-            "user": "root",
-            "key": str(layout.key),
-            "known_hosts": str(layout.known_hosts),
-        },
+        "sockets": str(launcher.sockets),
+        "ssh": ssh.where(layout, lab_network, address),
         "drives": drives,
         "secrets": str(layout.secrets),
     }
     write_json(layout.state, state)  # the meter reads it, so it comes before the meter
-    if wish.meter:
-        state["meter"] = start_meter(launcher)
-    return state, process
+    if options.meter:
+        state["meter"] = start_meter(launcher, truth=options.truth)
+    return state, Process.of("guest", state["guest"]["pid"])
+
+
+def _start_network(launcher: Launcher, machine: Machine, say: Say) -> Network:
+    """Namespaces for the lab alone; where a machine can do without, the host's loopback."""
+    reason = network.why_not()
+    if reason is not None and not machine.needs_wires:
+        say(f"lab: the drives listen on this machine's loopback: {reason}")
+        return Network()
+    wires = ["--wires"] if machine.needs_wires else []
+    command = [*network.NAMESPACE, sys.executable, "-m", "lab.network", *wires]
+    return Network(launcher.start_ready("network", command)["pid"])
 
 
 def running(layout: Layout) -> bool:
@@ -148,12 +156,11 @@ def down(layout: Layout) -> list[str]:
     """
     started = read_started(layout)
     alive = [p for p in started.processes if p.alive()]
-    if started.sockets and any(p.name == "qemu" for p in alive):
-        _quit_qemu(Path(started.sockets) / "qmp")
     for process in reversed(alive):
         _stop(process)
     if started.sockets:
         shutil.rmtree(started.sockets, ignore_errors=True)
+    shutil.rmtree(layout.directory / "host", ignore_errors=True)
     for name in FLEETING:
         (layout.directory / name).unlink(missing_ok=True)
     # The list of processes goes last, so that a cut-off `down` can be called again.
@@ -162,13 +169,10 @@ def down(layout: Layout) -> list[str]:
     return [p.name for p in alive]
 
 
-def _quit_qemu(socket_path: Path) -> None:
-    """Ask QEMU to end at once; the guest's disks die with the lab, so nothing is lost."""
-    with (
-        contextlib.suppress(LabError, OSError, ValueError, EOFError),
-        Qmp(socket_path, timeout_s=STOP_LIMIT_S) as qmp,
-    ):
-        qmp.execute("quit")
+def down_all(directory: Path) -> list[str]:
+    """Stop the lab in this directory and those in directories right below; as `down` does."""
+    labs = [directory, *(found.parent for found in sorted(directory.glob("*/processes.json")))]
+    return [name for lab in labs for name in down(Layout(lab))]
 
 
 def _stop(process: Process) -> None:

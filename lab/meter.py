@@ -1,13 +1,15 @@
 """The lab's power meter: a SmartPower3 on a pseudo-terminal, fed by what the lab really does.
 
     python -m lab.meter --state FILE --link PATH --ready-file FILE [--truth FILE]
+        [--truth-period SECONDS]
 
 Every 10 ms of its own time it sends one line: channel 0 is the whole machine, channel 1 the drives.
-The watts come from the power model, the CPU time of QEMU's virtual CPUs and the drives' counters.
+The watts come from the power model, the guest's CPU time and the drives' counters.
 Where the process was late, the lines that are due carry the mean since the last look, so that no
-energy is lost. `--truth` gets the energies themselves once a second, before they become lines.
+energy is lost. `--truth` gets the energies themselves before they become lines, every second or as
+`--truth-period` says; 0 is at every look.
 
-It hangs on the wall, not on the target: where QEMU is gone, it shows 0 W until the lab's state
+It hangs on the wall, not on the target: where the guest is gone, it shows 0 W until the lab's state
 names another. SIGUSR1 pulls its cable to the controller, SIGUSR2 puts it back. SIGTERM ends it.
 """
 
@@ -29,17 +31,13 @@ import numpy as np
 
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
+from lab.cpu_time import PowerLostError, ProcessTree, Threads
 from lab.errors import LabError
 from lab.power_model import Activity, Power, PowerModel
 
 INTERVAL_NS = 10_000_000
-TRUTH_PERIOD_NS = 1_000_000_000
 OFF = Power(0.0, 0.0)
 _STATS = struct.Struct("<8Q")  # bytes_read, bytes_written, bytes_encrypted, bytes_decrypted, …
-
-
-class PowerLostError(Exception):
-    """QEMU is gone."""
 
 
 class Counters:
@@ -48,15 +46,15 @@ class Counters:
     def __init__(self, state: Mapping[str, Any]) -> None:
         """Raises LabError where the state is incomplete or the lab is not running."""
         try:
-            tasks = Path("/proc") / str(int(state["qemu_pid"])) / "task"
-            schedstats = [tasks / str(int(tid)) / "schedstat" for tid in state["vcpu_tids"]]
+            guest = state["guest"]
+            pid, vcpu_tids = int(guest["pid"]), guest.get("vcpu_tids")
             stats = [Path(drive["stats"]) for drive in state["drives"].values()]
         except (KeyError, TypeError, ValueError) as error:
             raise LabError(
                 f"The lab's state is incomplete ({error}): start the lab again."
             ) from None
         try:
-            self._cpus = [os.open(path, os.O_RDONLY) for path in schedstats]
+            self._cpu = Threads(pid, vcpu_tids) if vcpu_tids else ProcessTree(pid)
             self._drives = [os.open(path, os.O_RDONLY) for path in stats]
         except OSError as error:
             raise LabError(f"The lab is not running: {error.filename} is not there.") from None
@@ -68,16 +66,13 @@ class Counters:
         return len(self._drives)
 
     def close(self) -> None:
-        for fd in (*self._cpus, *self._drives):
+        self._cpu.close()
+        for fd in self._drives:
             os.close(fd)
 
     def read(self) -> Activity:
         """All counters now. Raises PowerLostError."""
-        try:
-            # First field: time on a CPU in ns (kernel, Documentation/scheduler/sched-stats).
-            cpu_ns = sum(int(os.pread(fd, 64, 0).split()[0]) for fd in self._cpus)
-        except (ProcessLookupError, IndexError):
-            raise PowerLostError from None
+        cpu_ns = self._cpu.read_ns()
         for index, fd in enumerate(self._drives):
             raw = os.pread(fd, _STATS.size, 0)
             if len(raw) == _STATS.size:  # a drive that starts anew empties its file for a moment
@@ -154,9 +149,10 @@ class Integral:
 
 
 class Truth:
-    """Energies as they were before they became lines: a JSON line a second, and one at each end."""
+    """Energies as they were before they became lines: a JSON line a period, and one at each end."""
 
-    def __init__(self, path: Path | None, start_ns: int) -> None:
+    def __init__(self, path: Path | None, period_s: float, start_ns: int) -> None:
+        self._period_ns = round(period_s * 1e9)
         self._file: TextIO | None = path.open("w", encoding="utf-8") if path else None
         self._start_ns = start_ns
         self._due_ns = 0
@@ -165,7 +161,7 @@ class Truth:
         """Write a line if one is due."""
         if self._file is None or (integral.t_ns < self._due_ns and not now):
             return
-        self._due_ns = integral.t_ns + TRUTH_PERIOD_NS
+        self._due_ns = integral.t_ns + self._period_ns
         system_j, drive_j = integral.energy_j
         told = {
             "t_mono_ns": integral.t_ns,
@@ -219,7 +215,7 @@ class Cable:
 def stream(
     mains: Mains,
     cable: Cable,
-    truth_file: Path | None,
+    truth_to: tuple[Path | None, float],
     ready: Callable[[], None],
     stopped: Callable[[], bool],
 ) -> int:
@@ -227,7 +223,7 @@ def stream(
     simulator = SmartPower3Simulator(INTERVAL_NS // 1_000_000)
     start_ns = time.monotonic_ns()
     integral = Integral(PowerModel.load(), mains.drives, start_ns, mains.read())
-    truth = Truth(truth_file, start_ns)
+    truth = Truth(*truth_to, start_ns)
     truth.tell(integral)
     ready()
     lines = 0
@@ -270,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--link", required=True, type=Path, help="becomes a link to the port")
     parser.add_argument("--ready-file", required=True, type=Path, help="written once it streams")
     parser.add_argument("--truth", type=Path, help="JSON lines of the energies themselves")
+    parser.add_argument("--truth-period", type=float, default=1.0, help="seconds between them")
     options = parser.parse_args(arguments)
     ended: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -281,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lines = stream(
                 mains,
                 cable,
-                options.truth,
+                (options.truth, options.truth_period),
                 lambda: _write_ready(options.ready_file, options.link),
                 lambda: bool(ended),
             )

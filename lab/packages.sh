@@ -18,19 +18,29 @@ paper=(
     libpangoft2-1.0-0
 )
 
-# gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (lab/drive/xts.c).
+# gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (lab/drive/xts.c); with bc,
+# bison, flex, kmod, make, patch and xz-utils also the kernel of User Mode Linux (lab/machines/kernel.py).
 packages=(
+    bc
+    bison
     ca-certificates
     debian-archive-keyring
     e2fsprogs
+    flex
     gcc
+    iproute2
+    kmod
     libc6-dev
     libssl-dev
+    make
     mmdebstrap
     openssh-client
+    patch
     qemu-system-x86
     qemu-utils
     uidmap
+    util-linux
+    xz-utils
     "${paper[@]}"
 )
 
@@ -69,6 +79,14 @@ need_rights() {
     as_root=(sudo)
 }
 
+# What a command says is shown only if it fails: dpkg has several lines for each package.
+quietly() {
+    local said
+    said=$("$@" 2>&1) && return
+    [ -z "$said" ] || echo "$said" >&2
+    return 1
+}
+
 main() {
     local machine list
     machine=$(uname -m)
@@ -90,9 +108,9 @@ main() {
 
     echo "packages: installing ${list[*]}"
     need_rights "${list[@]}"
-    "${as_root[@]}" apt-get -qq update ||
+    quietly "${as_root[@]}" apt-get -qq update ||
         refuse "apt-get update failed; look at its messages above, mend the package sources and try again"
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
         apt-get -qq -y install --no-install-recommends "${list[@]}" ||
         refuse "apt-get could not install ${list[*]}; look at its messages above and try again"
 }

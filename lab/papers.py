@@ -107,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with term_interrupts():
             scene.ready()
+            machine = scene.machine.name
             for suite in options.suites or SUITES:
                 done.append(ran(scene, suite, options.seed))
     except LabError as error:
@@ -122,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(bench.table(rows))
     for one in done:
         print(f"{one.suite}: {one.suite_dir / 'report.html' if one.suite_dir else 'no plan'}")
-    print(papers_figures.write(rows, load_1_min))
+    print(papers_figures.write(rows, machine, load_1_min))
     native = papers_native.main([])
     return native or int(any(row["meets"] is False for row in rows))
 

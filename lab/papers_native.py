@@ -43,7 +43,7 @@ from workloads import registry
 from workloads.base import ParameterValue, WorkloadError
 
 PART = "own share, natively"
-SUBJECT = f"{papers_figures.SUBJECT}; of '{PART}', this machine's own processor"
+SUBJECT = f"none: of '{PART}', this machine's own processor"
 # A copy is a phase of its own: more of them would tell the same. The image's clip lasts 6 s.
 SIZES: Mapping[str, Mapping[str, ParameterValue]] = {
     "kernel_grep": {"copies": 2},

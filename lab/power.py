@@ -1,10 +1,10 @@
 """The mains of the lab's target: taken away in the middle of anything, and given back.
 
-A cut kills QEMU, so what the guest held in its memory is gone, and the drives lose what real ones
-do: the self-encrypting one is locked. What stays is what the guest had written: its root disk is
-opened with `cache=unsafe`, so a flush does not reach the host's disk, but what QEMU was given lies
-in the host's page cache, which outlives it. For the guest an fsync is as good as on real hardware;
-what its own kernel had not yet written is lost, as it must be.
+A cut kills the guest's process, so what it held in its memory is gone, and the drives lose what
+real ones do: the self-encrypting one is locked. What stays is what the guest had written: a flush
+of its root disk need not reach the host's disk, but what the process was given lies in the host's
+page cache, which outlives it. For the guest an fsync is as good as on real hardware; what its own
+kernel had not yet written is lost, as it must be.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lab import boot
+from lab import boot, machines
 from lab.drive import control
 from lab.errors import LabError
 from lab.launcher import Launcher, no_interruption
-from lab.qmp import Qmp, vcpu_thread_ids
+from lab.machines.base import Machine
 from lab.state import Layout, Process, read_json, read_started, write_json
 
 DEATH_LIMIT_S = 20.0
@@ -29,20 +30,20 @@ DEATH_LIMIT_S = 20.0
 def power_cut(layout: Layout) -> None:
     """The target and its drives lose their power now. Raises LabError where there is no guest."""
     state = require_state(layout)
-    qemu = _qemu(layout)
-    if qemu is None:
+    guest = _guest(layout)
+    if guest is None:
         raise LabError("the target has no power already: python -m lab power-on gives it back")
     with contextlib.suppress(ProcessLookupError):
-        os.kill(qemu.pid, signal.SIGKILL)
+        os.kill(guest.pid, signal.SIGKILL)
     deadline = time.monotonic() + DEATH_LIMIT_S
-    while qemu.alive():
+    while guest.alive():
         if time.monotonic() > deadline:
-            raise LabError(f"QEMU (process {qemu.pid}) does not die: see what holds it")
+            raise LabError(f"the guest (process {guest.pid}) does not die: see what holds it")
         time.sleep(0.01)
     for drive in state["drives"].values():
         control.ask(Path(drive["control"]), "power-cycle")
-    Path(state["qmp"]).unlink(missing_ok=True)
-    write_json(layout.state, state | {"ready": False, "qemu_pid": None, "vcpu_tids": []})
+    off = {"command": state["guest"]["command"], "pid": None}
+    write_json(layout.state, state | {"ready": False, "guest": off})
 
 
 def power_on(layout: Layout) -> None:
@@ -51,31 +52,36 @@ def power_on(layout: Layout) -> None:
     Raises LabError where it has its power, or does not start.
     """
     state = require_state(layout)
-    if _qemu(layout) is not None:
+    if _guest(layout) is not None:
         raise LabError("the target has its power already: python -m lab power-cut takes it away")
-    if "qemu_command" not in state:
-        raise LabError(f"{layout.state} is of an older lab: take it down, then up again")
-    qmp = Path(state["qmp"])
     with contextlib.suppress(FileNotFoundError):
         layout.console.replace(layout.directory / "console.before.log")
     with no_interruption():
         launcher = Launcher(layout, read_started(layout))
-        process = boot.start_qemu(launcher, state["qemu_command"], qmp)
-        running = {"qemu_pid": process.pid, "vcpu_tids": vcpu_thread_ids(qmp)}
-        write_json(layout.state, state | running)
+        command = state["guest"]["command"]
+        running = machine_of(state).start(launcher, command)
+        write_json(layout.state, state | {"guest": {"command": command, **running}})
 
 
 def wait_until_up(layout: Layout, say: boot.Say) -> None:
     """Until the guest answers and has its drives. Raises LabError where it does not."""
     state = require_state(layout)
-    boot.wait_for_guest(layout, state, lambda: _qemu(layout) is not None, say)
+    boot.wait_for_guest(layout, state, lambda: _guest(layout) is not None, say)
     write_json(layout.state, state | {"ready": True})
 
 
 def reset(layout: Layout) -> None:
     """The button on the front: the guest starts anew at once, its drives keep their power."""
-    with Qmp(Path(require_state(layout)["qmp"])) as qmp:
-        qmp.execute("system_reset")
+    state = require_state(layout)
+    with no_interruption():
+        launcher = Launcher(layout, read_started(layout))
+        running = machine_of(state).reset(launcher, state["guest"])
+        write_json(layout.state, state | {"guest": {**state["guest"], **running}})
+
+
+def machine_of(state: Mapping[str, Any]) -> Machine:
+    """The machine that a lab runs on."""
+    return machines.require(state["machine"]["name"])
 
 
 def require_state(layout: Layout) -> dict[str, Any]:
@@ -86,8 +92,8 @@ def require_state(layout: Layout) -> dict[str, Any]:
     return state
 
 
-def _qemu(layout: Layout) -> Process | None:
+def _guest(layout: Layout) -> Process | None:
     for process in read_started(layout).processes:
-        if process.name == "qemu" and process.alive():
+        if process.name == "guest" and process.alive():
             return process
     return None

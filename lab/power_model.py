@@ -14,6 +14,7 @@ import yaml
 from lab.errors import LabError
 
 MODEL_FILE = Path(__file__).with_name("power_model.yml")
+ZONES = ("package", "dram")  # of the modelled RAPL counters
 
 
 @dataclass(frozen=True)
@@ -91,3 +92,22 @@ def _coefficient(path: Path, model: Any, section: str, key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise LabError(f"{path}: {section}.{key} is {value!r}, which is no coefficient.")
     return float(value)
+
+
+def rapl_words(path: Path = MODEL_FILE) -> list[str]:
+    """Kernel words that give fde_rapl_sim the coefficients of the power model, in mW."""
+    try:
+        rapl = yaml.safe_load(path.read_text(encoding="utf-8"))["rapl"]
+        names = [f"{z}_{part}" for z in ZONES for part in ("idle_mw", "busy_mw_per_cpu")]
+        return [f"fde_rapl_sim.{name}={_milliwatts(rapl[name])}" for name in names]
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        raise LabError(f"{path} does not give the RAPL model's coefficients: {error}") from error
+
+
+def _milliwatts(value: object) -> int:
+    """A coefficient, given plainly or as {value: …, source: …}."""
+    if isinstance(value, dict):
+        value = value["value"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1_000_000:
+        raise ValueError(f"{value!r} is not a power between 0 and 1,000,000 mW")
+    return round(value)

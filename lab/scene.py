@@ -8,13 +8,14 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab import boot, lifecycle, power, ssh
 from lab.errors import LabError
+from lab.machines.base import Machine
 from lab.paths import REPOSITORY
 from lab.state import Layout
 
@@ -78,6 +79,11 @@ class Scene:
         """The lab's own."""
         return power.require_state(self.layout)
 
+    @property
+    def machine(self) -> Machine:
+        """What the guest runs on; the lab must be up."""
+        return power.machine_of(self.state)
+
     def drive(self, role: str) -> Path:
         """The control socket of a drive."""
         return Path(self.state["drives"][role]["control"])
@@ -85,12 +91,12 @@ class Scene:
     def ready(self) -> None:
         """Have the lab up and provisioned with the sources as they are; raises LabError."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        lifecycle.up(self.layout, self.say, lifecycle.Wish())
+        lifecycle.up(self.layout, self.say, lifecycle.LabOptions())
         if self._provisioned():
             return
         self.say("lab: it cannot be provisioned as it stands; a new one")
         lifecycle.down(self.layout)
-        lifecycle.up(self.layout, self.say, lifecycle.Wish())
+        lifecycle.up(self.layout, self.say, lifecycle.LabOptions())
         if not self._provisioned():
             raise LabError(f"site.yml fails in the lab: see {self._log}")
 
@@ -155,5 +161,4 @@ class Scene:
 
     def sshd_greets(self) -> bool:
         """Whether the target answers."""
-        where: Mapping[str, Any] = self.state["ssh"]
-        return boot.sshd_greets(int(where["port"]))
+        return boot.sshd_greets(self.state)

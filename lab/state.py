@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-FORMAT = "fde-lab/1"
+FORMAT = "fde-lab/2"
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,20 @@ class Layout:
         return self.directory / "console.log"
 
     @property
+    def truth(self) -> Path:
+        return self.directory / "meter.truth.jsonl"
+
+    @property
     def secrets(self) -> Path:
         return self.directory / "secrets.json"
 
     @property
     def key(self) -> Path:
         return self.directory / "id_ed25519"
+
+    @property
+    def host_key(self) -> Path:
+        return self.directory / "host_ed25519"
 
     @property
     def known_hosts(self) -> Path:

@@ -162,5 +162,6 @@ def _measure(context: Context, child: Child, job: Job, seconds: float) -> dict[s
     work, report = measure(context, child, job.phase)
     steps = int(report["steps"])
     work.add(operations=steps, bytes=steps * job.size_bytes)
-    share = steps * float(laid_out["call_s"]) / float(report["user_s"] + report["system_s"])
+    spent_s = float(report["user_s"] + report["system_s"])  # 0 where the kernel counts in ticks
+    share = steps * float(laid_out["call_s"]) / spent_s if spent_s else 1.0
     return {"phase": job.phase, **report, "python_share_at_most": round(min(1.0, share), 5)}

@@ -33,6 +33,9 @@ class Sql(Workload):
         Parameter("threads", 1, "", "clients at the same time", minimum=1),
         Parameter("buffer_pool_mib", 16, "MiB", "the server's own cache", minimum=8),
         Parameter(
+            "redo_log_mib", 0, "MiB", "the server's log of changes, 0 for its own size", minimum=0
+        ),
+        Parameter(
             "server", "any", "", "which database server", choices=("any", "mariadb", "mysql")
         ),
     )
@@ -71,7 +74,10 @@ class Sql(Workload):
         database.provide(binaries, data, temporary, context.shared)
         pool_mib = int(context.parameters["buffer_pool_mib"])
         log = context.scratch / "server.log"
-        self._server = database.start(binaries, data, temporary, log, pool_mib)
+        redo_mib = int(context.parameters["redo_log_mib"])
+        self._server = database.start(
+            binaries, data, temporary, log, buffer_pool_mib=pool_mib, redo_log_mib=redo_mib
+        )
 
     def run(self, context: Context) -> None:
         server = self._server

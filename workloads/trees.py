@@ -63,11 +63,13 @@ def room_bytes(archive: Path, only: str) -> int:
 
 def size(tree: Path) -> dict[str, float]:
     """Regular files of a tree and their bytes, as amounts of work."""
-    files = total_bytes = 0
-    for folder, _, entries in os.walk(tree):
+    found = {"files": 0.0, "bytes": 0.0}
+    with os.scandir(tree) as entries:
         for entry in entries:
-            path = Path(folder) / entry
-            if not path.is_symlink():
-                files += 1
-                total_bytes += path.stat().st_size
-    return {"files": files, "bytes": total_bytes}
+            if entry.is_dir(follow_symlinks=False):
+                for unit, amount in size(Path(entry)).items():
+                    found[unit] += amount
+            elif not entry.is_symlink():
+                found["files"] += 1
+                found["bytes"] += entry.stat(follow_symlinks=False).st_size
+    return found

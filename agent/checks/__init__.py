@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.checks.scene import Scene, Seen
+from agent.checks.smart import Health
 from agent.checks.table import TABLE, Change, Check, Wait
 
 Finding = dict[str, Any]
@@ -31,11 +32,13 @@ class Memory:
 
     `given_up`: how often in a row each check was waited for in vain. A machine that cannot have
     what is wanted, because the room got colder, must not spend its night waiting: each time half
-    as long. `last`: what was read after the run before.
+    as long. `last`: what was read after the run before. `health`: what the disks then said of
+    themselves, None where something was wrong, so that they are asked again.
     """
 
     given_up: dict[str, int] = field(default_factory=dict)
     last: dict[str, Any] = field(default_factory=dict)
+    health: dict[str, Health] | None = None
 
 
 class Inspection:
@@ -61,7 +64,8 @@ class Inspection:
         for check in TABLE:
             if check.wait is not None:
                 self._wait(check, check.wait, waiting)
-        scene = self._scene.anew()
+        scene = self._scene.anew(self._memory.health)
+        self._memory.health = None
         for check in TABLE:
             if isinstance(check.look, Change):
                 now = _read(check.look, scene)
@@ -83,6 +87,7 @@ class Inspection:
                     self._note(check, check.look.judge(before, now))
             elif check.when == "after":
                 self._note(check, _look(check.look, scene))
+        self._memory.health = None if blockers(self.found) else scene.health
 
     def _wait(self, check: Check, wait: Wait, waiting: Callable[[str], None]) -> None:
         assert not isinstance(check.look, Change)

@@ -11,13 +11,13 @@ HEAD = """\
 
 Made from the tables in `agent/checks` by `python3 -m agent.checks >docs/checks.md`.
 
-*before* is looked at once the workload is prepared and the caches are empty, *after* when its
-last phase has ended; *during* compares the two moments. None of it runs within a phase. Every
-look is kept in `checks` of the run's `run.json`; what a machine does not offer leaves none. A
-**blocker** voids the run, which is then repeated. **wait** is waited for, and the journal says
-so; if it does not come right in time, it counts as said below. What was waited for in vain and is
-a mere warning is waited for half as long the next time, so that a cold night does not eat the
-suite.
+*before* is looked at once the workload is prepared and its data on the disk, *after* when its last
+phase has ended; *during* compares the two moments. None of it runs within a phase. What SMART
+said after a sound run counts before the next one as well. Every look is kept in `checks` of the
+run's `run.json`; what a machine does not offer leaves none. A **blocker** voids the run, which is
+then repeated. **wait** is waited for, and the journal says so; if it does not come right in time,
+it counts as said below. What was waited for in vain and is a mere warning is waited for half as
+long the next time, so that a cold night does not eat the suite.
 
 | check | when | severity | what is looked at | what mends it |
 |---|---|---|---|---|

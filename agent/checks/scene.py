@@ -30,7 +30,8 @@ class Scene:
     """A machine with a configuration mounted at `mount_point`.
 
     `suite_dir` is where the suite's first readings are kept, None for nowhere; `disks` are the
-    kernel's names of the disks under test; `load_limit` is how many CPUs others may keep busy.
+    kernel's names of the disks under test; `load_limit` is how many CPUs others may keep busy;
+    `known_health` is what the disks said shortly before, so that they need not be asked again.
     """
 
     mount_point: Path
@@ -44,11 +45,12 @@ class Scene:
     smartctl: str = "smartctl"
     systemctl: str = "systemctl"
     window_s: float = 0.15
-    poll_s: float = 2.0
+    poll_s: float = 0.25
     band_c: float = 3.0
     min_free_share: float = 0.05
     min_free_bytes: int = 128 * 2**20
     min_memory_bytes: int = 256 * 2**20
+    known_health: dict[str, smart.Health] | None = None
 
     @classmethod
     def here(
@@ -61,13 +63,15 @@ class Scene:
     def cpus(self) -> Path:
         return self.sys / "devices/system/cpu"
 
-    def anew(self) -> Scene:
-        """The same scene, with nothing of it seen yet: what follows is read at most once."""
-        return replace(self)
+    def anew(self, known_health: dict[str, smart.Health] | None = None) -> Scene:
+        """The same scene, with nothing else of it seen yet: what follows is read at most once."""
+        return replace(self, known_health=known_health)
 
     @cached_property
     def health(self) -> dict[str, smart.Health]:
         """SMART of the disks that tell it, by kernel name."""
+        if self.known_health is not None:
+            return self.known_health
         reports = {name: smart.read(self.smartctl, name) for name in self.disks}
         return {name: report for name, report in reports.items() if report is not None}
 

@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from instrumentation.clock import ClockError, ClockReading, OffsetModel, load_readings
+
+if TYPE_CHECKING:
+    import polars as pl
 
 # A record that came late is no missing one: without a time of its own, so many windows of patience.
 PATIENCE_WINDOWS = 2.0
@@ -31,6 +33,8 @@ class Recording:
     @classmethod
     def read(cls, folder: Path) -> Recording:
         """From meter.json and samples.parquet. Raises OSError, ValueError, KeyError."""
+        import polars as pl  # takes a second: not at the start of every command
+
         described = json.loads((folder / "meter.json").read_text(encoding="utf-8"))
         columns = ["epoch", "t_mono_ns", "t_device_us", "window_s"]
         samples = pl.read_parquet(folder / "samples.parquet", columns=columns)

@@ -12,7 +12,7 @@ from agent.journal import Entry
 
 WAITED_FOR = "secrets:"
 RETRY_S = 2.0
-# The agent looks every second: if it still waits so long after, they are gone again.
+# The agent looks several times a second: if it still waits so long after, they are gone again.
 AGAIN_S = 20.0
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from scipy.special import stdtrit
-
 from agent.controller.durations import Seen, key_of, rests_s
 from agent.controller.errors import ControllerError
 from agent.controller.progress import minutes
@@ -108,6 +106,8 @@ def _reserve(ratios: Sequence[float]) -> tuple[float, str]:
             RESERVE_UNSEEN,
             f"{RESERVE_UNSEEN:.0%} in reserve, {_counted(count, 'whole block')} seen",
         )
+    from scipy.special import stdtrit  # takes a second: not at the start of every command
+
     bound = stdev(ratios) * float(stdtrit(count - 1, CONFIDENCE)) * math.sqrt(1 + 1 / count)
     return bound, f"{CONFIDENCE:.0%} bound over {count} blocks seen"
 

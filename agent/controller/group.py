@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.controller.errors import ControllerError
 from agent.controller.seal import write_json
+from instrumentation import names
 from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry
 from instrumentation.ports import Lookup, PortError
@@ -140,7 +141,7 @@ def suites(folder: Path) -> list[Path]:
     """The folders of a group's suites, beside its own. Raises ControllerError."""
     try:
         found = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        ids = [str(suite_id) for suite_id in found["suites"]]
+        ids = list(found["suites"])
     except OSError as error:
         raise ControllerError(
             f"{folder / FILE} cannot be read ({error.strerror}): name a group's folder."
@@ -149,4 +150,6 @@ def suites(folder: Path) -> list[Path]:
         raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.") from None
     if found.get("format") != FORMAT:
         raise ControllerError(f"{folder / FILE} is not of the format {FORMAT}.")
+    if not all(names.safe(suite_id) for suite_id in ids):
+        raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.")
     return [folder.parent / suite_id for suite_id in ids]

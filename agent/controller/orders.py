@@ -16,6 +16,11 @@ from agent.controller.errors import ControllerError
 from agent.journal import Entry
 
 LIMIT_S = 60.0
+# Texts of the shell are fixed: what differs is an argument of theirs.
+UNIT_STATE = """systemctl show -p ActiveState,Job "$1"
+echo "System=$(systemctl is-system-running)"
+journalctl -u "$1" -n 5 -o cat --no-pager"""
+CONTENT = 'if [ -e "$1" ]; then cat "$1"; fi'
 Done = subprocess.CompletedProcess[bytes]
 
 
@@ -96,12 +101,7 @@ class Orders:
 
     def unit(self) -> Unit | None:
         """The service's state; None where the target does not answer."""
-        properties = "ActiveState,Job"
-        script = (
-            f"systemctl show -p {properties} {self._unit}; echo System=$(systemctl "
-            f"is-system-running); journalctl -u {self._unit} -n 5 -o cat --no-pager"
-        )
-        done = self.ask(["sh", "-c", script])
+        done = self.ask(["sh", "-c", UNIT_STATE, "sh", self._unit])
         if done.returncode == remote.SSH_FAILED:
             return None
         lines = done.stdout.decode(errors="replace").splitlines()
@@ -125,8 +125,7 @@ class Orders:
         return self.ask(["systemctl", "disable", "--now", "--quiet", self._unit]).returncode == 0
 
     def _file(self, name: str) -> bytes:
-        script = f"if [ -e '{self._suite_dir}/{name}' ]; then cat '{self._suite_dir}/{name}'; fi"
-        return self._told(self.ask(["sh", "-c", script]))
+        return self._told(self.ask(["sh", "-c", CONTENT, "sh", f"{self._suite_dir}/{name}"]))
 
     def _told(self, done: Done) -> bytes:
         if done.returncode:

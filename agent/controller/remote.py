@@ -25,7 +25,9 @@ REASONS = (
     ("Network is unreachable", "there is no way to it: see this machine's network"),
     (
         "Host key verification failed",
-        "its host key is unknown or another one: compare it, then put it into known_hosts",
+        "its host key is unknown or another one: compare what `ssh-keyscan HOST | ssh-keygen -lf -`"
+        " prints with the same of /etc/ssh/ssh_host_*.pub at its own console, then put it into "
+        "known_hosts",
     ),
     ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is another one than before"),
     (
@@ -58,9 +60,12 @@ def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
     argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"]
     # A dead link must be noticed within 20 s, else all would hang for as long as TCP retries.
     argv += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
+    # Secrets go this way: whatever the user's own configuration says.
+    argv += ["-o", "StrictHostKeyChecking=yes"]
     if link.get("known_hosts"):
         argv += ["-o", f"UserKnownHostsFile={link['known_hosts']}"]
-        argv += ["-o", "StrictHostKeyChecking=yes"]
+    for option in link.get("options", ()):
+        argv += ["-o", option]
     if link.get("key"):
         argv += ["-o", "IdentitiesOnly=yes", "-i", link["key"]]
     return [*argv, "-p", str(link["port"]), f"{link['user']}@{link['host']}", shlex.join(remote)]

@@ -13,7 +13,6 @@ from typing import Any
 from agent.controller import timing
 from agent.controller.errors import ControllerError
 from agent.controller.recorder_process import end_leftovers
-from instrumentation.decode import DecodeError, write_samples
 
 FORMAT = "fde-manifest/1"
 MANIFEST = "manifest.json"
@@ -49,6 +48,8 @@ def seal(suite_dir: Path, *, decoded: bool = False) -> Path:
 
 def decode(suite_dir: Path) -> None:
     """Write samples.parquet beside every stream. Raises ControllerError."""
+    from instrumentation.decode import DecodeError, write_samples  # takes a second: only when used
+
     for folder in sorted((suite_dir / "meters").glob("*/")):
         if not any(path.stat().st_size for path in folder.iterdir()):
             shutil.rmtree(folder)  # its recorder was killed before it began

@@ -45,6 +45,11 @@ def load(path: Path) -> dict[str, str]:
     if mode & 0o077:
         raise ControllerError(f"{path} is open to other users: chmod 600 {path}")
     encrypted = content.startswith(VAULT_MARK)
+    if not encrypted and _tracked(path):
+        raise ControllerError(
+            f"{path} is kept by git, and with it by everybody who has a copy of the repository: "
+            f"git rm --cached {path}, choose other secrets, or encrypt it (ansible-vault encrypt)."
+        )
     try:
         document = json.loads(_decrypted(path) if encrypted else content)
     except ValueError:
@@ -67,6 +72,20 @@ def _whole(document: Mapping[str, Any], path: Path) -> dict[str, str]:
         if not isinstance(value, str) or not value or "\n" in value:
             raise ControllerError(f"The secret {key} in {path} is missing or not one line: set it.")
     return {key: value for key, value in document.items() if value}
+
+
+def _tracked(path: Path) -> bool:
+    """Whether git keeps the file, or would with the next commit."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(path.parent), "ls-files", "--error-unmatch", path.name],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError:  # no git, so no repository of its
+        return False
+    return done.returncode == 0
 
 
 def _decrypted(path: Path) -> bytes:
@@ -104,16 +123,16 @@ def place(target: Mapping[str, Any], *, with_psid: bool = False) -> bool:
             "copy it from the drive's label."
         )
     sent = {key: found[key] for key in (*NEEDED, *([PSID] if with_psid else []))}
-    return _changed(target, PUT, json.dumps(sent).encode())
+    return _changed(target, ["sh", "-c", PUT], json.dumps(sent).encode())
 
 
 def remove(target: Mapping[str, Any]) -> bool:
     """Take them off the target; whether there were any."""
-    return _changed(target, REMOVE, b"")
+    return _changed(target, ["sh", "-c", REMOVE], b"")
 
 
-def _changed(target: Mapping[str, Any], script: str, stdin: bytes) -> bool:
-    done = remote.run(target, ["sh", "-c", script], stdin=stdin)
+def _changed(target: Mapping[str, Any], command: Sequence[str], stdin: bytes) -> bool:
+    done = remote.run(target, command, stdin=stdin)
     if done.returncode:
         raise ControllerError(remote.why(target, done))
     return bool(done.stdout.strip())

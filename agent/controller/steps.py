@@ -38,7 +38,7 @@ class Log:
 
 
 class StepError(Exception):
-    """A step ended with a code that is not 0; its own words stand above."""
+    """A step ended with a code that is not 0; its output stands above."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", default="lab")
     parser.add_argument("--suite", default="smoke")
     parser.add_argument("--inventory", default="")
+    parser.add_argument("--labs", nargs="*", default=(), help="directories of the virtual labs")
     options = parser.parse_args(arguments)
     wrong = _wrong_name(options.suite, options.inventory)
     if wrong:
@@ -57,33 +58,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         variables.append(f"INVENTORY={options.inventory}")
     signal.signal(signal.SIGTERM, _as_interrupt)
 
-    in_lab = Path(options.inventory or options.target).name == "lab"
+    in_lab = bool(options.labs)
     build = Path(os.environ.get("FDE_BUILD", "build"))
-    lab_dir = Path(os.environ.get("FDE_LAB_DIR", build / "lab"))
-    log, memory = Log(), LabMemory(lab_dir / "state.json")
+    log, memory = Log(), LabMemory([Path(lab) / "state.json" for lab in options.labs])
     before = set(_suites())
     began_wall = time.time()
     code = _all(LAB_STEPS if in_lab else STEPS, variables, log, memory, in_lab)
     new = sorted(set(_suites()) - before)
-    suite_dir = new[-1] if new else None
+    # Of several hosts each has a suite; their common report is in the folder of the group.
+    suite_dir = next(
+        (path for path in new if (path / "group.json").exists()), max(new, default=None)
+    )
     print(table(log))
     if code == 0 and suite_dir is not None:
-        image = _image() if in_lab else None
+        built = _built(began_wall) if in_lab else {}
         found = figures(
-            total_s=sum(seconds for _, seconds in log.seconds),
-            image=image,
-            image_is_new=image is not None and image["built_wall"] > began_wall,
+            steps_s=dict(log.seconds),
+            image=built.get("image"),
+            kernel=built.get("kernel") if memory.machine == "uml" else None,
+            boot_s=memory.boot_s,
             lab_memory_gb=memory.peak_bytes / GB if memory.peak_bytes else None,
             measuring_share=_timing(suite_dir).get("measuring_share"),
         )
-        path = write(build / "bench" / "testbed.json", found, machine(memory.accelerator))
+        path = write(build / "bench" / "testbed.json", found, machine(memory.machine))
         print(f"figures of this run: {path}")
-        print(f"headline table: {suite_dir / 'summary.csv'}")
+        (headline,) = [*suite_dir.glob("summary.csv"), *suite_dir.glob("hosts.csv")]
+        print(f"headline table: {headline}")
         print(f"report: {suite_dir / 'report.html'}")
     elif code == 1:
-        print(f"fde: make {log.failed} failed; its own words stand above.", file=sys.stderr)
+        print(f"fde: make {log.failed} failed; see its output above.", file=sys.stderr)
     elif code == 130:
-        print("fde: interrupted; what was sealed stays, call it again at will.", file=sys.stderr)
+        print("fde: interrupted; what was sealed stays; run it again.", file=sys.stderr)
     return code
 
 
@@ -176,17 +181,19 @@ def _timing(suite_dir: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _image() -> dict[str, Any] | None:
-    """What is known of the guest's image: build_s, allocated_bytes, built_wall."""
+def _built(began_wall: float) -> dict[str, dict[str, Any]]:
+    """What the builds of image and kernel noted: build_s, allocated_bytes, and whether `new`."""
     asked = subprocess.run(
-        [".venv/bin/python", "-m", "lab", "image"], capture_output=True, text=True, check=False
+        [".venv/bin/python", "-m", "lab", "cached"], capture_output=True, text=True, check=False
     )
-    lines = asked.stdout.strip().splitlines()
-    record = Path(lines[-1]) / "build.json" if lines else None
-    if asked.returncode or record is None or not record.is_file():
-        return None
-    found = json.loads(record.read_text(encoding="utf-8"))
-    return {**found, "built_wall": record.stat().st_mtime}
+    found = {}
+    for line in asked.stdout.splitlines():
+        name, _, folder = line.partition(" ")
+        record = Path(folder) / "build.json"
+        if record.is_file():
+            noted = json.loads(record.read_text(encoding="utf-8"))
+            found[name] = {**noted, "new": record.stat().st_mtime > began_wall}
+    return found
 
 
 def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:

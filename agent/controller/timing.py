@@ -11,7 +11,7 @@ from typing import Any
 from agent.controller import sessions
 from agent.controller.progress import minutes
 from agent.journal import TERMINAL, Entry, read
-from agent.tries import BEGUN, INTERRUPTED
+from agent.tries import BEGUN, CLOSED, INTERRUPTED
 
 NS = 1_000_000_000
 FORMAT = "fde-timing/1"
@@ -19,8 +19,10 @@ FORMAT = "fde-timing/1"
 PARTS = {
     "measuring_s": "measuring",
     "switching_s": "switching storage",
-    "proving_s": "proving it",
     "preparing_s": "preparing runs",
+    "between_phases_s": "between phases",
+    "proving_s": "proving the storage",
+    "between_runs_s": "between runs",
     "repeated_s": "tries that were void",
     "waiting_s": "waiting",
     "down_s": "target or agent away",
@@ -51,11 +53,12 @@ def of_journal(
     """Seconds in each state on the target: the time from each line to the next of the same boot.
 
     `switching_s`, `proving_s` and `running_s` are those of tries that count in the end,
-    `repeated_s` of all others. `waiting_s` is what was waited, in runs or between them. `down_s` is
-    from the last line of an agent that did not end in order to the first of the next; across boots
-    of the target by the clock readings, 0 without them.
+    `repeated_s` of all others, `between_runs_s` from the closing line of one to the next line.
+    `waiting_s` is what was waited, in runs or between them. `down_s` is from the last line of an
+    agent that did not end in order to the first of the next; across boots of the target by the
+    clock readings, 0 without them.
     """
-    spent = {"waiting_s": 0.0, "down_s": 0.0, "repeated_s": 0.0}
+    spent = dict.fromkeys(("waiting_s", "down_s", "repeated_s", "between_runs_s"), 0.0)
     spent |= dict.fromkeys((f"{state}_s" for state in BEGUN), 0.0)
     voided = {e.run_id: place for place, e in enumerate(entries) if e.state == "void"}
     starts = _starts(entries)
@@ -67,6 +70,8 @@ def of_journal(
             continue
         elif now.state == "waiting":
             spent["waiting_s"] += (then.t_mono_ns - now.t_mono_ns) / NS
+        elif now.state in CLOSED and then.state not in TERMINAL:
+            spent["between_runs_s"] += (then.t_mono_ns - now.t_mono_ns) / NS
         elif now.state in BEGUN:
             counts = place > voided.get(now.run_id, -1)
             key = f"{now.state}_s" if counts else "repeated_s"
@@ -75,20 +80,17 @@ def of_journal(
 
 
 def of_runs(runs: Iterable[Mapping[str, Any]], settle_s: float) -> dict[str, float]:
-    """Seconds of the finished runs: in measured phases, in their tails, and at rest before."""
-    measured_s = tail_s = 0.0
-    count = 0
-    for run in runs:
-        if run["status"] != "finished":
-            continue
-        count += 1
+    """Seconds of the finished runs: in measured phases, in their tails, between the phases, and at
+    rest before."""
+    spent = dict.fromkeys(("phases_s", "tail_s", "between_phases_s"), 0.0)
+    finished = [run for run in runs if run["status"] == "finished"]
+    for run in finished:
+        spent["between_phases_s"] += (run["t_end_ns"] - run["t_start_ns"]) / NS
         for phase in run["phases"]:
             seconds = (phase["t_end_ns"] - phase["t_start_ns"]) / NS
-            if phase["name"] == "tail":
-                tail_s += seconds
-            else:
-                measured_s += seconds
-    return {"phases_s": measured_s, "tail_s": tail_s, "settle_s": settle_s * count}
+            spent["tail_s" if phase["name"] == "tail" else "phases_s"] += seconds
+            spent["between_phases_s"] -= seconds
+    return {**spent, "settle_s": settle_s * len(finished)}
 
 
 def summary(
@@ -102,18 +104,21 @@ def summary(
     `wall_s` (everything), `start_s`, `fetch_s`; `clock` the readings of clock.jsonl.
 
     Measuring is the time in phases of finished runs, the canary's and the tails included: the time
-    that figures come from. `preparing_s` is the rest of these runs: laying out data, dropping
-    caches, checks, settling.
+    that figures come from. `preparing_s` is the rest of these runs before their first phase and
+    after their tail: laying out data, checks, settling, clearing away.
     """
     states = of_journal(entries, clock)
     finished = of_runs(runs, settle_s)
     measuring_s = finished["phases_s"] + finished["tail_s"]
+    between_s = finished["between_phases_s"]
     wall_s = controller["wall_s"]
     parts = {
         "measuring_s": measuring_s,
         "switching_s": states["switching_s"],
+        "preparing_s": max(0.0, states["running_s"] - measuring_s - between_s),
+        "between_phases_s": between_s,
         "proving_s": states["proving_s"],
-        "preparing_s": max(0.0, states["running_s"] - measuring_s),
+        "between_runs_s": states["between_runs_s"],
         "repeated_s": states["repeated_s"],
         "waiting_s": states["waiting_s"],
         "start_s": controller.get("start_s", 0.0),

@@ -20,6 +20,7 @@ from agent.controller.follow import Heard, follow
 from agent.controller.seal import MANIFEST
 from agent.controller.status import Board
 from agent.journal import Entry
+from instrumentation import names
 
 POLL_S = 1.0
 # A page that shows the end reloads no more; until then it is served.
@@ -207,6 +208,8 @@ def _there(path: Path, scratch: Path) -> list[There]:
             raise ControllerError(remote.why(target, done))
         for unit in (line.split()[0] for line in done.stdout.decode().splitlines() if line.strip()):
             suite_id = unit.removeprefix(UNIT).removesuffix(SERVICE)
+            if not names.safe(suite_id):
+                continue  # no suite of ours
             own = scratch / suite_id
             own.mkdir()
             found.append(There(target, suite_id, own))

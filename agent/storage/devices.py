@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import mmap
@@ -9,11 +10,12 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.command import run
+from agent.storage import nvme
 
 BLOCK = Path("/sys/class/block")
 SECTOR_BYTES = 512  # the unit of sysfs and device-mapper, whatever the disk's block size
@@ -109,6 +111,36 @@ def twins(name: str, serial_of: Callable[[str], str] = serial) -> list[str]:
         and size_bytes(other) == own_bytes
         and serial_of(other) == own_serial != ""
     ]
+
+
+def beside(name: str) -> list[str]:
+    """Other namespaces of the NVM subsystem that a disk is one of; empty for any other disk.
+
+    Their security subsystem is one and the same: who owns, locks or reverts one, does it to all.
+    Also named are those that the kernel shows no disk of.
+    """
+    own = _namespace(name)
+    if own is None:
+        return []
+    shown = {
+        found[1]: f"/dev/{other}"
+        for other in sorted(entry.name for entry in BLOCK.iterdir())
+        if not _hidden(other) and (found := _namespace(other)) and found[0] == own[0]
+    }
+    try:
+        known = {*shown, *nvme.namespaces(f"/dev/{name}")} - {own[1]}
+    except OSError as error:
+        return [f"namespaces that its controller does not list ({error.strerror})"]
+    return [shown.get(nsid, f"its namespace {nsid}") for nsid in sorted(known)]
+
+
+def _namespace(name: str) -> tuple[str, int] | None:
+    """NVM subsystem and namespace identifier of a whole disk; None where it has none."""
+    try:
+        subsystem = (BLOCK / name / "device" / "subsysnqn").read_text().strip()
+        return subsystem, int((BLOCK / name / "nsid").read_text())
+    except OSError:
+        return None
 
 
 def _hidden(name: str) -> bool:
@@ -212,7 +244,43 @@ def uses(disk: str) -> list[Use]:
             called = dm_name(holder.name) or holder.name
             found.append(Use(name, f"held by {called}"))
         found += [Use(name, f"held by {loop}") for loop in _loops_over(name)]
-    return found
+    return found + openers(disk)
+
+
+def openers(disk: str) -> list[Use]:
+    """Programs that have the disk or a part of it open, exclusively or not, as virtual machines and
+    databases have theirs.
+
+    udev and other tools look at a disk for moments: who counts is seen three times.
+    """
+    names = [name for name in (disk, *partitions(disk)) if kernel_name(f"/dev/{name}")]
+    numbers = {Path("/dev", name).stat().st_rdev: name for name in names}
+    seen: set[tuple[str, str]] = set()
+    for look in range(3):
+        now = set(_open_in(numbers))
+        seen = seen & now if look else now
+        if not seen:
+            break
+        settle()
+        time.sleep(0.1)
+    return [Use(name, f"open in {who}") for name, who in sorted(seen)]
+
+
+def _open_in(numbers: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    """(device, program[process]) of every process but this one that has one of these open."""
+    for process in Path("/proc").glob("[0-9]*"):
+        if int(process.name) == os.getpid():
+            continue
+        try:
+            descriptors = list((process / "fd").iterdir())
+            comm = (process / "comm").read_text().strip()
+        except OSError:
+            continue  # it ended while we looked
+        for descriptor in descriptors:
+            with contextlib.suppress(OSError):
+                found = descriptor.stat()
+                if stat.S_ISBLK(found.st_mode) and found.st_rdev in numbers:
+                    yield numbers[found.st_rdev], f"{comm}[{process.name}]"
 
 
 def holder_elsewhere(disk: str) -> str:

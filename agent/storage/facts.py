@@ -72,6 +72,8 @@ class DiskFacts:
     `unknown`: whether they hold something that is no known signature; both only asked where the
     disk is not ours. `read_error`: the error's name if first or last block cannot be read.
     `stale`: the kernel shows other partitions than the table says. `opal`: None without Opal.
+    `opal_error`: why the drive did not say whether it has any. `beside`: other namespaces of the
+    same drive, which have their security in common with it.
     """
 
     path: str | None = None
@@ -81,6 +83,7 @@ class DiskFacts:
     diskseq: int = 0
     uses: tuple[Use, ...] = ()
     twins: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     table: str | None = None
     table_uuid: str = ""
     signatures: tuple[Signature, ...] = ()
@@ -90,6 +93,7 @@ class DiskFacts:
     unknown: bool = False
     read_error: str | None = None
     opal: opal_ioctl.Status | None = None
+    opal_error: str | None = None
 
     @property
     def partition(self) -> Partition | None:
@@ -146,6 +150,7 @@ def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> Disk
     uses = devices.uses(name)
     if not uses and devices.busy(path):
         uses = [Use(name, devices.holder_elsewhere(name))]
+    opal, opal_error = _opal(path)
     facts = DiskFacts(
         path=path,
         whole_disk=whole,
@@ -154,6 +159,7 @@ def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> Disk
         diskseq=devices.diskseq(name) if whole else 0,
         uses=tuple(uses),
         twins=tuple(devices.twins(name, serial_of)) if whole else (),
+        beside=tuple(devices.beside(name)) if whole else (),
         table="gpt" if table else _table_type(found[name]),
         table_uuid=str(table.get("id", "")),
         signatures=tuple(s for s in found[name] if s.type not in _TABLES),
@@ -163,7 +169,8 @@ def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> Disk
         ),
         stale=bool(table) and sorted(shown) != sorted(listed),
         read_error=read_error,
-        opal=_opal(path),
+        opal=opal,
+        opal_error=opal_error,
     )
     return facts if facts.partition or not whole else _with_edges(facts)
 
@@ -234,10 +241,9 @@ def _partition(
     )
 
 
-def _opal(path: str) -> opal_ioctl.Status | None:
-    """Level 0 discovery, which needs no PIN; None where the kernel sees no Opal."""
+def _opal(path: str) -> tuple[opal_ioctl.Status | None, str | None]:
+    """Level 0 discovery, which needs no PIN, and why it failed; None where there is no Opal."""
     try:
-        status = opal_ioctl.status(path)
-    except opal_ioctl.OpalError:
-        return None
-    return status if status.supported else None
+        return opal_ioctl.offered(path), None
+    except opal_ioctl.OpalError as error:
+        return None, str(error)

@@ -69,7 +69,32 @@ def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[str]:
     reasons = [*_identity(disk, facts), *_in_use(facts)]
     if facts.read_error is None and not facts.shadowed and disk.erase != disk.serial:
         reasons += foreign(disk, facts)
-    return [_told(disk, facts, reason) for reason in reasons]
+    return [*(_told(disk, facts, reason) for reason in reasons), *shared(disk, facts)]
+
+
+def shared(disk: Disk, facts: DiskFacts) -> list[str]:
+    """Reasons not to own or revert a drive: it would be done to its other namespaces as well."""
+    if not facts.beside:
+        return []
+    reason = (
+        f"has its security in common with {', '.join(facts.beside)}: to own, lock or revert the "
+        "drive would lock or erase these as well, so choose a drive with one namespace, or delete "
+        "the others if nothing on them is needed (nvme delete-ns)."
+    )
+    return [_told(disk, facts, reason)]
+
+
+def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[str]:
+    """Reasons not to take a disk for one without Opal; `owned`: we made it lock, or were to."""
+    if facts.path is None or facts.opal is not None or not owned:
+        return []
+    why = facts.opal_error or "the kernel sees no Opal on it"
+    reason = (
+        f"was made to lock by this testbed, or is to be, and does not say now whether it does "
+        f"({why}), so that nothing is cleared: a SATA disk needs libata.allow_tpm=1 on the "
+        "kernel's command line, any other its cable and power looked at."
+    )
+    return [_told(disk, facts, reason)]
 
 
 def hidden(disk: Disk, facts: DiskFacts) -> list[str]:

@@ -60,8 +60,12 @@ def describe(disk: Disk, found: DiskFacts, spec: StorageSpec) -> str:
         says = "; ".join(reason.partition(":")[0] for reason in guard.foreign(disk, found))
     uses = [f"{use.device} {use.how}" for use in found.uses]
     parts = [says, *uses, *([opal_in_words(found.opal)] if found.opal else [])]
-    if found.opal is None and carries_opal(spec, disk.role):
+    if found.opal_error:
+        parts.append("it does not say whether it has Opal")
+    elif found.opal is None and carries_opal(spec, disk.role):
         parts.append("no Opal")
+    if found.beside:
+        parts.append(f"a drive with {', '.join(found.beside)}")
     return "; ".join(parts)
 
 

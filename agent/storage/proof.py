@@ -193,10 +193,11 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     """
     place, configuration = entered.place, entered.configuration
     expectation = entered.kind.expectation(place, configuration)
-    lines = tables.texts()
+    mappings = mapping.devices()
+    lines = tables.texts(mappings)
     os.sync()
     found = Found(
-        layers=tables.layers(lines),
+        layers=tables.layers(mappings, lines),
         luks=_luks(place) if expectation.luks_segment else None,
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.get("tcrypt"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from agent.command import CommandError
 from agent.errors import AgentError
 from agent.plan import Disk, StorageSpec
 from agent.storage import devices, facts, guard, layout, opal, opal_ioctl, reverted
@@ -53,8 +54,10 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> l
     reasons = guard.refusals(_given_up(disk, found), found)
     if reason := layout.fits(disk, spec.extent):
         reasons.append(reason)
-    if found.path and found.opal is None and carries_opal(spec, disk.role):
-        reasons.append(_no_opal(disk, found.path))
+    if carries_opal(spec, disk.role):
+        reasons += guard.shared(disk, found)
+        if found.path and found.opal is None:
+            reasons.append(_no_opal(disk, found.path, found.opal_error))
     return reasons
 
 
@@ -63,8 +66,20 @@ def _given_up(disk: Disk, found: DiskFacts) -> Disk:
     return replace(disk, erase=disk.serial) if reverted.left_by_us(disk, found) else disk
 
 
-def _no_opal(disk: Disk, path: str) -> str:
+def _locks(found: DiskFacts) -> bool:
+    """Whether the header of our partition is one of a range that the drive locks."""
+    if found.partition is None or not found.partition.signatures:
+        return False
+    try:
+        segments = opal.luks_metadata(found.partition.path)["segments"].values()
+    except CommandError:
+        return False
+    return any(segment["type"].startswith("hw-opal") for segment in segments)
+
+
+def _no_opal(disk: Disk, path: str, error: str | None) -> str:
     reason = f"Disk {disk.role} ({disk.by_id}, {path}) offers no Opal, which a configuration needs"
+    reason += f" ({error})" if error else ""
     if devices.ata_security_off(path.removeprefix("/dev/")):
         return (
             f"{reason}: libata does not let Opal through to SATA disks by itself, so start the "
@@ -108,6 +123,9 @@ def teardown(
     reasons: list[str] = []
     for role, disk in spec.disks.items():
         reasons += _reasons_not_to_clear(disk, found[role], by_psid=psid_revert == disk.serial)
+        if found[role].partition is not None:
+            owned = carries_opal(spec, role) or _locks(found[role])
+            reasons += guard.silent(disk, found[role], owned=owned)
     if reasons:
         raise GuardError(" ".join(reasons))
     ours = [disk for role, disk in spec.disks.items() if found[role].partition]
@@ -124,10 +142,11 @@ def teardown(
 def _reasons_not_to_clear(disk: Disk, found: DiskFacts, *, by_psid: bool) -> list[str]:
     if by_psid:
         if found.path and found.opal is None:
-            return [_no_opal(disk, found.path)]
+            return [_no_opal(disk, found.path, found.opal_error)]
         return guard.refusals_to_revert(disk, found)
     if found.partition is not None:
-        return guard.refusals(disk, found)
+        owned = found.opal is not None and found.opal.locking_enabled
+        return guard.refusals(disk, found) + (guard.shared(disk, found) if owned else [])
     # Not ours, so not to be cleared; but ours may be behind a lock or a shadow.
     return guard.hidden(disk, found)
 
@@ -230,6 +249,8 @@ def _own_from_scratch(disk: Disk, spec: StorageSpec, secrets: Secrets, first: Ag
     path = found.path
     if path is None or found.opal is None or found.opal.locking_enabled:
         raise first
+    if reasons := guard.shared(disk, found):
+        raise GuardError(" ".join(reasons)) from first
     try:
         _noting(disk, found, lambda: opal_ioctl.revert(path, secrets.opal_admin_pin))
     except AgentError:

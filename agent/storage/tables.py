@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agent.command import run
@@ -15,9 +16,9 @@ class TableError(AgentError):
     """A table cannot be read."""
 
 
-def texts() -> dict[str, list[str]]:
-    """The lines of the table of each of our mappings, by name; keys are shown as zeros."""
-    found: dict[str, list[str]] = {name: [] for name in mapping.devices()}
+def texts(mappings: Iterable[str]) -> dict[str, list[str]]:
+    """The lines of the table of each of these mappings, by name; keys are shown as zeros."""
+    found: dict[str, list[str]] = {name: [] for name in mappings}
     for line in run(["dmsetup", "table"]).out.splitlines():
         name, _, rest = line.partition(": ")
         if name in found and rest.strip():
@@ -25,10 +26,10 @@ def texts() -> dict[str, list[str]]:
     return found
 
 
-def layers(lines: dict[str, list[str]]) -> list[Layer]:
-    """Our mappings as they are; raises TableError."""
+def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[Layer]:
+    """These mappings (name to kernel name) as they are; raises TableError."""
     found = []
-    for name, kernel in mapping.devices().items():
+    for name, kernel in mappings.items():
         # "CRYPT-LUKS2-<its own>-<name>": the first two words tell who made it.
         made_by = "-".join(mapping.uuid(kernel).split("-")[:2])
         segments = tuple(_with_name(parse_line(line)) for line in lines.get(name, []))

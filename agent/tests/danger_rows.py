@@ -233,9 +233,23 @@ USES = [
     ),
     Row(
         "held",
-        "held exclusively by a program, as ZFS holds its disks",
-        ("held exclusively by a program",),
+        "held exclusively by a program",
+        ("is in use", ": open in python3["),
         make=HOLD,
+        undo=GONE,
+    ),
+    Row(
+        "open",
+        "open in a program that does not hold it exclusively, as a virtual machine has its disk",
+        ("is in use", ": open in python3["),
+        make=HOLD.replace(" | os.O_EXCL", ""),
+        undo=GONE,
+    ),
+    Row(
+        "open-partition",
+        "ours, its partition open in a program",
+        ("is in use", "p1: open in python3["),
+        make=OURS + HOLD.replace(" | os.O_EXCL", "").replace("$D", "$P"),
         undo=GONE,
     ),
     Row(

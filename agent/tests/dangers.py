@@ -127,7 +127,7 @@ class Guest:
 
     def sh(self, command: str, *, check: bool = True, stdin: bytes = b"") -> Any:
         """A shell command in the guest; all share one connection, for logging in takes long."""
-        place = Path(self.lab.state["qmp"]).with_name("ssh-dangers")
+        place = Path(self.lab.state["sockets"]) / "ssh-dangers"
         shared = ("ControlMaster=auto", f"ControlPath={place}", "ControlPersist=120")
         program, *rest = ssh.command(self.lab.state["ssh"], [command])
         words = [program, *(word for option in shared for word in ("-o", option)), *rest]

@@ -15,7 +15,7 @@ import pytest
 from agent import hold
 from agent.checks import TABLE, Finding, Inspection, Memory, Scene, blockers, kernel_log, machine
 from agent.checks.__main__ import document
-from agent.tests.check_scene import DISK, FILES, SMART, Machine, Patience, build
+from agent.tests.check_scene import DISK, FILES, SMART, Machine, Patience, build, program
 
 CPU = "sys/devices/system/cpu"
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
@@ -72,7 +72,7 @@ FAULTS: dict[tuple[str, str], Fault] = {
     ("turbo", "before"): _write(f"{CPU}/intel_pstate/no_turbo", "0\n"),
     ("memory", "before"): _write("proc/meminfo", "MemAvailable:  1000 kB\n"),
     ("swap", "before"): _append("proc/swaps", "/dev/sda2 partition 100 10 -2\n"),
-    ("timers", "before"): _write("units", "Id=cron.service\nActiveState=active\nTransient=no\n"),
+    ("timers", "before"): _write("units", "cron.service loaded active running Cron\n"),
     ("disk-health", "before"): _write("smart.json", _smart(critical_warning=4)),
     ("disk-errors", "before"): _remembered("medium_errors", {"S1": 2}),
     ("firmware", "before"): _remembered("firmware", {DISK: "0.9"}),
@@ -175,6 +175,32 @@ def test_a_clock_that_is_set_between_two_runs_is_seen_in_the_second(
     )
     (finding,) = _failed(_inspect(place, memory=memory))
     assert (finding["name"], finding["value"]) == ("clock", pytest.approx(3600, abs=1))
+    assert _failed(_inspect(place, memory=memory)) == []
+
+
+def test_disks_are_asked_once_a_run_and_what_happened_between_two_runs_is_seen(
+    place: Machine,
+) -> None:
+    asked = place.root / "asked"
+    smartctl = program(
+        place.root / "counting", f"echo >>{asked} asked; cat {place.root}/smart.json"
+    )
+    place = place.with_scene(smartctl=smartctl)
+    memory = Memory()
+    assert _failed(_inspect(place, memory=memory)) == []
+    assert asked.read_text().split() == ["asked"] * 2
+    _write("smart.json", _smart(media_errors=4))(place)
+    (finding,) = _failed(_inspect(place, memory=memory))
+    assert (finding["name"], finding["when"]) == ("disk-errors", "during")
+    assert asked.read_text().split() == ["asked"] * 3
+
+
+def test_a_disk_that_failed_is_asked_again_before_the_next_run(place: Machine) -> None:
+    memory = Memory()
+    well = (place.root / "smart.json").read_text()
+    failing = _write("smart.json", _smart(critical_warning=4))
+    assert _failed(_inspect(place, lambda: failing(place), memory=memory))
+    place.write("smart.json", well)
     assert _failed(_inspect(place, memory=memory)) == []
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
-from agent.storage import facts, guard, inspect, layout, provision
+from agent.storage import facts, guard, inspect, layout, opal, provision
 from agent.storage.devices import Use, zero
 from agent.storage.facts import DiskFacts, Partition, Signature, disk_uuid, partition_uuid
 from agent.storage.guard import GuardError
@@ -194,6 +194,32 @@ def test_a_revert_by_psid_is_the_way_past_locks_and_shadows_but_not_past_what_ca
     for name in ("mounted", "two paths", "other serial", "absent", "whole-disk file system"):
         assert guard.refusals_to_revert(DISK, replace(REFUSED[name][0], opal=OWNED))
     assert guard.refusals_to_revert(ERASABLE, REFUSED["whole-disk file system"][0]) == []
+
+
+def test_a_drive_that_was_made_to_lock_and_shows_no_opal_is_not_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after a restart without libata.allow_tpm=1: else it stays locked and its PIN is gone."""
+    for error, why in ((None, "the kernel sees no Opal on it"), ("it says EIO", "it says EIO")):
+        silent = replace(_inside(LUKS), opal_error=error)
+        monkeypatch.setattr(facts, "gather", lambda _disk, found=silent: found)
+        for dry in (True, False):
+            with pytest.raises(GuardError, match=f"nothing is cleared.*|{why}") as refused:
+                provision.teardown(_spec(OPAL), Secrets(b"passphrase", b"pin"), dry=dry)
+            assert why in str(refused.value) and "allow_tpm" in str(refused.value)
+        header = {"segments": {"0": {"type": "hw-opal-crypt"}}, "key_bits": []}
+        monkeypatch.setattr(opal, "luks_metadata", lambda _path, found=header: found)
+        with pytest.raises(GuardError, match="allow_tpm"):
+            provision.teardown(_spec(), Secrets(b"passphrase", b"pin"))
+        monkeypatch.undo()
+
+
+def test_other_namespaces_of_a_drive_stand_against_owning_and_reverting_it() -> None:
+    several = replace(BLANK, opal=FRESH, beside=("/dev/nvme0n2",))
+    (said,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, several)
+    assert "has its security in common with /dev/nvme0n2" in said
+    assert provision.reasons_not_to_prepare(_spec(), DISK, several) == []
+    assert guard.refusals_to_revert(ERASABLE, several) == [said]
 
 
 @pytest.mark.parametrize(

@@ -11,26 +11,22 @@ from agent import quiet
 from agent.tests.check_scene import program
 
 
-def _unit(name: str, state: str = "active", transient: str = "no") -> str:
-    return f"Id={name}\nActiveState={state}\nTransient={transient}\n"
-
-
 def test_what_disturbs_is_told_by_a_rule() -> None:
-    shown = "\n".join(
-        [
-            _unit("apt-daily.timer"),
-            _unit("somebodys-own.timer"),
-            _unit("man-db.timer", "inactive"),
-            _unit("run-u7.timer", transient="yes"),
-            _unit("chrony-dnssrv@.timer"),
-            _unit("my-watchdog.timer"),
-            _unit("fde-agent.timer"),
-            _unit("cron.service"),
-            _unit("atd.service", "inactive"),
-        ]
-    )
-    assert quiet.disturbing(shown) == ["apt-daily.timer", "cron.service", "somebodys-own.timer"]
+    listed = """\
+apt-daily.timer           loaded active waiting Daily apt download activities
+somebodys-own.timer       loaded active waiting somebodys-own.timer
+chrony-dnssrv@.timer      loaded active waiting chrony-dnssrv@.timer
+my-watchdog.timer         loaded active waiting my-watchdog.timer
+fde-agent.timer           loaded active waiting fde-agent.timer
+cron.service              loaded active running Regular background program processing daemon
+"""
+    assert quiet.disturbing(listed) == ["apt-daily.timer", "cron.service", "somebodys-own.timer"]
     assert quiet.disturbing("") == []
+
+
+def test_what_is_gone_once_stopped_is_left_alone() -> None:
+    shown = "Id=cron.service\nTransient=no\n\nId=run-u7.timer\nTransient=yes\n"
+    assert quiet.lasting(shown) == ["cron.service"]
 
 
 class System:
@@ -46,12 +42,16 @@ class System:
         self.systemctl = program(
             root / "systemctl",
             f"""cd {self._units} || exit 1
-if [ "$1" = show ]; then
-    for unit in *; do
-        printf 'Id=%s\\nActiveState=%s\\nTransient=no\\n\\n' "$unit" "$(cat "$unit")"
+case "$1" in
+list-units)
+    for unit in $(grep -l '^active$' *); do echo "$unit loaded active running something"; done
+    exit;;
+show)
+    for unit; do
+        [ -e "$unit" ] && printf 'Id=%s\\nTransient=no\\n\\n' "$unit"
     done
-    exit
-fi
+    exit;;
+esac
 echo "$@" >>{self._log}
 [ "$1" = stop ] && cp {self.remembered} {root}/at-stop
 state=active; [ "$1" = stop ] && state=inactive

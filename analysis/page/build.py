@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jupytext
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -110,6 +109,8 @@ def export(notebook: Any, title: str) -> str:
 
 def pair() -> str:
     """The notebook as it follows from its paired .py: what report.ipynb must hold."""
+    import jupytext
+
     notebook = jupytext.read(PAIRED)
     for number, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{number:02d}"  # jupytext draws ids at random

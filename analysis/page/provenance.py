@@ -15,13 +15,16 @@ MACHINE = {
     "os_release": "System",
     "uname": "Kernel",
     "cpu.model": "Processor",
+    "lab_machine": "Virtual lab's machine",
     "versions.cryptsetup": "cryptsetup",
 }
 TIMES = {
     "measuring_s": "Measuring (phases and tails)",
     "preparing_s": "Preparing and settling",
+    "between_phases_s": "Between phases",
     "switching_s": "Switching configurations",
     "proving_s": "Proving configurations",
+    "between_runs_s": "Between runs",
     "repeated_s": "Tries that were void or cut short",
     "waiting_s": "Waiting",
     "down_s": "Target or agent away",
@@ -44,7 +47,11 @@ def provenance_section(found: Results) -> Html:
         ["Seed of the order", str(plan.get("seed", ""))],
         ["Origin at best", str(plan.get("origin", ""))],
     ]
-    facts += [[label, before[key]] for key, label in MACHINE.items() if key in before]
+    facts += [
+        [label, words.LAB_MACHINES.get(before[key], before[key])]
+        for key, label in MACHINE.items()
+        if key in before
+    ]
     short = [[key, text] for key, text in before.items() if len(text) <= 120]
     after = dict(_flat(suite.after))
     changed = [

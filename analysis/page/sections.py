@@ -73,7 +73,9 @@ class Report:
         """Which suite this is, and the banner where figures are not measured."""
         suite = self.found.suite
         when = str(suite.plan.get("created_wall", "")).replace("T", " ")
+        lab = words.LAB_MACHINES.get(str(suite.before.get("lab_machine")), "")
         facts = [suite.host, suite.suite_id, when.replace("+00:00", " UTC")]
+        facts.append(f"virtual lab on {lab}" if lab else "")
         page = markup.heading("What disk encryption costs in joules", 1, "top")
         page += markup.paragraph(" · ".join(dict.fromkeys(f for f in facts if f)), "facts")
         said = answer.banner(self.found.origin)

@@ -38,6 +38,7 @@ def known() -> tuple[Unsafe, ...]:
         )
 
 
+@cache
 def marked(text: str) -> str:
     """The text with a mark where it names something unsafe."""
     return f"{text}{MARK}" if any(one.named_in(text) for one in known()) else text

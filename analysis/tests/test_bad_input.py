@@ -48,11 +48,26 @@ def suite(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "suite"))
 
 
-def command(*arguments: object, most_kib: int | None = None) -> subprocess.CompletedProcess[str]:
-    """`python -m analysis …`; with `most_kib` no file may become larger."""
-    line = [sys.executable, "-m", "analysis", *map(str, arguments)]
-    if most_kib is not None:
-        line = ["bash", "-c", f'ulimit -f {most_kib}; exec "$@"', "bash", *line]
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Command:
+    """`python -m analysis …` in this process, and all that it and the kernel write."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        capfd.readouterr()
+        words = [str(argument) for argument in arguments]
+        status = main(words)
+        return subprocess.CompletedProcess(words, status, *capfd.readouterr())
+
+    return run
+
+
+def limited(suite: Path, most_kib: int) -> subprocess.CompletedProcess[str]:
+    """`python -m analysis report` in a process whose files cannot become larger."""
+    line = ["bash", "-c", f'ulimit -f {most_kib}; exec "$@"', "bash"]
+    line += [sys.executable, "-m", "analysis", "report", str(suite)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         line, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
@@ -113,7 +128,7 @@ USABLE: list[tuple[Callable[[Path], None], str]] = [
 
 @pytest.mark.parametrize(("breakage", "said"), USABLE, ids=[case[0].__name__ for case in USABLE])
 def test_what_can_be_said_is_reported(
-    suite: Path, breakage: Callable[[Path], None], said: str
+    suite: Path, breakage: Callable[[Path], None], said: str, command: Command
 ) -> None:
     breakage(suite)
     done = command("report", suite)
@@ -187,7 +202,7 @@ def test_what_is_no_suite_is_refused(
     assert sorted(folder.iterdir()) == before
 
 
-def test_verify_tells_a_damaged_suite_from_a_sound_one(suite: Path) -> None:
+def test_verify_tells_a_damaged_suite_from_a_sound_one(suite: Path, command: Command) -> None:
     assert command("report", suite).returncode == 0
     assert command("verify", suite).returncode == 0
     changed(suite)
@@ -208,7 +223,7 @@ def test_verify_tells_a_damaged_suite_from_a_sound_one(suite: Path) -> None:
 def test_a_full_disk_leaves_the_report_from_before(suite: Path, most_kib: int, name: str) -> None:
     for kept in ("energy.parquet", "report.ipynb", "report.html"):
         (suite / kept).write_text("from before", encoding="utf-8")
-    done = command("report", suite, most_kib=most_kib)
+    done = limited(suite, most_kib)
     assert done.returncode == 1
     assert done.stderr == (
         f"fde: Cannot write {name}: File too large. What stood there before is as it was.\n"

@@ -217,7 +217,10 @@ def test_the_command_writes_one_page_that_leads_to_the_hosts(
     before = {path: (path / "report.html").stat().st_mtime_ns for path in members(other)}
     assert main(["report", str(other)]) == 0  # the hosts' own are up to date
     assert before == {path: (path / "report.html").stat().st_mtime_ns for path in members(other)}
+    capsys.readouterr()
     assert main(["verify", str(other)]) == 0
+    said = capsys.readouterr().out
+    assert all(f"{path.name}:\n" in said for path in members(other))
 
 
 def test_suites_named_one_by_one_have_a_page_below_build(
@@ -285,6 +288,13 @@ def test_other_parameters_and_stacks_are_left_out_and_said(pair: list[Path]) -> 
     assert any("rest before a run (alder 0.5, birch 9)" in said for said in found.shared.said)
     assert {e.workload for e in found.single} == {"kernel_grep", "idle"}
     assert "over 1 of 2 workloads" in hosts_answer.sentences(found)[0]
+
+
+def test_the_canary_is_not_told_to_be_left_out(pair: list[Path]) -> None:
+    for folder in pair:
+        canary = {"name": "canary", "parameters": {"seconds": 1}}
+        altered(folder, workloads=[*plan_of(folder)["workloads"], canary])
+    assert hosts(pair).shared.said == ()
 
 
 @pytest.mark.parametrize(

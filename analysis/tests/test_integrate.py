@@ -171,7 +171,7 @@ def streams(draw: st.DrawFn) -> tuple[list[Windows], list[Edge]]:
     return stream, [Edge(int(end[0] - width[0])), *at, Edge(int(end[-1]) + 1)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(streams())
 def test_stretches_add_up_to_the_whole_whatever_the_edges_assume(
     case: tuple[list[Windows], list[Edge]],
@@ -195,7 +195,7 @@ def test_stretches_add_up_to_the_whole_whatever_the_edges_assume(
             assert abs(float(theirs.energy_j.sum()) - measured) < 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(streams())
 def test_pieces_give_what_the_whole_gives(case: tuple[list[Windows], list[Edge]]) -> None:
     stream, at = case

@@ -90,7 +90,7 @@ def only(readings: Readings, kept: np.ndarray) -> Readings:
     return Readings(readings.end_ns[kept], readings.width_s[kept], readings.power_w[kept])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.floats(-300, 300),
     st.floats(-100, 100),

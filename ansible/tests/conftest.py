@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from lab import ssh
+from lab import lifecycle, ssh
+from lab.state import Layout
 
 ROOT = Path(__file__).resolve().parents[2]
 GUEST = Path(__file__).with_name("guest")
@@ -55,10 +56,15 @@ def _hash(medium: Path) -> str:
 
 @dataclass(frozen=True)
 class Controller:
-    """Our own commands, pointed at one lab."""
+    """Our own commands, pointed at one lab or several.
 
-    lab: Lab
+    `directory` is that of the lab, or has one for each; `lab` is the one lab.
+    """
+
+    directory: Path
     build: Path
+    lab: Lab | None = None
+    inventory: str = "ansible/inventory/lab"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -68,7 +74,7 @@ class Controller:
             "ANSIBLE_CONFIG": str(ROOT / "ansible" / "ansible.cfg"),
             "ANSIBLE_NOCOLOR": "1",
             "FDE_BUILD": str(self.build),
-            "FDE_LAB_DIR": str(self.lab.directory),
+            "FDE_LAB_DIR": str(self.directory),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
 
@@ -85,9 +91,9 @@ class Controller:
     def play(
         self, playbook: str, *arguments: str, **variables: object
     ) -> subprocess.CompletedProcess[str]:
-        """One play on the lab's inventory."""
+        """One play on the inventory."""
         program = str(Path(sys.executable).with_name("ansible-playbook"))
-        argv = [program, "-i", "ansible/inventory/lab", "-e", json.dumps(variables), *arguments]
+        argv = [program, "-i", self.inventory, "-e", json.dumps(variables), *arguments]
         return self.run([*argv, f"ansible/{playbook}"])
 
     def run(self, argv: list[str]) -> subprocess.CompletedProcess[str]:
@@ -112,7 +118,7 @@ class Controller:
 @pytest.fixture(scope="session")
 def controller(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Controller:
     """The controller of the session's lab, which is not provisioned yet."""
-    return Controller(lab, tmp_path_factory.mktemp("build"))
+    return Controller(lab.directory, tmp_path_factory.mktemp("build"), lab)
 
 
 @pytest.fixture(scope="session")
@@ -121,6 +127,25 @@ def provisioned(controller: Controller) -> Controller:
     done = controller.play("site.yml")
     assert done.returncode == 0, "site.yml failed; its output stands above"
     return controller
+
+
+@pytest.fixture(scope="module")
+def two_hosts(
+    lab_directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Controller]:
+    """The controller of two labs beside the session's, both provisioned by one play."""
+    build = tmp_path_factory.mktemp("build")
+    labs = [Layout(lab_directory / host) for host in ("first", "second")]
+    try:
+        for layout in labs:
+            lifecycle.up(layout, print, lifecycle.LabOptions())
+        controller = Controller(lab_directory, build, inventory="ansible/inventory/two-labs")
+        done = controller.play("site.yml")
+        assert done.returncode == 0, "site.yml failed; see its output above"
+        yield controller
+    finally:
+        for layout in labs:
+            lifecycle.down(layout)
 
 
 @dataclass(frozen=True)
@@ -174,7 +199,7 @@ def suite(
     """The folder of a finished, sealed and reported micro suite, whose processes were watched."""
     del witness
     out = tmp_path_factory.mktemp("suites")
-    place = ["--target", str(provisioned.target), "--inventory", "ansible/inventory/lab"]
+    place = ["--target", str(provisioned.target), "--inventory", provisioned.inventory]
     done = provisioned.python(
         "agent.controller",
         *("run", "--suite", "micro", "--blocks", "1", "--seed", "1", "--out", str(out), *place),

@@ -343,7 +343,7 @@ def test_what_breaks_a_type_is_refused_by_the_specification(number: int, said: l
 
 
 def test_the_lab_has_one_of_every_kind_and_variant() -> None:
-    text = (ROLES.parent / "inventory/lab/group_vars/targets.yml").read_text(encoding="utf-8")
+    text = (ROLES.parent / "group_vars/labs.yml").read_text(encoding="utf-8")
     entries = yaml.safe_load(text)["fde_configurations"]
     found = resolve({**GIVEN, "configurations": entries})["configurations"]
     said = [stacks.words(entry) for entry in found]

@@ -19,10 +19,10 @@ import pytest
 
 from agent.controller import fetch
 from agent.storage.guard import MAPPING, MOUNT_POINT
-from lab import ssh
+from lab import power, ssh
 from lab.drive import control
 from lab.drive.tests.guest_sed import SCRIPTS
-from lab.qmp import Qmp
+from lab.state import Layout
 
 pytestmark = pytest.mark.lab
 
@@ -100,8 +100,7 @@ class Bench:
     def power_cut(self) -> None:
         """The target loses power and starts again; what it had in memory is gone."""
         before = self.lab.ssh("cat /proc/sys/kernel/random/boot_id; sync").stdout
-        with Qmp(Path(self.lab.state["qmp"])) as qmp:
-            qmp.execute("system_reset")
+        power.reset(Layout(self.lab.directory))
         links = " ".join(
             f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
             for drive in self.lab.state["drives"].values()

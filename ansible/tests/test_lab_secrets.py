@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from lab.machines.base import OVERLAY
+
 pytestmark = pytest.mark.lab
 
 AGENT = "cd /opt/fde-testbed && PYTHONPATH=/opt/fde-testbed:/opt/fde-testbed/lib python3 -m agent"
@@ -162,20 +164,21 @@ def test_a_secret_that_leaks_is_found(scene: Scene, tmp_path: Path) -> None:
     lab = scene.controller.lab
     planted = (
         "cat > /run/fde-watch/decoy; "
-        f"D={packed} sh -c 'sleep 0.1'; env D={decoy} sleep 0.1; "
+        f"D={packed} sh -c 'sleep 1'; env D={decoy} sleep 1; "
         f"echo {decoy.encode().hex()} | logger; echo {packed} > /dev/kmsg; "
         f"echo {decoy} > /var/decoy; sync; rm /var/decoy"
     )
     try:
         lab.ssh(planted, stdin=decoy.encode())
-        subprocess.run([sys.executable, "-c", "import time; time.sleep(0.3)", decoy], check=True)
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(1)", decoy], check=True)
         found = scene.places(needles(decoy.encode()), tmp_path)
     finally:
         lab.ssh("rm -f /run/fde-watch/decoy; journalctl --rotate --vacuum-time=1s; dmesg --clear")
-    assert found >= {
+    planted_in = {
         *("argv on the guest", "environ on the guest", "argv on the controller"),
-        *("journal", "dmesg", "/run/fde-watch/decoy", str(lab.directory / "root.qcow2")),
+        *("journal", "dmesg", "/run/fde-watch/decoy", str(lab.directory / OVERLAY)),
     }
+    assert planted_in - found == set()
 
 
 def test_no_secret_shows_anywhere(scene: Scene, tmp_path: Path) -> None:

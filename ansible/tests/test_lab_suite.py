@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from agent.controller import seal
+from lab import closure
+from lab.state import Layout
+
+if TYPE_CHECKING:
+    from conftest import LabHandle
 
 pytestmark = pytest.mark.lab
 
 CONFIGURATIONS = {"plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256"}
+LONG_S = 0.3
 WORKLOADS = {"file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"}
 
 
@@ -59,6 +66,14 @@ def test_every_run_has_joules_from_rapl_and_from_the_meter(suite: Path) -> None:
                 row = mine.filter(meter & (pl.col("component") == channel))
                 assert row["energy_j"][0] > 0, (configuration, workload, channel)
                 assert row["coverage"][0] > 0.9
+
+
+def test_joules_close_with_what_the_meter_was_fed(suite: Path, lab: LabHandle) -> None:
+    """On each machine alike; the limit is that of three samples in `make bench-metrology`."""
+    found = closure.phases(suite, Layout(lab.directory).truth)
+    errors = [abs(phase.error_percent) for phase in found if phase.duration_s >= LONG_S]
+    assert len(errors) >= 10
+    assert np.quantile(errors, 0.95) <= 2.0
 
 
 def test_the_seal_holds_and_the_report_says_modelled(suite: Path) -> None:

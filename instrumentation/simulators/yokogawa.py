@@ -7,6 +7,7 @@ one before it. Unknown headers put 113 into the queue of errors.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from abc import ABC, abstractmethod
@@ -244,6 +245,7 @@ def is_on(value: str) -> bool:
     return value.upper() in ("ON", "1")
 
 
+@functools.lru_cache(maxsize=4096)
 def said(pattern: str, header: str) -> bool:
     """Whether a header is this one, in its long or short form."""
     wanted, given = pattern.split(":"), header.upper().split(":")

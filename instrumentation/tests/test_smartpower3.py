@@ -239,7 +239,7 @@ def _at_once(pieces: list[Frame]) -> Fed:
     return meter.feed_all(Pieces.of(pieces))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 10_000),
     damages=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), max_size=12),

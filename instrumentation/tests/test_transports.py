@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import errno
+import fcntl
 import os
 import pty
 import select
 import socket
+import termios
 import threading
 import time
 import tty
@@ -34,7 +37,7 @@ def port(tmp_path: Path) -> Iterator[SimulatedPort]:
     port.close()
 
 
-def test_bytes_go_both_ways_with_the_time_of_the_first(port: SimulatedPort) -> None:
+def test_bytes_go_both_ways_with_the_time_of_their_read(port: SimulatedPort) -> None:
     transport: Transport = open_transport(str(port.link), 115200, 1.0)
     assert isinstance(transport, SerialTransport)
     assert transport.read(0.0)[1] == b""
@@ -51,6 +54,37 @@ def test_bytes_go_both_ways_with_the_time_of_the_first(port: SimulatedPort) -> N
     transport.close()
     assert port.receive() == b""
     port.wait(0.001)  # nobody there: no error
+
+
+def _waiting(fd: int) -> int:
+    """How many bytes a read would find."""
+    found = array.array("i", [0])
+    fcntl.ioctl(fd, termios.FIONREAD, found)
+    return found[0]
+
+
+def test_no_byte_has_a_time_before_its_own(
+    port: SimulatedPort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine may stop the reader between the wait and the read, while more bytes come."""
+    transport = open_transport(str(port.link), 115200, 1.0)
+    read = os.read
+    sent_ns: list[int] = []
+
+    def interrupted(fd: int, size: int) -> bytes:
+        if fd == transport.fileno() and not sent_ns:
+            port.send(b"second")
+            sent_ns.append(monotonic_ns())
+            while _waiting(fd) < len(b"first, second"):  # a terminal takes its time
+                time.sleep(0.001)
+        return read(fd, size)
+
+    monkeypatch.setattr(os, "read", interrupted)
+    port.send(b"first, ")
+    t_ns, data = transport.read(1.0)
+    transport.close()
+    assert data == b"first, second"
+    assert t_ns >= sent_ns[0]
 
 
 def test_a_fast_meters_bytes_come_whole(port: SimulatedPort) -> None:

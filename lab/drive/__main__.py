@@ -47,7 +47,7 @@ def _give_memory_back() -> None:
 
 def _open_server(options: argparse.Namespace, drive: factory.Drive) -> Server:
     try:
-        return Server(drive.subsystem, options.port)
+        return Server(drive.subsystem, options.port, options.address)
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise

@@ -202,12 +202,12 @@ class Queue:
         if cns == 0x01:
             payload = identify.controller(self._config, self._controller.id)
         elif cns == 0x02:
-            payload = identify.active_namespaces(command.nsid)
+            payload = identify.active_namespaces(self._config, command.nsid)
         elif cns in (0x00, 0x03):
-            if command.nsid != 1:
+            if command.nsid not in self._config.namespaces:
                 raise CommandError(INVALID_NAMESPACE)
             describe = identify.namespace if cns == 0 else identify.descriptors
-            payload = describe(self._config)
+            payload = describe(self._config, command.nsid)
         else:
             raise CommandError(INVALID_FIELD)
         self._answer(command, payload)
@@ -268,14 +268,19 @@ class Queue:
     # I/O commands.
 
     def _extent(self, command: Command) -> tuple[int, int]:
-        """First block and number of blocks, checked."""
+        """First block on the medium and number of blocks, checked."""
         lba = command.cdw10 | command.cdw11 << 32
         blocks = (command.cdw12 & 0xFFFF) + 1
-        if command.nsid != 1:
+        return self._place(command, lba, blocks), blocks
+
+    def _place(self, command: Command, lba: int, blocks: int) -> int:
+        """Where on the medium these blocks of the command's namespace begin."""
+        if command.nsid not in self._config.namespaces:
             raise CommandError(INVALID_NAMESPACE)
-        if lba + blocks > self._config.blocks:
+        start, size = self._config.namespaces[command.nsid]
+        if lba + blocks > size:
             raise CommandError(LBA_OUT_OF_RANGE)
-        return lba, blocks
+        return start + lba
 
     def _read(self, command: Command, _data: memoryview) -> None:
         lba, blocks = self._extent(command)
@@ -320,22 +325,21 @@ class Queue:
 
     def _dataset_management(self, command: Command, data: memoryview) -> None:
         count = (command.cdw10 & 0xFF) + 1
-        if command.nsid != 1 or len(data) < 16 * count:
+        if len(data) < 16 * count:
             raise CommandError(INVALID_FIELD)
         ranges = [struct.unpack_from("<4xIQ", data, 16 * index) for index in range(count)]
-        if any(lba + blocks > self._config.blocks for blocks, lba in ranges):
-            raise CommandError(LBA_OUT_OF_RANGE)
+        places = [(self._place(command, lba, blocks), blocks) for blocks, lba in ranges]
         if command.cdw11 & 4:  # the other attributes are hints
             try:
-                for blocks, lba in ranges:
+                for place, blocks in places:
                     if blocks:
-                        self._media.deallocate(lba, blocks)
+                        self._media.deallocate(place, blocks)
             except OSError as error:
                 raise CommandError(WRITE_FAULT) from error
         self._connection.respond(command.cid)
 
     def _flush(self, command: Command, _data: memoryview) -> None:
-        if command.nsid not in (1, _ALL_NAMESPACES):
+        if command.nsid not in (*self._config.namespaces, _ALL_NAMESPACES):
             raise CommandError(INVALID_NAMESPACE)
         self._connection.respond(command.cid)
 

@@ -43,7 +43,8 @@ def build(options: argparse.Namespace) -> Drive:
             stats = Stats(Path(unnamed.name))
     blocks = options.size_bytes // options.block_size
     config = DriveConfig(
-        options.nqn, options.model, options.serial, options.block_size, blocks, options.opal
+        *(options.nqn, options.model, options.serial, options.block_size, blocks, options.opal),
+        second_blocks=options.second_namespace // options.block_size,
     )
     media: Media
     if not options.opal:

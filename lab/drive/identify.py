@@ -17,7 +17,10 @@ _SQE_BYTES = 64
 
 @dataclass(frozen=True)
 class DriveConfig:
-    """What a drive is; `blocks` × `block_bytes` is its size."""
+    """What a drive is; `blocks` × `block_bytes` is its size.
+
+    The last `second_blocks` are a namespace of their own, on the same security subsystem.
+    """
 
     nqn: str
     model: str
@@ -25,11 +28,18 @@ class DriveConfig:
     block_bytes: int
     blocks: int
     opal: bool
+    second_blocks: int = 0
 
     @property
-    def namespace_uuid(self) -> uuid.UUID:
-        """The same for the same name and serial number, also after a restart."""
-        return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.nqn}/{self.serial}")
+    def namespaces(self) -> dict[int, tuple[int, int]]:
+        """First block and number of blocks of each namespace, by its identifier."""
+        first = self.blocks - self.second_blocks
+        return {1: (0, first)} | ({2: (first, self.second_blocks)} if self.second_blocks else {})
+
+    def uuid(self, nsid: int) -> uuid.UUID:
+        """A namespace's, the same for the same name and serial number, also after a restart."""
+        of_second = "/2" if nsid == 2 else ""
+        return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.nqn}/{self.serial}{of_second}")
 
 
 def controller(config: DriveConfig, controller_id: int) -> bytes:
@@ -43,7 +53,8 @@ def controller(config: DriveConfig, controller_id: int) -> bytes:
     put("<B", data, 111, 1)  # an I/O controller
     put("<H", data, 256, 0x0001 if config.opal else 0)  # OACS: Security Send and Receive
     put("<H", data, 320, 10)  # KAS in 100 ms
-    put("<BBHI", data, 512, 0x66, 0x44, QUEUE_ENTRIES, 1)  # SQES, CQES, MAXCMD, NN
+    count = len(config.namespaces)
+    put("<BBHI", data, 512, 0x66, 0x44, QUEUE_ENTRIES, count)  # SQES, CQES, MAXCMD, NN
     put("<H", data, 520, 0x000C)  # ONCS: Write Zeroes, Dataset Management
     put("<I", data, 536, 0x00100001)  # SGLS: SGLs, and data by offset in the capsule
     put("<256s", data, 768, config.nqn.encode())
@@ -52,23 +63,25 @@ def controller(config: DriveConfig, controller_id: int) -> bytes:
     return bytes(data)
 
 
-def namespace(config: DriveConfig) -> bytes:
-    """Identify Namespace (CNS 00h) of namespace 1, 4096 bytes."""
+def namespace(config: DriveConfig, nsid: int) -> bytes:
+    """Identify Namespace (CNS 00h), 4096 bytes."""
     data = bytearray(4096)
-    struct.pack_into("<QQQ", data, 0, config.blocks, config.blocks, config.blocks)
+    _, blocks = config.namespaces[nsid]
+    struct.pack_into("<QQQ", data, 0, blocks, blocks, blocks)
     data[33] = 0 if config.opal else 0b1001  # DLFEAT: what deallocated blocks read as
-    data[104:120] = config.namespace_uuid.bytes
+    data[104:120] = config.uuid(nsid).bytes
     struct.pack_into("<HBB", data, 128, 0, config.block_bytes.bit_length() - 1, 0)
     return bytes(data)
 
 
-def descriptors(config: DriveConfig) -> bytes:
+def descriptors(config: DriveConfig, nsid: int) -> bytes:
     """Namespace Identification Descriptor list (CNS 03h): NGUID and UUID, 4096 bytes."""
-    identifier = config.namespace_uuid.bytes
+    identifier = config.uuid(nsid).bytes
     entries = b"".join(struct.pack("<BBH16s", kind, 16, 0, identifier) for kind in (2, 3))
     return entries.ljust(4096, b"\0")
 
 
-def active_namespaces(above: int) -> bytes:
+def active_namespaces(config: DriveConfig, above: int) -> bytes:
     """Active Namespace ID list (CNS 02h) of identifiers greater than `above`, 4096 bytes."""
-    return struct.pack("<I", 1 if above < 1 else 0).ljust(4096, b"\0")
+    found = [nsid for nsid in config.namespaces if nsid > above]
+    return struct.pack(f"<{len(found)}I", *found).ljust(4096, b"\0")

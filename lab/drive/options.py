@@ -43,7 +43,7 @@ def _port(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="virtual-drive",
-        description="Serve a file as an NVMe/TCP disk on 127.0.0.1, until SIGTERM or Ctrl-C.",
+        description="Serve a file as an NVMe/TCP disk, until SIGTERM or Ctrl-C.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -52,11 +52,19 @@ def _parser() -> argparse.ArgumentParser:
     add("image", type=Path, nargs="?", help="the medium, a sparse file; made if missing")
     add("--backing", type=Path, help="the same as IMAGE")
     add("--size", "--size-bytes", type=_bytes, dest="size_bytes", help="such as 64M, 2G")
+    add(
+        "--second-namespace",
+        type=_bytes,
+        default=0,
+        metavar="SIZE",
+        help="so much of the size as a namespace of its own, on the same security subsystem",
+    )
     add("--block-size", type=int, choices=(512, 4096), default=4096)
     add("--model", help="at most 40 ASCII characters")
     add("--serial", help="at most 20 ASCII characters; made from the file's path")
     add("--nqn", help="NVMe name of the disk; made from the serial number")
     add("--port", type=_port, default=0, help="0, the default: any free one")
+    add("--address", default="127.0.0.1", help="to listen on; another only in a network of its own")
     add("--ready-file", type=Path, help="gets port and pid once hosts may connect")
     add("--stats", type=Path, help="keep the counters in this file")
     add("--control", type=Path, help="unix socket for commands; IMAGE.control")
@@ -111,6 +119,9 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError(
             f"a size of {size} bytes is not a positive multiple of 4096 up to 1024T; give another"
         )
+    second = options.second_namespace
+    if not 0 <= second < size or second % 4096:
+        raise UsageError("--second-namespace must be a multiple of 4096 below the disk's size")
     for name, text, limit in (("model", options.model, 40), ("serial", options.serial, 20)):
         if not text.isascii() or not text.isprintable() or not 0 < len(text) <= limit:
             raise UsageError(f"--{name} must be 1 to {limit} printable ASCII characters")

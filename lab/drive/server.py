@@ -20,15 +20,15 @@ _log = logging.getLogger("drive")
 
 
 class Server:
-    """The transport's end of one subsystem, on 127.0.0.1.
+    """The transport's end of one subsystem, on 127.0.0.1 if no other address is named.
 
     At most `MAX_CONNECTIONS` are served at once, each with a little over 1 MiB of buffers; more are
     closed at once. One that stays silent before its Connect command is closed after ten seconds.
     """
 
-    def __init__(self, subsystem: Subsystem, port: int) -> None:
+    def __init__(self, subsystem: Subsystem, port: int, address: str = "127.0.0.1") -> None:
         self._subsystem = subsystem
-        self._listener = socket.create_server(("127.0.0.1", port), backlog=socket.SOMAXCONN)
+        self._listener = socket.create_server((address, port), backlog=socket.SOMAXCONN)
         self._connections: set[Connection] = set()
         self._closed = False
         self._lock = threading.Lock()

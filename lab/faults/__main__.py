@@ -42,10 +42,20 @@ def strike(scene: Scene, fault: Fault, wish: Wish, ready: bool) -> Outcome:
         scene.say(f"{fault.name}: NO END: {error}")
         if not isinstance(error, LabError):
             scene.say(traceback.format_exc())
+    outcome.machine = scene.machine.name if lifecycle.running(scene.layout) else ""
     outcome.took_s = round(time.monotonic() - started, 1)
     write_outcome(scene.folder / fault.name, outcome)
     scene.say(f"{fault.name}: {outcome.took_s:.0f} s")
     return outcome
+
+
+def _possible(chosen: Sequence[Fault], scene: Scene) -> list[Fault]:
+    """Those that the guest's machine has all for; what it lacks is said."""
+    machine = scene.machine
+    for fault in chosen:
+        for ability in sorted(fault.needs - machine.abilities):
+            scene.say(f"{fault.name}: left out, the guest on {machine.name} has no {ability}")
+    return [fault for fault in chosen if fault.needs <= machine.abilities]
 
 
 def _tabled(scene: Scene, overnight: Path | None, load_1_min: float) -> int:
@@ -54,10 +64,11 @@ def _tabled(scene: Scene, overnight: Path | None, load_1_min: float) -> int:
         known[name] for name in (*(fault.name for fault in FAULTS), "overnight") if name in known
     ]
     found = results.rows(outcomes, overnight)
+    machines = [outcome.machine for outcome in outcomes]
     text = f"{table(found)}\n\n{results.matrix(outcomes)}"
     (scene.folder / "table.txt").write_text(text + "\n", encoding="utf-8")
     print(text)
-    print(f"\n{results.write(found, load_1_min)}")
+    print(f"\n{results.write(found, machines, load_1_min)}")
     return 0 if all(row["meets"] is not False for row in found) else 1
 
 
@@ -91,6 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with term_interrupts():
             ready = False
+            if not options.table:
+                scene.ready()
+                ready = True
+                chosen = _possible(chosen, scene)
             for fault in [] if options.table else chosen:
                 outcome = strike(scene, fault, Wish(options.quick, options.seed), ready)
                 # After a trial that came to no end, nobody knows what the target is like.

@@ -12,7 +12,8 @@ from lab.errors import LabError
 from lab.faults.fault import Fault, Wish
 from lab.faults.planning import Small
 from lab.faults.trial import AT_WORK, Outcome, Trial
-from lab.qmp import Qmp
+from lab.machines.base import WATCHDOG as WATCHDOG_DEVICE
+from lab.machines.qmp import Qmp
 from lab.scene import Scene
 
 CUTS, QUICK_CUTS = 50, 3
@@ -107,7 +108,7 @@ def _watchdog(scene: Scene, wish: Wish) -> Outcome:
     with Trial.of(scene, "watchdog", Small(blocks=2), seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
         start = trial.mark()
-        with Qmp(Path(scene.state["qmp"]), timeout_s=WATCHDOG_LIMIT_S) as qmp:
+        with Qmp(Path(scene.state["guest"]["qmp"]), timeout_s=WATCHDOG_LIMIT_S) as qmp:
             with contextlib.suppress(LabError):
                 scene.ssh(HANG, check=False, limit_s=5)
             qmp.wait_for("WATCHDOG")
@@ -123,7 +124,7 @@ def _watchdog(scene: Scene, wish: Wish) -> Outcome:
 
 POWER = Fault(
     "power-cut",
-    "kills QEMU and cycles the drives' power at random moments of one suite",
+    "kills the guest and cycles the drives' power at random moments of one suite",
     "the same machine is switched on again",
     _power,
 )
@@ -132,4 +133,5 @@ WATCHDOG = Fault(
     "has the guest's kernel panic and hang",
     "the virtual machine's own watchdog resets it",
     _watchdog,
+    frozenset({WATCHDOG_DEVICE}),
 )

@@ -23,10 +23,11 @@ class Fault:
 
     `does` and `undone` are sentences on what it does and how that is taken back. `strike` makes a
     suite of its own, harms it, lets it come to its end and returns what became of it; it raises
-    LabError where that cannot be done.
+    LabError where that cannot be done. `needs` are abilities of the machine (lab.machines.base).
     """
 
     name: str
     does: str
     undone: str
     strike: Callable[[Scene, Wish], Outcome]
+    needs: frozenset[str] = frozenset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ RESUMED_S = 60.0
 MEASURING_SHARE = 0.85
 IDLE_COST = 0.1
 BENCH = bench.FOLDER / "faults.json"
-SUBJECT = "none: the virtual lab on this machine, under emulation"
 HEADS = (*("fault", "times", "reached", "seen", "lost", "false", "resumed s", "verify", "report"),)
 
 
@@ -144,7 +143,7 @@ def _cells(outcome: Outcome) -> tuple[str, ...]:
     )
 
 
-def write(found: Sequence[Row], load_1_min: float) -> Path:
-    """build/bench/faults.json, and beside it the commit and the machine."""
-    bench.write(BENCH, found, SUBJECT, load_1_min)
+def write(found: Sequence[Row], machines: Iterable[str], load_1_min: float) -> Path:
+    """build/bench/faults.json, and beside it the commit and the machines that were tried."""
+    bench.write(BENCH, found, ", ".join(sorted(set(machines))), load_1_min)
     return BENCH

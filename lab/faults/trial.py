@@ -43,6 +43,7 @@ class Outcome:
     error: str = ""
     took_s: float = 0.0
     suite: str = ""
+    machine: str = ""  # what the guest ran on
 
 
 class Trial(AbstractContextManager["Trial"]):

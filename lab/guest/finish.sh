@@ -7,7 +7,7 @@ here=$(dirname "$0")
 assets=/usr/share/fde-testbed
 source_name=linux-source-6.12
 
-step() { echo "guest: $*" >&2; }
+step() { echo "image: $*" >&2; }
 lines() { grep -v '^#' "$here/$1"; }
 
 step "kernel module"
@@ -35,7 +35,7 @@ rm -rf /tmp/assets
 
 step "units"
 lines masked-units.txt | xargs systemctl --quiet mask
-systemctl --quiet enable ssh.service fde-network.service fde-lab-drives.service
+systemctl --quiet enable ssh.service fde-host.service fde-network.service fde-lab-drives.service
 systemctl --quiet disable ssh.socket 2>/dev/null || true
 systemctl --quiet set-default multi-user.target
 
@@ -49,7 +49,7 @@ echo 'deb http://deb.debian.org/debian trixie main' >/etc/apt/sources.list
 rm -f /etc/apt/sources.list.d/*
 [ -f "/lib/modules/$kver/extra/fde_rapl_sim.ko" ]
 for program in cryptsetup dmsetup fio mariadbd mplayer nvme python3 sfdisk smartctl sysbench mkfs.ext4; do
-    command -v "$program" >/dev/null || { echo "guest: $program is missing" >&2; exit 1; }
+    command -v "$program" >/dev/null || { echo "image: $program is missing" >&2; exit 1; }
 done
 rm -r "$here"
 # Newer than /usr, so that no unit thinks at boot that there is something to update.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import image, image_build
+from lab import cache, image, image_build
 from lab.errors import LabError
 from lab.paths import GIB, cache_dir, require_room
 
@@ -24,7 +24,7 @@ def inputs(tmp_path: Path) -> Path:
 
 
 def _hash(base: Path, recipe: str = "recipe") -> str:
-    return image.content_hash([p for p in base.rglob("*") if p.is_file()], base, recipe)
+    return cache.content_hash([p for p in base.rglob("*") if p.is_file()], base, recipe)
 
 
 def test_hash_does_not_depend_on_place_order_or_time(inputs: Path, tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_hash_does_not_depend_on_place_order_or_time(inputs: Path, tmp_path: Pat
     for file in moved.rglob("*"):
         file.touch()
     files = [p for p in moved.rglob("*") if p.is_file()]
-    assert image.content_hash(reversed(files), moved, "recipe") == _hash(inputs)
+    assert cache.content_hash(reversed(files), moved, "recipe") == _hash(inputs)
 
 
 def _append(file: Path) -> None:

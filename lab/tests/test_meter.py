@@ -67,7 +67,7 @@ class Lab:
     def cut(self) -> None:
         self.qemu.kill()
         self.qemu.wait()
-        self.write_state(qemu_pid=None, vcpu_tids=[])
+        self.write_state(guest={"pid": None})
 
     def switch_on(self) -> None:
         self.qemu, self.tids = bursts()
@@ -75,8 +75,7 @@ class Lab:
 
     def write_state(self, **more: Any) -> None:
         state = {
-            "qemu_pid": self.qemu.pid,
-            "vcpu_tids": self.tids,
+            "guest": {"pid": self.qemu.pid, "vcpu_tids": self.tids},
             "drives": {name: {"stats": str(drive.path)} for name, drive in self.drives.items()},
         } | more
         (self.directory / "state.json").write_text(json.dumps(state))
@@ -115,6 +114,12 @@ class Lab:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def recorded(self) -> dict[str, Any]:
+        """What the recorder says of itself."""
+        status = self.directory / "out" / "status.json"
+        nothing = {"state": "", "records": 0}
+        return dict(json.loads(status.read_text())) if status.exists() else nothing
 
     def truth(self) -> list[dict[str, float]]:
         return [json.loads(line) for line in (self.directory / "truth").read_text().splitlines()]
@@ -167,14 +172,16 @@ def test_recorded_energy_is_the_truth(lab: Lab) -> None:
     meter = lab.start_meter()
     recorder = lab.start_recorder()
     moved = 0
-    while len(truth := lab.truth()) < 3:
+    while not lab.recorded()["records"]:
+        assert recorder.poll() is None
         time.sleep(0.05)
-    while len(lab.truth()) < len(truth) + 5:
+    first = len(lab.truth())  # the first that lies within the recording
+    while len(lab.truth()) < first + 7:  # one more than is looked at: what was sent is read by then
         moved += 40_000_000
         lab.drives["plain"].set(moved, moved // 2, 0, 0)
         lab.drives["sed"].set(moved // 3, moved, moved, moved // 3)
         time.sleep(0.02)
-        if len(lab.truth()) == len(truth) + 2:  # as on a machine that has no time for the meter
+        if len(lab.truth()) == first + 3:  # as on a machine that has no time for the meter
             meter.send_signal(signal.SIGSTOP)
             time.sleep(0.3)
             meter.send_signal(signal.SIGCONT)
@@ -186,7 +193,7 @@ def test_recorded_energy_is_the_truth(lab: Lab) -> None:
     decoded = decode(lab.directory / "out")
     assert not decoded.faults
     known = lab.truth()
-    begin, end = known[2], known[len(truth) + 4]
+    begin, end = known[first], known[first + 5]
     for channel in ("system", "drive"):
         true_j = end[f"{channel}_j"] - begin[f"{channel}_j"]
         got_j, off_j = energy_between(
@@ -266,10 +273,9 @@ def test_the_meter_outlives_a_power_cut_and_shows_none(lab: Lab) -> None:
 
 def test_a_pulled_cable_comes_back_with_the_meters_own_time_gone_on(lab: Lab) -> None:
     meter, recorder = lab.start_meter(), lab.start_recorder()
-    status = lab.directory / "out/status.json"
 
     def state() -> tuple[Any, Any]:
-        found = json.loads(status.read_text()) if status.exists() else {"state": "", "records": 0}
+        found = lab.recorded()
         return found["state"], found["records"]
 
     while state()[0] != "recording":
@@ -302,8 +308,7 @@ def test_nobody_reading_costs_nothing_and_leaves_nothing(lab: Lab) -> None:
         time.sleep(0.05)
     stale = lab.truth()[-1]["t_device_ms"]
     recorder = lab.start_recorder()
-    status = lab.directory / "out/status.json"
-    while not status.exists() or not json.loads(status.read_text())["records"]:
+    while not lab.recorded()["records"]:
         assert recorder.poll() is None
         time.sleep(0.05)
     recorder.terminate()
@@ -323,8 +328,8 @@ def test_nobody_reading_costs_nothing_and_leaves_nothing(lab: Lab) -> None:
     [
         (None, "cannot be read"),
         ("[]", "is no lab's state"),
-        ('{"qemu_pid": 1}', "incomplete"),
-        ('{"qemu_pid": 1, "vcpu_tids": [4194304], "drives": {}}', "is not running"),
+        ('{"guest": {"pid": 1}}', "incomplete"),
+        ('{"guest": {"pid": 1, "vcpu_tids": [4194304]}, "drives": {}}', "is not running"),
     ],
 )
 def test_no_lab_is_said(tmp_path: Path, state: str | None, said: str) -> None:

@@ -99,6 +99,19 @@ def test_down_stops_a_half_started_lab_and_what_will_not_listen(
     assert lifecycle.down(layout) == []
 
 
+def test_all_labs_below_a_directory_are_stopped(layout: Layout) -> None:
+    places = [layout.directory, layout.directory / "first", layout.directory / "second"]
+    started = []
+    for place in places:
+        place.mkdir(exist_ok=True)
+        started.append(Launcher(Layout(place)).start(f"guest-{place.name}", SLEEPER))
+    stopped = lifecycle.down_all(layout.directory)
+    for process in started:
+        process.kill()  # what it has left
+    assert stopped == [f"guest-{place.name}" for place in places]
+    assert [process.wait() for process in started] == 3 * [-signal.SIGTERM]
+
+
 def test_a_lab_is_up_only_when_it_said_so_and_all_of_it_runs(layout: Layout) -> None:
     launcher = Launcher(layout)
     launcher.start("qemu", SLEEPER)

@@ -335,7 +335,7 @@ def test_a_server_that_cannot_start_says_why(root: Path) -> None:
     database.initialise(binaries, data, root / "tmp")
     (data / "ibdata1").write_bytes(b"no table space")
     with pytest.raises(WorkloadError, match=r"ended while it was starting: .+"):
-        database.start(binaries, data, root / "tmp", root / "log", 16)
+        database.start(binaries, data, root / "tmp", root / "log", buffer_pool_mib=16)
     assert contract.processes_using(root) == []
 
 

@@ -48,11 +48,12 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
             tell("running", run.run_id)
             start_ns = time.monotonic_ns()
             time.sleep(seconds)
-            phase = {"name": "rest", "t_start_ns": start_ns, "t_end_ns": time.monotonic_ns()}
+            times = {"t_start_ns": start_ns, "t_end_ns": time.monotonic_ns()}
             broken = suite_dir / "broken"
             void = broken.exists() and run.run_id in broken.read_text(encoding="utf-8")
-            found: Marks = {"status": "void" if void else "finished", "phases": [phase]}
-            write_json(folder / "run.json", found | {"boot_id": journal.boot_id()})
+            found: Marks = {"status": "void" if void else "finished", "boot_id": journal.boot_id()}
+            found |= {**times, "phases": [{"name": "rest", **times}]}
+            write_json(folder / "run.json", found)
             tell("void" if void else "finished", run.run_id, "broken" if void else "")
         tell("suite-finished")
 

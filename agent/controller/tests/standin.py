@@ -17,7 +17,7 @@ SSH = """#!/bin/sh
 if [ -e {folder}/unplugged ]; then echo "ssh: No route to host" >&2; exit 255; fi
 for last; do :; done
 echo "$$ $last" >>{folder}/asked
-last=$(echo "$last" | sed 's#-m agent hold#-m agent.controller.tests.stand_in_hold {folder}/hold#')
+last=$(echo "$last" | sed 's#-m agent #-m agent.controller.tests.stand_in_command {folder}/hold #')
 cd {root} && exec sh -c "exec $last"
 """
 SYSTEMCTL = """#!/bin/sh

@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent import plan as plans
+from agent.controller import delivery, word
 from agent.controller import follow as following
-from agent.controller import word
+from agent.controller import secrets_file as secrets_file_module
 from agent.controller.errors import ControllerError
 from agent.controller.night import Night
 from agent.controller.orders import Orders
@@ -103,6 +105,8 @@ class Watched:
 @pytest.fixture
 def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
     monkeypatch.setattr(following, "RETRY_S", 0.1)
+    defaults = {**(following.follow.__kwdefaults__ or {}), "tick_s": 0.1}
+    monkeypatch.setattr(following.follow, "__kwdefaults__", defaults)
     monkeypatch.setattr(word, "PATIENCE_S", 0.0)
     standin = Standin(tmp_path / "there", monkeypatch)
     folder = standin.suites / PLAN.suite_id
@@ -179,12 +183,24 @@ def test_secrets_that_are_waited_for_are_placed_again(
 
 
 def test_secrets_that_cannot_be_placed_are_told_once(
-    secrets_file: Path, agent: Agent, watched: Watched
+    secrets_file: Path, agent: Agent, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(delivery, "RETRY_S", 0.0)
+    refused: list[ControllerError] = []
+
+    def place(where: dict[str, Any]) -> bool:
+        try:
+            return placed(where)
+        except ControllerError as error:
+            refused.append(error)
+            raise
+
+    placed = secrets_file_module.place
+    monkeypatch.setattr(secrets_file_module, "place", place)
     secrets_file.chmod(0o644)
     agent.tell("waiting", "secrets: /run/fde-testbed/secrets.json is not there")
     watched.wait_until(lambda: watched.has_said("could not be placed"))
-    time.sleep(3)
+    watched.wait_until(lambda: len(refused) > 3)
     agent.tell("suite-finished")
     watched.end()
     assert sum("could not be placed" in line for line in watched.said) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.controller import secrets_file
+from agent.controller import playbook, secrets_file
 from agent.controller.errors import ControllerError
 
 WHOLE = {"luks_passphrase": "tango-7431", "opal_admin_pin": "sierra-9", "sed_psid": "PSID0815"}
@@ -66,6 +66,28 @@ def test_what_is_not_whole_is_refused(
     said = refused(written(tmp_path, document, mode))
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(said)
+
+
+def test_what_git_keeps_is_refused_unless_it_is_encrypted(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    for words in (["init", "-q"], ["add", "--force", path.name]):
+        assert secrets_file.load(path) == WHOLE
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    assert f"git rm --cached {path}" in refused(path)
+    subprocess.run(["git", "rm", "-q", "--cached", path.name], cwd=tmp_path, check=True)
+    assert secrets_file.load(path) == WHOLE
+
+
+def test_git_takes_no_secrets_beside_an_inventory() -> None:
+    places = ["ansible/inventory/local/secrets.json", "ansible/inventory/mine/secrets.lab.json"]
+    done = subprocess.run(
+        ["git", "check-ignore", "--no-index", *places],
+        cwd=playbook.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == places
 
 
 def test_a_missing_file_is_told_with_what_belongs_in_it(tmp_path: Path) -> None:

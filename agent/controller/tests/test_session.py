@@ -43,7 +43,7 @@ def _suite_folder(folder: Path) -> Path:
     (folder / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
     (folder / "sessions.jsonl").write_text('{"wall_s": 6}\n{"wall_s": 4}\n', encoding="utf-8")
     phases = [{"name": "write", "t_start_ns": 0, "t_end_ns": 10**9}]
-    run = {"status": "finished", "phases": phases}
+    run = {"status": "finished", "t_start_ns": 0, "t_end_ns": 10**9, "phases": phases}
     (folder / "runs" / RUN / "run.json").write_text(json.dumps(run), encoding="utf-8")
     meter = {"kind": "smartpower3", "channels": {"0": "system"}, "name": "meter0"}
     (folder / "meters" / "meter0" / "meter.json").write_text(json.dumps(meter), encoding="utf-8")

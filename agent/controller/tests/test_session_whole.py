@@ -59,6 +59,7 @@ class Scene:
         self.said: list[str] = []
         self.agent: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self.run_s = RUN_S
 
     def play(self, tag: str, **given: Any) -> None:
         """What the plays do."""
@@ -67,11 +68,12 @@ class Scene:
             self.there.mkdir(exist_ok=True)
             shutil.copy(given["variables"]["suite_plan_file"], self.there / "plan.json")
             argv = [sys.executable, "-m", "agent.controller.tests.stand_in_agent"]
-            argv += [str(self.there), str(RUN_S), str(self.standin.lease)]
+            argv += [str(self.there), str(self.run_s), str(self.standin.lease)]
             self.close()
-            self.agent = subprocess.Popen(argv, cwd=playbook.ROOT)
+            agent = self.agent = subprocess.Popen(argv, cwd=playbook.ROOT)
             (self.standin.folder / "pid").write_text(str(self.agent.pid), encoding="utf-8")
-            wait_until(lambda: lock.holder(self.there) is not None)
+            # With nothing left to run it ends at once.
+            wait_until(lambda: lock.holder(self.there) or agent.poll() is not None)
         else:
             argv = [sys.executable, "-m", "agent", "pack", "--suite-dir", str(self.there)]
             out = given["variables"]["suite_archive_file"]
@@ -188,11 +190,13 @@ def test_a_target_without_room_to_pack_sends_its_results_all_the_same(
 
 def test_after_ctrl_c_everything_is_whole_and_goes_on(scene: Scene) -> None:
     def interrupt() -> None:
-        scene.wait_for_run(2)
+        scene.wait_for_run(1)
         _thread.interrupt_main()
 
+    scene.run_s = 3.0  # a busy machine must not come to the end before it is interrupted
     with meanwhile(interrupt), pytest.raises(KeyboardInterrupt):
         scene.run()
+    scene.run_s = RUN_S
     assert scene.entries[-1].state == "suite-failed"
     finished = [entry.run_id for entry in scene.entries if entry.state == "finished"]
     assert finished

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -26,8 +27,9 @@ lab-down:
 def _start(folder: Path, lab: str) -> subprocess.Popen[str]:
     (folder / "Makefile").write_text(MAKEFILE.format(lab=lab), encoding="utf-8")
     return subprocess.Popen(
-        ["/usr/bin/env", "python3", "-S", str(STEPS), "--target", "lab"],
+        ["/usr/bin/env", "python3", "-S", str(STEPS), "--target", "lab", "--labs", "build/lab"],
         cwd=folder,
+        env={**os.environ, "FDE_BUILD": "build"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -72,6 +74,20 @@ def test_a_misspelt_name_is_told_before_the_first_step(
     assert done.stdout == ""
 
 
+def test_several_hosts_have_one_report(tmp_path: Path) -> None:
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to("/bin/true")
+    made = [tmp_path / "data" / "suites" / f"smoke-{name}1" for name in ("", "first-", "second-")]
+    files = f"{made[0]}/group.json {made[0]}/hosts.csv"
+    process = _start(tmp_path, f"mkdir -p {' '.join(map(str, made))}; touch {files}")
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    assert out.splitlines()[-2:] == [
+        "headline table: data/suites/smoke-1/hosts.csv",
+        "report: data/suites/smoke-1/report.html",
+    ]
+
+
 def test_a_failed_step_ends_the_line_but_takes_the_lab_down(tmp_path: Path) -> None:
     process = _start(tmp_path, "exit 3")
     _, err = process.communicate()
@@ -98,13 +114,12 @@ def test_figures_judge_against_the_right_limit() -> None:
 
     def total(new: bool) -> dict[str, object]:
         found = bench.figures(
-            total_s=40 * 60,
-            image=image,
-            image_is_new=new,
+            steps_s={"lab": 9 * 60, "provision": 20},
+            image={**image, "new": new},
             lab_memory_gb=7.0,
             measuring_share=0.5,
         )
-        assert [row["meets"] for row in found[1:]] == [True, True, False, None]
+        assert [row["meets"] for row in found[1:]] == [True, True, True, False, False]
         return found[0]
 
     assert total(True)["meets"] is True
@@ -113,16 +128,14 @@ def test_figures_judge_against_the_right_limit() -> None:
 
 def test_the_labs_processes_are_found_and_weighed() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        state = {"qemu_pid": process.pid, "drives": {"plain": {"pid": 0}}, "meter": None}
+        state = {"guest": {"pid": process.pid}, "drives": {"plain": {"pid": 0}}, "meter": None}
         assert bench.lab_pids(state) == [process.pid]
         assert bench.resident_bytes(process.pid) > 0
     assert bench.resident_bytes(process.pid) == 0
 
 
 def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
-    found = bench.figures(
-        total_s=60, image=None, image_is_new=False, lab_memory_gb=None, measuring_share=None
-    )
+    found = bench.figures(steps_s={"run": 60.0})
     path = bench.write(tmp_path / "bench" / "testbed.json", found, bench.machine("tcg"))
     rows = json.loads(path.read_text(encoding="utf-8"))
     assert [set(row) for row in rows] == [{"figure", "value", "unit", "target", "meets"}]

@@ -20,7 +20,13 @@ PHASES = [
     {"name": "write", "t_start_ns": 0, "t_end_ns": 8 * 10**9},
     {"name": "tail", "t_start_ns": 8 * 10**9, "t_end_ns": 9 * 10**9},
 ]
-FINISHED = {"status": "finished", "phases": PHASES}
+# Half a second lies between its phases.
+FINISHED: dict[str, Any] = {
+    "status": "finished",
+    "t_start_ns": 0,
+    "t_end_ns": 9.5 * 10**9,
+    "phases": PHASES,
+}
 # Boot a of the target began at 100 s of the controller's clock, boot b at 1000 s.
 CLOCK = [
     {"t_send_ns": 100 * 10**9, "t_target_ns": 0, "t_receive_ns": 100 * 10**9, "boot_id": "a"},
@@ -50,13 +56,15 @@ WHOLE = [
 
 
 def test_measuring_is_the_phases_of_finished_runs_and_all_parts_add_up() -> None:
-    entries = journal([*WHOLE, (20, "running", IDS[1], ""), (29, "void", IDS[1], "proof")])
-    runs = [FINISHED, {"status": "void", "phases": PHASES}]
+    entries = journal([*WHOLE, (20.2, "running", IDS[1], ""), (29.2, "void", IDS[1], "proof")])
+    runs: list[dict[str, Any]] = [FINISHED, {"status": "void", "phases": PHASES}]
     found = timing.summary(entries, runs, 1.0, {"wall_s": 40.0, "start_s": 3.0, "fetch_s": 2.0})
     assert found["measuring_s"] == pytest.approx(9)
     assert found["switching_s"] == pytest.approx(5)
     assert found["proving_s"] == pytest.approx(3)
-    assert found["preparing_s"] == pytest.approx(12 - 9)
+    assert found["preparing_s"] == pytest.approx(12 - 9.5)
+    assert found["between_phases_s"] == pytest.approx(0.5)
+    assert found["between_runs_s"] == pytest.approx(0.2)
     assert found["repeated_s"] == pytest.approx(9)
     assert total(found) == pytest.approx(found["wall_s"]) == pytest.approx(40)
     assert found["measuring_share"] == pytest.approx(9 / 40)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lab.drive.control import ask
+from lab.drive.opal import credentials
 from lab.drive.tests import conformance
 from lab.drive.tests.guest_sed import GuestSed
 from lab.drive.tests.process import Drive
@@ -14,13 +15,20 @@ from lab.drive.tests.process import Drive
 MakeDrive = Callable[..., Drive]
 
 
+@pytest.fixture(autouse=True)
+def _quick_verifiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a drive in the test's own process; one that is started spends its full time on a PIN."""
+    monkeypatch.setattr(credentials, "COST", 2)
+
+
 @pytest.fixture
 def make_drive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeDrive]:
     """Starts real drive processes; they must end cleanly and without a traceback."""
     drives: list[Drive] = []
 
-    def make(opal: bool, block_bytes: int = 4096) -> Drive:
-        drive = Drive(Path(tmp_path_factory.mktemp("drive")), opal, block_bytes)
+    def make(opal: bool, block_bytes: int = 4096, second_bytes: int = 0) -> Drive:
+        folder = Path(tmp_path_factory.mktemp("drive"))
+        drive = Drive(folder, opal, block_bytes, second_bytes)
         drives.append(drive)
         drive.start()
         return drive

@@ -61,7 +61,7 @@ class GuestSed:
 
         All share one connection: under emulation the key exchange takes longer than most commands.
         """
-        place = Path(self.lab.state["qmp"]).with_name("ssh")
+        place = Path(self.lab.state["sockets"]) / "ssh"
         shared = ("ControlMaster=auto", f"ControlPath={place}", "ControlPersist=60")
         program, *rest = ssh.command(self.lab.state["ssh"], [command])
         words = [program, *(word for option in shared for word in ("-o", option)), *rest]

@@ -36,6 +36,7 @@ class Drive:
     directory: Path
     opal: bool
     block_bytes: int = 4096
+    second_bytes: int = 0
     hosts: list[Initiator] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
 
@@ -47,6 +48,7 @@ class Drive:
             "backing": self.path("disk.img"),
             "size-bytes": SIZE_BYTES,
             "block-size": self.block_bytes,
+            "second-namespace": self.second_bytes,
             "model": "fde-test-model",
             "serial": "SERIAL0001",
             "nqn": NQN,

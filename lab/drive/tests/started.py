@@ -10,16 +10,22 @@ from pathlib import Path
 
 from lab.drive.initiator import Initiator
 from lab.drive.tests.process import REPOSITORY
+from lab.network import Network
 
+LOOPBACK = Network()
 COMMAND = [sys.executable, "-m", "lab.drive"]
 
 
 class Started:
-    """A drive started in `directory` with nothing but `words`; `said` is its greeting."""
+    """A drive started in `directory` with nothing but `words`; `said` is its greeting.
 
-    def __init__(self, directory: Path, *words: str) -> None:
+    In a network of the lab's own it listens on all of its addresses.
+    """
+
+    def __init__(self, directory: Path, *words: str, network: Network = LOOPBACK) -> None:
+        everywhere = () if network == LOOPBACK else ("--address", "0.0.0.0")
         self.process = subprocess.Popen(
-            [*COMMAND, *words],
+            network.enter([*COMMAND, *words, *everywhere]),
             cwd=directory,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
             stdout=subprocess.PIPE,

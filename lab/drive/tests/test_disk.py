@@ -62,6 +62,36 @@ def test_identity_is_what_the_command_line_said(
 
 
 @KINDS
+def test_a_second_namespace_is_a_disk_of_its_own_on_the_same_drive(
+    make_drive: MakeDrive, opal: bool, block_bytes: int
+) -> None:
+    second_bytes = 8 << 20
+    drive = make_drive(opal, block_bytes, second_bytes)
+    admin = drive.connect()
+    assert struct.unpack_from("<III", admin.identify(2)) == (1, 2, 0)
+    sizes = [struct.unpack_from("<Q", admin.identify(0, nsid=n))[0] for n in (1, 2)]
+    assert [size * block_bytes for size in sizes] == [SIZE_BYTES - second_bytes, second_bytes]
+    names = {bytes(admin.identify(3, nsid=n)[4:20]) for n in (1, 2)}
+    assert len(names) == 2 and bytes(16) not in names
+    assert admin.run(0x06, 3, read_bytes=4096, cdw10=0).status != 0
+
+    queue = drive.io()
+    first, second = os.urandom(block_bytes), os.urandom(block_bytes)
+    assert queue.run(0x01, 1, first).status == queue.run(0x01, 2, second).status == 0
+    assert queue.run(0x02, 1, read_bytes=block_bytes).data == first
+    assert queue.run(0x02, 2, read_bytes=block_bytes).data == second
+    for nsid, size in enumerate(sizes, 1):
+        beyond = queue.run(0x02, nsid, read_bytes=block_bytes, cdw10=size)
+        last = queue.run(0x01, nsid, first, cdw10=size - 1)
+        assert beyond.status != 0 and last.status == 0
+    assert queue.run(0x02, 2, read_bytes=block_bytes).data == second
+    assert queue.run(0x02, 3, read_bytes=block_bytes).status != 0
+    discarded = queue.run(0x09, 2, struct.pack("<4xIQ", 1, 0), cdw11=4)
+    assert discarded.status == 0
+    assert queue.run(0x02, 1, read_bytes=block_bytes).data == first
+
+
+@KINDS
 @pytest.mark.parametrize("in_capsule_bytes", [1 << 20, 8192])
 def test_what_is_written_is_read_back(
     make_drive: MakeDrive, opal: bool, block_bytes: int, in_capsule_bytes: int

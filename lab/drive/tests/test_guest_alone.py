@@ -13,6 +13,7 @@ import pytest
 from lab.drive.control import ask
 from lab.drive.tests.guest_sed import GuestSed
 from lab.drive.tests.started import Started
+from lab.network import Network
 
 pytestmark = pytest.mark.lab
 
@@ -49,7 +50,8 @@ class Alone:
 @pytest.fixture
 def alone(in_guest: GuestSed, tmp_path: Path) -> Iterator[Alone]:
     """A new drive with one partition of 40 MiB."""
-    started = Started(tmp_path, "disk.img", "--size", "64M", *OPTIONS)
+    network = Network(in_guest.lab.state["network_pid"])
+    started = Started(tmp_path, "disk.img", "--size", "64M", *OPTIONS, network=network)
     connect = f"nvme connect -t tcp -a 10.0.2.2 -s {started.port} -n {started.nqn}"
     serial = started.nqn.rpartition(":")[2]
     disk = f"/dev/disk/by-id/nvme-virtual-drive-opal_{serial}"

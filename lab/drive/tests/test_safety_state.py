@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from lab.drive.tests.opal_host import (
     set_up_range,
     take_ownership,
 )
-from lab.drive.tests.process import PSID, Drive
+from lab.drive.tests.process import PSID, Drive, until
 
 OWNER, USER2 = b"owner's pin", b"second user's pin"
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
@@ -46,6 +47,7 @@ class Growing:
     host: Initiator
     asked: int
     answered: int
+    answers: int = 0
 
     def run(self) -> None:
         with contextlib.suppress(OSError):
@@ -54,6 +56,10 @@ class Growing:
                 self.asked = self.answered % 4096 + 256
                 session.set(uids.LOCKING_ROWS[1], {4: self.asked})
                 self.answered = self.asked
+                self.answers += 1
+
+    def has_answers(self, count: int) -> bool:
+        return self.answers >= count
 
 
 @pytest.mark.parametrize("kills", [30, pytest.param(300, marks=SLOW)])
@@ -66,7 +72,9 @@ def test_a_kill_at_any_instant_leaves_the_old_or_the_new_state(
         stream = Growing(host, length, length)
         worker = threading.Thread(target=stream.run)
         worker.start()
-        time.sleep(0.02 + chance.random() / 10)
+        wanted = chance.randrange(4)
+        until(partial(stream.has_answers, wanted))
+        time.sleep(chance.random() / 50)
         sed.kill()
         worker.join()
         changes += stream.answered != length

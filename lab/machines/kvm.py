@@ -24,20 +24,25 @@ LIMIT_S = 25.0
 PROOF = b"Run /init as init process"
 
 
-def accelerator(qemu: str, image: Image, cache: Path, say: Callable[[str], None]) -> str:
-    """`"kvm"` where it works, else `"tcg"`; probes at most once for each machine and QEMU."""
+def why_not(qemu: str, image: Image, cache: Path, say: Callable[[str], None]) -> str | None:
+    """Why KVM cannot serve here, None if it can; probes at most once for a machine and its QEMU."""
     if not os.access(DEVICE, os.R_OK | os.W_OK):
-        return "tcg"  # not remembered: joining the group kvm mends it
+        return f"{DEVICE} cannot be opened"  # not remembered: joining the group kvm mends it
     key = machine_key(qemu)
-    memory = cache / "accelerator.json"
+    memory = cache / "kvm.json"
     known = read_json(memory) or {}
     if key not in known:
         say("lab: trying whether KVM runs the guest's kernel")
-        known[key] = "kvm" if boots(qemu, image) else "tcg"
+        known[key] = boots(qemu, image)
         cache.mkdir(parents=True, exist_ok=True)
         write_json(memory, known)
-        say(f"lab: {'KVM works' if known[key] == 'kvm' else 'KVM does not work here, so TCG'}")
-    return str(known[key])
+    return None if known[key] else "KVM does not run the guest's kernel on this machine"
+
+
+def known_to_work(cache: Path) -> bool:
+    """Whether KVM was tried by this machine before, and worked with its latest QEMU."""
+    known = list((read_json(cache / "kvm.json") or {}).values())
+    return os.access(DEVICE, os.R_OK | os.W_OK) and known[-1:] == [True]
 
 
 def machine_key(qemu: str) -> str:

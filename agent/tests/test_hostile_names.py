@@ -1,0 +1,148 @@
+"""What a suite folder or a target names becomes no path, unit or command of its own choice."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent import plan as plans
+from agent.controller import group, orders
+from agent.controller.errors import ControllerError
+from agent.controller.tests.examples import plan
+from agent.plan import PlanError
+from analysis import group as hosts
+from analysis.records import SuiteError
+from analysis.suite_folder import read
+from analysis.synthetic.suite import Options, write_suite
+from instrumentation import names
+
+ROOT = Path(__file__).resolve().parents[2]
+HOSTILE = (
+    *("../out", "..", ".", "/etc/passwd", "a/b", "a b", "a;b", "$(id)", "`id`", "a\nb", "-rf", ""),
+    *("a\0b", "ä", "a" * 129, "a'b", 'a"b', "a|b", "%s", "~root", "a\u202eb"),
+)
+Change = Callable[[dict[str, Any], object], None]
+
+
+def _into(*keys: str | int) -> Change:
+    def change(document: dict[str, Any], name: object) -> None:
+        inner: Any = document
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = name
+
+    return change
+
+
+PLACES: dict[str, Change] = {
+    "suite_id": _into("suite_id"),
+    "suite": _into("suite"),
+    "host": _into("host"),
+    "run_id": _into("runs", 0, "run_id"),
+    "workload": _into("workloads", 0, "workload"),
+    "configuration": _into("configurations", 0, "name"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+def test_it_is_no_name(name: str) -> None:
+    assert not names.safe(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["file_io", "smoke-target-20261123T012747Z", "a.b", "0", "a" * 128]
+)
+def test_it_is_a_name(name: str) -> None:
+    assert names.safe(name)
+
+
+@given(st.one_of(st.text(), st.integers(), st.none(), st.lists(st.text())))
+def test_what_passes_stays_in_its_folder_and_in_one_word(name: object) -> None:
+    if names.safe(name):
+        assert Path("/top", str(name)).resolve().parent == Path("/top")
+        assert shlex.quote(str(name)) == name
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_plan_with_such_a_name_is_no_plan(place: str) -> None:
+    for name in HOSTILE:
+        document: dict[str, Any] = json.loads(json.dumps(plan()))
+        PLACES[place](document, name)
+        with pytest.raises(PlanError):
+            plans.freeze(document)
+
+
+def test_a_report_takes_no_such_name(tmp_path: Path) -> None:
+    folder = tmp_path / "suite"
+    write_suite(folder, Options(blocks=1, interval_ms=500, workloads=("idle",)))
+    honest = (folder / "plan.json").read_text(encoding="utf-8")
+    for name in HOSTILE:
+        document = json.loads(honest)
+        document["suite_id"] = name
+        (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+        with pytest.raises(SuiteError, match="a name that none has"):
+            read(folder)
+    document = json.loads(honest)
+    document["runs"][0]["run_id"] = "../../secret"
+    (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
+    found = read(folder)
+    assert any("'../../secret': it is passed over" in said for said in found.problems)
+    assert len(found.runs) == len(document["runs"]) - 1
+
+
+def test_a_group_names_no_folder_elsewhere(tmp_path: Path) -> None:
+    for name in HOSTILE:
+        document = {"format": group.FORMAT, "group": "g", "suites": [name], "hosts": ["h"]}
+        (tmp_path / group.FILE).write_text(json.dumps(document), encoding="utf-8")
+        with pytest.raises(ControllerError, match="damaged"):
+            group.suites(tmp_path)
+        with pytest.raises(SuiteError, match="cannot be read"):
+            hosts.members(tmp_path)
+
+
+@pytest.mark.parametrize("script", [orders.UNIT_STATE, orders.CONTENT])
+def test_an_argument_is_never_read_as_shell(script: str, tmp_path: Path) -> None:
+    for name in (n for n in HOSTILE if "\0" not in n):
+        argument = f"{name};touch {tmp_path}/pwned;$(touch {tmp_path}/pwned)"
+        subprocess.run(
+            ["sh", "-c", script, "sh", argument], cwd=tmp_path, capture_output=True, check=False
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+def _scripts(tree: ast.AST) -> Iterator[ast.expr]:
+    """What stands behind `sh -c` in any list or tuple."""
+    for node in ast.walk(tree):
+        words = node.elts if isinstance(node, ast.List | ast.Tuple) else []
+        for shell, option, script in zip(words, words[1:], words[2:], strict=False):
+            if (
+                getattr(shell, "value", "") in ("sh", "bash")
+                and getattr(option, "value", "") == "-c"
+            ):
+                yield script
+
+
+def test_no_text_of_the_shell_is_made_from_data() -> None:
+    """Each is a constant: by its value, or by a name in capitals."""
+    seen = 0
+    for package in ("agent", "analysis", "instrumentation", "workloads"):
+        for path in (ROOT / package).rglob("*.py"):
+            source = path.read_text(encoding="utf-8")
+            assert "shell=True" not in source or path == Path(__file__), path
+            if "tests" in path.parts:
+                continue
+            for script in _scripts(ast.parse(source)):
+                seen += 1
+                constant = isinstance(script, ast.Constant)
+                named = isinstance(script, ast.Name) and script.id.isupper()
+                assert constant or named, f"{path}:{script.lineno}"
+    assert seen >= 5

@@ -1,0 +1,89 @@
+"""Two guests as the hosts of one suite, each with its own drives, secrets and meter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from agent.controller import group
+
+pytestmark = pytest.mark.lab
+
+HOSTS = ("first", "second")
+CONFIGURATIONS = ("plain", "dmcrypt-aes128")
+WORKLOADS = {"file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"}
+
+
+@pytest.fixture(scope="module")
+def folder(two_hosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The group's folder, after its suites have run and have been reported."""
+    out = tmp_path_factory.mktemp("suites")
+    sizes = ("--suite", "micro", "--blocks", "2", "--seed", "1", "--out", str(out))
+    place = ("--inventory", two_hosts.inventory, "--configurations", *CONFIGURATIONS)
+    done = two_hosts.python("agent.controller", "run", *sizes, *place)
+    assert done.returncode == 0, "the suite failed; see its output above"
+    (found,) = (path.parent for path in out.glob("*/group.json"))
+    done = two_hosts.python("analysis", "report", str(found))
+    assert done.returncode == 0, "the report failed; see its output above"
+    return found
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_host_finished_its_runs_in_the_same_order(folder: Path) -> None:
+    plans = [read(suite / "plan.json") for suite in group.suites(folder)]
+    assert [plan["host"] for plan in plans] == list(HOSTS)
+    assert plans[0]["runs"] == plans[1]["runs"]
+    for suite in group.suites(folder):
+        runs = [read(path) for path in suite.glob("runs/*/run.json")]
+        assert len(runs) == len(plans[0]["runs"])
+        for run in runs:
+            assert run["status"] == "finished", (run["run_id"], run["void_reason"])
+            assert run["proof"]["ok"]
+
+
+def test_the_hosts_are_two_machines_measured_at_once_each_by_its_own_meter(folder: Path) -> None:
+    suites = group.suites(folder)
+    for key in ("machine_id", "boot_id"):
+        assert len({read(suite / "identity.json")[key] for suite in suites}) == 2
+    ports = [Path(read(suite / "meters/meter0/meter.json")["port"]) for suite in suites]
+    assert [port.parent.name for port in ports] == list(HOSTS)
+    links = [(suite / "clock.jsonl").read_text(encoding="utf-8").splitlines() for suite in suites]
+    assert max(json.loads(lines[0])["t_send_ns"] for lines in links) < min(
+        json.loads(lines[-1])["t_receive_ns"] for lines in links
+    )
+    for suite in suites:
+        energy = pl.read_parquet(suite / "energy.parquet").filter(source="meter0", phase="all")
+        for configuration in CONFIGURATIONS:
+            mine = energy.filter(configuration=configuration)
+            assert set(mine["workload"]) >= WORKLOADS
+            assert mine["energy_j"].min() > 0
+            assert mine["coverage"].min() > 0.9
+
+
+def test_the_report_has_the_host_as_a_factor(folder: Path) -> None:
+    rows = pl.read_parquet(folder / "hosts.parquet")
+    for workload in ("all", *WORKLOADS):
+        mine = rows.filter(workload=workload)
+        assert mine.filter(statement="host")["host"].to_list() == list(HOSTS)
+        (mean,) = mine.filter(statement="these-hosts").iter_rows(named=True)
+        assert mean["hosts"] in ("differ", "alike", "not settled")
+        assert 0 <= mean["p_differ"] <= 1
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "2 hosts" in page and "Modelled" in page
+    assert "is left out" not in page
+    for suite in group.suites(folder):
+        assert f"../{suite.name}/report.html" in page
+
+
+def test_what_both_hosts_have_measured_is_verified(two_hosts: Any, folder: Path) -> None:
+    done = two_hosts.python("analysis", "verify", str(folder))
+    assert done.returncode == 0
+    assert done.stdout.count("have the sums of their seal") == 2

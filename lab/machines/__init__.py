@@ -1,0 +1,69 @@
+"""The machines that can run the lab's guest, the best first, and which of them does."""
+
+from __future__ import annotations
+
+import contextlib
+
+from lab import image
+from lab.errors import LabError
+from lab.image import Image
+from lab.machines import kvm, uml
+from lab.machines.base import Machine, Say
+from lab.machines.qemu import Qemu
+from lab.machines.uml import Uml
+from lab.paths import cache_dir
+
+UML = Uml()
+MACHINES: dict[str, Machine] = {m.name: m for m in (Qemu("kvm"), UML, Qemu("tcg"))}
+
+
+def ready(wanted: str, say: Say) -> tuple[Machine, Image]:
+    """The machine to use and the image, built where the cache lacks them. Raises LabError."""
+    if wanted != "auto":
+        require(wanted)  # before anything is built
+    ahead = UML.kernel_ahead(say) if _both_are_built(wanted) else contextlib.nullcontext()
+    with ahead:
+        guest_image = image.ensure(say)
+        return choose(wanted, guest_image, say), guest_image
+
+
+def _both_are_built(wanted: str) -> bool:
+    """Whether the kernel may be needed and the image is yet to be built: then side by side."""
+    directory = cache_dir()
+    if wanted not in ("auto", "uml") or image.location(directory).directory.exists():
+        return False
+    kvm_works = wanted == "auto" and kvm.known_to_work(directory)
+    return not kvm_works and uml.obstacle() is None
+
+
+def choose(wanted: str, guest_image: Image, say: Say) -> Machine:
+    """The machine named `wanted`, or for `auto` the first that works here, said with the reason.
+
+    Raises LabError where none works.
+    """
+    names = list(MACHINES) if wanted == "auto" else [require(wanted).name]
+    reasons: list[tuple[str, str]] = []
+    for name in names:
+        reason = MACHINES[name].why_not(guest_image, say)
+        if reason is None:
+            said = "; ".join(f"not {name}: {_one_line(why)}" for name, why in reasons)
+            say(f"lab: the guest runs on {name}{f' ({said})' if said else ''}")
+            return MACHINES[name]
+        reasons.append((name, reason))
+    raise LabError(
+        "no machine can run the lab's guest here: "
+        + "; ".join(f"{name}: {reason}" for name, reason in reasons)
+    )
+
+
+def _one_line(reason: str) -> str:
+    """Without the end of a build's log, whose place the first line names."""
+    return reason.partition("\n")[0].removesuffix("; its last lines:")
+
+
+def require(name: str) -> Machine:
+    """The machine of this name. Raises LabError where there is none."""
+    if name not in MACHINES:
+        known = ", ".join(MACHINES)
+        raise LabError(f"there is no machine {name!r}: LAB_MACHINE is auto or one of {known}")
+    return MACHINES[name]

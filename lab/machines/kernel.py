@@ -1,0 +1,238 @@
+"""The kernel of User Mode Linux: Debian's source, our configuration, kept in the cache.
+
+Beside the program lie its modules as the guest finds them in /lib/modules/<release>, with the
+module of the modelled RAPL zones among them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import cache, mirror
+from lab.cache import Say
+from lab.errors import LabError
+from lab.image_build import MODULE, MODULE_SOURCES
+from lab.paths import GIB, cache_dir
+
+HERE = Path(__file__).resolve().parent
+CONFIG = HERE / "uml.config"
+PATCH = HERE / "uml.patch"
+# Debian's newest kernel for the guest's release handles page faults and system calls two to three
+# times as fast (seccomp in place of ptrace, since 6.16). It changes every few weeks; 6.12 stays.
+PACKAGE = "linux-source"
+SUITES = ("trixie-backports", "trixie")
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+DEFAULT_MIRROR = "http://deb.debian.org/debian"
+ROOM_BYTES = GIB // 4
+BUILD_ROOM_BYTES = 2 * GIB
+PROGRAMS = ("apt-get", "bc", "bison", "depmod", "dpkg-deb", "flex", "gcc", "make", "patch", "xz")
+# Large parts of the source that this configuration never compiles; their Kconfig files are read.
+UNUSED = (
+    "*/Documentation/*/*",
+    "*/drivers/gpu/*.[ch]",
+    "*/drivers/media/*.[ch]",
+    "*/drivers/net/ethernet/*.[ch]",
+    "*/drivers/net/wireless/*.[ch]",
+    "*/sound/*.[ch]",
+    "*/tools/testing",
+)
+DECLARED = re.compile(r"^\s*(?:menu)?config\s+(\w+)", re.MULTILINE)
+COMPILED = re.compile(r"\s+(CC|AR|LD|AS)\b")
+STEPS = 1450  # lines of a whole build that COMPILED finds, for the progress
+PROGRESS_S = 15.0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A built kernel."""
+
+    directory: Path
+
+    @property
+    def program(self) -> Path:
+        return self.directory / "linux"
+
+    @property
+    def modules(self) -> Path:
+        """Becomes /lib/modules in the guest: one directory, named by the release."""
+        return self.directory / "modules"
+
+    def facts(self) -> dict[str, Any]:
+        """What the build noted of itself; empty where there is none."""
+        noted = self.directory / cache.FACTS
+        found: dict[str, Any] = json.loads(noted.read_text()) if noted.exists() else {}
+        return {"kernel": self.directory.name, **found}
+
+
+def location(directory: Path) -> Kernel:
+    """Where the kernel of the present configuration is, or would be, in this cache."""
+    inputs = [CONFIG, PATCH, *(MODULE / name for name in MODULE_SOURCES)]
+    recipe = f"{PACKAGE} {SUITES} {UNUSED}"
+    return Kernel(directory / "kernels" / cache.content_hash(inputs, HERE.parent, recipe))
+
+
+def ensure(say: Say, stop: threading.Event | None = None) -> Kernel:
+    """The kernel, built now if it is not in the cache. Raises LabError; StoppedError by `stop`."""
+    kernel = location(cache_dir())
+
+    def build(target: Path) -> None:
+        for program in PROGRAMS:
+            if shutil.which(program, path=cache.system_path()) is None:
+                raise LabError(f"the program {program} is missing: run `make packages`")
+        with cache.work_directory("kernel", BUILD_ROOM_BYTES) as work:
+            log = work / "build.log"
+            try:
+                Build(say, log, stop).make(work, target)
+            except cache.StoppedError:
+                raise
+            except LabError as error:
+                kept = cache.keep_log(log, target)
+                raise LabError(
+                    f"building the guest's kernel failed (the whole log: {kept}): {error}"
+                ) from error
+
+    cache.ensure(kernel.directory, "kernel", ROOM_BYTES, build, say)
+    return kernel
+
+
+def _options(tree: Path) -> Iterator[str]:
+    """Names of all options that the source's Kconfig files declare."""
+    for path in tree.rglob("Kconfig*"):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        yield from (f"CONFIG_{name}" for name in DECLARED.findall(text))
+
+
+class Build:
+    """The steps of one build, their output in `log`; they end where `stop` is set."""
+
+    def __init__(self, say: Say, log: Path, stop: threading.Event | None = None) -> None:
+        self._say, self._log, self._stop = say, log, stop
+
+    def make(self, work: Path, target: Path) -> None:
+        """Fill `target` with `linux` and `modules`, working in `work`, from the first suite whose
+        kernel can be built."""
+        for suite in SUITES:
+            place = work / suite
+            place.mkdir()
+            try:
+                source = self.fetch(place, suite)
+                tree = self.unpack(place)
+                self.configure(tree)
+                self.compile(tree)
+                break
+            except LabError as error:
+                if isinstance(error, cache.StoppedError) or suite == SUITES[-1]:
+                    raise
+                self._say(f"kernel: that of {suite} cannot be built ({error})")
+                shutil.rmtree(place)
+        self.install(tree, place, target)
+        (target / cache.FACTS).write_text(json.dumps({"source": source}), encoding="utf-8")
+
+    def run(self, command: Sequence[str], hear: Say = lambda _line: None) -> None:
+        """One command."""
+        cache.run(command, self._log, hear, stop=self._stop)
+
+    def fetch(self, work: Path, suite: str) -> str:
+        """Debian's source package by apt, from lists of its own; returns its name and version."""
+        self._say(f"kernel: the source of {suite} (about 160 MB)")
+        found = mirror.find()
+        for part in ("lists/partial", "archives/partial"):
+            (work / "apt" / part).mkdir(parents=True)
+        (work / "status").touch()
+        sources = work / "sources.list"
+        sources.write_text(
+            f"deb [signed-by={KEYRING}] {found.url or DEFAULT_MIRROR} {suite} main\n"
+        )
+        options = {
+            "Dir::Etc::SourceList": sources,
+            "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::State": work / "apt",
+            "Dir::State::Status": work / "status",
+            "Dir::Cache": work / "apt",
+            "Acquire::Languages": "none",
+        }
+        words = [f"-o{name}={value}" for name, value in options.items()]
+        if os.geteuid() == 0:
+            words.append("-oAPT::Sandbox::User=root")  # the scratch directory is root's alone
+        self.run(["apt-get", "-qq", *words, "update"])
+        named: list[str] = []  # PACKAGE itself is empty and depends on the one with the version
+        self.run(["apt-cache", *words, "depends", PACKAGE], named.append)
+        package = next((n.split()[-1] for n in named if f"Depends: {PACKAGE}-" in n), PACKAGE)
+        place = f'cd "{work}" && exec apt-get -qq "$@"'
+        self.run(["sh", "-c", place, "sh", *words, "download", package])
+        version = next(work.glob("*.deb")).name.split("_")[1]
+        return f"{package} {version}"
+
+    def unpack(self, work: Path) -> Path:
+        """What is compiled of it, in `work`."""
+        tree = work / "source"
+        tree.mkdir()
+        excluded = " ".join(f"--exclude='{part}'" for part in UNUSED)
+        unpack = (
+            f"set -e; cd '{work}'; dpkg-deb --fsys-tarfile *.deb | "
+            "tar -xO --wildcards './usr/src/linux-source-*.tar.xz' | "
+            f"tar -xJ -C '{tree}' --strip-components=1 {excluded}; rm *.deb"
+        )
+        self.run(["sh", "-c", unpack])
+        patch = ["patch", "--strip=1", "--forward", f"--input={PATCH}"]
+        self.run([*patch, f"--directory={tree}"])
+        return tree
+
+    def configure(self, tree: Path) -> None:
+        """Our lines on top of nothing; one that the kernel does not take is an error.
+
+        Passed over are options that this version does not have at all.
+        """
+        self.run(
+            ["make", "-s", "-C", str(tree), "ARCH=um", f"KCONFIG_ALLCONFIG={CONFIG}", "allnoconfig"]
+        )
+        taken = (tree / ".config").read_text(encoding="utf-8").splitlines()
+        lines = CONFIG.read_text(encoding="utf-8").splitlines()
+        lost = [line for line in lines if line.startswith("CONFIG_") and line not in taken]
+        known = set(_options(tree)) if lost else set()
+        lost = [line for line in lost if line.split("=")[0] in known]
+        if lost:
+            raise LabError(f"it does not take these lines of {CONFIG}: {', '.join(lost)}")
+
+    def compile(self, tree: Path) -> None:
+        """On all processors, with a word now and then on how far it is."""
+        jobs = (os.cpu_count() or 1) + 1  # one waits for the disk now and then
+        started = told = time.monotonic()
+        done = 0
+
+        def hear(line: str) -> None:
+            nonlocal told, done
+            done += COMPILED.match(line) is not None
+            now = time.monotonic()
+            if now - told >= PROGRESS_S:
+                share = min(99, round(100 * done / STEPS))
+                self._say(f"kernel: about {share} % compiled ({now - started:.0f} s)")
+                told = now
+
+        make = ["make", "-C", str(tree), "ARCH=um", f"-j{jobs}"]
+        self.run([*make, "linux", "modules"], hear)
+
+    def install(self, tree: Path, work: Path, target: Path) -> None:
+        """Strip and place the results, the RAPL module among them."""
+        module = work / "rapl_sim"
+        module.mkdir()
+        for name in MODULE_SOURCES:
+            shutil.copy2(MODULE / name, module / name)
+        make = ["make", "-s", "-C", str(tree), "ARCH=um"]
+        self.run([*make, f"M={module}", "modules"])
+        into = f"INSTALL_MOD_PATH={work / 'root'}"
+        self.run([*make, into, "INSTALL_MOD_STRIP=1", "modules_install"])
+        self.run([*make, into, "INSTALL_MOD_STRIP=1", f"M={module}", "modules_install"])
+        shutil.copytree(work / "root" / "lib" / "modules", target / "modules", symlinks=True)
+        for link in target.glob("modules/*/build"):
+            link.unlink()
+        self.run(["strip", "-o", str(target / "linux"), str(tree / "linux")])

@@ -1,0 +1,148 @@
+"""The guest under QEMU, with KVM or by translation (TCG): two CPUs and Debian's own kernel."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.console import tail
+from lab.errors import LabError
+from lab.image import Image
+from lab.launcher import READY_LIMIT_S, Launcher
+from lab.machines import kvm
+from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest, Say
+from lab.machines.qmp import Qmp, vcpu_thread_ids
+from lab.network import Network
+from lab.paths import cache_dir
+
+CPUS = 2
+MEMORY_MIB = 3072
+TRANSLATED_CODE_MIB = 512  # TCG's cache; its default grows with the host's memory
+
+KERNEL_WORDS = (
+    "console=ttyS0 root=/dev/vda rw net.ifnames=0 loglevel=5 panic=10 "
+    # Nobody attacks this guest, and under emulation mitigations and audit cost much.
+    "mitigations=off apparmor=0 audit=0 random.trust_cpu=on rcupdate.rcu_expedited=1 "
+    # Else a busy host makes the kernel doubt its clock and patch itself, which emulation breaks.
+    "tsc=reliable "
+    # Such a host may keep a sound guest from its watchdog for longer than the image's 30 s, and let
+    # it wait longer for its network card than systemd's 90 s.
+    "systemd.watchdog_sec=120 systemd.default_device_timeout_sec=600"
+)
+
+
+class Qemu:
+    """QEMU with one accelerator: `kvm` or `tcg`."""
+
+    abilities = frozenset({WATCHDOG, AES, TWO_CPUS, DEBIAN_KERNEL})
+    needs_wires = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def why_not(self, image: Image, say: Say) -> str | None:
+        """KVM is tried once with the guest's kernel; TCG works wherever QEMU is."""
+        try:
+            qemu = program()
+        except LabError as error:
+            return str(error)
+        return kvm.why_not(qemu, image, cache_dir(), say) if self.name == "kvm" else None
+
+    def address(self, guest: Guest) -> tuple[str, int]:
+        """A port of the loopback that QEMU forwards."""
+        return "127.0.0.1", guest.ssh_port
+
+    def prepare(self, guest: Guest) -> list[str]:
+        """An overlay over the image."""
+        overlay = guest.folder / OVERLAY
+        make_overlay(guest.image, overlay)
+        return guest.network.enter(qemu_command(program(), self.name, guest, overlay))
+
+    def start(self, launcher: Launcher, command: Sequence[str]) -> dict[str, Any]:
+        """Start QEMU and wait until it answers."""
+        socket = launcher.sockets / "qmp"
+        socket.unlink(missing_ok=True)
+        process = launcher.start("guest", command)
+        deadline = time.monotonic() + READY_LIMIT_S
+        while not socket.exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                log = tail(launcher.layout.directory / "guest.log")
+                raise LabError(f"QEMU did not start; its last lines:\n{log}")
+            time.sleep(0.05)
+        return {"pid": process.pid, "vcpu_tids": vcpu_thread_ids(socket), "qmp": str(socket)}
+
+    def reset(self, _launcher: Launcher, running: Mapping[str, Any]) -> dict[str, Any]:
+        """By QEMU's own reset button."""
+        with Qmp(Path(running["qmp"])) as qmp:
+            qmp.execute("system_reset")
+        return dict(running)
+
+    def set_network(self, running: Mapping[str, Any], _network: Network, *, up: bool) -> None:
+        """By the link of its first card."""
+        with Qmp(Path(running["qmp"])) as qmp:
+            qmp.execute("set_link", name="net", up=up)
+
+    def provenance(self) -> dict[str, Any]:
+        """QEMU's version."""
+        said = subprocess.run(
+            [program(), "--version"], capture_output=True, text=True, check=False
+        ).stdout
+        return {"emulator": said.splitlines()[0] if said else ""}
+
+
+def program(name: str = "qemu-system-x86_64") -> str:
+    """Path of a QEMU program. Raises LabError if it is missing."""
+    found = shutil.which(name)
+    if found is None:
+        raise LabError(f"the program {name} is missing: run `make packages`")
+    return found
+
+
+def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> list[str]:
+    """The command line; files only, so nothing secret stands on it."""
+    forward = f"hostfwd=tcp:127.0.0.1:{guest.ssh_port}-:22"
+    # The overlay dies with the lab, so its caches need not reach the host's disk.
+    disk = f"if=none,id=root,format=qcow2,cache=unsafe,discard=unmap,file={_escaped(overlay)}"
+    accel = "kvm" if accelerator == "kvm" else f"tcg,thread=multi,tb-size={TRANSLATED_CODE_MIB}"
+    command = [qemu, "-name", "fde-lab", "-nodefaults", "-no-user-config", "-display", "none"]
+    command += ["-machine", "q35", "-accel", accel, "-cpu", "max"]
+    command += ["-smp", f"{CPUS},sockets=1,cores={CPUS},threads=1", "-m", str(MEMORY_MIB)]
+    command += ["-kernel", str(guest.image.kernel), "-initrd", str(guest.image.initrd)]
+    command += ["-append", " ".join([KERNEL_WORDS, *guest.kernel_words])]
+    command += ["-drive", disk, "-device", "virtio-blk-pci,drive=root"]
+    command += [
+        "-netdev",
+        f"user,id=net,{forward}",
+        "-device",
+        "virtio-net-pci,netdev=net,romfile=",
+    ]
+    # The drives' wire, so that `net` can be taken away like a cable from a machine with disks.
+    command += ["-netdev", "user,id=drives,net=10.0.3.0/24"]
+    command += ["-device", "virtio-net-pci,netdev=drives,romfile="]
+    command += ["-device", "virtio-rng-pci"]
+    # A guest that hangs is reset, as a machine with a watchdog would be; it keeps its disk.
+    command += ["-device", "i6300esb", "-action", "watchdog=reset"]
+    command += ["-chardev", f"file,id=console,path={_escaped(guest.console)}"]
+    command += ["-serial", "chardev:console"]
+    command += ["-qmp", f"unix:{_escaped(guest.sockets / 'qmp')},server=on,wait=off"]
+    for name, file in guest.credentials.items():
+        command += ["-fw_cfg", f"name=opt/io.systemd.credentials/{name},file={_escaped(file)}"]
+    return command
+
+
+def _escaped(path: Path) -> str:
+    """A path within a comma-separated QEMU option."""
+    return str(path).replace(",", ",,")
+
+
+def make_overlay(image: Image, overlay: Path) -> None:
+    """A fresh copy-on-write disk over the image."""
+    base = ["-F", "raw", "-b", str(image.root)]
+    command = [program("qemu-img"), "create", "-q", "-f", "qcow2", *base, str(overlay)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"qemu-img could not make the guest's disk: {done.stderr.strip()}")

@@ -1,0 +1,157 @@
+"""The guest as User Mode Linux: the kernel is a process, so code in it runs at the host's speed.
+
+One CPU, a kernel of our own configuration (`uml.config`) and no watchdog device. Needs no root: the
+process lives in the lab's namespaces, where its network cards are the tap devices of `lab.network`.
+Sources: the kernel's Documentation/virt/uml, and its arch/um/drivers/vector_user.c for `vec0=…`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from lab import network as networks
+from lab.console import tail
+from lab.errors import LabError
+from lab.image import Image
+from lab.launcher import Launcher
+from lab.machines import kernel
+from lab.machines.base import OVERLAY, Guest, Say
+from lab.network import GUEST_ADDRESS, WIRES, Network
+from lab.paths import cache_dir
+
+MEMORY_MIB = 2048
+TAP_DEVICE = Path("/dev/net/tun")
+HOST_FOLDER = "host"  # in the lab's directory: what the guest finds at /run/fde-host
+PROBE_LIMIT_S = 20.0
+PROBE_WORDS = b"Unable to mount root fs"
+DEATH_LIMIT_S = 10.0
+# What the machine itself needs, so that the probe tries what the guest will use.
+MACHINE_WORDS = ("con=null", "con0=null,fd:1", "panic=1", "seccomp=auto")
+KERNEL_WORDS = (
+    "root=/dev/ubda rw net.ifnames=0 loglevel=5 "
+    "mitigations=off rcupdate.rcu_expedited=1 fde.host systemd.default_device_timeout_sec=600 "
+    "sysctl.crypto.af_alg_restrict=0"  # newer kernels keep most ciphers from programs, root's too
+)
+
+
+class Uml:
+    """User Mode Linux."""
+
+    name = "uml"
+    abilities: frozenset[str] = frozenset()
+    needs_wires = True
+
+    def __init__(self) -> None:
+        self._ahead: Future[kernel.Kernel] | None = None
+
+    @contextlib.contextmanager
+    def kernel_ahead(self, say: Say) -> Iterator[None]:
+        """Build the kernel beside what the block does; where it is not needed, the build ends."""
+        stop = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            self._ahead = pool.submit(kernel.ensure, say, stop)
+            try:
+                yield
+            finally:
+                stop.set()
+                self._ahead = None
+
+    def why_not(self, _image: Image, say: Say) -> str | None:
+        """Namespaces, the tap device and a kernel, which is built where the cache has none."""
+        if (reason := obstacle()) is not None:
+            return reason
+        try:
+            built = self._ahead.result() if self._ahead else kernel.ensure(say)
+        except LabError as error:
+            return str(error)
+        return (
+            None
+            if starts(built.program)
+            else (
+                f"the kernel {built.program} does not start here; remove it to have it built again"
+            )
+        )
+
+    def address(self, _guest: Guest) -> tuple[str, int]:
+        """The guest's own."""
+        return GUEST_ADDRESS, 22
+
+    def prepare(self, guest: Guest) -> list[str]:
+        """The folder that the guest takes its keys and modules from; its disk is made by itself."""
+        built = kernel.location(cache_dir())
+        folder = guest.folder / HOST_FOLDER
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        shutil.copytree(built.modules, folder / "modules")
+        for name, file in guest.credentials.items():
+            shutil.copy2(file, folder / name)
+        overlay = guest.folder / OVERLAY
+        overlay.unlink(missing_ok=True)
+        command = [str(built.program), f"mem={MEMORY_MIB}M", f"umid={guest.sockets.name}"]
+        command += [f"uml_dir={guest.sockets}", f"ubd0={overlay},{guest.image.root}"]
+        command += [f"hostfs={folder}", *MACHINE_WORDS, *KERNEL_WORDS.split()]
+        for number, wire in enumerate(WIRES):
+            # Its own address each, and always the same: the other side remembers it over a restart.
+            address = f"mac=02:fd:e0:00:00:0{number + 1}"
+            command.append(f"vec{number}:transport=tap,ifname={wire},depth=128,gro=1,{address}")
+        return guest.network.enter([*command, *guest.kernel_words])
+
+    def start(self, launcher: Launcher, command: Sequence[str]) -> dict[str, Any]:
+        """Its console is its standard output, which starts a new log as the boot's."""
+        console = launcher.layout.console
+        process = launcher.start("guest", command, log=console)
+        time.sleep(0.2)
+        if process.poll() is not None:
+            raise LabError(f"User Mode Linux did not start; its last lines:\n{tail(console)}")
+        return {"pid": process.pid}
+
+    def reset(self, launcher: Launcher, running: Mapping[str, Any]) -> dict[str, Any]:
+        """It ends at once and starts anew."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(running["pid"], signal.SIGKILL)
+        deadline = time.monotonic() + DEATH_LIMIT_S
+        while Path(f"/proc/{running['pid']}/exe").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.start(launcher, running["command"])
+
+    def set_network(self, _running: Mapping[str, Any], network: Network, *, up: bool) -> None:
+        """By our end of its first wire."""
+        networks.set_wire(network, "net", up=up)
+
+    def provenance(self) -> dict[str, Any]:
+        """The kernel's version and the hash of its configuration."""
+        return kernel.location(cache_dir()).facts()
+
+
+def obstacle() -> str | None:
+    """What forbids User Mode Linux here whatever its kernel; None if nothing does."""
+    if not os.access(TAP_DEVICE, os.R_OK | os.W_OK):
+        return f"{TAP_DEVICE} cannot be opened; an administrator allows it: chmod 666 {TAP_DEVICE}"
+    return networks.why_not()
+
+
+def starts(program: Path) -> bool:
+    """Whether the kernel comes as far as looking for its root disk, of which it is given none."""
+    command = [str(program), "mem=64M", *MACHINE_WORDS]
+    try:
+        tried = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROBE_LIMIT_S,
+            check=False,
+            start_new_session=True,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return PROBE_WORDS in tried.stdout

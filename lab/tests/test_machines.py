@@ -1,0 +1,350 @@
+"""Which machine is chosen, what it is told, and what the console's end shows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab import machines, mirror, network
+from lab.console import gave_up, tail
+from lab.errors import LabError
+from lab.image import Image
+from lab.machines import kernel, kvm, qemu, uml
+from lab.machines.base import Guest
+from lab.network import Network
+from lab.power_model import rapl_words
+from lab.state import read_json
+
+RAPL = """
+rapl:
+  package_idle_mw: 5000
+  package_busy_mw_per_cpu: {value: 10000.4, source: a data sheet}
+  dram_idle_mw: 1000
+  dram_busy_mw_per_cpu: 500
+"""
+
+
+def test_tail_drops_control_characters_and_empty_lines(tmp_path: Path) -> None:
+    console = tmp_path / "console.log"
+    console.write_bytes(
+        b"old\r\n" * 50 + b"\x1b[0m[  OK  ] one\r\n\r\n\x00\xff two\r\n" + b"Kernel panic"
+    )
+    assert tail(console, 2).splitlines() == ["\N{REPLACEMENT CHARACTER} two", "Kernel panic"]
+    assert len(tail(console).splitlines()) == 15
+    assert tail(tmp_path / "none") == ""
+
+
+def test_a_guest_that_cannot_go_on_is_noticed(tmp_path: Path) -> None:
+    console = tmp_path / "console.log"
+    assert not gave_up(console)
+    console.write_bytes(b"[ 1.0] panic=10 on the command line\r\n")
+    assert not gave_up(console)
+    console.write_bytes(b"[ 2.0] Kernel panic - not syncing: VFS: Unable to mount root fs\r\n")
+    assert gave_up(console)
+    with console.open("ab") as file:
+        file.write(b"Loading, please wait...\r\n")
+    assert not gave_up(console)
+
+
+def test_rapl_words_are_milliwatts_of_the_model(tmp_path: Path) -> None:
+    model = tmp_path / "power_model.yml"
+    model.write_text(RAPL)
+    assert rapl_words(model) == [
+        "fde_rapl_sim.package_idle_mw=5000",
+        "fde_rapl_sim.package_busy_mw_per_cpu=10000",
+        "fde_rapl_sim.dram_idle_mw=1000",
+        "fde_rapl_sim.dram_busy_mw_per_cpu=500",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("dram_idle_mw", "dram_mw"), ("500\n", "-1\n"), ("500\n", "a lot\n"), ("rapl:", "[")],
+)
+def test_a_power_model_without_sound_coefficients_is_refused(
+    tmp_path: Path, old: str, new: str
+) -> None:
+    model = tmp_path / "power_model.yml"
+    model.write_text(RAPL.replace(old, new))
+    with pytest.raises(LabError, match="does not give the RAPL model's coefficients"):
+        rapl_words(model)
+
+
+def test_a_missing_program_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(LabError, match="make packages"):
+        qemu.program()
+
+
+def _say(_line: str) -> None:
+    pass
+
+
+def test_commas_in_paths_do_not_end_an_option(tmp_path: Path) -> None:
+    place = tmp_path / "a,b"
+    guest = Guest(
+        image=Image(place),
+        folder=place,
+        sockets=place,
+        console=place / "console",
+        network=Network(),
+        ssh_port=1,
+        credentials={"name": place / "key"},
+        kernel_words=["fde.drive=1,nqn"],
+    )
+    command = qemu.qemu_command("qemu", "tcg", guest, place / "root.qcow2")
+    escaped = [word for word in command if "a,,b" in word]
+    assert len(escaped) == 4  # overlay, console, qmp, credential
+    assert not [w for w in command if "a,b" in w and not w.startswith(str(place))]
+
+
+def _image(tmp_path: Path) -> Image:
+    for name in ("vmlinuz", "initrd.img"):
+        (tmp_path / name).write_bytes(b"")
+    return Image(tmp_path)
+
+
+def _emulator(tmp_path: Path, behaviour: str) -> str:
+    """A program that stands for QEMU and counts how often it was asked to boot."""
+    program = tmp_path / "qemu"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys, time\n"
+        "if '--version' in sys.argv: print('1.0'); sys.exit()\n"
+        f"open({str(tmp_path / 'boots')!r}, 'a').write('x')\n"
+        "serial = sys.argv[sys.argv.index('-serial') + 1].removeprefix('file:')\n"
+        f"{behaviour}\n"
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
+ALIVE = "open(serial, 'w').write('Run /init as init process'); time.sleep(600)"
+DEAD = "open(serial, 'w').write('Decompressing'); sys.exit(0)"
+HUNG = "open(serial, 'w').write('Decompressing'); time.sleep(600)"
+
+
+@pytest.mark.parametrize(("behaviour", "expected"), [(ALIVE, True), (DEAD, False), (HUNG, False)])
+def test_only_a_started_init_proves_kvm(tmp_path: Path, behaviour: str, expected: bool) -> None:
+    limit_s = 60 if behaviour is not HUNG else 1
+    emulator = _emulator(tmp_path, behaviour)
+    assert kvm.boots(emulator, _image(tmp_path), limit_s) is expected
+
+
+def test_the_probe_is_remembered_for_each_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kvm, "DEVICE", tmp_path)  # something that may be read and written
+    emulator = _emulator(tmp_path, DEAD)
+    image, cache = _image(tmp_path), tmp_path / "cache"
+    for _ in range(2):
+        assert "does not run" in str(kvm.why_not(emulator, image, cache, _say))
+    assert (tmp_path / "boots").read_text() == "x"
+    assert not kvm.known_to_work(cache)
+    monkeypatch.setattr(kvm, "machine_key", lambda _qemu: "another machine")
+    kvm.why_not(emulator, image, cache, _say)
+    assert (tmp_path / "boots").read_text() == "xx"
+    assert set((read_json(cache / "kvm.json") or {}).values()) == {False}
+
+
+def test_without_the_device_nothing_is_tried_or_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kvm, "DEVICE", tmp_path / "none")
+    assert "cannot be opened" in str(kvm.why_not("qemu", Image(tmp_path), tmp_path, _say))
+    assert not (tmp_path / "kvm.json").exists()
+
+
+TARGETS = [
+    "Packages|http://mirror/debian-security/|Debian-Security|main",
+    "Components-amd64|http://mirror/wrong/|Debian|main",
+    "Packages|http://mirror/other/|Google|main",
+    "Packages|http://mirror/debian/|Debian|contrib",
+    "Packages|http://mirror/pool/|Debian|main",
+]
+
+
+def test_the_hosts_own_main_archive_is_the_mirror() -> None:
+    assert mirror.debian_url(TARGETS) == "http://mirror/pool/"
+    assert mirror.debian_url(["Packages|http://mirror/ubuntu/|Ubuntu|main"]) is None
+    assert mirror.debian_url([]) is None
+
+
+def test_before_the_first_update_the_path_tells_the_archive() -> None:
+    unlabelled = [
+        "Packages|http://mirror/debian-security/||main",
+        "Packages|http://mirror/debian/||main",
+    ]
+    assert mirror.debian_url(unlabelled) == "http://mirror/debian/"
+
+
+def test_the_environment_comes_before_the_host() -> None:
+    assert mirror.find({"FDE_MIRROR": "http://chosen"}).url == "http://chosen"
+
+
+def test_only_the_settings_that_reach_a_mirror_are_passed_on() -> None:
+    dump = 'APT::Architecture "amd64";\nAcquire::http::Proxy "http://p:1";\nAcquire::Retries "3";'
+    assert mirror.transport_options(dump) == ('Acquire::http::Proxy "http://p:1";',)
+
+
+class _Named:
+    """A machine that works, or does not for a reason."""
+
+    def __init__(self, name: str, reason: str | None) -> None:
+        self.name, self.reason = name, reason
+
+    def why_not(self, _image: Image, _say: object) -> str | None:
+        return self.reason
+
+
+@pytest.fixture
+def three(monkeypatch: pytest.MonkeyPatch) -> dict[str, _Named]:
+    named = {
+        "kvm": _Named("kvm", "no device"),
+        "uml": _Named("uml", None),
+        "tcg": _Named("tcg", None),
+    }
+    monkeypatch.setattr(machines, "MACHINES", named)
+    return named
+
+
+def test_the_first_machine_that_works_is_taken_and_said_with_the_reasons(
+    three: dict[str, _Named], tmp_path: Path
+) -> None:
+    said: list[str] = []
+    assert machines.choose("auto", Image(tmp_path), said.append).name == "uml"
+    assert said == ["lab: the guest runs on uml (not kvm: no device)"]
+    three["uml"].reason = "make failed (the whole log: /x); its last lines:\nerror 1\nerror 2"
+    assert machines.choose("auto", Image(tmp_path), said.append).name == "tcg"
+    assert said[-1].endswith("not uml: make failed (the whole log: /x))")
+
+
+def test_a_named_machine_is_the_only_one_asked(three: dict[str, _Named], tmp_path: Path) -> None:
+    assert machines.choose("tcg", Image(tmp_path), _say).name == "tcg"
+    with pytest.raises(LabError, match="kvm: no device"):
+        machines.choose("kvm", Image(tmp_path), _say)
+    assert three["uml"].reason is None
+
+
+def test_a_misspelt_machine_names_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="LAB_MACHINE is auto or one of kvm, uml, tcg"):
+        machines.choose("umi", Image(tmp_path), _say)
+
+
+def test_without_the_tap_device_user_mode_linux_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uml, "TAP_DEVICE", tmp_path / "none")
+    assert "chmod 666" in str(uml.Uml().why_not(Image(tmp_path), _say))
+
+
+def test_where_namespaces_are_forbidden_the_way_out_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for program in ("nsenter", "ip"):
+        (tmp_path / program).symlink_to("/bin/true")
+    unshare = tmp_path / "unshare"
+    unshare.write_text(
+        "#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2; exit 1"
+    )
+    unshare.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    reason = str(network.why_not())
+    assert "Operation not permitted" in reason
+    assert "sysctl" in reason
+
+
+def test_a_kernel_that_does_not_start_is_no_kernel(tmp_path: Path) -> None:
+    program = tmp_path / "linux"
+    program.write_text("#!/bin/sh\necho version GLIBC_9.99 not found; exit 1\n")
+    program.chmod(0o755)
+    assert not uml.starts(program)
+    assert not uml.starts(tmp_path / "none")
+    program.write_text("#!/bin/sh\necho Kernel panic: VFS: Unable to mount root fs\n")
+    assert uml.starts(program)
+
+
+def test_a_kernel_without_a_compiler_names_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FDE_CACHE", str(tmp_path))
+    monkeypatch.setattr(kernel, "PROGRAMS", ("no-such-compiler",))
+    with pytest.raises(LabError, match="no-such-compiler is missing: run `make packages`"):
+        kernel.ensure(_say)
+    assert [p.name for p in (tmp_path / "kernels").iterdir()] == ["lock"]
+
+
+def test_every_line_of_the_kernels_configuration_must_be_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A make that takes all lines but two, one of them of an option that the source lacks."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    lines = kernel.CONFIG.read_text().splitlines()
+    (tree / ".config").write_text("\n".join(lines[:-1]).replace("CONFIG_NVME_TCP=y\n", ""))
+    (tree / "Kconfig.nvme").write_text("menuconfig NVME_TCP\n\tbool\n")
+    build = kernel.Build(_say, tmp_path / "log")
+    monkeypatch.setattr(build, "run", lambda *_a, **_k: None)
+    with pytest.raises(LabError, match=r"CONFIG_NVME_TCP=y$"):
+        build.configure(tree)
+
+
+def test_the_guest_of_user_mode_linux_gets_no_secret_on_its_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FDE_CACHE", str(tmp_path / "cache"))
+    (kernel.location(tmp_path / "cache").modules / "6.12").mkdir(parents=True)
+    key = tmp_path / "key"
+    key.write_text("SECRET")
+    key.chmod(0o600)
+    guest = Guest(Image(tmp_path), tmp_path, tmp_path, tmp_path / "c", Network(7), 1, {"k": key})
+    command = uml.Uml().prepare(guest)
+    assert command[:2] == ["nsenter", "--target=7"]
+    assert not [word for word in command if "SECRET" in word]
+    copy = tmp_path / uml.HOST_FOLDER / "k"
+    assert copy.read_text() == "SECRET"
+    assert copy.stat().st_mode & 0o077 == 0
+    assert copy.parent.stat().st_mode & 0o077 == 0
+    alone = uml.Uml().prepare(replace(guest, network=Network()))
+    assert alone[0].endswith("linux")
+
+
+def test_a_socket_comes_out_of_the_labs_own_network(tmp_path: Path) -> None:
+    """A server that only the namespace has is reached through it, and from nowhere else."""
+    if (reason := network.why_not()) is not None:
+        pytest.skip(reason)
+    ready = tmp_path / "ready"
+    holder = subprocess.Popen(
+        [*network.NAMESPACE, sys.executable, "-m", "lab.network", "--ready-file", str(ready)]
+    )
+    try:
+        while not ready.exists():
+            assert holder.poll() is None
+            time.sleep(0.01)
+        inside = Network((read_json(ready) or {})["pid"])
+        port = network.free_port()
+        serve = f"""
+import socket
+connection, _ = socket.create_server(("127.0.0.1", {port})).accept()
+connection.sendall(b"SSH-")
+"""
+        server = subprocess.Popen(inside.enter([sys.executable, "-c", serve]))
+        while True:
+            try:
+                connection = inside.connect(("127.0.0.1", port), 10)
+                break
+            except ConnectionError:
+                assert server.poll() is None
+        with connection:
+            assert connection.recv(4) == b"SSH-"
+        assert server.wait() == 0
+        with pytest.raises(OSError):
+            Network().connect(("127.0.0.1", port), 10)
+    finally:
+        os.kill(holder.pid, 15)
+        holder.wait()
