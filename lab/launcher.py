@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+from agent.controller.interrupts import deferred_interrupts
 from lab.console import tail
 from lab.errors import LabError
 from lab.paths import REPOSITORY
@@ -31,7 +30,7 @@ class Launcher:
         if going_on is not None and going_on.sockets:
             self.sockets, self._started = Path(going_on.sockets), going_on
             return
-        with no_interruption():
+        with deferred_interrupts():
             # Not in the lab's directory: the path of a Unix socket must fit into 108 bytes.
             self.sockets = Path(tempfile.mkdtemp(prefix="fde-lab-"))
             self._started = Started(str(self.sockets), ())
@@ -42,7 +41,7 @@ class Launcher:
     ) -> subprocess.Popen[bytes]:
         """Start one process in a session of its own, its output in `log`, or in `<name>.log`."""
         path = log or self.layout.directory / f"{name}.log"
-        with path.open("wb") as output, no_interruption():
+        with path.open("wb") as output, deferred_interrupts():
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -72,32 +71,3 @@ class Launcher:
                 raise LabError(f"the lab's {name} did not start; its last lines:\n{log}")
             time.sleep(0.05)
         return said
-
-
-@contextlib.contextmanager
-def no_interruption() -> Iterator[None]:
-    """Put Ctrl-C and SIGTERM off until the end of the block, where they raise KeyboardInterrupt."""
-    pending: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        pending.append(number)
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, note) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-    if pending:
-        raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def term_interrupts() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that it can clean up."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

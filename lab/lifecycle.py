@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.controller.interrupts import deferred_interrupts, term_interrupts
 from lab import boot, image, machines, network, ssh
 from lab.boot import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
-from lab.launcher import Launcher, no_interruption, term_interrupts
+from lab.launcher import Launcher
 from lab.machines.base import OVERLAY, Guest, Machine
 from lab.network import Network
 from lab.paths import GIB, require_room
@@ -78,7 +79,7 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
             boot_s = round(time.monotonic() - started, 1)
             write_json(layout.state, state | {"ready": True, "boot_s": boot_s})
     except BaseException:
-        with no_interruption():
+        with deferred_interrupts():
             down(layout)
         raise
     say(f"lab: up in {boot_s:.0f} s ({machine.name})")

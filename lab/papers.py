@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agent.controller.interrupts import term_interrupts
 from agent.controller.names import suite_names, unknown
 from lab import bench, lifecycle, papers_figures, papers_native
 from lab.errors import LabError
-from lab.launcher import term_interrupts
 from lab.papers_figures import Ran
 from lab.paths import REPOSITORY
 from lab.scene import INVENTORY, Scene

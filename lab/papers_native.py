@@ -28,13 +28,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from agent.controller.interrupts import term_interrupts
 from agent.controller.suites import load_suite
 from agent.measure import SCRATCH_ROOT
 from analysis import own_share
 from lab import bench, papers_figures
 from lab.bench import Figure, Row, at_least, at_most
 from lab.errors import LabError
-from lab.launcher import term_interrupts
 from lab.metrology.cost import TMPFS, zones_tree
 from lab.native_assets import provide
 from lab.native_runs import Native, Taken, say

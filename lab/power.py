@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agent.controller.interrupts import deferred_interrupts
 from lab import boot, machines
 from lab.drive import control
 from lab.errors import LabError
-from lab.launcher import Launcher, no_interruption
+from lab.launcher import Launcher
 from lab.machines.base import Machine
 from lab.state import Layout, Process, read_json, read_started, write_json
 
@@ -56,7 +57,7 @@ def power_on(layout: Layout) -> None:
         raise LabError("the target has its power already: python -m lab power-cut takes it away")
     with contextlib.suppress(FileNotFoundError):
         layout.console.replace(layout.directory / "console.before.log")
-    with no_interruption():
+    with deferred_interrupts():
         launcher = Launcher(layout, read_started(layout))
         command = state["guest"]["command"]
         running = machine_of(state).start(launcher, command)
@@ -73,7 +74,7 @@ def wait_until_up(layout: Layout, say: boot.Say) -> None:
 def reset(layout: Layout) -> None:
     """The button on the front: the guest starts anew at once, its drives keep their power."""
     state = require_state(layout)
-    with no_interruption():
+    with deferred_interrupts():
         launcher = Launcher(layout, read_started(layout))
         running = machine_of(state).reset(launcher, state["guest"])
         write_json(layout.state, state | {"guest": {**state["guest"], **running}})

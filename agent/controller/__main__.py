@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 refused or failed (one sentence on stderr), 2 usage, 130 interrupted."""
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return 0 if options.command(options) is not False else 1
     except (AgentError, ClockError) as error:
@@ -219,10 +219,6 @@ def _write_plan(options: argparse.Namespace) -> Path:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _terminated(_signal: int, _frame: object) -> None:
-    raise KeyboardInterrupt
 
 
 sys.exit(main())

@@ -8,7 +8,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
+_Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 _TERMINAL_GONE = (errno.EIO, errno.EPIPE)
 
 
@@ -20,6 +22,28 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
+def deferred_interrupts() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait for the end of the block, which then raises KeyboardInterrupt: for
+    the start of a process that must be known before it can be left running."""
+    pending: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        pending.append(number)
+
+    with _handled({signal.SIGINT: note, signal.SIGTERM: note}):
+        yield
+    if pending:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def term_interrupts() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does, so that it can clean up."""
+    with _handled({signal.SIGTERM: signal.default_int_handler}):
+        yield
+
+
+@contextmanager
 def outliving_the_terminal() -> Iterator[None]:
     """A terminal that is closed (SIGHUP) does not end what goes on inside."""
     with _handled({signal.SIGHUP: signal.SIG_IGN}):
@@ -27,7 +51,7 @@ def outliving_the_terminal() -> Iterator[None]:
 
 
 @contextmanager
-def _handled(handlers: dict[signal.Signals, signal.Handlers]) -> Iterator[None]:
+def _handled(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -16,13 +16,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 if __name__ == "__main__" and not __package__:  # run as a file: the package is two folders up
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from agent.controller.bench import GB, LabMemory, figures, machine, write
+from agent.controller.interrupts import deferred_interrupts, uninterrupted
 from agent.controller.names import suite_names, unknown
 
 LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report", "verify")
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     variables = [f"TARGET={options.target}", f"SUITE={options.suite}"]
     if options.inventory:
         variables.append(f"INVENTORY={options.inventory}")
-    signal.signal(signal.SIGTERM, _as_interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     in_lab = bool(options.labs)
     build = Path(os.environ.get("FDE_BUILD", "build"))
@@ -133,11 +133,14 @@ def run_step(name: str, variables: Sequence[str], log: Log) -> None:
     """
     print(f"== {name}", flush=True)
     start_ns = time.monotonic_ns()
-    process = subprocess.Popen([os.environ.get("MAKE", "make"), name, *variables])
+    process = None
     try:
+        with deferred_interrupts():
+            process = subprocess.Popen([os.environ.get("MAKE", "make"), name, *variables])
         code = process.wait()
     except KeyboardInterrupt:
-        _let_end(process)
+        if process:
+            _let_end(process)
         raise
     finally:
         log.seconds.append((name, (time.monotonic_ns() - start_ns) / 1e9))
@@ -148,15 +151,13 @@ def run_step(name: str, variables: Sequence[str], log: Log) -> None:
 
 def _let_end(process: subprocess.Popen[bytes]) -> None:
     """Wait for an interrupted step, whatever more signals come, for two minutes at most."""
-    was = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        process.terminate()
-        process.wait(timeout=120)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    finally:
-        signal.signal(signal.SIGINT, was)
+    with uninterrupted():
+        try:
+            process.terminate()
+            process.wait(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def table(log: Log) -> str:
@@ -194,10 +195,6 @@ def _built(began_wall: float) -> dict[str, dict[str, Any]]:
             noted = json.loads(record.read_text(encoding="utf-8"))
             found[name] = {**noted, "new": record.stat().st_mtime > began_wall}
     return found
-
-
-def _as_interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

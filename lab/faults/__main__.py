@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent.controller.interrupts import term_interrupts
 from lab import lifecycle
 from lab.bench import table
 from lab.errors import LabError
@@ -22,7 +23,6 @@ from lab.faults import results
 from lab.faults.fault import Fault, Wish
 from lab.faults.registry import FAULTS
 from lab.faults.trial import Outcome, read_outcomes, write_outcome
-from lab.launcher import term_interrupts
 from lab.paths import REPOSITORY
 from lab.scene import Scene
 

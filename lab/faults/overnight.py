@@ -14,12 +14,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent.controller.interrupts import term_interrupts
 from lab import cables, lifecycle
 from lab.errors import LabError
 from lab.faults import cuts, results
 from lab.faults.__main__ import PLACE
 from lab.faults.trial import AT_WORK, Outcome, Trial, write_outcome
-from lab.launcher import term_interrupts
 from lab.paths import REPOSITORY
 from lab.scene import Scene
 

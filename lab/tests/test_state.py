@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.controller.interrupts import deferred_interrupts
 from lab import lifecycle
 from lab.errors import LabError
-from lab.launcher import Launcher, no_interruption
+from lab.launcher import Launcher
 from lab.state import Layout, Process, Started, read_json, read_started, write_json, write_started
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -141,7 +142,7 @@ def test_an_announcement_of_an_earlier_start_does_not_count(layout: Layout) -> N
 def test_an_interruption_is_put_off_to_the_end_of_the_block() -> None:
     before = signal.getsignal(signal.SIGINT)
     reached = False
-    with pytest.raises(KeyboardInterrupt), no_interruption():
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
         reached = True
     assert reached

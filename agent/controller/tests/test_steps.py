@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from agent.controller import bench
+from agent.controller import bench, steps
 
-STEPS = Path(__file__).resolve().parents[1] / "steps.py"
+STEPS = Path(steps.__file__)
 MAKEFILE = """
 packages venv image provision run report verify:
 \t@echo did $@ >> done
@@ -107,6 +108,21 @@ def test_an_interruption_takes_the_lab_down(tmp_path: Path, how: signal.Signals)
     process.communicate()
     assert process.returncode == 130
     assert _done(tmp_path)[-1] == "lab-down"
+
+
+def test_a_step_that_has_just_started_is_ended_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal that comes before `run_step` knows the process it has started."""
+    started = []
+
+    def interrupted_start(_command: list[str]) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(["sleep", "600"]))
+        os.kill(os.getpid(), signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(steps, "subprocess", SimpleNamespace(Popen=interrupted_start))
+    with pytest.raises(KeyboardInterrupt):
+        steps.run_step("lab", [], steps.Log())
+    assert started[0].poll() == -signal.SIGTERM
 
 
 def test_figures_judge_against_the_right_limit() -> None:
