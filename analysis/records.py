@@ -180,6 +180,15 @@ class Suite:
         """The configurations that the processor encrypts, in the plan's order."""
         return self._of_kinds("dmcrypt", "tcrypt")
 
+    def reference(self, name: str) -> str | None:
+        """The configuration without encryption on the same disk; the baseline where there is none.
+
+        Against it nothing but the encryption differs.
+        """
+        same = [n for n in self._of_kinds("plain") if self.disk_of(n) == self.disk_of(name)]
+        base = self.baseline
+        return base if base in same or not same or name == base else same[0]
+
     def disk_of(self, name: str) -> str:
         """Role of the disk that a configuration lies on; empty where the plan does not say."""
         return next((str(e.get("disk") or "") for e in self._entries if e.get("name") == name), "")

@@ -13,6 +13,7 @@ from agent.controller import secrets_file, stacks
 from agent.controller.errors import ControllerError
 from agent.controller.look import Look, checks_file, look
 from agent.controller.seal import write_json
+from agent.controller.suites import load_suite
 
 FORMAT = "fde-check/1"
 WIDTH = 100
@@ -67,7 +68,15 @@ def _one(target: Mapping[str, Any], say: Say) -> int:
     say("\nCONFIGURATIONS")
     for line in stacks.table(target["configurations"]):
         say(f"  {line}")
+    if refusals == 0 and one_disk(target):
+        say("\nSUITE  make run SUITE=one-disk answers first: the Opal disk compared with itself.")
     return refusals
+
+
+def one_disk(target: Mapping[str, Any]) -> bool:
+    """Whether the suite `one-disk` can run: its configurations are there, on one disk."""
+    wanted = load_suite("one-disk")["configurations"]
+    return set(wanted) <= {entry["name"] for entry in target["configurations"]}
 
 
 def _address(target: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from agent.controller.declared import comparisons, contrasts, extra, share
 from agent.controller.errors import ControllerError
 from agent.controller.names import unknown
 from agent.controller.sequence import CANARY, between_canaries, order
+from agent.controller.suites import on_one_disk
 from agent.controller.variants import complete, entries
 from agent.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from instrumentation import watermark as pattern
@@ -43,15 +44,20 @@ def compile_plan(
     """The frozen plan. The same arguments give the same bytes; more blocks only append runs (and
     move the extra blocks and the closing canary behind them).
 
-    `configurations` stand in for those that the suite names; `pilot` is the suite that told the
+    `configurations` stand in for those that the suite names, and its contrasts between them stay;
+    where it has none, the default ones are made. `pilot` is the suite that told the
     number of blocks; `fitted` what the number was fitted to (the plan's keys `hours`, `basis`).
 
     Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
     """
     now = now or datetime.now(UTC)
+    known = [stack["name"] for stack in target["configurations"]]
+    suite = on_one_disk(suite, known, configurations)
     if configurations:
         suite = {**suite, "configurations": configurations}
-        suite.pop("contrasts", None)
+        declared = suite.pop("contrasts", ())
+        if kept := [pair for pair in declared if set(pair) <= set(configurations)]:
+            suite["contrasts"] = kept
     count = suite["blocks"] if blocks is None else blocks
     if not isinstance(count, int) or count < 1:
         raise ControllerError(f"A suite needs at least 1 block, not {count!r}.")

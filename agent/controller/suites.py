@@ -14,7 +14,7 @@ from agent.controller.names import SUITES, suite_names, unknown
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = (
     *("configurations", "contrasts", "margin", "half_width", "watermark"),
-    *("attempts", "run_limit_s", "canary", "scales", "extra", "comparisons"),
+    *("attempts", "run_limit_s", "canary", "scales", "extra", "comparisons", "one_disk"),
 )
 # What other machines need other values of; what is measured stays the same in every scale.
 SCALED_KEYS = (
@@ -83,6 +83,39 @@ def scaled(suite: Mapping[str, Any], scale: str | None) -> dict[str, Any]:
         further = _mapping(changes["extra"], f"The key extra of scale {scale}")
         found["extra"] = {**_mapping(suite.get("extra"), "The suite's key extra"), **further}
     return found
+
+
+def on_one_disk(
+    suite: Mapping[str, Any], known: Sequence[str], chosen: Sequence[str]
+) -> dict[str, Any]:
+    """The suite with the names of `one_disk` in place of its own, where these are what is there.
+
+    `one_disk` names, for configurations of the suite, the same on the self-encrypting disk. They
+    are taken where `chosen` has one of them, or where nothing is chosen and the inventory (`known`)
+    has all of them and lacks one of the suite's own. Raises ControllerError.
+    """
+    names = _mapping(suite.get("one_disk"), "The suite's key one_disk")
+    rest = {key: value for key, value in suite.items() if key != "one_disk"}
+    own = suite.get("configurations") or []
+    if stray := [name for name in names if name not in own]:
+        raise ControllerError(unknown("configuration in one_disk", str(stray[0]), own))
+    renamed = [names.get(name, name) for name in own]
+    if chosen:
+        wanted = any(name in names.values() and name not in own for name in chosen)
+    else:
+        wanted = not set(own) <= set(known) and set(renamed) <= set(known)
+    return _renamed(rest, names) if wanted and names else rest
+
+
+def _renamed(value: Any, names: Mapping[str, str], below: str = "") -> Any:
+    """A suite with other names of configurations wherever it names some."""
+    if isinstance(value, Mapping):
+        return {key: _renamed(each, names, str(key)) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_renamed(each, names, below) for each in value]
+    if below in ("configurations", "contrasts") and isinstance(value, str):
+        return names.get(value, value)
+    return value
 
 
 def _named(

@@ -129,7 +129,9 @@ def _mean(values: Floats, axis: int) -> Floats:
 def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
     """Each pair of configurations once, whichever way round it was declared first."""
     baseline = suite.baseline
-    against = [] if baseline is None else [(baseline, name) for name in suite.configurations]
+    names = suite.configurations
+    against = [] if baseline is None else [(baseline, name) for name in names]
+    against += [(base, name) for name in names if (base := suite.reference(name)) is not None]
     seen: set[frozenset[str]] = set()
     for number, (base, other) in enumerate([*suite.contrasts, *against]):
         pair = frozenset((base, other))

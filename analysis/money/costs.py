@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -59,8 +59,15 @@ def paybacks(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
 
 
 def alternatives(suite: Suite) -> list[str]:
-    """The software that spares the dearer disk: on the self-encrypting one it does not."""
-    return [name for name in suite.software if suite.disk_of(name) != "sed"]
+    """The software that the self-encrypting disk is held against.
+
+    That on the very same disk where there is some, for two disks differ by more than their
+    encryption: it stands for the same disk without Opal, which is what would be bought instead.
+    """
+    there = [
+        name for name in suite.software if suite.disk_of(name) == suite.disk_of(suite.sed or "")
+    ]
+    return there or suite.software
 
 
 def profiles(suite: Suite, energy: pl.DataFrame) -> list[Payback]:
@@ -117,6 +124,10 @@ def _payback(
     base, other = (_together(sides, name, weights) for name in (against, sed))
     if base is None or other is None:
         return None
+    between = between_disks(suite, against)
+    if between is not None:
+        references = [_together(sides, name, weights) for name in between]
+        other = _without_the_disks(other, *references)
     blocks = sorted(base.energy_j.keys() & other.energy_j.keys())
     if not blocks:
         return None
@@ -135,6 +146,42 @@ def _payback(
         runs_per_day=each_day,
         saving_per_gb_j=_per_gb(base, other, blocks),
         meter_j=_meter_j(suite.meters, base.sources | other.sources, saved_j, saved_s),
+    )
+
+
+def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:
+    """The configurations without encryption on the software's and the self-encrypting disk.
+
+    None where both are one disk, or where one of the disks was not measured without encryption.
+    """
+    sed = suite.sed or ""
+    names = suite.reference(against), suite.reference(sed)
+    own = [
+        name
+        for name, of in zip(names, (against, sed), strict=True)
+        if name and suite.disk_of(name) == suite.disk_of(of)
+    ]
+    return (own[0], own[1]) if len(set(own)) == 2 else None
+
+
+def _without_the_disks(sed: Side, here: Side | None, there: Side | None) -> Side:
+    """The self-encrypting side less what the two disks differ by without encryption, by block.
+
+    `here` is the other disk without encryption, `there` the self-encrypting one.
+    """
+
+    def moved(own: BlockValues, plus: BlockValues, minus: BlockValues) -> BlockValues:
+        blocks = own.keys() & plus.keys() & minus.keys()
+        return {block: own[block] + plus[block] - minus[block] for block in sorted(blocks)}
+
+    if here is None or there is None:
+        return replace(sed, energy_j={}, seconds={})
+    return replace(
+        sed,
+        energy_j=moved(sed.energy_j, here.energy_j, there.energy_j),
+        seconds=moved(sed.seconds, here.seconds, there.seconds),
+        origins=sed.origins | here.origins | there.origins,
+        sources=sed.sources | here.sources | there.sources,
     )
 
 

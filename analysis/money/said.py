@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from analysis import words
+from analysis import specimens, words
 from analysis.inference.stats import Estimate
 from analysis.money import costs
 from analysis.money.assumptions import Assumptions
@@ -25,7 +25,15 @@ def money_sentence(found: Results) -> str:
     headline = costs.headline_payback(paybacks)
     if headline is None:
         return f"Whether the drive is repaid cannot be said: {_lacking(found)}."
-    return payback_sentence(headline, suite.assumptions, suite.label)
+    said = payback_sentence(headline, suite.assumptions, suite.label)
+    if specimens.across(suite, suite.sed, headline.against):
+        if costs.between_disks(suite, headline.against) is None:
+            return (
+                f"Of these two disks ({specimens.described(suite)}), which was not told apart from "
+                f"their encryption: {said}"
+            )
+        said += " What the two disks differ by without encryption is taken off."
+    return said
 
 
 def payback_sentence(payback: Payback, assumptions: Assumptions, label: Label) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from analysis import words
+from analysis import specimens, words
 from analysis.inference.contrasts import Contrast, counted
 from analysis.inference.stats import LEVEL, Comparison
 from analysis.money.said import money_sentence
@@ -56,11 +56,19 @@ def _alone(found: Results) -> Iterator[str]:
 def hardware(found: Results) -> str:
     """The self-encrypting drive beside the baseline over all workloads."""
     suite, what = found.suite, "encryption in the drive (Opal)"
-    contrast = against_baseline(found, suite.sed)
+    base = suite.reference(suite.sed or "")
+    contrast = against(found, base, suite.sed)
     if contrast is None or contrast.comparison is None:
         return f"What {what} costs cannot be said: {_lacking(found, _known(suite.sed))}."
     c = contrast.comparison
-    where = f"against {suite.label(suite.baseline or '')}, over {_scope(found, contrast)}"
+    where = f"against {suite.label(base or '')}, over {_scope(found, contrast)}"
+    if specimens.across(suite, base, suite.sed):
+        return (
+            f"The self-encrypting disk with Opal changes the system's energy by {words.change(c)} "
+            f"{where}. That is a difference between these two disks ({specimens.described(suite)}) "
+            f"and no verdict on encryption: the suite one-disk, or sed-unlocked in this one, tells "
+            "them apart."
+        )
     opening = f"{_opening(what, [c])} changes the system's energy by {words.change(c)}"
     return f"{opening} {where}: {judgement(c)}."
 
@@ -71,11 +79,12 @@ def software(found: Results) -> str:
     there = [
         (name, contrast, contrast.comparison)
         for name in suite.software
-        if (contrast := against_baseline(found, name)) and contrast.comparison
+        if (contrast := against(found, suite.reference(name), name)) and contrast.comparison
     ]
     if not there:
         return f"What {what} costs cannot be said: {_lacking(found, suite.software)}."
-    where = f"against {suite.label(suite.baseline or '')}"
+    bases = {suite.label(contrast.base) for _, contrast, _ in there}
+    where = f"against {bases.pop() if len(bases) == 1 else 'its disk without encryption'}"
     opening = f"{_opening(what, [c for _, _, c in there])} changes the system's energy"
     if len(there) > NAMED:
         several = len({contrast.workloads for _, contrast, _ in there}) > 1
@@ -99,8 +108,12 @@ def software(found: Results) -> str:
 
 
 def against_baseline(found: Results, name: str | None) -> Contrast | None:
-    """The contrast of a configuration with the baseline, whichever way round it was declared."""
-    base = found.suite.baseline
+    """The contrast of a configuration with the baseline."""
+    return against(found, found.suite.baseline, name)
+
+
+def against(found: Results, base: str | None, name: str | None) -> Contrast | None:
+    """The contrast of two configurations, whichever way round it was declared."""
     for c in found.contrasts:
         if (c.base, c.other) == (base, name):
             return c

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis import origin, words
+from analysis import origin, specimens, words
 from analysis.figures import payback_curve, tornado
 from analysis.money import costs, said, sensitivity
 from analysis.money.assumptions import Assumptions
@@ -80,7 +80,7 @@ def _lines(
     apart = bool(profiles) and len(others) > MANY
     first = profiles if apart else [*profiles, *others]
     notes = money_tables.NOTES
-    if len(costs.alternatives(found.suite)) < len(found.suite.software):
+    if not specimens.across(found.suite, found.suite.sed, *costs.alternatives(found.suite)):
         notes += f" {money_tables.ON_THE_DRIVE}"
     page = money_tables.tables(found, a, first) + markup.paragraph(notes, "key")
     if apart:

@@ -23,8 +23,8 @@ NOTES = (
     "saving, not in it. GB: 10⁹ bytes that the workload's phases counted."
 )
 ON_THE_DRIVE = (
-    "Software on the self-encrypting drive itself is not in these tables: it does not spare its "
-    "price."
+    "The software is that on the self-encrypting drive itself, which stands for the same drive "
+    "without Opal: on another disk, more than the encryption would differ."
 )
 
 

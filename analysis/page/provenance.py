@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from analysis import words
+from analysis import specimens, words
 from analysis.page import markup
 from analysis.page.markup import Html
 from analysis.results import Results
@@ -61,6 +61,10 @@ def provenance_section(found: Results) -> Html:
     ]
     page = _time(suite.timing)
     page += markup.table("Plan and machine", ["What", "Value"], facts, words=2)
+    if disks := specimens.table(suite):
+        page += markup.table(
+            "What the disks differ in besides their encryption", *(disks[0], disks[1:]), words=3
+        )
     page += markup.folded(
         f"Machine and packages before the first run ({_entries(len(before))})",
         markup.table("Before the first run", ["What", "Value"], short, words=2),

@@ -44,6 +44,14 @@ STACKS: Mapping[str, Mapping[str, Any]] = {
         "key_bits": 256,
         "sector_size": 4096,
     },
+    "sed-unlocked": {"kind": "plain", "disk": "sed"},
+    "dmcrypt-aes256-on-sed": {
+        "kind": "dmcrypt",
+        "disk": "sed",
+        "cipher": "aes-xts-plain64",
+        "key_bits": 256,
+        "sector_size": 4096,
+    },
 }
 PHASES: Mapping[str, Mapping[str, float]] = {
     "file_io": {"write-small": 0.8, "read-small": 0.6, "write-large": 1.2, "read-large": 0.9},

@@ -67,6 +67,7 @@ def test_the_check_shows_each_disk_and_leaves_nothing(controller: Any) -> None:
         assert f"serial {drive['serial']}, 2,147,483,648 bytes" in said
     assert "Debian GNU/Linux 13 (trixie)" in said and "with Opal" in said
     assert "Nothing stands in the way" in said
+    assert "make run SUITE=one-disk answers first" in said
     kept = json.loads((controller.build / "checks" / "target.json").read_text(encoding="utf-8"))
     assert set(kept["fingerprints"]) == {"plain", "sed"}
     assert kept["checked_wall"] and not kept["refused"]

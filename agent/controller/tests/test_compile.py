@@ -123,6 +123,44 @@ def test_other_configurations_than_the_suites_are_chosen_by_name() -> None:
         compile_plan("smoke", suite(), target(), seed=7, now=NOW, configurations=["dmcrypt-aes1"])
 
 
+def test_declared_contrasts_between_chosen_configurations_stay() -> None:
+    chosen = suite(contrasts=[["opal", "plain"], ["plain", "dmcrypt-aes128"]])
+    made = compile_plan(
+        "smoke", chosen, target(), seed=7, now=NOW, configurations=["plain", "opal"]
+    )
+    assert made["analysis"]["contrasts"] == [["opal", "plain"]]
+
+
+ONE_DISK = {
+    "configurations": ["plain", "opal"],
+    "contrasts": [["plain", "opal"]],
+    "extra": {"blocks": 1, "configurations": ["plain"], "workloads": ["idle"]},
+    "one_disk": {"plain": "sed-unlocked"},
+}
+
+
+def test_a_suite_runs_on_the_self_encrypting_disk_alone() -> None:
+    alone = target_with(["sed-unlocked"])
+    alone["configurations"] = [s for s in alone["configurations"] if s["name"] != "plain"]
+    made = compile_plan("smoke", suite(**ONE_DISK), alone, seed=7, now=NOW)
+    assert [stack["name"] for stack in made["configurations"]] == ["sed-unlocked", "opal"]
+    assert made["analysis"]["contrasts"] == [["sed-unlocked", "opal"]]
+    assert made["runs"][-1]["configuration"] == "sed-unlocked", "the extra block"
+
+
+def test_one_disk_is_taken_only_where_it_is_meant() -> None:
+    both = target_with(["sed-unlocked"])
+    made = compile_plan("smoke", suite(**ONE_DISK), both, seed=7, now=NOW)
+    assert [stack["name"] for stack in made["configurations"]] == ["plain", "opal"]
+    names = ["opal", "sed-unlocked"]
+    made = compile_plan("smoke", suite(**ONE_DISK), both, seed=7, now=NOW, configurations=names)
+    assert made["analysis"]["contrasts"] == [["sed-unlocked", "opal"]]
+    with pytest.raises(ControllerError, match="did you mean plain"):
+        compile_plan(
+            "smoke", suite(**{**ONE_DISK, "one_disk": {"plian": "x"}}), both, seed=7, now=NOW
+        )
+
+
 def test_the_database_server_is_the_targets_choice_unless_the_suite_names_one() -> None:
     def server(database: str | None, parameters: dict[str, object]) -> object:
         document = {**target(), **({"database": database} if database else {})}

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import specimens
+from analysis.money import costs, said
+from analysis.page import answer
+from analysis.results import Results, results
+from analysis.summary import block_values
+from analysis.synthetic.suite import Options, write_suite
+
+SOFT, ON_SED, UNLOCKED = "dmcrypt-aes256", "dmcrypt-aes256-on-sed", "sed-unlocked"
+# The self-encrypting disk is slower by a tenth, whatever is on it; Opal costs nothing.
+SLOWER = {"plain": 1.0, "opal": 1.1, SOFT: 1.3, UNLOCKED: 1.1, ON_SED: 1.43}
+MODEL = {"model": "A1", "firmware": "7", "serial": "S1"}
+
+
+def made(folder: Path, *configurations: str, sed: dict[str, Any] | None = None) -> Results:
+    disks = {"plain": MODEL, "sed": {**MODEL, "serial": "S2", **(sed or {})}}
+    write_suite(
+        folder,
+        Options(
+            blocks=3,
+            interval_ms=100,
+            workloads=("kernel_tree",),
+            configurations=configurations,
+            slower=SLOWER,
+            machine={"disks": disks},
+        ),
+    )
+    return results(folder)
+
+
+def test_one_disk_gives_a_verdict_and_a_payback(tmp_path: Path) -> None:
+    found = made(tmp_path / "s", UNLOCKED, "opal", ON_SED)
+    hardware, software, money = answer.sentences(found)
+    assert "against SED, locking off" in hardware
+    assert "equivalent" in hardware
+    assert "differs, surely more" in software
+    assert "two disks" not in hardware + software + money
+    assert {p.against for p in costs.paybacks(found.suite, found.energy)} == {ON_SED}
+    assert specimens.table(found.suite) == []
+
+
+@pytest.mark.parametrize(
+    ("sed", "words"),
+    [
+        ({}, "two specimens of one model"),
+        ({"firmware": "8"}, "they differ in firmware"),
+        (
+            {"model": "B2", "firmware": "8", "size_bytes": 1},
+            "they differ in model, firmware and capacity",
+        ),
+    ],
+)
+def test_two_disks_give_no_verdict_on_encryption(
+    tmp_path: Path, sed: dict[str, Any], words: str
+) -> None:
+    found = made(tmp_path / "s", "plain", "opal", SOFT, sed=sed)
+    hardware, software, money = answer.sentences(found)
+    assert words in hardware and "no verdict on encryption" in hardware
+    assert "differs, surely more" in software, "one disk with and without software"
+    assert money.startswith(f"Of these two disks ({words})")
+
+
+def test_what_the_disks_differ_by_without_encryption_is_taken_off(tmp_path: Path) -> None:
+    found = made(tmp_path / "s", "plain", "opal", SOFT, UNLOCKED)
+    hardware = answer.hardware(found)
+    assert "against SED, locking off" in hardware and "no verdict" not in hardware
+    soft, plain, opal, unlocked = (
+        block_values(found.energy, "kernel_tree", name, "system")
+        for name in (SOFT, "plain", "opal", UNLOCKED)
+    )
+    (payback,) = costs.paybacks(found.suite, found.energy)
+    saved = [soft[b] - plain[b] - (opal[b] - unlocked[b]) for b in soft]
+    assert payback.saving_j.mean == pytest.approx(sum(saved) / len(saved))
+    assert "is taken off" in said.money_sentence(found)
+
+
+def test_the_table_says_what_differs(tmp_path: Path) -> None:
+    found = made(tmp_path / "s", "plain", "opal", sed={"firmware": "8"})
+    assert specimens.table(found.suite) == [
+        ["", "plain", "sed"],
+        ["firmware", "7", "8"],
+        ["serial number", "S1", "S2"],
+    ]
