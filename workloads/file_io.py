@@ -23,9 +23,11 @@ class FileIo(Workload):
     """Phases `write-small`, `read-small`, `write-large`, `read-large`.
 
     The small files fit a drive's cache, the large one does not. Every file is written once and read
-    once; the page cache is written back and emptied before each phase. One dd process per file,
-    all of a phase started by one shell. With `cache` warm, what is to be read has been read before,
-    and is read as often as takes `warm_seconds`; without `read_back` the phases are the two of
+    once; the page cache is written back and emptied before each phase, and as in the paper between
+    its files, where `between_files` says so. One dd process per file, all of a phase started by one
+    shell; how long each file took is kept as dd says it, in dd-PHASE.txt. With `cache` warm, what
+    is to be read has been read before, and is read as often as takes `warm_seconds`; without
+    `read_back` the phases are the two of
     writing, and the tail comes right behind the large file.
     """
 
@@ -50,6 +52,13 @@ class FileIo(Workload):
             "",
             "whether the page cache is empty or holds the files when they are read",
             choices=CACHES,
+        ),
+        Parameter(
+            "between_files",
+            "nothing",
+            "",
+            "whether the page cache is written back and emptied between the files of a phase too",
+            choices=("nothing", "drop-caches"),
         ),
         Parameter(
             "warm_seconds", 0.0, "s", "about how long reading from a warm cache goes on; 0: once"
@@ -82,23 +91,27 @@ class FileIo(Workload):
         sizes_mib = _sizes_mib(context.parameters)
         warm = context.parameters["cache"] == "warm"
         warm_s = float(context.parameters["warm_seconds"])
+        dropping = context.parameters["between_files"] == "drop-caches"
+        between = programs.DROP_CACHES if dropping else ""
         files = [context.disk / f"file-{i:04d}" for i in range(len(sizes_mib))]
         groups = {"small": range(len(files) - 1), "large": range(len(files) - 1, len(files))}
         for label, indices in groups.items():
             writes = [_write_command(context, files[i], sizes_mib, i) for i in indices]
             programs.cold_start(context, *WARM_UP, *_preload_commands(context, sizes_mib, indices))
-            write = programs.script(context.scratch / "write", writes)
+            write = programs.script(context.scratch / "write", writes, between=between)
             with programs.held(write, name="dd") as go, context.phase(f"write-{label}") as work:
-                go()
+                said = go()
+            _keep(context, f"write-{label}", said)
             _count(work, sizes_mib, indices)
             if not context.parameters["read_back"]:
                 continue
             reads = [_dd(files[i], Path("/dev/null")) for i in indices]
             programs.cold_start(context, *WARM_UP)
             rounds = _warmed(context, reads, warm_s) if warm else 1
-            read = programs.script(context.scratch / "read", reads, rounds)
+            read = programs.script(context.scratch / "read", reads, rounds, between=between)
             with programs.held(read, name="dd") as go, context.phase(f"read-{label}") as work:
-                go()
+                said = go()
+            _keep(context, f"read-{label}", said)
             _count(work, sizes_mib, indices, rounds)
 
 
@@ -128,7 +141,7 @@ def _provide_incompressible(context: Context, size_mib: int) -> None:
 
 
 def _dd(source: Path, target: Path, *operands: str) -> list[str]:
-    return ["dd", f"if={source}", f"of={target}", "bs=1M", "status=none", *operands]
+    return ["dd", f"if={source}", f"of={target}", "bs=1M", *operands]
 
 
 def _slice(context: Context, sizes_mib: list[int], index: int) -> tuple[Path, list[str]]:
@@ -161,6 +174,12 @@ def _warmed(context: Context, reads: list[list[str]], seconds: float) -> int:
     programs.run(once, name="dd")
     took_s = time.monotonic() - started_s
     return max(1, math.ceil(seconds / took_s))
+
+
+def _keep(context: Context, phase: str, said: str) -> None:
+    """The lines in which dd says bytes and seconds, one a file."""
+    lines = [line for line in said.splitlines(keepends=True) if " copied, " in line]
+    (context.kept / f"dd-{phase}.txt").write_text("".join(lines), encoding="utf-8")
 
 
 def _count(work: Work, sizes_mib: list[int], indices: range, rounds: int = 1) -> None:

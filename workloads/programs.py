@@ -124,16 +124,23 @@ def _result(
     return output
 
 
-def script(path: Path, commands: Sequence[Command], rounds: int = 1) -> Command:
+DROP_CACHES = "sync; echo 3 >/proc/sys/vm/drop_caches"
+
+
+def script(path: Path, commands: Sequence[Command], rounds: int = 1, between: str = "") -> Command:
     """A shell script at `path` that runs the commands one after another, all of them `rounds`
-    times, until one fails; the command that runs it.
+    times, until one fails; the command that runs it, which prints all that they print.
+
+    `between` is a line of shell that is run before each command but the first.
 
     Many short programs are started by a shell: to start each one ourselves is work of ours that
     would be measured with theirs.
     """
     lines = [shlex.join(map(str, argv)) for argv in commands]
+    if between:
+        lines = [line for own in lines for line in (between, own)][1:]
     loop = ["n=0", f"while [ $n -lt {rounds} ]; do", *lines, "n=$((n+1))", "done"]
-    path.write_text("\n".join(["set -e", *loop, ""]), encoding="utf-8")
+    path.write_text("\n".join(["exec 2>&1", "set -e", *loop, ""]), encoding="utf-8")
     return ["sh", path]
 
 

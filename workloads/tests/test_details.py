@@ -114,6 +114,15 @@ def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     return put
 
 
+def test_each_files_seconds_are_kept_as_dd_says_them(root: Path) -> None:
+    given = registry.complete("file_io", {"small_files": 3, "small_mib": 1, "large_mib": 1})
+    context = contract.context_for(root, contract.Phases(), {}, given)
+    contract.perform(registry.load("file_io"), context)
+    lines = (context.kept / "dd-write-small.txt").read_text().splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("1048576 bytes") and " copied, " in line for line in lines)
+
+
 def test_without_reading_back_nothing_comes_behind_the_large_file(root: Path) -> None:
     sizes = {"small_mib": 1, "large_mib": 1, "read_back": False}
     assert performed(root, "file_io", {}, **sizes) == ["write-small", "write-large"]

@@ -15,7 +15,7 @@ SUITES = Path(__file__).parents[1] / "suites"
 WORKLOADS = ["file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"]
 KEYS = {"summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s"}
 OPTIONAL = {"configurations", "contrasts", "canary", "run_limit_s", "scales"} | {
-    *("extra", "comparisons", "attempts", "watermark", "margin", "half_width"),
+    *("extra", "comparisons", "attempts", "watermark", "margin", "half_width", "one_disk"),
 }
 ENTRY = {"name", "workload", "parameters", "repeat", "configurations", "overall"}
 
