@@ -86,6 +86,12 @@ provision: venv ## bring the target's disks to what the configurations need
 	$(NEED_LAB)
 	@ansible-playbook -i $(INVENTORY) ansible/site.yml
 
+.PHONY: assets
+assets: venv ## make the kernel archives and the clip on the target: make assets [KERNEL=path] [CLIP=path]
+	$(NEED_LAB)
+	@ansible-playbook -i $(INVENTORY) $(if $(KERNEL),-e assets_kernel=$(abspath $(KERNEL))) \
+	  $(if $(CLIP),-e assets_clip=$(abspath $(CLIP))) ansible/assets.yml
+
 .PHONY: prove
 prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
 	$(NEED_LAB)

@@ -12,13 +12,19 @@ from typing import Any, Protocol
 from agent import cpu_time
 from agent.errors import AgentError
 from agent.sampler import Sampler
-from instrumentation.sources.counter import READ_FAILED, REOPENED, ReadFailure, Reading, total
+from instrumentation.sources.counter import (
+    MIRROR,
+    READ_FAILED,
+    REOPENED,
+    ReadFailure,
+    Reading,
+    total,
+)
 from instrumentation.sources.series import Series
 from instrumentation.sources.zones import Zone
 from workloads.base import Work
 
 # The flag of a zone that shows the counter of another: never to be added to it.
-MIRROR = "mirror"
 
 Readings = Mapping[str, Reading | ReadFailure]
 

@@ -25,7 +25,7 @@ from analysis.records import SYSTEM, Suite, SuiteError
 from analysis.suite_folder import read
 from analysis.tidy import energy_of
 
-COMPONENTS = (SYSTEM, "package-0")  # the first that both suites have is compared
+COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared
 PLAN = ("host", "suite", "scale", "origin", "blocks", "settle_s", "tail_s", "rapl_hz", "pad_s")
 MACHINE = (
     "os_release",

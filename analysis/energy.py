@@ -20,6 +20,7 @@ from analysis.rest import run_edges
 from analysis.suite_folder import rapl_readings
 from analysis.uncertainty import TypeB, half_width
 from instrumentation.sources import counter as rapl
+from instrumentation.sources.zones import kind_of
 
 MORE_WORK = (
     *("rows", "transactions", "operations", "derivations", "keys", "matches"),
@@ -123,29 +124,61 @@ def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
 
 
 def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:
-    """By zone: the phases, what lies between them, and all without the tail."""
+    """By zone: the phases, what lies between them, and all without the tail; then the sums of
+    several packages and of several memories."""
     zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
-    for zone in zones:
-        found: dict[str, tuple[float, Energy]] = {}
-        for phase in run.phases:
-            for counter in one_per_zone(phase.counters):
-                if counter.zone != zone:
-                    continue
-                energy = counted(counter)
-                if rapl.DOUBLE_WRAP in energy.flags:
-                    energy = counted(counter, rapl_readings(suite, run.run_id, zone))
-                found[phase.name] = (phase.duration_s, energy)
-        between = [counted(counter) for counter in pauses(run.phases, zone)]
+    by_zone = {zone: dict(_zone_energies(suite, run, zone)) for zone in zones}
+    for component, parts in summed_zones(by_zone).items():
+        by_zone[component] = {
+            name: (duration_s, _together([by_zone[zone][name][1] for zone in parts]))
+            for name, (duration_s, _) in by_zone[parts[0]].items()
+            if all(name in by_zone[zone] for zone in parts)
+        }
+    for component, found in by_zone.items():
         for name, (duration_s, energy) in found.items():
-            yield _row(run, Label(name, RAPL, zone, run.origin), duration_s, energy, None)
-        pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
-        if between and pause_s > 0:
-            energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
-            yield _row(run, Label(BETWEEN, RAPL, zone, run.origin), pause_s, energy, None)
-        measured = [found[p.name] for p in run.measured_phases if p.name in found]
-        whole_s = sum(phase.duration_s for phase in run.measured_phases)
-        energy = _sum(measured, len(run.measured_phases))
-        yield _row(run, Label(ALL, RAPL, zone, run.origin), whole_s, energy, None)
+            yield _row(run, Label(name, RAPL, component, run.origin), duration_s, energy, None)
+
+
+def summed_zones(by_zone: Mapping[str, Mapping[str, tuple[float, Energy]]]) -> dict[str, list[str]]:
+    """Zones to add up, by the component that they make: `package` and `dram` of all sockets.
+
+    A single one that is called so already is the machine's. What shows another's counter once more
+    counts nowhere, and core, uncore and psys lie within a package or around everything.
+    """
+    kinds: dict[str, list[str]] = {"package": [], "dram": []}
+    for zone, found in by_zone.items():
+        mirror = any(rapl.MIRROR in energy.flags for _, energy in found.values())
+        if kind_of(zone) in kinds and not mirror:
+            kinds[kind_of(zone)].append(zone)
+    return {c: zones for c, zones in kinds.items() if zones not in ([], ["package-0"], ["dram"])}
+
+
+def _together(parts: Sequence[Energy]) -> Energy:
+    """Counters of the same stretch as one."""
+    whole = _sum([(1.0, energy) for energy in parts], len(parts))
+    return replace(whole, coverage=min(energy.coverage for energy in parts))
+
+
+def _zone_energies(suite: Suite, run: Run, zone: str) -> Iterator[tuple[str, tuple[float, Energy]]]:
+    found: dict[str, tuple[float, Energy]] = {}
+    for phase in run.phases:
+        for counter in one_per_zone(phase.counters):
+            if counter.zone != zone:
+                continue
+            energy = counted(counter)
+            if rapl.DOUBLE_WRAP in energy.flags:
+                energy = counted(counter, rapl_readings(suite, run.run_id, zone))
+            found[phase.name] = (phase.duration_s, energy)
+    between = [counted(counter) for counter in pauses(run.phases, zone)]
+    for name, (duration_s, energy) in found.items():
+        yield name, (duration_s, energy)
+    pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
+    if between and pause_s > 0:
+        energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
+        yield BETWEEN, (pause_s, energy)
+    measured = [found[p.name] for p in run.measured_phases if p.name in found]
+    whole_s = sum(phase.duration_s for phase in run.measured_phases)
+    yield ALL, (whole_s, _sum(measured, len(run.measured_phases)))
 
 
 def _sum(parts: Sequence[tuple[float, Energy]], wanted: int) -> Energy:

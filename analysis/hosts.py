@@ -28,7 +28,8 @@ from analysis.summary import summarise
 from analysis.tidy import energy_of
 
 ALL = "all"
-COMPONENTS = (SYSTEM, "package-0", "drive", "dram")  # the first that every host has is compared
+# The first that every host has is compared.
+COMPONENTS = (SYSTEM, "package", "package-0", "drive", "dram")
 
 Joules = Mapping[tuple[str, str], Mapping[int, float]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from analysis.inference.stats import Comparison, Estimate
 from analysis.money.span import Span
@@ -25,6 +26,7 @@ NAMES = {
     "key_derivation": "Key derivation",
     "file_ciphers": "Ciphers on files",
     "cipher_modes": "Cipher modes",
+    "package": "CPU packages",
     "package-0": "CPU package",
     "dram": "RAM",
     "drive": "drive",
@@ -33,6 +35,8 @@ NAMES = {
     "write-1gb": "Write a 1 GB file",
     "untar": "Unpack the kernel",
 }
+# A zone of one of several packages; `package-0` alone is the only one there is.
+_SOCKET = re.compile(r"package-([1-9]\d*(?:-die-\d+)?|\d+(?=/)|\d+-die-\d+)(/dram)?")
 # What the virtual lab's guest runs on.
 LAB_MACHINES = {
     "kvm": "QEMU with KVM",
@@ -48,6 +52,8 @@ def name_of(identifier: str) -> str:
 
     An entry that is named after its workload, as `sql-large`, is `SQL (large)`.
     """
+    if socket := _SOCKET.fullmatch(identifier):
+        return f"{'RAM of CPU' if socket[2] else 'CPU'} package {socket[1]}"
     workload, _, variant = identifier.partition("-")
     if identifier in NAMES or not variant or workload not in NAMES:
         return NAMES.get(identifier, identifier)

@@ -19,7 +19,7 @@ from analysis.inference.stats import Estimate
 from analysis.records import SYSTEM, Suite
 from analysis.summary import block_values, estimate_of
 
-PARTS = ("package-0", "dram", "drive")
+PARTS = ("package", "package-0", "dram", "drive")
 UPRIGHT = 5  # up to so many configurations stand beside each other; more lie one below the other
 DOTS = 12  # up to so many blocks each has its dot; more would hide the bar
 Quantity = Literal["energy_j", "power_w"]
@@ -70,6 +70,8 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     rows = energy.filter((pl.col("workload") == plot.workload) & (pl.col("phase") == plot.phase))
     there = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
     panels = [c for c in PARTS if c in there] if plot.parts else []
+    if "package" in panels:  # of several: what they take together
+        panels.remove("package-0")
     panels += [SYSTEM] if SYSTEM in there else []
     found = {c: bars for c in panels if (bars := _bars_of(plot, energy, suite, c))}
     if not found:

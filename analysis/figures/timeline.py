@@ -13,6 +13,7 @@ from analysis.phase_names import parse
 from analysis.records import Meter, Run, Suite
 from analysis.suite_folder import rapl_readings
 from analysis.windows import fit, windows
+from instrumentation.sources.zones import kind_of
 
 # A line of its own kind for each curve: told apart without colour.
 LINES = {
@@ -24,7 +25,6 @@ LINES = {
 OTHERS = (("#CC79A7", (0, (5, 1))), ("#56B4E9", (0, (3, 1, 1, 1))), ("#E69F00", (0, (1, 1))))
 POINTS = 500  # of a curve: more than the paper's width shows
 AROUND_NS = 5_000_000_000  # beside the run, so that the meter's own clock can be placed
-PACKAGE = "package-0"
 Curve = tuple[str, align.Floats, align.Floats]
 
 
@@ -137,8 +137,15 @@ def _means(
 
 
 def _rapl_curves(suite: Suite, run: Run) -> list[Curve]:
-    """Mean power between samples of the counters; a step back is a wrap and is left out."""
-    readings = rapl_readings(suite, run.run_id, PACKAGE)
+    """A curve for each package."""
+    zones = dict.fromkeys(c.zone for phase in run.phases for c in phase.counters)
+    packages = [zone for zone in zones if kind_of(zone) == "package"]
+    return [curve for zone in packages for curve in _rapl_curve(suite, run, zone)]
+
+
+def _rapl_curve(suite: Suite, run: Run, zone: str) -> list[Curve]:
+    """Mean power between samples of the counter; a step back is a wrap and is left out."""
+    readings = rapl_readings(suite, run.run_id, zone)
     readings = readings[:: max(1, len(readings) // POINTS)]
     if len(readings) < 2:
         return []
@@ -148,7 +155,7 @@ def _rapl_curves(suite: Suite, run: Run) -> list[Curve]:
     good = (seconds > 0) & (joules >= 0)
     middle = (t[1:] + t[:-1] - 2 * run.t_start_ns) / 2e9
     watts = np.where(good, joules / np.where(good, seconds, 1.0), np.nan)
-    return [(PACKAGE, middle, watts)]
+    return [(zone, middle, watts)]
 
 
 def typical_run(suite: Suite, workload: str) -> Run | None:

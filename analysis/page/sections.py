@@ -27,7 +27,7 @@ from analysis.page import (
     workload_section,
 )
 from analysis.page.markup import Html
-from analysis.page.tables import COMPONENTS, headline_rows, judged_component
+from analysis.page.tables import columns, headline_rows, judged_component
 from analysis.results import Results
 
 HEADLINE = (
@@ -115,7 +115,7 @@ class Report:
         page += markup.table(
             "Energy of one run without its tail: mean ± 95 % interval (Student t over blocks)",
             [*HEADLINE, f"{what.capitalize()}, ratio", "Verdict"],
-            headline_rows(found, COMPONENTS),
+            headline_rows(found, columns(found.summary)),
             words=2,
             origin=found.origin,
             group=True,
@@ -123,7 +123,7 @@ class Report:
         single = "Where n = 1 there is no interval." if _single(found) else ""
         return page + markup.paragraph(
             "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
-            "added. Verdicts are those of all rows as one family (Holm); ratios are against "
+            f"added. {_memory(found)}Verdicts are those of all rows as one family (Holm); ratios are against "
             f"{found.suite.label(found.suite.baseline or '') or 'the baseline'}. {single}",
             "key",
         )
@@ -159,6 +159,14 @@ class Report:
     def provenance(self) -> Html:
         """Machine, kernel, packages, plan; where the time went."""
         return provenance.provenance_section(self.found)
+
+
+def _memory(found: Results) -> str:
+    """That a machine's RAPL does not count its memory, as AMD's and many desktops' does not."""
+    there = set(found.summary["component"])
+    if "dram" in there or not {"package", "package-0"} & there:
+        return ""
+    return "This machine's RAPL has no counter for its memory. "
 
 
 def _single(found: Results) -> bool:

@@ -12,7 +12,14 @@ from analysis.inference.stats import LEVEL, Estimate
 from analysis.records import SYSTEM
 from analysis.results import Results
 
-COMPONENTS = (SYSTEM, "drive", "package-0", "dram")
+# Most telling first; the sum of several packages comes before the first of them.
+COMPONENTS = (SYSTEM, "drive", "package", "package-0", "dram")
+
+
+def columns(summary: pl.DataFrame) -> tuple[str, ...]:
+    """The components of the headline table: of several packages their sum."""
+    left_out = "package-0" if "package" in set(summary["component"]) else "package"
+    return tuple(component for component in COMPONENTS if component != left_out)
 
 
 def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
@@ -74,7 +81,7 @@ def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], words_columns
 
 def headline_text(found: Results) -> str:
     """The headline table for a terminal."""
-    components = (SYSTEM, "drive", "package-0")
+    components = columns(found.summary)[:3]
     headers = ["workload", "configuration", "system J", "drive J", "CPU J (RAPL)", "s", "n"]
     rows = headline_rows(found, components)
     return aligned([*headers, "system / plain", "verdict"], rows, 2)

@@ -16,6 +16,7 @@ from analysis.results import results
 from analysis.synthetic.folder import RANGE_UJ
 from analysis.synthetic.suite import Options, Truth, write_suite
 from instrumentation.sources.counter import Reading
+from instrumentation.sources.zones import kind_of
 
 S = 1_000_000_000
 
@@ -79,6 +80,48 @@ def test_known_joules_are_recovered_across_three_clocks(tmp_path: Path) -> None:
     for component in ("system", "drive"):
         assert max(errors(energy, truth, component, "all")) < 4e-3
         assert float(np.median(errors(energy, truth, component, None))) < 4e-3
+
+
+SOCKETS = {
+    "two sockets": ("package-0", "package-1", "package-0/dram", "package-1/dram"),
+    "four sockets": ("package-0", "package-1", "package-2", "package-3", "package-0/dram"),
+    "two dies": ("package-0-die-0", "package-0-die-1", "package-0-die-1/dram"),
+    "AMD, no memory counter": ("package-0", "package-1", "package-0/core"),
+    "psys and parts": ("psys", "package-0", "package-1", "package-1/uncore", "psys-1"),
+}
+
+
+@pytest.mark.parametrize("mirror", [None, "package-1", "package-0-die-1"])
+@pytest.mark.parametrize("zones", SOCKETS.values(), ids=SOCKETS)
+def test_all_sockets_are_one_sum_in_which_nothing_counts_twice(
+    tmp_path: Path, zones: tuple[str, ...], mirror: str | None
+) -> None:
+    truth = write_suite(tmp_path / "s", Options(blocks=1, workloads=("idle",)), seal=False)
+    for path in (tmp_path / "s" / "runs").glob("*/run.json"):
+        document = json.loads(path.read_text())
+        for phase in document["phases"]:
+            own = {counter["zone"]: counter for counter in phase["counters"]}
+            phase["counters"] = [
+                {
+                    **own["dram" if zone.endswith("dram") else "package-0"],
+                    "zone": zone,
+                    **({"flags": ["mirror"]} if zone == mirror else {}),
+                }
+                for zone in zones
+            ]
+        path.write_text(json.dumps(document))
+    energy = results(tmp_path / "s").energy
+    for component, single in (("package", "package-0"), ("dram", "dram")):
+        parts = [z for z in zones if kind_of(z) == component and z != mirror]
+        rows = energy.filter((pl.col("component") == component) & (pl.col("phase") == "all"))
+        named = "package-0" if component == "package" else "dram"
+        if not parts or parts == [named]:
+            assert rows.is_empty()
+            continue
+        for row in rows.iter_rows(named=True):
+            joules = truth.energy_j[row["run_id"], "all", single]
+            assert row["energy_j"] == pytest.approx(len(parts) * joules, rel=1e-5)
+        assert len(rows) == 4
 
 
 def test_all_is_the_sum_of_the_phases_without_the_tail(whole_suite: tuple[Path, Truth]) -> None:

@@ -53,6 +53,32 @@ def test_the_secrets_show_nowhere(provisioned: Any) -> None:
     assert found.stdout == ""
 
 
+def test_assets_are_made_once_and_again_where_they_are_damaged(
+    controller: Any, tmp_path: Path
+) -> None:
+    folder, script = "/var/lib/fde-assets-test", "/usr/local/libexec/fde-make-assets"
+    kernel, clip = tmp_path / "kernel", tmp_path / "clip"
+    kernel.write_bytes(b"an archive")
+    clip.write_bytes(b"a clip")
+    named = {"assets_kernel": str(kernel), "assets_clip": str(clip), "assets_folder": folder}
+    try:
+        assert controller.play("assets.yml", **named).returncode == 0
+        ssh = controller.lab.ssh
+        sums = ssh(f"cd {folder}; ls; sha256sum -c SHA256SUMS").stdout.split()
+        assert sums.count("OK") == 3 and not [name for name in sums if "given" in name]
+        assert ssh(f"{script} {folder} 1").stdout.strip() == "unchanged"
+        refused = ssh(
+            f"cd {folder}; echo x >>clip.mpg; rm SHA256SUMS; {script} {folder} 1", check=False
+        )
+        assert refused.returncode == 1 and "is not of this script" in refused.stderr
+        ssh(f"cd {folder}; sha256sum * >SHA256SUMS; echo x >>kernel_tree.tar.gz; : >given-kernel")
+        ssh(f"{script} {folder} 1; cd {folder}; sha256sum -c SHA256SUMS")
+        size = ssh(f"wc -c <{folder}/kernel_grep.tar.gz").stdout.strip()
+        assert size == "0", "the file that was named, not the damaged one"
+    finally:
+        controller.lab.ssh(f"rm -rf {folder}")
+
+
 @pytest.fixture
 def restored(provisioned: Any) -> Iterator[Any]:
     """The right description is back on target and controller after a play with a wrong one."""

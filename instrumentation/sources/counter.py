@@ -34,6 +34,7 @@ UPDATE_NS = 10_000_000
 
 DOUBLE_WRAP = "possible-double-wrap"
 READ_FAILED = "read-failed"
+MIRROR = "mirror"
 UNKNOWN_RANGE = "unknown-range"
 REOPENED = "counter-reopened"
 BEYOND_BOUND = "beyond-power-bound"
