@@ -121,10 +121,11 @@ class Report:
             group=True,
         )
         single = "Where n = 1 there is no interval." if _single(found) else ""
+        baseline = found.suite.label(found.suite.baseline or "") or "the baseline"
         return page + markup.paragraph(
             "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
             f"added. {_memory(found)}Verdicts are those of all rows as one family (Holm); ratios "
-            f"are against {found.suite.label(found.suite.baseline or '') or 'the baseline'}. {single}",
+            f"are against {baseline}. {single}",
             "key",
         )
 
