@@ -21,7 +21,7 @@ PY := $(VENV)/bin/python
 SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
 PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(PILOT)) \
   $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
-  $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS))
+  $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS)) $(if $(SKIP),--skip $(SKIP))
 
 # The directories of the labs that an inventory names; none where it is of real hardware.
 LABS-lab = $(FDE_LAB_DIR)
@@ -40,7 +40,7 @@ endef
 help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
-	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SUITE_DIR=path"
+	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  SUITE_DIR=path"
 	@echo "             SERVE=port|address:port  PSID_REVERT=serial"
 
 .PHONY: testbed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +24,11 @@ class NeedsError(AgentError):
 def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
     """Raise NeedsError with one sentence for each shortfall.
 
-    Workloads that cannot run here at all are left out: their runs are skipped.
+    Workloads that cannot run here at all are left out, their runs skipped, where the plan says that
+    they may be.
     """
+    if sentences := list(_missing(plan)):
+        raise NeedsError(" ".join(sentences))
     found = {spec.name: need for spec in plan.workloads.values() if (need := _needs(plan, spec))}
     sentences = [
         *_disk(found, plan.storage.extent.size_bytes),
@@ -33,6 +37,21 @@ def check(plan: Plan, scratch: Path, meminfo: Path = MEMINFO) -> None:
     ]
     if sentences:
         raise NeedsError(" ".join(sentences))
+
+
+def _missing(plan: Plan) -> Iterator[str]:
+    """What cannot run here, though nobody said that this is meant."""
+    for name, spec in plan.workloads.items():
+        if plan.may_skip is None or name in plan.may_skip:
+            continue
+        reasons: list[str] = []
+        with contextlib.suppress(Exception):  # what breaks here breaks its runs, which will say so
+            reasons = registry.load(spec.workload).requires(spec.parameters, plan.assets)
+        if reasons:
+            yield (
+                f"{name} cannot run here: {' '.join(reasons)} If the suite is meant to go without "
+                f'it, say so: make run SKIP="{name}".'
+            )
 
 
 def _needs(plan: Plan, spec: WorkloadSpec) -> Needs | None:

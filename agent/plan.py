@@ -61,6 +61,7 @@ class Configuration:
     """A storage stack; `key_bits` is the cipher's (128 or 256), XTS keys are twice as long.
 
     `header` is where dm-crypt's parameters come from: `luks2`, or `none` for plain dm-crypt.
+    `discard`: the file system tells the disk what is free, and every layer passes it on.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Configuration:
     header: str = "luks2"
     no_read_workqueue: bool = False
     no_write_workqueue: bool = False
+    discard: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class StorageSpec:
     extent: Extent
     filesystem: Filesystem
     configurations: Mapping[str, Configuration]
+    # Whether the whole extent is discarded each time before a configuration is made.
+    discard_first: bool = True
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,8 @@ class Plan:
     # `sha256`, or `sums`: a file that lists it. Older plans have neither.
     asset_sums: Mapping[str, Mapping[str, str | None]]
     watermark: Watermark | None
+    # Entries whose runs may be skipped where their workload cannot run; None: any.
+    may_skip: tuple[str, ...] | None
     sha256: str
 
 
@@ -261,6 +267,7 @@ def _plan(document: Mapping[str, Any]) -> Plan:
         },
         asset_sums={n: e for n, e in document["assets"].items() if isinstance(e, Mapping)},
         watermark=_watermark(document.get("watermark")),
+        may_skip=None if (skip := document.get("may_skip")) is None else tuple(skip),
         sha256=document["sha256"],
     )
 
@@ -303,6 +310,7 @@ def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:
             header=c.get("header") or "luks2",
             no_read_workqueue=bool(c.get("no_read_workqueue")),
             no_write_workqueue=bool(c.get("no_write_workqueue")),
+            discard=bool(c.get("discard")),
         )
         for c in document["configurations"]
     )
@@ -316,6 +324,7 @@ def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:
             filesystem["type"], tuple(filesystem["options"]), filesystem["mount_options"]
         ),
         configurations={c.name: c for c in configurations},
+        discard_first=bool(document.get("discard_first", True)),
     )
 
 

@@ -9,10 +9,11 @@ from typing import Any
 def configuration_label(name: str, entry: Mapping[str, Any]) -> str:
     """What a configuration of the plan is called for people, from its entry."""
     kind, disk = entry.get("kind"), entry.get("disk")
+    trim = ["TRIM"] if entry.get("discard") else []
     if kind == "plain":
-        return "plain" if disk != "sed" else "SED, locking off"
+        return ", ".join(["plain" if disk != "sed" else "SED, locking off", *trim])
     if kind == "opal":
-        return "Opal drive"
+        return ", ".join(["Opal drive", *trim])
     cipher, bits = str(entry.get("cipher") or ""), entry.get("key_bits")
     if kind not in ("dmcrypt", "tcrypt") or not cipher:
         return name
@@ -27,6 +28,7 @@ def configuration_label(name: str, entry: Mapping[str, Any]) -> str:
         parts.append(f"{entry['sector_size']} B sectors")
     if entry.get("no_read_workqueue") or entry.get("no_write_workqueue"):
         parts.append("no queues")
+    parts += trim
     if disk == "sed":
         parts.append("on the SED")
     return ", ".join(parts)

@@ -115,6 +115,9 @@ def _plan_options(parser: argparse.ArgumentParser, suite_required: bool = True) 
     count.add_argument("--hours", type=float, help="as many blocks as end within so long")
     count.add_argument("--pilot", type=Path, help="an earlier suite, whose report says how many")
     parser.add_argument(
+        "--skip", nargs="+", default=(), help="entries that may be left out if they cannot run"
+    )
+    parser.add_argument(
         *("--configurations", "-c"), nargs="+", default=(), help="instead of the suite's own"
     )
 
@@ -190,6 +193,7 @@ def _frozen(
         seed=seed,
         pilot=None if earlier is None else earlier.suite_id,
         configurations=options.configurations,
+        skip=options.skip,
         group=group,
         now=now,
     )

@@ -38,6 +38,7 @@ def compile_plan(
     pilot: str | None = None,
     fitted: Mapping[str, Any] | None = None,
     configurations: Sequence[str] = (),
+    skip: Sequence[str] = (),
     group: str | None = None,
     now: datetime | None = None,
 ) -> dict[str, Any]:
@@ -47,6 +48,8 @@ def compile_plan(
     `configurations` stand in for those that the suite names, and its contrasts between them stay;
     where it has none, the default ones are made. `pilot` is the suite that told the
     number of blocks; `fitted` what the number was fitted to (the plan's keys `hours`, `basis`).
+
+    Entries named in `skip` may be left out where their workload cannot run on the target.
 
     Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
     """
@@ -76,6 +79,9 @@ def compile_plan(
             further.configurations, further.turns, blocks=further.blocks, seed=seed, begun=runs
         )
     workloads = [load.document() for load in loads]
+    known_loads = [load.name for load in loads]
+    for unknown_load in set(skip) - set(known_loads):
+        raise ControllerError(unknown("workload in SKIP", unknown_load, known_loads))
     canary = _canary(suite, stacks)
     if canary is not None:
         workloads.append({"name": CANARY, "parameters": canary["parameters"]})
@@ -96,7 +102,9 @@ def compile_plan(
             "extent": {"offset_bytes": DATA_OFFSET_BYTES, "size_bytes": target["extent_bytes"]},
             "filesystem": target["filesystem"],
             "configurations": stacks,
+            "discard_first": _flag(suite, "discard_first"),
             "workloads": workloads,
+            "may_skip": sorted(skip),
             "runs": runs,
             **further_keys,
             "rapl_hz": suite["rapl_hz"],
@@ -123,15 +131,20 @@ def compile_plan(
 
 def _watermark(suite: Mapping[str, Any], slowest_s: float) -> dict[str, float] | None:
     """Chips and rest for the slowest meter; None where nobody would see them or wants them."""
-    wanted = suite.get("watermark", True)
-    if not isinstance(wanted, bool):
-        raise ControllerError(f"The suite's key watermark is {wanted!r}: say true or false.")
-    if not (wanted and slowest_s):
+    if not (_flag(suite, "watermark") and slowest_s):
         return None
     return {
         "chip_s": round(pattern.chip_s(slowest_s), 6),
         "pad_s": round(pattern.pad_s(slowest_s), 6),
     }
+
+
+def _flag(suite: Mapping[str, Any], key: str) -> bool:
+    """A key that is true where it is not named."""
+    wanted = suite.get(key, True)
+    if not isinstance(wanted, bool):
+        raise ControllerError(f"The suite's key {key} is {wanted!r}: say true or false.")
+    return wanted
 
 
 def _pad_s(slowest_s: float) -> float:

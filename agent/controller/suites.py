@@ -15,6 +15,7 @@ KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = (
     *("configurations", "contrasts", "margin", "half_width", "watermark"),
     *("attempts", "run_limit_s", "canary", "scales", "extra", "comparisons", "one_disk"),
+    "discard_first",
 )
 # What other machines need other values of; what is measured stays the same in every scale.
 SCALED_KEYS = (

@@ -34,12 +34,12 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 SECTOR_SIZES = (512, 1024, 2048, 4096)
 # Keys of an entry of fde_configurations beside name, kind and disk: which kind may have which.
 KEYS_BY_KIND = {
-    "plain": frozenset[str](),
-    "opal": frozenset[str](),
+    "plain": frozenset({"discard"}),
+    "opal": frozenset({"discard"}),
     "dmcrypt": frozenset(
         {
             *("cipher", "key_bits", "sector_size", "header"),
-            *("no_read_workqueue", "no_write_workqueue"),
+            *("no_read_workqueue", "no_write_workqueue", "discard"),
         }
     ),
     "tcrypt": frozenset({"cipher", "key_bits"}),

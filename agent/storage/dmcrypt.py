@@ -48,7 +48,7 @@ class DmCrypt(Kind):
             key_bits=volume_key_bits(configuration),
             sector_size=configuration.sector_size,
             iv_offset_sectors=0,
-            options=queue_options(configuration),
+            options=options(configuration),
         )
         layer = Layer(MAPPING, "CRYPT-LUKS2" if luks else "CRYPT-PLAIN", (segment,))
         return Expectation(layers=(layer,), luks_segment="crypt" if luks else None)
@@ -69,14 +69,14 @@ class DmCrypt(Kind):
                 ],
                 stdin=secrets.luks_passphrase,
             )
-            open_luks(place, secrets, queue_arguments(configuration))
+            open_luks(place, secrets, open_arguments(configuration))
         else:
             run(
                 [
                     *("cryptsetup", "open", "--batch-mode", "--type", "plain"),
                     *_cipher_arguments(place, configuration),
                     *("--size", str(place.size_sectors)),
-                    *queue_arguments(configuration),
+                    *open_arguments(configuration),
                     *("--key-file", "-", place.partition, MAPPING),
                 ],
                 stdin=os.urandom(volume_key_bits(configuration) // 8),
@@ -89,18 +89,20 @@ def volume_key_bits(configuration: Configuration) -> int:
     return ciphers.key_factor(configuration.cipher or "") * (configuration.key_bits or 0)
 
 
-def queue_options(configuration: Configuration) -> tuple[str, ...]:
-    """The work-queue options as the table shows them, sorted."""
+def options(configuration: Configuration) -> tuple[str, ...]:
+    """The mapping's options as the table shows them, sorted."""
     wanted = {
+        "allow_discards": configuration.discard,
         "no_read_workqueue": configuration.no_read_workqueue,
         "no_write_workqueue": configuration.no_write_workqueue,
     }
     return tuple(name for name, is_wanted in sorted(wanted.items()) if is_wanted)
 
 
-def queue_arguments(configuration: Configuration) -> list[str]:
+def open_arguments(configuration: Configuration) -> list[str]:
     """The same for cryptsetup; they are no part of a header and act only on opening."""
-    return [f"--perf-{name}" for name in queue_options(configuration)]
+    named = {"allow_discards": "--allow-discards"}
+    return [named.get(name, f"--perf-{name}") for name in options(configuration)]
 
 
 def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:

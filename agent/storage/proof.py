@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from agent.command import CommandError
-from agent.storage import canary, ciphers, devices, mapping, opal, tables
+from agent.command import CommandError, run
+from agent.storage import canary, ciphers, devices, discard, mapping, opal, tables
 from agent.storage.base import Expectation, Layer, Place, Segment
 from agent.storage.devices import BLOCK
 from agent.storage.guard import MAPPING
@@ -26,6 +26,7 @@ class Planned:
     length_blocks: int
     offset_bytes: int
     size_bytes: int
+    discards: bool = False
 
     @property
     def top(self) -> Segment:
@@ -42,9 +43,10 @@ class Found:
     opal: Mapping[str, Any] | None
     tcrypt: Mapping[str, Any] | None
     canary: Mapping[str, Any]
+    discard: Mapping[str, Any] = field(default_factory=dict)
 
 
-def planned(place: Place, expectation: Expectation) -> Planned:
+def planned(place: Place, expectation: Expectation, discards: bool = False) -> Planned:
     """What the plan asks for, in the units in which it is found."""
     name = Path(place.partition).name
     disk = (BLOCK / name).resolve().parent.name
@@ -57,6 +59,7 @@ def planned(place: Place, expectation: Expectation) -> Planned:
         length_blocks=extent.size_bytes // block_bytes,
         offset_bytes=extent.offset_bytes,
         size_bytes=extent.size_bytes,
+        discards=discards,
     )
 
 
@@ -70,6 +73,9 @@ def mismatches(plan: Planned, found: Found) -> list[str]:
         said += _opal_mismatches(plan, found.opal or {})
     if expectation.chain is not None:
         said += _chain_mismatches(expectation.chain, found.tcrypt or {})
+    if found.discard and found.discard["mounted"] != plan.discards:
+        how, wanted = ("with" if on else "without" for on in (not plan.discards, plan.discards))
+        said.append(f"the file system is mounted {how} discard, planned {wanted}")
     return said + _canary_mismatches(expectation, found.canary)
 
 
@@ -106,10 +112,9 @@ def _segment_mismatches(found: Segment, wanted: Segment) -> list[str]:
         # All else differs with it.
         return [f"dm target is {found.target!r}, planned {wanted.target!r}"]
     return [
-        f"dm {field.name} is {getattr(found, field.name)!r}, "
-        f"planned {getattr(wanted, field.name)!r}"
-        for field in fields(Segment)
-        if getattr(found, field.name) != getattr(wanted, field.name)
+        f"dm {one.name} is {getattr(found, one.name)!r}, planned {getattr(wanted, one.name)!r}"
+        for one in fields(Segment)
+        if getattr(found, one.name) != getattr(wanted, one.name)
     ]
 
 
@@ -202,8 +207,9 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.get("tcrypt"),
         canary=_canary(place, folder, key),
+        discard=discard.findings(place, mappings, _mount_options(folder)),
     )
-    plan = planned(place, expectation)
+    plan = planned(place, expectation, configuration.discard)
     said = mismatches(plan, found)
     crypto = Path("/proc/crypto").read_text()
     order = {layer.name: number for number, layer in enumerate(expectation.layers)}
@@ -225,7 +231,15 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         "key_bits": _cipher_bits(top),
         "sector_size": top.get("sector_size"),
         "canary": found.canary,
+        "discard": {**found.discard, "first_bytes": entered.evidence.get("discarded_bytes")},
     }
+
+
+def _mount_options(folder: Path) -> str:
+    """The options of the file system that a folder lies on."""
+    return run(
+        ["findmnt", "--noheadings", "--output", "OPTIONS", "--target", str(folder)]
+    ).out.strip()
 
 
 def _luks(place: Place) -> dict[str, Any] | None:

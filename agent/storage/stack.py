@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from agent.command import CommandError, run
 from agent.errors import AgentError
 from agent.plan import Configuration, Disk, StorageSpec
-from agent.storage import devices, guard, layout, mapping, opal, registry
+from agent.storage import devices, discard, guard, layout, mapping, opal, registry
 from agent.storage.base import Kind, Place
 from agent.storage.secrets import Secrets
 
@@ -170,20 +170,33 @@ class Stack:
         if ascent.kind.range_state == "off":
             opal.switch_off(place, self.secrets)
         ascent.evidence |= ascent.kind.before_attach(place, self.secrets)
+        # A range that locks can be written once it is open; TrueCrypt's header is in the extent.
+        locks = ascent.kind.range_state == "unlocked"
+        if not locks:
+            self._discard(ascent)
         ascent.evidence |= ascent.kind.attach(place, ascent.configuration, self.secrets)
+        if locks:
+            self._discard(ascent)
+
+    def _discard(self, ascent: _Ascent) -> None:
+        assert ascent.place is not None
+        done = discard.extent(ascent.place) if self.spec.discard_first else 0
+        ascent.evidence["discarded_bytes"] = done
 
     def _format(self, ascent: _Ascent) -> None:
         self._check(self.spec.disks[ascent.configuration.disk])
         filesystem = self.spec.filesystem
         start_s = time.monotonic()
-        run([f"mkfs.{filesystem.type}", "-q", *filesystem.options, self._mapper.PATH])
+        # -K: not by mkfs, which would reach the disk through some stacks alone.
+        run([f"mkfs.{filesystem.type}", "-q", "-K", *filesystem.options, self._mapper.PATH])
         ascent.mkfs_s = time.monotonic() - start_s
 
     def _mount(self, ascent: _Ascent) -> None:
-        del ascent
         self.mount_point.mkdir(parents=True, exist_ok=True)
         filesystem = self.spec.filesystem
-        options = ["-o", filesystem.mount_options] if filesystem.mount_options else []
+        wanted = [filesystem.mount_options] if filesystem.mount_options else []
+        wanted += ["discard"] if ascent.configuration.discard else []
+        options = ["-o", ",".join(wanted)] if wanted else []
         run(["mount", "-t", filesystem.type, *options, self._mapper.PATH, str(self.mount_point)])
 
     # The ways down.

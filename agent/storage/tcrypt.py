@@ -17,7 +17,7 @@ from agent.plan import Configuration
 from agent.storage import ciphers, mapping
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
-from agent.storage.dmcrypt import queue_arguments, queue_options
+from agent.storage.dmcrypt import open_arguments, options
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 
@@ -84,7 +84,7 @@ class TrueCrypt(Kind):
                         key_bits=2 * KEY_BITS,
                         sector_size=512,
                         iv_offset_sectors=HEADERS_SECTORS,
-                        options=queue_options(configuration),
+                        options=options(configuration),
                     ),
                 ),
             )
@@ -113,7 +113,7 @@ class TrueCrypt(Kind):
         ]
         dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
         run(
-            ["cryptsetup", "open", *how, *queue_arguments(configuration), path, MAPPING],
+            ["cryptsetup", "open", *how, *open_arguments(configuration), path, MAPPING],
             stdin=passphrase + b"\n",
         )
         return {"tcrypt": parse_dump(dumped)}

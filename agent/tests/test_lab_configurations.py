@@ -42,6 +42,8 @@ def _configurations() -> list[dict[str, Any]]:
             "no_read_workqueue": True,
             "no_write_workqueue": True,
         },
+        {**large, "name": "dmcrypt-aes256-discard", "discard": True},
+        {"name": "plain-discard", "kind": "plain", "disk": "plain", "discard": True},
         {**large, "name": "dmcrypt-aes256-on-sed", "disk": "sed"},
         {"name": "sed-unlocked", "kind": "plain", "disk": "sed"},
         *(
@@ -91,6 +93,38 @@ def target(lab: Any) -> Target:
     return target
 
 
+def test_every_configuration_begins_on_a_discarded_extent(target: Target) -> None:
+    """What one leaves on the medium is gone in the next, below dm-crypt as well; who passes a
+    discard on is what was planned."""
+    script = (
+        PROLOGUE
+        + """
+try:
+    for name in ("plain", "dmcrypt-aes256", "dmcrypt-aes256-discard", "opal", "plain"):
+        entered = stack.enter(name)
+        found = proof.prove(entered, keys, stack.mount_point, name)
+        raw = Path(entered.place.partition).name
+        count = entered.place.extent.size_bytes >> 20
+        skip = entered.place.extent.offset_bytes >> 20
+        run(["sync"])
+        command = f"dd if=/dev/{raw} bs=1M skip={skip} count={count} status=none | grep -ac FILLED"
+        filled = int(run(["sh", "-c", command], ok=(0, 1)).out)
+        said.setdefault(name, []).append([found["mismatches"], found["discard"], filled])
+        run(["sh", "-c", f"yes FILLED | head -c 32M > {stack.mount_point}/filled"])
+"""
+        + EPILOGUE
+    )
+    said = json.loads(target.python(script))
+    for name, seen in said.items():
+        for mismatches, discard, filled in seen if name != "state" else ():
+            assert mismatches == []
+            assert discard["first_bytes"] == EXTENT_BYTES
+            assert filled == 0, name
+            assert discard["mounted"] == name.endswith("-discard")
+            passed_on = discard["layers"]["fde-data"]["max_bytes"] > 0
+            assert passed_on == (name != "dmcrypt-aes256")
+
+
 def _mapped(target: Target) -> list[str]:
     listed: str = target.lab.ssh("dmsetup ls").stdout
     return [line.split()[0] for line in listed.splitlines() if line.startswith("fde-data")]
@@ -124,7 +158,7 @@ def test_every_configuration_is_entered_and_proven(
     assert all(entry["proof"]["ok"] for entry in said)
     proofs = {entry["configuration"]: entry["proof"] for entry in said}
     in_the_clear = {name for name, found in proofs.items() if found["canary"]["on_medium"]}
-    assert in_the_clear == {"plain", "opal", "sed-unlocked"}
+    assert in_the_clear == {"plain", "plain-discard", "opal", "sed-unlocked"}
     on_sed = {name: found["opal"]["state"] for name, found in proofs.items() if found["opal"]}
     assert on_sed == {
         "opal": "unlocked",

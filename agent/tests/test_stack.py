@@ -150,7 +150,7 @@ def test_entering_ends_mounted_and_freshly_formatted(scene: Scene) -> None:
     stack = scene.stack()
     entered = stack.enter("one")
     assert stack.state == "mounted"
-    assert entered.evidence == {"seen": EXTENT.offset_bytes, "made": True}
+    assert entered.evidence == {"seen": EXTENT.offset_bytes, "made": True, "discarded_bytes": 0}
     assert 0 < entered.mkfs_s < entered.took_s
     (stack.mount_point / "left behind").write_text("x")
     stack.enter("two")

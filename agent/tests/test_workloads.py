@@ -7,6 +7,7 @@ import io
 import os
 import tarfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,20 @@ def test_what_cannot_run_is_skipped_and_the_suite_ends_well(lab: Lab) -> None:
     lab.reasons.clear()
     assert lab.execute() == 0, "once it is installed, a suite that is started again runs it"
     assert set(lab.last().values()) == {"finished"}
+
+
+@pytest.mark.parametrize("may_skip", [(), ("file_io",)])
+def test_a_suite_goes_without_a_workload_only_where_that_is_meant(
+    lab: Lab, may_skip: tuple[str, ...]
+) -> None:
+    lab.reasons["file_io"] = ["file_io needs dd: install it."]
+    lab.plan = replace(lab.plan, may_skip=may_skip)
+    assert lab.execute() == (0 if may_skip else 1)
+    ended = entries(lab)[-1].detail
+    if not may_skip:
+        assert ended.startswith("file_io cannot run here: file_io needs dd: install it.")
+        assert 'make run SKIP="file_io"' in ended
+        assert not (lab.folder / "runs").exists()
 
 
 def test_a_workload_that_breaks_while_it_is_asked_is_skipped(

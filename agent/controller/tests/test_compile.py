@@ -123,6 +123,14 @@ def test_other_configurations_than_the_suites_are_chosen_by_name() -> None:
         compile_plan("smoke", suite(), target(), seed=7, now=NOW, configurations=["dmcrypt-aes1"])
 
 
+def test_only_what_the_suite_has_may_be_skipped() -> None:
+    made = compile_plan("smoke", suite(), target(), seed=7, now=NOW, skip=["idle"])
+    assert plans.parse(made).may_skip == ("idle",)
+    assert plans.parse(plan()).may_skip == ()
+    with pytest.raises(ControllerError, match="did you mean idle"):
+        compile_plan("smoke", suite(), target(), seed=7, now=NOW, skip=["idel"])
+
+
 def test_declared_contrasts_between_chosen_configurations_stay() -> None:
     chosen = suite(contrasts=[["opal", "plain"], ["plain", "dmcrypt-aes128"]])
     made = compile_plan(
