@@ -252,6 +252,7 @@ class Bench:
             "kept": kept.sums(self._folder(run)),
             "proof": found.proof,
             "checks": found.inspection.found if found.inspection else [],
+            "disks": found.inspection.disks if found.inspection else {},
         }
         return write_json(self._folder(run) / "run.json", document)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.checks import disks
 from agent.checks.scene import Scene, Seen
 from agent.checks.smart import Health
 from agent.checks.table import TABLE, Change, Check, Wait
@@ -53,6 +54,7 @@ class Inspection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.found: list[Finding] = []
+        self.disks: dict[str, Any] = {}  # their condition `before` and `after` the run
         self._memory = memory
         self._scene = scene
         self._sleep = sleep
@@ -73,6 +75,7 @@ class Inspection:
                 self._begun[check.name, check.when] = begun
             elif check.when == "before" and check.wait is None:
                 self._note(check, _look(check.look, scene))
+        self.disks["before"] = disks.conditions(scene)
 
     def after(self) -> None:
         """Look after the run, and at what changed during it."""
@@ -87,6 +90,7 @@ class Inspection:
                     self._note(check, check.look.judge(before, now))
             elif check.when == "after":
                 self._note(check, _look(check.look, scene))
+        self.disks["after"] = disks.conditions(scene)
         self._memory.health = None if blockers(self.found) else scene.health
 
     def _wait(self, check: Check, wait: Wait, waiting: Callable[[str], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from agent.checks import first
@@ -61,6 +62,104 @@ def firmware(scene: Scene) -> Seen | None:
     then = first.reading(scene.suite_dir, "firmware", now)
     shown = " ".join(sorted(now.values()))
     return Seen(shown, now == then, "the disks' firmware is not the one that the suite began with")
+
+
+def temperatures_c(scene: Scene) -> dict[str, float]:
+    """What the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number."""
+    found = {}
+    for name in scene.disks:
+        device = _device(scene, name)
+        sensors = (*device.glob("hwmon*/temp1_input"), *device.glob("hwmon/hwmon*/temp1_input"))
+        values = [value for sensor in sensors if (value := number(sensor)) is not None]
+        if values:
+            found[_serial(scene, name)] = max(values) / 1000
+    return found
+
+
+def temperature(scene: Scene) -> Seen | None:
+    """Whether every disk is as warm as at the suite's first run."""
+    now = temperatures_c(scene)
+    if not now:
+        return None
+    then = first.reading(scene.suite_dir, "disk_temperatures_c", now)
+    off = {s: c - then.get(s, c) for s, c in now.items() if abs(c - then.get(s, c)) > scene.disk_c}
+    shown = ", ".join(
+        f"{now[s]:.0f} °C, {then[s]:.0f} °C ± {scene.disk_c:g} °C wanted" for s in off
+    )
+    way = "warmer" if any(difference > 0 for difference in off.values()) else "colder"
+    why = f"a disk is {way} than at the suite's first reading"
+    return Seen(max(now.values()), not off, why, shown)
+
+
+def throttles(scene: Scene) -> dict[str, int] | None:
+    """What heat did to the disks since they were made, by serial number."""
+    counts = {h.serial or name: h.throttled for name, h in scene.health.items()}
+    return {serial: count for serial, count in counts.items() if count is not None} or None
+
+
+def throttled(before: dict[str, int], now: dict[str, int]) -> Seen:
+    return _grown(before, now, "a disk was too hot and slowed down during the run")
+
+
+def links(scene: Scene) -> dict[str, str] | None:
+    """Speed, width and queue depth of each disk's link, by serial number."""
+    found = {}
+    for name in scene.disks:
+        device = _device(scene, name)
+        port = next((p for p in device.resolve().parts if re.fullmatch(r"ata\d+", p)), "ata")
+        ata = scene.sys / "class/ata_link" / port.replace("ata", "link") / "sata_spd"
+        pci = device / "device"
+        said = [
+            text(pci / "current_link_speed"),
+            (width := text(pci / "current_link_width")) and f"x{width}",
+            text(ata),
+            (depth := text(device / "queue_depth")) and f"queue of {depth}",
+        ]
+        if any(said):
+            found[_serial(scene, name)] = ", ".join(filter(None, said))
+    return found or None
+
+
+def link(scene: Scene) -> Seen | None:
+    """Whether the links are those that the suite began with."""
+    now = links(scene)
+    if now is None:
+        return None
+    then = first.reading(scene.suite_dir, "disk_links", now)
+    return Seen("; ".join(sorted(now.values())), now == then, "a disk's link is not the first one")
+
+
+def link_changed(before: dict[str, str], now: dict[str, str]) -> Seen:
+    shown = "; ".join(sorted(now.values()))
+    return Seen(shown, before == now, "a disk's link or queue changed during the run")
+
+
+def conditions(scene: Scene) -> dict[str, dict[str, float | str | None]]:
+    """What is known of each disk's state now, by serial number: kept with every run."""
+    warm, linked = temperatures_c(scene), links(scene) or {}
+    found = {}
+    for name in scene.disks:
+        serial, health = _serial(scene, name), scene.health.get(name)
+        queue = scene.sys / "class/block" / name / "queue"
+        power = _device(scene, name) / "power"
+        found[serial] = {
+            "temperature_c": warm.get(serial),
+            "link": linked.get(serial),
+            "write_cache": text(queue / "write_cache"),
+            "latency_tolerance_us": text(power / "pm_qos_latency_tolerance_us"),
+            "throttled": health.throttled if health else None,
+            "written_bytes": health.written_bytes if health else None,
+            "spare_percent": health.spare_percent if health else None,
+            "used_percent": health.used_percent if health else None,
+            "errors": health.errors if health else None,
+        }
+    return found
+
+
+def _serial(scene: Scene, name: str) -> str:
+    """The disk's serial number as sysfs has it, else its name."""
+    device = _device(scene, name)
+    return text(device / "serial") or text(device / "wwid") or name
 
 
 def _device(scene: Scene, name: str) -> Path:

@@ -31,6 +31,7 @@ class Scene:
 
     `suite_dir` is where the suite's first readings are kept, None for nowhere; `disks` are the
     kernel's names of the disks under test; `load_limit` is how many CPUs others may keep busy;
+    `band_c` and `disk_c` by how much processor and disks may be warmer or colder than at first;
     `known_health` is what the disks said shortly before, so that they need not be asked again.
     """
 
@@ -47,6 +48,7 @@ class Scene:
     window_s: float = 0.15
     poll_s: float = 0.25
     band_c: float = 3.0
+    disk_c: float = 5.0
     min_free_share: float = 0.05
     min_free_bytes: int = 128 * 2**20
     min_memory_bytes: int = 256 * 2**20

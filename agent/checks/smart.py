@@ -10,15 +10,26 @@ from agent.command import CommandError, run
 
 # ATA attributes that count what the medium lost: reallocated, uncorrectable, pending, offline.
 _LOST = frozenset({5, 187, 197, 198})
+_WRITTEN = 241  # total LBAs written
+_HEAT = ("warning_temp_time", "critical_comp_time")
 
 
 @dataclass(frozen=True)
 class Health:
-    """`passed` is the disk's verdict on itself, None if it gives none; `errors` of its medium."""
+    """`passed` is the disk's verdict on itself, None if it gives none; `errors` of its medium.
+
+    `throttled` counts what heat did to it in its life: minutes above its limits and transitions to
+    slower states; `written_bytes` those of its life, `spare_percent` of its spare blocks that are
+    left, `used_percent` of the life that its maker reckons with. None where it does not say.
+    """
 
     serial: str
     passed: bool | None
     errors: int
+    throttled: int | None = None
+    written_bytes: int | None = None
+    spare_percent: int | None = None
+    used_percent: int | None = None
 
 
 def read(program: str, name: str) -> Health | None:
@@ -45,4 +56,16 @@ def parse(report: dict[str, Any]) -> Health | None:
     errors = nvme.get("media_errors", 0)
     errors += sum(row["raw"]["value"] for row in ata if row["id"] in _LOST)
     errors += sum(part.get("total_uncorrected_errors", 0) for part in scsi.values())
-    return Health(str(report.get("serial_number", "")), passed, errors)
+    heat = [n for key, n in nvme.items() if key in _HEAT or "trans_count" in key]
+    units = nvme.get("data_units_written")
+    sectors = next((row["raw"]["value"] for row in ata if row["id"] == _WRITTEN), None)
+    return Health(
+        str(report.get("serial_number", "")),
+        passed,
+        errors,
+        throttled=sum(heat) if heat else None,
+        # NVMe Base Specification, SMART log: thousands of 512 bytes.
+        written_bytes=units * 512_000 if units is not None else sectors and sectors * 512,
+        spare_percent=nvme.get("available_spare"),
+        used_percent=nvme.get("percentage_used"),
+    )

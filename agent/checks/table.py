@@ -57,6 +57,9 @@ _HELD = Wait("held", 4 * 3600, "blocker")
 _ROOM = Wait("room", 3600, "blocker")
 _LOAD = Wait("load", 180, "warning")
 _HEAT = Wait("temperature", 180, "warning", heat.warm_up, "a short load was used to warm it up")
+_DISK_HEAT = Wait("disk-temperature", 120, "warning")
+_DISK_THROTTLED = Change(disks.throttles, disks.throttled)
+_RELINKED = Change(disks.links, disks.link_changed)
 _THROTTLED = Change(processor.core_throttles, processor.throttled)
 _PACKAGE_THROTTLED = Change(processor.package_throttles, processor.throttled)
 _GREW = Change(disks.medium_errors, disks.errors_grew)
@@ -78,6 +81,15 @@ TABLE: tuple[Check, ...] = (
     Check(
         *("temperature", "before", "wait", "the package is as warm as at the suite's first run"),
         *(heat.temperature, "give the machine an even temperature, and air", _HEAT),
+    ),
+    Check(
+        *(
+            "disk-temperature",
+            "before",
+            "wait",
+            "the disks are as warm as at the first run",
+        ),
+        *(disks.temperature, "give the disks an even temperature, and air", _DISK_HEAT),
     ),
     Check(
         *("mounted", "before", "blocker", "the configuration under test is mounted"),
@@ -121,6 +133,10 @@ TABLE: tuple[Check, ...] = (
         *(disks.firmware, "put the firmware back, or make a new plan"),
     ),
     Check(
+        *("disk-link", "before", "blocker", "link speed, width and queue depth of the disks"),
+        *(disks.link, "look at dmesg for link errors, plug the disk in anew, or make a new plan"),
+    ),
+    Check(
         *("c-states", "during", "warning", "idle states that the CPUs may enter"),
         Change(processor.idle_states, processor.idle_states_changed),
         "leave cpuidle alone while a suite runs",
@@ -155,6 +171,14 @@ TABLE: tuple[Check, ...] = (
     Check(
         *("disk-errors", "during", "blocker", "SMART: media errors"),
         *(_GREW, "look at smartctl -a, and replace the disk"),
+    ),
+    Check(
+        *("disk-throttle", "during", "blocker", "SMART: what heat did to the disks"),
+        *(_DISK_THROTTLED, "cool the disk"),
+    ),
+    Check(
+        *("disk-link", "during", "blocker", "link speed, width and queue depth of the disks"),
+        *(_RELINKED, "look at dmesg for link errors, and at the cable or slot"),
     ),
     Check(
         *("disk-io-errors", "during", "warning", "the kernel's count of failed disk commands"),

@@ -14,7 +14,13 @@ DISK = "sdx"
 SMART: dict[str, Any] = {
     "serial_number": "S1",
     "smart_status": {"passed": True},
-    "nvme_smart_health_information_log": {"critical_warning": 0, "media_errors": 3},
+    "nvme_smart_health_information_log": {
+        "critical_warning": 0,
+        "media_errors": 3,
+        "warning_temp_time": 1,
+        "data_units_written": 2,
+        "available_spare": 100,
+    },
 }
 FILES = {
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
@@ -32,6 +38,10 @@ FILES = {
     "sys/class/powercap/intel-rapl:0/energy_uj": "1",
     f"sys/class/block/{DISK}/device/rev": "1.0",
     f"sys/class/block/{DISK}/device/ioerr_cnt": "0x2",
+    f"sys/class/block/{DISK}/device/queue_depth": "32",
+    f"sys/class/block/{DISK}/device/device/current_link_speed": "8.0 GT/s PCIe",
+    f"sys/class/block/{DISK}/device/device/current_link_width": "4",
+    f"sys/class/block/{DISK}/device/hwmon3/temp1_input": "35000",
     "proc/stat": "cpu  10 0 10 100 0 0 0 0 0 0\n",
     "proc/meminfo": "MemAvailable:    9000000 kB\n",
     "proc/swaps": "Filename Type Size Used Priority\n",

@@ -18,6 +18,7 @@ from agent.checks.__main__ import document
 from agent.tests.check_scene import DISK, FILES, SMART, Machine, Patience, build, program
 
 CPU = "sys/devices/system/cpu"
+DEVICE = f"sys/class/block/{DISK}/device"
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "checks.md"
 Fault = Callable[[Machine], Machine | None]
 
@@ -76,6 +77,10 @@ FAULTS: dict[tuple[str, str], Fault] = {
     ("disk-health", "before"): _write("smart.json", _smart(critical_warning=4)),
     ("disk-errors", "before"): _remembered("medium_errors", {"S1": 2}),
     ("firmware", "before"): _remembered("firmware", {DISK: "0.9"}),
+    ("disk-temperature", "before"): _remembered("disk_temperatures_c", {DISK: 29.0}),
+    ("disk-link", "before"): _remembered("disk_links", {DISK: "16.0 GT/s PCIe, x4"}),
+    ("disk-throttle", "during"): _write("smart.json", _smart(warning_temp_time=2)),
+    ("disk-link", "during"): _write(f"{DEVICE}/device/current_link_width", "1"),
     ("c-states", "during"): _write(f"{CPU}/cpu0/cpuidle/state1/disable", "1"),
     ("throttle-core", "during"): _write(f"{CPU}/cpu0/thermal_throttle/core_throttle_count", "8"),
     ("throttle-package", "during"): _write(
