@@ -16,7 +16,7 @@ from lab.drive.opal.core import new_secret, new_state
 from lab.drive.opal.setup import open_tper
 from lab.drive.opal.tper import Tper
 from lab.drive.options import UsageError
-from lab.drive.state import DriveState, StateError, StateFile, write_atomically
+from lab.drive.state import DriveState, StateError, StateFile, sweep_leftovers, write_atomically
 from lab.drive.stats import Stats
 from lab.drive.subsystem import Subsystem
 
@@ -34,6 +34,8 @@ def build(options: argparse.Namespace) -> Drive:
     if options.opal:
         _lock_state(options.state)
         _check_pair(options)
+        for path in (options.state, options.psid_file):
+            sweep_leftovers(path)
     fd = open_backing(options.backing, options.size_bytes)
     _lock(fd, options.backing)
     if options.stats is not None:
@@ -112,7 +114,7 @@ def _psid(path: Path) -> bytes:
         psid = path.read_bytes().strip()
     else:
         psid = new_secret()
-        write_atomically(path, psid + b"\n")
+        write_atomically(path, psid)
     if not 0 < len(psid) <= 32:
         raise UsageError(f"{path} must hold a PSID of 1 to 32 bytes")
     return psid

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import re
 import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 FORMAT = "fde-drive/2"
 POWER_CYCLE, HARDWARE, HOT_PLUG, PROGRAMMATIC = range(4)  # TCG reset types (Opal 2.01, table 13)
+_log = logging.getLogger("drive")
 
 
 class StateError(Exception):
@@ -184,8 +187,12 @@ class StateFile:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data`, readable by the owner only, as a whole or not at all."""
+    """Replaces `path` by `data`, readable by the owner only, as a whole or not at all.
+
+    Raises OSError with the old file in place, and never once the new one is.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
@@ -193,12 +200,28 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        _flush(directory, path)
     except OSError:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _flush(directory: int, path: Path) -> None:
+    try:
+        os.fsync(directory)
+    except OSError as error:  # it is written, and may not outlast a crash of the host
+        _log.error("the folder of %s could not be flushed: %s", path, error)
+
+
+def sweep_leftovers(path: Path) -> None:
+    """Removes what `write_atomically` left beside `path` when it was killed, which may hold keys.
+
+    Nobody else may be writing it.
+    """
+    ours = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{8}")
+    for found in path.parent.iterdir():
+        if ours.fullmatch(found.name) and found.is_file() and not found.is_symlink():
+            found.unlink()

@@ -63,10 +63,14 @@ class Drive:
             command += ["--opal", "--state", state, "--psid-file", label]
         return command
 
-    def start(self) -> None:
+    def prepare(self) -> None:
+        """The label, and no word of an earlier start."""
         if self.opal and not self.path("psid").exists():
-            self.path("psid").write_bytes(PSID + b"\n")
+            self.path("psid").write_bytes(PSID)
         self.path("ready.json").unlink(missing_ok=True)
+
+    def start(self) -> None:
+        self.prepare()
         with self.path("log").open("ab") as log:
             self.process = subprocess.Popen(self.command(), cwd=REPOSITORY, stdout=log, stderr=log)
         deadline = time.monotonic() + 60
