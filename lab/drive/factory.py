@@ -16,6 +16,7 @@ from lab.drive.opal.core import new_secret, new_state
 from lab.drive.opal.setup import open_tper
 from lab.drive.opal.tper import Tper
 from lab.drive.options import UsageError
+from lab.drive.own_files import check_distinct
 from lab.drive.state import DriveState, StateError, StateFile, sweep_leftovers, write_atomically
 from lab.drive.stats import Stats
 from lab.drive.subsystem import Subsystem
@@ -30,19 +31,24 @@ class Drive:
 
 
 def build(options: argparse.Namespace) -> Drive:
-    """Opens or makes the files; raises UsageError, MediaError, StateError or OSError."""
+    """Opens or makes the files. A file that is not a drive's is left as it is.
+
+    Raises UsageError, ForeignFileError, MediaError, StateError or OSError.
+    """
+    check_distinct(options)
+    if options.stats is not None:
+        stats = Stats(options.stats)
+    else:
+        with tempfile.NamedTemporaryFile(prefix="virtual-drive-") as unnamed:
+            stats = Stats(Path(unnamed.name))
     if options.opal:
+        StateFile(options.state).load()  # nothing is made beside a file that is another's
         _lock_state(options.state)
         _check_pair(options)
         for path in (options.state, options.psid_file):
             sweep_leftovers(path)
     fd = open_backing(options.backing, options.size_bytes)
     _lock(fd, options.backing)
-    if options.stats is not None:
-        stats = Stats(options.stats)
-    else:
-        with tempfile.NamedTemporaryFile(prefix="virtual-drive-") as unnamed:
-            stats = Stats(Path(unnamed.name))
     blocks = options.size_bytes // options.block_size
     config = DriveConfig(
         *(options.nqn, options.model, options.serial, options.block_size, blocks, options.opal),

@@ -12,12 +12,14 @@ import logging
 import os
 import re
 import secrets
+import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 FORMAT = "fde-drive/2"
 POWER_CYCLE, HARDWARE, HOT_PLUG, PROGRAMMATIC = range(4)  # TCG reset types (Opal 2.01, table 13)
+_MAX_FILE_BYTES = 1 << 20
 _log = logging.getLogger("drive")
 
 
@@ -170,6 +172,9 @@ class StateFile:
     def load(self) -> DriveState | None:
         """The kept state, None if there is none yet; raises StateError if it is damaged."""
         try:
+            found = self.path.lstat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
+                raise StateError(f"{self.path} is not a drive's state; name another file")
             data = self.path.read_bytes()
         except FileNotFoundError:
             return None
@@ -177,8 +182,8 @@ class StateFile:
             return parse(data)
         except StateError as error:
             raise StateError(
-                f"{self.path} is damaged ({error}); restore it, or remove it together with the "
-                "backing file to begin with a new drive"
+                f"{self.path} is damaged or not a drive's ({error}); restore it or name another "
+                "file; if it was this drive's, remove it together with the image to begin anew"
             ) from error
 
     def save(self, state: DriveState) -> None:
