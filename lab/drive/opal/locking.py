@@ -41,6 +41,7 @@ class Locking:
         self.block_bytes = block_bytes
         self.keys: dict[int, bytes] = {}
         self.erased: list[tuple[int, int]] = []  # first block and end of what has a new key
+        self._in_force: list[tuple[int, int, int]] = []
         self._media = media
         self._shadow = Shadow(mbr.fd, min(blocks, mbr.size_bytes // block_bytes))
         self._ciphers: dict[bytes, AesXts] = {}
@@ -106,7 +107,8 @@ class Locking:
         key = new_media_key(self.state.key_bits)
         row.wrapped_key = aes_key_wrap(kek, key)
         row.open_key = key if row.served_at_power_on else b""
-        self.erased += [(start, end) for owner, start, end in self._layout() if owner == index]
+        places = {*self._layout(), *self._in_force}  # a transaction may have moved it before
+        self.erased += [(start, end) for owner, start, end in places if owner == index]
         if row.readable or row.writable:
             self.keys[index] = key
 
@@ -150,7 +152,8 @@ class Locking:
             for key in self.keys.values()
         }
         self._ciphers = used
-        self._media.segments = tuple(self._segment(*part, used) for part in self._layout())
+        self._in_force = self._layout()
+        self._media.segments = tuple(self._segment(*part, used) for part in self._in_force)
         self._media.shadow = self._shadow if self.state.mbr.shadows else None
 
     def _layout(self) -> list[tuple[int, int, int]]:

@@ -17,6 +17,7 @@ BATCH = 32
 CALLS_A_SESSION = 4
 _KINDS = ("pdu", "packet", "call", "owner")
 _WEIGHTS = (30, 25, 38, 7)
+_CHANGED = {"call": 0.95, "owner": 0.7}  # an owner's call as it is changes the state
 _KNOWN_UIDS = [uid for uid in vars(uids).values() if isinstance(uid, bytes) and len(uid) == 8]
 _KNOWN_UIDS += [
     uid for table in schema.locking_sp_tables(256) for uid in (table.uid, table.descriptor)
@@ -73,7 +74,7 @@ class Source:
             loose = number_in_batch % CALLS_A_SESSION == CALLS_A_SESSION - 1
             change = change_tokens if loose else change_values
             call = chance.choice(self._calls)
-            if chance.random() < 0.95:
+            if chance.random() < _CHANGED[kind]:
                 call = change(call, chance, self._tokens)
             calls.append(call)
         return Batch(kind, on, tuple(calls))

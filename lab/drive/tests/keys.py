@@ -14,28 +14,25 @@ from lab.drive.opal import credentials
 from lab.drive.state import DriveState
 
 
-def range_keys(state: DriveState, pins: Iterable[bytes]) -> dict[int, bytes]:
-    """The media keys by range: those in clear, and those that one of the PINs unwraps."""
-    keys = {index: row.open_key for index, row in enumerate(state.ranges) if row.open_key}
-    for authority in state.authorities.values():
-        credential = authority.credential
-        if credential is None or not credential.wrapped_kek:
-            continue
+def kek_of(state: DriveState, pins: Iterable[bytes]) -> bytes | None:
+    """The Locking SP's key, if one of its authorities has one of the PINs."""
+    wrapped = [a.credential for a in state.authorities.values() if a.credential]
+    for credential in wrapped:
         for pin in pins:
             if wrapping_key := credentials.check(credential, pin):
-                kek = credentials.unwrap_kek(credential, wrapping_key)
-                return {**unwrapped(state, kek), **keys}
-    return keys
+                return credentials.unwrap_kek(credential, wrapping_key)
+    return None
 
 
-def unwrapped(state: DriveState, kek: bytes) -> dict[int, bytes]:
-    """The media keys that the Locking SP's key opens."""
+def range_keys(state: DriveState, kek: bytes | None) -> dict[int, bytes]:
+    """The media keys by range: those in clear, and those that the Locking SP's key opens."""
     keys = {}
     for index, row in enumerate(state.ranges):
-        try:
-            keys[index] = aes_key_unwrap(kek, row.wrapped_key)
-        except (InvalidUnwrap, ValueError):
-            continue
+        if row.open_key:
+            keys[index] = row.open_key
+        elif kek and row.wrapped_key:
+            with contextlib.suppress(InvalidUnwrap):
+                keys[index] = aes_key_unwrap(kek, row.wrapped_key)
     return keys
 
 

@@ -14,7 +14,7 @@ from lab.drive.opal import uids
 from lab.drive.opal.tokens import Named
 from lab.drive.state import DriveState, parse, sweep_leftovers
 from lab.drive.tests.dying import DyingDrive, End
-from lab.drive.tests.keys import opened, range_keys
+from lab.drive.tests.keys import kek_of, opened, range_keys
 from lab.drive.tests.opal_host import OpalSession, RefusedError, lock, set_up_range, take_ownership
 from lab.drive.tests.process import PSID, SIZE_BYTES, Drive, until
 
@@ -67,6 +67,11 @@ def load(drive: Drive) -> DriveState:
     return parse(drive.path("state.json").read_bytes())
 
 
+def all_keys(state: DriveState) -> dict[int, bytes]:
+    """Of every range, as somebody gets them who knows every PIN."""
+    return range_keys(state, kek_of(state, (OWNER, USER2, NEW)))
+
+
 def leftovers(drive: Drive) -> list[Path]:
     return list(drive.directory.glob(".*"))
 
@@ -79,6 +84,14 @@ def new_key(host: Initiator) -> None:
 def new_key_in_a_transaction(host: Initiator) -> None:
     session = OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER)
     session.raw(b"\xfb\x00")
+    session.call(KEY, uids.GEN_KEY)
+    assert session.raw(b"\xfc\x00") == b"\xfc\x00"
+
+
+def move_and_new_key_in_a_transaction(host: Initiator) -> None:
+    session = OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER)
+    session.raw(b"\xfb\x00")
+    session.set(ROW, {3: 2048})
     session.call(KEY, uids.GEN_KEY)
     assert session.raw(b"\xfc\x00") == b"\xfc\x00"
 
@@ -115,6 +128,7 @@ def change_the_pin(host: Initiator) -> None:
 ERASURES: dict[Change, list[int]] = {
     new_key: IN_RANGE,
     new_key_in_a_transaction: IN_RANGE,
+    move_and_new_key_in_a_transaction: IN_RANGE,
     revert_by_label: IN_RANGE + OUTSIDE,
     revert_locking: IN_RANGE + OUTSIDE,
     revert_locking_but_the_global_range: IN_RANGE,
@@ -135,7 +149,7 @@ def test_a_copy_of_a_leftover_opens_nothing_after_an_erase(
     dying.launch(End(0, STEPS.index("fsync") + 1))
     dying.wait()
     (leftover,) = leftovers(dying)
-    keys = range_keys(parse(leftover.read_bytes()), (OWNER, USER2)).values()
+    keys = all_keys(parse(leftover.read_bytes())).values()
     medium = dying.path("disk.img")
     assert opened(medium, keys, MARKS, 4096) == sorted(IN_RANGE + OUTSIDE), "it opens all of them"
     dying.start()
@@ -173,8 +187,8 @@ def check_locked_and_erased(drive: Drive, old: DriveState) -> None:
         assert not (row.read_lock_enabled and row.readable)
         assert not (row.write_lock_enabled and row.writable)
     if now.locking_active:
-        assert drive.io().read(256, 1).status == DENIED
-    before, after = range_keys(old, (OWNER, USER2)), range_keys(now, (OWNER, USER2, NEW))
+        assert drive.io().read(now.ranges[1].start, 1).status == DENIED
+    before, after = all_keys(old), all_keys(now)
     gone = [key for index, key in before.items() if after[index] != key]
     assert opened(drive.path("disk.img"), gone, MARKS, 4096) == []
     for key in gone:
