@@ -126,7 +126,7 @@ class DyingDrive(Drive):
             assert self.process is not None
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(self.log())
-            time.sleep(0.002)
+            time.sleep(0.01)
 
     def launch(self, end: End | None = None) -> None:
         """Starts it without waiting for its being ready."""

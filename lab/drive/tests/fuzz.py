@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from lab.drive.initiator import Initiator
@@ -234,8 +234,16 @@ class Target:
             time.sleep(0.01)
 
 
-def fuzz(batches: Iterator[Batch], folder: Path, kept: Path) -> Counter[str]:
-    """Runs the batches, until Ctrl-C; returns figures, or raises FindingError and fills `kept`."""
+def fuzz(
+    batches: Iterator[Batch],
+    folder: Path,
+    kept: Path,
+    so_far: Callable[[Counter[str]], object] = lambda _: None,
+) -> Counter[str]:
+    """Runs the batches; returns figures, or raises FindingError and fills `kept`.
+
+    `so_far` gets the figures whenever all has been seen to hold.
+    """
     folder.mkdir(exist_ok=True)
     sealed, owned = Target(folder / "sealed"), Owned(folder / "owned", SECOND_BYTES)
     figures, since = owned.figures, list[Batch]()
@@ -247,9 +255,8 @@ def fuzz(batches: Iterator[Batch], folder: Path, kept: Path) -> Counter[str]:
             if number % CHECK_EVERY_BATCHES == 0:
                 sealed.check()
                 since.clear()
+                so_far(figures)
         sealed.check()
-    except KeyboardInterrupt:
-        figures["interrupted"] = 1
     except Exception as error:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text("".join(f"{batch.dump()}\n" for batch in since))
@@ -268,28 +275,37 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--inputs", type=int, default=20_000)
     parser.add_argument("--replay", type=Path, help="what an earlier finding left")
     parser.add_argument("--keep", type=Path, default=Path("build/fuzz/last.jsonl"))
-    parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
+    parser.add_argument("--out", type=Path, help="for the figures so far, as JSON")
     options = parser.parse_args(arguments)
     batches = seeded(options.seed, options.inputs)
     if options.replay:
         batches = map(Batch.load, options.replay.read_text().splitlines())
     begin = time.monotonic()
-    figures: dict[str, int | str] = {"seed": options.seed, CRASH: 0, CHANGE: 0, KEY: 0}
+
+    def write(figures: Mapping[str, int | str]) -> str:
+        found = {"seed": options.seed, CRASH: 0, CHANGE: 0, KEY: 0, **figures}
+        text = json.dumps({**found, "seconds": round(time.monotonic() - begin)}, indent=1)
+        if options.out:
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(text + "\n")
+        return text
+
+    latest: dict[str, int | str] = {}
+
+    def so_far(figures: Counter[str]) -> None:
+        latest.update(figures)
+        write({**latest, "ended": "not yet"})
+
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         try:
-            figures |= fuzz(batches, Path(folder), options.keep)
+            print(write(fuzz(batches, Path(folder), options.keep, so_far)))
         except FindingError as finding:
-            figures |= {finding.kind: 1, "finding": str(finding)}
+            print(write({**latest, finding.kind: 1, "finding": str(finding)}))
             print(f"fde: {finding}", file=sys.stderr)
             for log in Path(folder).glob("*/log"):
                 print(log.read_text()[-3000:], file=sys.stderr)
-    figures["seconds"] = round(time.monotonic() - begin)
-    text = json.dumps(figures, indent=1)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text + "\n")
-    print(text)
-    return int("finding" in figures)
+            return 1
+    return 0
 
 
 if __name__ == "__main__":
