@@ -11,7 +11,9 @@ import pytest
 from lab.drive.tests import corpus
 from lab.drive.tests.batches import Batch, Source, seeded
 from lab.drive.tests.fuzz import SECOND_BYTES, STARTS, Target, fuzz
-from lab.drive.tests.fuzz_wire import FindingError
+from lab.drive.tests.fuzz_owned import BLOCK, MARK, Owned
+from lab.drive.tests.fuzz_wire import CHANGE, CRASH, KEY, FindingError
+from lab.drive.tests.keys import xts
 
 INPUTS = 2_000
 
