@@ -53,7 +53,7 @@ def write_secrets(layout: Layout) -> Path:
     label = layout.directory / "sed.psid"
     label.unlink(missing_ok=True)
     label.touch(mode=0o600)
-    label.write_text(psid + "\n", encoding="utf-8")
+    label.write_text(psid, encoding="utf-8")
     return label
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
 import errno
 import json
@@ -22,11 +21,14 @@ from lab.drive.aes_xts import CryptoError
 from lab.drive.control import ControlError, ControlSocket
 from lab.drive.media import MediaError
 from lab.drive.options import UsageError, parse
+from lab.drive.own_files import ForeignFileError, check_ready_file
+from lab.drive.peers import Peers, unknown_hosts
 from lab.drive.server import Server
 from lab.drive.state import StateError, write_atomically
 
 _PR_SET_DUMPABLE = 4
 _M_MMAP_THRESHOLD = -3
+_log = logging.getLogger("drive")
 _LIBC = ctypes.CDLL(None)
 
 
@@ -47,7 +49,7 @@ def _give_memory_back() -> None:
 
 def _open_server(options: argparse.Namespace, drive: factory.Drive) -> Server:
     try:
-        return Server(drive.subsystem, options.port, options.address)
+        return Server(drive.subsystem, options.port, options.address, Peers(options.users))
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
@@ -75,6 +77,9 @@ def _greet(options: argparse.Namespace, port: int) -> None:
 def _serve(options: argparse.Namespace) -> None:
     _keep_memory_private()
     _give_memory_back()
+    os.umask(0o077)
+    if options.ready_file is not None:
+        check_ready_file(options.ready_file)
     drive = factory.build(options)
     server = _open_server(options, drive)
     stopped = threading.Event()
@@ -86,7 +91,9 @@ def _serve(options: argparse.Namespace) -> None:
     signal.signal(signal.SIGINT, stop)
     actions = Actions(drive.subsystem, drive.tper, server)
     drive.subsystem.on_power_loss = actions.power_cycle
-    ControlSocket(options.control, actions.by_name())
+    if said := unknown_hosts(options.address, options.users):
+        _log.warning(said)
+    control = ControlSocket(options.control, actions.by_name())
     threading.Thread(target=server.serve, daemon=True).start()
     if options.ready_file is not None:
         ready = {"port": server.port, "pid": os.getpid()}
@@ -94,10 +101,9 @@ def _serve(options: argparse.Namespace) -> None:
     _greet(options, server.port)
     stopped.wait()
     server.close()
-    for path in (options.control, options.ready_file):
-        if path is not None:
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+    control.close()
+    if options.ready_file is not None:
+        options.ready_file.unlink(missing_ok=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -110,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     except UsageError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 2
-    except (MediaError, StateError, CryptoError, ControlError) as error:
+    except (ForeignFileError, MediaError, StateError, CryptoError, ControlError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
     except OSError as error:

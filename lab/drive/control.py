@@ -14,6 +14,7 @@ import contextlib
 import json
 import logging
 import socket
+import stat
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from typing import Any
 Action = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 _MAX_LINE_BYTES = 4096
 _MAX_PATH_BYTES = 107
+_PROBE_S = 5
 _log = logging.getLogger("drive.control")
 
 
@@ -44,13 +46,19 @@ class ControlSocket:
             raise ControlError(
                 f"{path} is too long for a socket ({_MAX_PATH_BYTES} bytes); give another --control"
             )
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        _make_way(path)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))
         path.chmod(0o600)
+        self._path, self._inode = path, path.lstat().st_ino
         self._listener.listen()
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Removes the socket, if it is still this one that stands there."""
+        with contextlib.suppress(FileNotFoundError):
+            if self._path.lstat().st_ino == self._inode:
+                self._path.unlink()
 
     def _accept(self) -> None:
         while True:
@@ -79,6 +87,24 @@ class ControlSocket:
             return {"ok": True, **action(request)}
         except (ControlError, ValueError, OSError) as error:
             return {"ok": False, "error": str(error)}
+
+
+def _make_way(path: Path) -> None:
+    """Removes a socket that nobody answers any more; raises ControlError for all else."""
+    try:
+        if stat.S_ISSOCK(path.lstat().st_mode):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+                client.settimeout(_PROBE_S)
+                client.connect(str(path))
+            raise ControlError(f"somebody answers at {path}; name another socket with --control")
+    except FileNotFoundError:
+        return
+    except ConnectionRefusedError:
+        path.unlink()
+        return
+    except OSError as error:
+        raise ControlError(f"{path}: {error.strerror}; name another --control") from error
+    raise ControlError(f"{path} is there and is no socket; name another one with --control")
 
 
 def ask(path: Path, command: str, timeout_s: float = 30, **parameters: Any) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from lab.drive.opal.core import new_secret, new_state
 from lab.drive.opal.setup import open_tper
 from lab.drive.opal.tper import Tper
 from lab.drive.options import UsageError
-from lab.drive.state import DriveState, StateError, StateFile, write_atomically
+from lab.drive.own_files import check_distinct
+from lab.drive.state import DriveState, StateError, StateFile, sweep_leftovers, write_atomically
 from lab.drive.stats import Stats
 from lab.drive.subsystem import Subsystem
 
@@ -30,17 +31,24 @@ class Drive:
 
 
 def build(options: argparse.Namespace) -> Drive:
-    """Opens or makes the files; raises UsageError, MediaError, StateError or OSError."""
-    if options.opal:
-        _lock_state(options.state)
-        _check_pair(options)
-    fd = open_backing(options.backing, options.size_bytes)
-    _lock(fd, options.backing)
+    """Opens or makes the files. A file that is not a drive's is left as it is.
+
+    Raises UsageError, ForeignFileError, MediaError, StateError or OSError.
+    """
+    check_distinct(options)
     if options.stats is not None:
         stats = Stats(options.stats)
     else:
         with tempfile.NamedTemporaryFile(prefix="virtual-drive-") as unnamed:
             stats = Stats(Path(unnamed.name))
+    if options.opal:
+        StateFile(options.state).load()  # nothing is made beside a file that is another's
+        _lock_state(options.state)
+        _check_pair(options)
+        for path in (options.state, options.psid_file):
+            sweep_leftovers(path)
+    fd = open_backing(options.backing, options.size_bytes)
+    _lock(fd, options.backing)
     blocks = options.size_bytes // options.block_size
     config = DriveConfig(
         *(options.nqn, options.model, options.serial, options.block_size, blocks, options.opal),
@@ -112,7 +120,7 @@ def _psid(path: Path) -> bytes:
         psid = path.read_bytes().strip()
     else:
         psid = new_secret()
-        write_atomically(path, psid + b"\n")
+        write_atomically(path, psid)
     if not 0 < len(psid) <= 32:
         raise UsageError(f"{path} must hold a PSID of 1 to 32 bytes")
     return psid

@@ -184,4 +184,8 @@ class EncryptedMedia:
 
     def deallocate(self, lba: int, blocks: int) -> None:
         self._parts(lba, blocks, write=True)
+        self.discard(lba, blocks)
+
+    def discard(self, lba: int, blocks: int) -> None:
+        """Deallocates blocks whose key is gone, whatever is locked."""
         _punch(self.fd, lba * self._block_bytes, blocks * self._block_bytes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
+import pwd
 import re
 from pathlib import Path
 
@@ -65,6 +67,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--nqn", help="NVMe name of the disk; made from the serial number")
     add("--port", type=_port, default=0, help="0, the default: any free one")
     add("--address", default="127.0.0.1", help="to listen on; another only in a network of its own")
+    add(
+        "--allow-user",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of this machine, by name or number, to connect as well; `all`: everybody. "
+        "Without it root and the drive's own user may",
+    )
     add("--ready-file", type=Path, help="gets port and pid once hosts may connect")
     add("--stats", type=Path, help="keep the counters in this file")
     add("--control", type=Path, help="unix socket for commands; IMAGE.control")
@@ -103,6 +113,7 @@ def _fill(options: argparse.Namespace, image: Path) -> None:
         options.serial = f"VD{path[:14].upper()}"
     if options.model is None:
         options.model = "virtual-drive-opal" if options.opal else "virtual-drive"
+    options.users = _users(options.allow_user)
     options.nqn = options.nqn or f"nqn.2026-01.org.fde-testbed:{options.serial}"
     options.control = options.control or _beside(image, "control")
     opal_only = ("state", "psid_file", "key_bits", "block_sid_feature")
@@ -111,6 +122,17 @@ def _fill(options: argparse.Namespace, image: Path) -> None:
         raise UsageError(f"--{given[0].replace('_', '-')} needs --opal")
     options.state = options.state or _beside(image, "state")
     options.psid_file = options.psid_file or _beside(image, "psid")
+
+
+def _users(allowed: list[str]) -> frozenset[int] | None:
+    """The user ids whose connections are taken; None for everybody's."""
+    if "all" in allowed:
+        return None
+    try:
+        named = [int(n) if n.isdecimal() else pwd.getpwnam(n).pw_uid for n in allowed]
+    except KeyError as error:
+        raise UsageError(f"--allow-user: {error.args[0]}; give a name, a number or all") from error
+    return frozenset({0, os.geteuid(), *named})
 
 
 def _check(options: argparse.Namespace) -> None:

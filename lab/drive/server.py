@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from lab.drive.controller import Queue
 from lab.drive.nvme_tcp import Connection, ProtocolError
+from lab.drive.peers import ANYBODY, Peers
 from lab.drive.subsystem import Subsystem
 
 MAX_CONNECTIONS = 64
@@ -26,9 +27,12 @@ class Server:
     closed at once. One that stays silent before its Connect command is closed after ten seconds.
     """
 
-    def __init__(self, subsystem: Subsystem, port: int, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self, subsystem: Subsystem, port: int, address: str = "127.0.0.1", peers: Peers = ANYBODY
+    ) -> None:
         self._subsystem = subsystem
         self._listener = socket.create_server((address, port), backlog=socket.SOMAXCONN)
+        self._peers = peers
         self._connections: set[Connection] = set()
         self._closed = False
         self._lock = threading.Lock()
@@ -52,6 +56,10 @@ class Server:
                 self._admit(sock)
 
     def _admit(self, sock: socket.socket) -> None:
+        if reason := self._peers.refusal(sock):
+            _log.warning("connection refused: %s", reason)
+            sock.close()
+            return
         with self._lock:
             if len(self._connections) >= MAX_CONNECTIONS:
                 _log.warning("connection refused: %d are open", MAX_CONNECTIONS)

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import re
 import secrets
+import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 FORMAT = "fde-drive/2"
 POWER_CYCLE, HARDWARE, HOT_PLUG, PROGRAMMATIC = range(4)  # TCG reset types (Opal 2.01, table 13)
+_MAX_FILE_BYTES = 1 << 20
+_log = logging.getLogger("drive")
 
 
 class StateError(Exception):
@@ -167,6 +172,9 @@ class StateFile:
     def load(self) -> DriveState | None:
         """The kept state, None if there is none yet; raises StateError if it is damaged."""
         try:
+            found = self.path.lstat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
+                raise StateError(f"{self.path} is not a drive's state; name another file")
             data = self.path.read_bytes()
         except FileNotFoundError:
             return None
@@ -174,8 +182,8 @@ class StateFile:
             return parse(data)
         except StateError as error:
             raise StateError(
-                f"{self.path} is damaged ({error}); restore it, or remove it together with the "
-                "backing file to begin with a new drive"
+                f"{self.path} is damaged or not a drive's ({error}); restore it or name another "
+                "file; if it was this drive's, remove it together with the image to begin anew"
             ) from error
 
     def save(self, state: DriveState) -> None:
@@ -184,8 +192,12 @@ class StateFile:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data`, readable by the owner only, as a whole or not at all."""
+    """Replaces `path` by `data`, readable by the owner only, as a whole or not at all.
+
+    Raises OSError with the old file in place, and never once the new one is.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
@@ -193,12 +205,28 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        _flush(directory, path)
     except OSError:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _flush(directory: int, path: Path) -> None:
+    try:
+        os.fsync(directory)
+    except OSError as error:  # it is written, and may not outlast a crash of the host
+        _log.error("the folder of %s could not be flushed: %s", path, error)
+
+
+def sweep_leftovers(path: Path) -> None:
+    """Removes what `write_atomically` left beside `path` when it was killed, which may hold keys.
+
+    Nobody else may be writing it.
+    """
+    ours = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{8}")
+    for found in path.parent.iterdir():
+        if ours.fullmatch(found.name) and found.is_file() and not found.is_symlink():
+            found.unlink()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -16,7 +15,6 @@ from lab.drive.stats import Stats
 from lab.drive.status import CONNECT_INVALID, CommandError
 
 _CONTROLLER_IDS = 0xFFEF  # larger numbers are reserved
-_log = logging.getLogger("drive")
 
 
 class Security(Protocol):
@@ -32,7 +30,7 @@ class Security(Protocol):
         """The controller is gone: ends what it had open."""
 
     def reset(self) -> None:
-        """A controller level reset; raises OSError if its outcome cannot be kept."""
+        """A controller level reset."""
 
 
 class Subsystem:
@@ -95,10 +93,7 @@ class Subsystem:
     def reset_security(self) -> None:
         """Tells the security part of a controller level reset."""
         if self.security is not None:
-            try:
-                self.security.reset()
-            except OSError as error:
-                _log.error("the drive's state could not be saved: %s", error)
+            self.security.reset()
 
     def reset_controllers(self) -> None:
         """The drive is being reset as a whole: the end of these is no further reset."""

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from lab.drive.opal.uids import MethodError, Status
+from lab.drive.own_files import ForeignFileError, open_own
 
 _MAX_PENDING_BYTES = 1 << 20
 
@@ -13,12 +14,19 @@ _MAX_PENDING_BYTES = 1 << 20
 class ByteTable:
     """`size_bytes` bytes, zero until written. Within a transaction, writes wait for its end.
 
+    Raises ForeignFileError for a file that cannot be this table.
+
     A write is one pwrite: a loss of power can tear it, as it can on a real medium.
     """
 
     def __init__(self, path: Path, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.fd = open_own(path, "--state")
+        if os.fstat(self.fd).st_size not in (0, size_bytes):
+            os.close(self.fd)
+            raise ForeignFileError(
+                f"{path} is not a drive's table of {size_bytes} bytes; name another --state"
+            )
         os.ftruncate(self.fd, size_bytes)
         self._pending: list[tuple[int, bytes]] | None = None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import secrets
 import string
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +46,8 @@ class Login:
 
 
 Logins = Mapping[bytes, Login]
+_Snapshot = tuple[dict[str, Any], dict[int, bytes], list[tuple[int, int]]]
+_log = logging.getLogger("drive.opal")
 
 
 def new_secret(length: int = 32) -> bytes:
@@ -86,34 +89,49 @@ class Core:
         self.sid_blocked = False
         self.sid_is_msid = credentials.check(self.state.sid, self.state.msid) is not None
         self._save = save
-        self._transaction: tuple[dict[str, Any], dict[int, bytes]] | None = None
+        self._transaction: _Snapshot | None = None
 
     def reset(self, event: int) -> None:
         """Puts into force what a TCG reset of this type changes; an open transaction is undone."""
         self.end_transaction(commit=False)
-        with self.change():
-            self.locking.reset_event(event)
+        self.locking.reset_event(event)
+        self._lock_then_save()
 
     def power_on(self) -> None:
         """Puts the state into force as after a loss of power."""
         self.end_transaction(commit=False)
         self.tries.clear()
         self.sid_blocked = False
-        with self.change():
-            self.locking.power_on()
+        self.locking.power_on()
+        self._lock_then_save()
+
+    def _lock_then_save(self) -> None:
+        """What a reset locks is locked though it cannot be kept; the next change keeps it."""
+        self.locking.publish()
+        try:
+            self._save(self.state)
+        except OSError as error:
+            _log.error("the drive has locked, but its state could not be saved: %s", error)
 
     # Changes of the state.
 
-    def _snapshot(self) -> tuple[dict[str, Any], dict[int, bytes]]:
-        return copy.deepcopy(self.state.__dict__), dict(self.locking.keys)
+    def _snapshot(self) -> _Snapshot:
+        locking = self.locking
+        return copy.deepcopy(self.state.__dict__), dict(locking.keys), list(locking.erased)
 
-    def _restore(self, snapshot: tuple[dict[str, Any], dict[int, bytes]]) -> None:
-        state, self.locking.keys = snapshot
+    def _restore(self, snapshot: _Snapshot) -> None:
+        state, self.locking.keys, self.locking.erased = snapshot
         self.state.__dict__.update(state)
+
+    def _keep(self) -> None:
+        """Erased data go first: no crash can leave them behind a key that is said to be gone."""
+        self.locking.discard_erased()
+        self._save(self.state)
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """A change of state: saved, then in force; on any exception nothing has happened.
+        """A change of state: saved, then in force; on any exception nothing has happened, but that
+        what was to be erased may have lost its data.
 
         Within a transaction both wait for its end.
         """
@@ -121,7 +139,7 @@ class Core:
         try:
             yield
             if self._transaction is None:
-                self._save(self.state)
+                self._keep()
         except BaseException:
             self._restore(before)
             raise
@@ -145,7 +163,7 @@ class Core:
         before, self._transaction = self._transaction, None
         try:
             if commit:
-                self._save(self.state)
+                self._keep()
             else:
                 self._restore(before)
         except OSError:
@@ -153,9 +171,10 @@ class Core:
             self._restore(before)
             raise
         finally:
-            for table in self.byte_tables.values():
-                table.end(commit)
             self.locking.publish()
+            with ExitStack() as ends:  # of all tables, though one of them fails
+                for table in self.byte_tables.values():
+                    ends.callback(table.end, commit)
 
     # Who may log in.
 

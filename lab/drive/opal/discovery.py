@@ -8,7 +8,7 @@ from lab.drive.opal.core import Core
 from lab.drive.opal.packets import COM_ID
 from lab.drive.opal.uids import ADMINS, USERS
 
-_SYNC_STREAMING_COM_IDS = 0x51
+_SYNC_STREAMING = 0x11  # no ComID management: none is handed out
 _VERSION_1 = 0x10
 
 
@@ -19,7 +19,7 @@ def _feature(code: int, body: bytes) -> bytes:
 def discover(core: Core, block_sid_feature: bool, cleared_by_reset: bool) -> bytes:
     """Header and features: TPer, Locking, Geometry, Opal 2, and Block SID where it is offered."""
     features = [
-        _feature(0x0001, struct.pack(">B11x", _SYNC_STREAMING_COM_IDS)),
+        _feature(0x0001, struct.pack(">B11x", _SYNC_STREAMING)),
         _feature(0x0002, struct.pack(">B11x", _locking_flags(core))),
         _feature(0x0003, _geometry(core)),
         _feature(0x0203, struct.pack(">HHBHHBB5x", COM_ID, 1, 0, ADMINS, USERS, 0, 0)),

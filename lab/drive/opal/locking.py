@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap, aes_key_wrap
@@ -11,6 +12,8 @@ from lab.drive.media import EncryptedMedia, Segment, Shadow
 from lab.drive.opal.byte_table import ByteTable
 from lab.drive.opal.uids import RANGES, MethodError, Status
 from lab.drive.state import POWER_CYCLE, DriveState, MbrControl, RangeState
+
+_log = logging.getLogger("drive.opal")
 
 
 def new_media_key(key_bits: int) -> bytes:
@@ -37,6 +40,8 @@ class Locking:
         self.blocks = blocks
         self.block_bytes = block_bytes
         self.keys: dict[int, bytes] = {}
+        self.erased: list[tuple[int, int]] = []  # first block and end of what has a new key
+        self._in_force: list[tuple[int, int, int]] = []
         self._media = media
         self._shadow = Shadow(mbr.fd, min(blocks, mbr.size_bytes // block_bytes))
         self._ciphers: dict[bytes, AesXts] = {}
@@ -79,6 +84,7 @@ class Locking:
 
     def factory_reset(self, keep_global_key: bytes | None = None) -> None:
         """Factory state with new keys; the global range may keep its own."""
+        self.erased += [(a, b) for index, a, b in self._layout() if index or not keep_global_key]
         self.state.ranges[:] = [
             RangeState(open_key=new_media_key(self.state.key_bits)) for _ in range(RANGES)
         ]
@@ -101,6 +107,8 @@ class Locking:
         key = new_media_key(self.state.key_bits)
         row.wrapped_key = aes_key_wrap(kek, key)
         row.open_key = key if row.served_at_power_on else b""
+        places = {*self._layout(), *self._in_force}  # a transaction may have moved it before
+        self.erased += [(start, end) for owner, start, end in places if owner == index]
         if row.readable or row.writable:
             self.keys[index] = key
 
@@ -128,26 +136,40 @@ class Locking:
             if number != index and row.length and other.length and overlaps:
                 raise MethodError(Status.INVALID_PARAMETER)
 
+    def discard_erased(self) -> None:
+        """Gives up the ciphertext of what has been erased, so that no copy of its key opens it."""
+        erased, self.erased = self.erased, []
+        try:
+            for start, end in erased:
+                self._media.discard(start, end - start)
+        except OSError as error:
+            _log.warning("erased by its key alone; the ciphertext could not be freed: %s", error)
+
     def publish(self) -> None:
         """Gives the media its new segments: the ranges, and the global range between them."""
         used = {
             key: self._ciphers.get(key) or AesXts(key, self.block_bytes)
             for key in self.keys.values()
         }
-        segments, position = [], 0
+        self._ciphers = used
+        self._in_force = self._layout()
+        self._media.segments = tuple(self._segment(*part, used) for part in self._in_force)
+        self._media.shadow = self._shadow if self.state.mbr.shadows else None
+
+    def _layout(self) -> list[tuple[int, int, int]]:
+        """(range, first block, end) over the whole disk, in order of address."""
+        layout, position = [], 0
         numbered = list(enumerate(self.state.ranges))
         for index, row in sorted(numbered[1:], key=lambda pair: pair[1].start):
             if row.length == 0:
                 continue
             if row.start > position:
-                segments.append(self._segment(0, position, row.start, used))
-            segments.append(self._segment(index, row.start, row.start + row.length, used))
+                layout.append((0, position, row.start))
             position = row.start + row.length
+            layout.append((index, row.start, position))
         if position < self.blocks:
-            segments.append(self._segment(0, position, self.blocks, used))
-        self._ciphers = used
-        self._media.segments = tuple(segments)
-        self._media.shadow = self._shadow if self.state.mbr.shadows else None
+            layout.append((0, position, self.blocks))
+        return layout
 
     def _segment(self, index: int, start: int, end: int, ciphers: dict[bytes, AesXts]) -> Segment:
         row = self.state.ranges[index]

@@ -9,7 +9,7 @@ from random import Random
 
 from lab.drive.opal import schema, uids
 from lab.drive.opal.packets import COM_ID, PacketError, unpack
-from lab.drive.opal.tokens import Token, TokenError, decode
+from lab.drive.opal.tokens import Control, Token, TokenError, decode, encode_all
 from lab.drive.tests import corpus
 from lab.drive.tests.mutate import change_bytes, change_command, change_tokens, change_values
 
@@ -17,6 +17,8 @@ BATCH = 32
 CALLS_A_SESSION = 4
 _KINDS = ("pdu", "packet", "call", "owner")
 _WEIGHTS = (30, 25, 38, 7)
+_MANAGER = encode_all([Control.CALL, uids.SESSION_MANAGER])
+_CHANGED = {"call": 0.95, "owner": 0.7}  # an owner's call as it is changes the state
 _KNOWN_UIDS = [uid for uid in vars(uids).values() if isinstance(uid, bytes) and len(uid) == 8]
 _KNOWN_UIDS += [
     uid for table in schema.locking_sp_tables(256) for uid in (table.uid, table.descriptor)
@@ -52,6 +54,8 @@ class Source:
         self._packets = corpus.packets()
         self._data = [packet.data for packet in self._packets]
         self._calls = [payload for packet in self._packets if (payload := _payload(packet.data))]
+        # What an owner has to say within a session; the end of one, and the start, say nothing.
+        self._methods = [call for call in self._calls if not call.startswith((b"\xfa", _MANAGER))]
         self._tokens: list[Token] = [*_KNOWN_UIDS]
         for payload in self._calls:
             try:
@@ -67,13 +71,14 @@ class Source:
             return self._pdu_batch(chance)
         if kind == "packet":
             return self._packet_batch(chance)
-        on = chance.choice(("admin", "locking"))
+        on = chance.choice(("admin", "locking") if kind == "call" else ("admin", *["locking"] * 3))
+        every = self._calls if kind == "call" else self._methods
         calls = []
         for number_in_batch in range(BATCH):
             loose = number_in_batch % CALLS_A_SESSION == CALLS_A_SESSION - 1
             change = change_tokens if loose else change_values
-            call = chance.choice(self._calls)
-            if chance.random() < 0.95:
+            call = chance.choice(every)
+            if chance.random() < _CHANGED[kind]:
                 call = change(call, chance, self._tokens)
             calls.append(call)
         return Batch(kind, on, tuple(calls))

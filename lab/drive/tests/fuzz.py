@@ -9,77 +9,91 @@ Inputs come in batches of one kind, a function of seed and number alone:
 - `packet`: changed payloads of Security Send, each with its Security Receive.
 - `call`: method calls in sessions of Anybody, three with changed values and one with changed
   tokens, which ends most sessions.
-- `owner`: the same in one session of somebody with a PIN, on a drive of their own.
+- `owner`: the same in one session of somebody with a PIN, on a drive of their own, which is killed
+  at every write of its state (`fuzz_owned.py`).
 
 What must hold: the process lives and logs no traceback; every command is answered, and every
-connection closed, within the deadline; a host with the right PIN is served in between; the first
-drive's state file never changes; memory and threads do not grow. What was sent since all of that
-was last seen to hold is kept in a file for --replay.
+connection closed, within the deadline; a host with the right PIN is served in between; neither the
+first drive's state file nor what lies in its locked ranges, one in each namespace, ever changes;
+memory and threads do not grow. What was sent since all of that was last seen to hold is kept in a
+file for --replay.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import socket
-import struct
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from lab.drive.initiator import Initiator
-from lab.drive.nvme_tcp import COMMON, IC, PDU_C2H_DATA, PDU_COMMAND, SGL_IN_CAPSULE, SGL_TRANSPORT
 from lab.drive.opal import uids
 from lab.drive.opal.calls import encode_call
 from lab.drive.opal.packets import COM_ID, Message, pack
 from lab.drive.tests.batches import CALLS_A_SESSION, Batch, seeded
-from lab.drive.tests.opal_host import (
-    OpalSession,
-    RefusedError,
-    msid,
-    set_up_range,
-    take_ownership,
+from lab.drive.tests.fuzz_owned import Owned
+from lab.drive.tests.fuzz_wire import (
+    CHANGE,
+    CRASH,
+    DEADLINE_S,
+    KEY,
+    STACK_RESET,
+    FindingError,
+    connect_pdus,
+    exchange,
+    read_answer,
 )
-from lab.drive.tests.process import NQN, PSID, Drive
+from lab.drive.tests.opal_host import OpalSession, lock, msid, set_up_range, take_ownership
+from lab.drive.tests.process import NQN, PSID, SIZE_BYTES, Drive
 
-DEADLINE_S = 30
 CHECK_EVERY_BATCHES = 128
 _GROWTH_LIMIT_KIB = 16 << 10
-_ADMIN1, _USER2 = uids.ADMIN_AUTHORITIES[0], uids.USER_AUTHORITIES[1]
-_STACK_RESET = struct.pack(">HHI", COM_ID, 0, 2).ljust(512, b"\0")
-_SQE = struct.Struct("<BBHI16xQI3xB6I")
-
-
-class FindingError(Exception):
-    """Something that a drive must not do."""
+SECOND_BYTES = 16 << 20
+FIRST_BLOCKS = {1: 0, 2: (SIZE_BYTES - SECOND_BYTES) // 512}  # of each namespace
+STARTS = {index: first + 256 for index, first in FIRST_BLOCKS.items()}  # of its locked range
+RANGE_BLOCKS = 256
 
 
 class Target:
-    """A drive under fuzz; `sealed` says that nobody who knows a PIN sends inputs to it."""
+    """A drive of two namespaces under fuzz, of which nobody who sends inputs knows a PIN.
 
-    def __init__(self, folder: Path, sealed: bool) -> None:
+    A range in each namespace is locked, with data in it.
+    """
+
+    def __init__(self, folder: Path) -> None:
         folder.mkdir()
-        self.drive = Drive(folder, opal=True, block_bytes=512)  # as in the corpus
+        self.drive = Drive(folder, opal=True, block_bytes=512, second_bytes=SECOND_BYTES)
         self.drive.start()
-        self._sealed = sealed
-        self._pin, self._user_pin = os.urandom(16), os.urandom(16)
+        self._pin, self._user_pins = os.urandom(16), {1: os.urandom(16), 2: os.urandom(16)}
         self._admin: Initiator | None = None
         self.reset()
-        self._state = self._state_hash()
+        self._kept = self._hashes()
         self._memory_kib = 0
 
     def reset(self) -> None:
-        """A drive with an owner and a locked range of user 2, whatever it was before."""
+        """A drive with an owner and a locked range in each namespace, whatever it was before."""
         self.drive.ask("power-cycle")
         host = self.drive.connect()
         with OpalSession(host, uids.ADMIN_SP, uids.PSID, PSID) as session:
             session.call(uids.ADMIN_SP, uids.REVERT)
         take_ownership(host, self._pin)
-        set_up_range(host, self._pin, 1, (256, 256), self._user_pin)
-        host.close()
+        for index, pin in self._user_pins.items():
+            set_up_range(host, self._pin, index, (STARTS[index], RANGE_BLOCKS), pin)
+            lock(host, pin, index, locked=False)
+            data = os.urandom(512 * RANGE_BLOCKS)
+            at = STARTS[index] - FIRST_BLOCKS[index]
+            written = self.drive.io().run(0x01, index, data, cdw10=at, cdw12=RANGE_BLOCKS - 1)
+            if written.status:
+                raise FindingError(f"a write to namespace {index} failed: {written.status:#x}")
+        for host in self.drive.hosts:
+            host.close()
         self.drive.hosts.clear()
         self.drive.ask("power-cycle")
 
@@ -89,8 +103,14 @@ class Target:
             self.drive.process.terminate()
             self.drive.process.wait(DEADLINE_S)
 
-    def _state_hash(self) -> str:
-        return hashlib.sha256(self.drive.path("state.json").read_bytes()).hexdigest()
+    def _hashes(self) -> list[str]:
+        """Of the state, and of what the medium holds in each locked range."""
+        parts = [self.drive.path("state.json").read_bytes()]
+        with self.drive.path("disk.img").open("rb") as medium:
+            for start in STARTS.values():
+                medium.seek(start * 512)
+                parts.append(medium.read(RANGE_BLOCKS * 512))
+        return [hashlib.sha256(part).hexdigest() for part in parts]
 
     def run(self, batch: Batch) -> None:
         """Sends one batch; raises FindingError for a command or connection without an end."""
@@ -132,18 +152,13 @@ class Target:
         host = self._connection()
         if batch.kind == "packet":
             pairs = zip(batch.heads, batch.inputs, strict=True)
-            commands = [part for (p, c), data in pairs for part in _exchange(p, c, data)]
-        elif batch.kind == "call":
-            commands = self._calls_of_anybody(host, batch)
+            commands = [part for (p, c), data in pairs for part in exchange(p, c, data)]
         else:
-            numbers = self._open(host, batch)
-            packets = [pack(Message(*numbers, payload)) for payload in batch.inputs]
-            commands = [part for data in packets for part in _exchange(1, COM_ID, data)]
-            host = self._connection()
+            commands = self._calls_of_anybody(host, batch)
         try:
             host._sock.sendall(b"".join(commands))
             for _ in commands:
-                _read_answer(host)
+                read_answer(host)
         except TimeoutError:
             raise
         except OSError as error:
@@ -162,29 +177,18 @@ class Target:
         commands: list[bytes] = []
         for at, payload in enumerate(batch.inputs):
             if at % CALLS_A_SESSION == 0:
-                commands += _exchange(2, COM_ID, _STACK_RESET)
-                commands += _exchange(1, COM_ID, pack(Message(0, 0, start)))
+                commands += exchange(2, COM_ID, STACK_RESET)
+                commands += exchange(1, COM_ID, pack(Message(0, 0, start)))
                 tper_number += 1
             packet = pack(Message(tper_number, host_number, payload))
-            commands += _exchange(1, COM_ID, packet)
+            commands += exchange(1, COM_ID, packet)
         return commands
 
     def _open(self, host: Initiator, batch: Batch) -> tuple[int, int]:
         """The numbers of a session for the batch's calls."""
-        if host.security_send(2, COM_ID, _STACK_RESET).status:
+        if host.security_send(2, COM_ID, STACK_RESET).status:
             raise FindingError("a stack reset was refused")
-        sp = uids.ADMIN_SP if batch.on == "admin" else uids.LOCKING_SP
-        if batch.kind == "call":
-            session = OpalSession(host, sp)
-            return session.tper_number, session.host_number
-        authority = uids.SID if batch.on == "admin" else _ADMIN1
-        try:
-            session = OpalSession(host, sp, authority, self._pin)
-        except RefusedError:
-            self._admin = None
-            host.close()
-            self.reset()
-            return self._open(self._connection(), batch)
+        session = OpalSession(host, uids.ADMIN_SP if batch.on == "admin" else uids.LOCKING_SP)
         return session.tper_number, session.host_number
 
     def check(self) -> None:
@@ -201,19 +205,21 @@ class Target:
         os.truncate(log, 0)
         if not drive.ask("power-cycle")["ok"]:
             raise FindingError("the control socket refused a power cycle")
-        if self._sealed:
-            if self._state_hash() != self._state:
-                raise FindingError("the state has changed without authority")
-            self._serve_others()
+        if self._hashes() != self._kept:
+            raise FindingError("the state or a locked range has changed without authority", CHANGE)
+        self._serve_others()
         self._check_growth()
 
     def _serve_others(self) -> None:
         host = Initiator(self.drive.port, NQN)
         if not msid(host):
             raise FindingError("the drive has no MSID")
-        with OpalSession(host, uids.LOCKING_SP, _USER2, self._user_pin) as session:
-            if session.get(uids.LOCKING_ROWS[1], 3, 8) != {3: 256, 4: 256, 5: 1, 6: 1, 7: 1, 8: 1}:
-                raise FindingError("the range is not what it was")
+        for index, pin in self._user_pins.items():
+            user, row = uids.USER_AUTHORITIES[index], uids.LOCKING_ROWS[index]
+            expected = {3: STARTS[index], 4: RANGE_BLOCKS, 5: 1, 6: 1, 7: 1, 8: 1}
+            with OpalSession(host, uids.LOCKING_SP, user, pin) as session:
+                if session.get(row, 3, 8) != expected:
+                    raise FindingError(f"range {index} is not what it was", CHANGE)
         host.close()
 
     def _check_growth(self) -> None:
@@ -228,57 +234,38 @@ class Target:
             time.sleep(0.01)
 
 
-def connect_pdus(queue_id: int, controller_id: int) -> bytes:
-    """ICReq and Connect."""
-    data = bytearray(1024)
-    struct.pack_into("<H", data, 16, controller_id)
-    data[256 : 256 + len(NQN)] = NQN.encode()
-    sqe = _SQE.pack(0x7F, 0x40, 0, 1, 0, 1024, SGL_IN_CAPSULE, queue_id << 16, 127, 0, 0, 0, 0)
-    header = COMMON.pack(PDU_COMMAND, 0, 72, 72, 72 + len(data))
-    return IC.pack(0, 0, 128, 0, 128, 0, 0, 0, 0) + header + sqe + bytes(data)
+def fuzz(
+    batches: Iterator[Batch],
+    folder: Path,
+    kept: Path,
+    so_far: Callable[[Counter[str]], object] = lambda _: None,
+) -> Counter[str]:
+    """Runs the batches; returns figures, or raises FindingError and fills `kept`.
 
-
-def _exchange(protocol: int, com_id: int, data: bytes) -> tuple[bytes, bytes]:
-    """PDUs of a Security Send and of the Security Receive that fetches its answer."""
-    address = protocol << 24 | com_id << 8
-    send = _SQE.pack(0x81, 0x40, 0, 0, 0, len(data), SGL_IN_CAPSULE, address, len(data), 0, 0, 0, 0)
-    receive = _SQE.pack(0x82, 0x40, 1, 0, 0, 2048, SGL_TRANSPORT, address, 2048, 0, 0, 0, 0)
-    return (
-        COMMON.pack(PDU_COMMAND, 0, 72, 72, 72 + len(data)) + send + data,
-        COMMON.pack(PDU_COMMAND, 0, 72, 0, 72) + receive,
-    )
-
-
-def _read_answer(host: Initiator) -> None:
-    header = host._receive(24)
-    kind, _, _, _, length = COMMON.unpack_from(header)
-    if kind == PDU_C2H_DATA:
-        host._receive(length - 24)
-
-
-def fuzz(batches: Iterator[Batch], folder: Path, kept: Path) -> int:
-    """Runs the batches and returns the number of inputs; raises FindingError and fills `kept`."""
-    sealed, owned = Target(folder / "sealed", True), Target(folder / "owned", False)
-    count, since = 0, list[Batch]()
+    `so_far` gets the figures whenever all has been seen to hold.
+    """
+    folder.mkdir(exist_ok=True)
+    sealed, owned = Target(folder / "sealed"), Owned(folder / "owned", SECOND_BYTES)
+    figures, since = owned.figures, list[Batch]()
     try:
         for number, batch in enumerate(batches, 1):
             since.append(batch)
             (owned if batch.kind == "owner" else sealed).run(batch)
-            count += len(batch.inputs)
+            figures["inputs"] += len(batch.inputs)
             if number % CHECK_EVERY_BATCHES == 0:
                 sealed.check()
-                owned.check()
                 since.clear()
+                so_far(figures)
         sealed.check()
-        owned.check()
     except Exception as error:
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text("".join(f"{batch.dump()}\n" for batch in since))
-        raise FindingError(f"{error}; what was sent is in {kept}") from error
+        kind = error.kind if isinstance(error, FindingError) else CRASH
+        raise FindingError(f"{error}; what was sent is in {kept}", kind) from error
     finally:
         sealed.close()
         owned.close()
-    return count
+    return figures
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -288,21 +275,36 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--inputs", type=int, default=20_000)
     parser.add_argument("--replay", type=Path, help="what an earlier finding left")
     parser.add_argument("--keep", type=Path, default=Path("build/fuzz/last.jsonl"))
+    parser.add_argument("--out", type=Path, help="for the figures so far, as JSON")
     options = parser.parse_args(arguments)
     batches = seeded(options.seed, options.inputs)
     if options.replay:
         batches = map(Batch.load, options.replay.read_text().splitlines())
     begin = time.monotonic()
+
+    def write(figures: Mapping[str, int | str]) -> str:
+        found = {"seed": options.seed, CRASH: 0, CHANGE: 0, KEY: 0, **figures}
+        text = json.dumps({**found, "seconds": round(time.monotonic() - begin)}, indent=1)
+        if options.out:
+            options.out.parent.mkdir(parents=True, exist_ok=True)
+            options.out.write_text(text + "\n")
+        return text
+
+    latest: dict[str, int | str] = {}
+
+    def so_far(figures: Counter[str]) -> None:
+        latest.update(figures)
+        write({**latest, "ended": "not yet"})
+
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         try:
-            count = fuzz(batches, Path(folder), options.keep)
+            print(write(fuzz(batches, Path(folder), options.keep, so_far)))
         except FindingError as finding:
+            print(write({**latest, finding.kind: 1, "finding": str(finding)}))
             print(f"fde: {finding}", file=sys.stderr)
             for log in Path(folder).glob("*/log"):
                 print(log.read_text()[-3000:], file=sys.stderr)
             return 1
-    seconds = time.monotonic() - begin
-    print(f"{count} inputs in {seconds:.0f} s ({count / seconds:.0f} a second), nothing found")
     return 0
 
 

@@ -147,13 +147,15 @@ def change_command(pdu: bytes, chance: Random) -> bytes:
     """A command PDU whose framing stays right: changes within the submission queue entry."""
     changed = bytearray(pdu)
     for _ in range(chance.choice((1, 1, 2, 3))):
-        kind = chance.randrange(5)
+        kind = chance.randrange(6)
         if kind == 0:
             changed[8] = chance.randrange(256)  # opcode
         elif kind == 1:
             changed[8 + chance.randrange(64)] = chance.randrange(256)
         elif kind == 2:
             changed[8 + chance.randrange(64)] ^= 1 << chance.randrange(8)
+        elif kind == 3:
+            struct.pack_into("<I", changed, 12, chance.choice((0, 1, 2, 2, 3, 0xFFFFFFFF)))  # NSID
         else:
             at = 8 + 4 * chance.randrange(16)
             struct.pack_into("<I", changed, at, chance.choice(_INTERESTING) & 0xFFFFFFFF)

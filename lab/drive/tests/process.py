@@ -37,6 +37,7 @@ class Drive:
     opal: bool
     block_bytes: int = 4096
     second_bytes: int = 0
+    words: list[str] = field(default_factory=list)
     hosts: list[Initiator] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
 
@@ -61,12 +62,16 @@ class Drive:
         if self.opal:
             state, label = str(self.path("state.json")), str(self.path("psid"))
             command += ["--opal", "--state", state, "--psid-file", label]
-        return command
+        return command + self.words
+
+    def prepare(self) -> None:
+        """The label, and no word of an earlier start."""
+        if self.opal and not self.path("psid").exists():
+            self.path("psid").write_bytes(PSID)
+        self.path("ready.json").unlink(missing_ok=True)
 
     def start(self) -> None:
-        if self.opal and not self.path("psid").exists():
-            self.path("psid").write_bytes(PSID + b"\n")
-        self.path("ready.json").unlink(missing_ok=True)
+        self.prepare()
         with self.path("log").open("ab") as log:
             self.process = subprocess.Popen(self.command(), cwd=REPOSITORY, stdout=log, stderr=log)
         deadline = time.monotonic() + 60

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 
 import pytest
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.keywrap import aes_key_unwrap
 
 from lab.drive import state as drive_state
 from lab.drive.aes_xts import AesXts
 from lab.drive.opal import credentials, uids
 from lab.drive.state import DriveState, RangeState, StateError, parse
+from lab.drive.tests.keys import xts
 from lab.drive.tests.opal_host import OpalSession, lock, msid, set_up_range, take_ownership
 from lab.drive.tests.process import PSID, Drive
 
@@ -36,11 +36,6 @@ def media_key(state: DriveState, authority: str, pin: bytes, index: int) -> byte
     assert wrapping_key is not None
     kek = credentials.unwrap_kek(credential, wrapping_key)
     return aes_key_unwrap(kek, state.ranges[index].wrapped_key)
-
-
-def xts(key: bytes, lba: int, data: bytes) -> bytes:
-    cipher = Cipher(algorithms.AES(key), modes.XTS(lba.to_bytes(16, "little"))).encryptor()
-    return cipher.update(data) + cipher.finalize()
 
 
 @pytest.mark.parametrize("key_bytes", [32, 64])

@@ -45,7 +45,8 @@ def owned(host: Initiator) -> Initiator:
 )
 def test_discovery_follows_activation_and_locking(host: Initiator) -> None:
     assert set(features(host)) == {0x0001, 0x0002, 0x0003, 0x0203}
-    assert features(host)[1][0] & 1, "the kernel needs TPer.Sync"
+    assert features(host)[1][0] == 0x11, "TPer.Sync, which the kernel needs, and Streaming"
+    assert host.security_receive(2, 0).status == 0x4002, "no ComID is handed out, nor claimed"
     assert features(host)[2][0] & 0b111 == 0b001
     take_ownership(host, OWNER)
     set_up_range(host, OWNER, 1, RANGE1, USER2)

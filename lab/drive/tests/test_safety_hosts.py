@@ -17,7 +17,7 @@ from lab.drive.opal.packets import COM_ID, Message, pack
 from lab.drive.opal.tokens import Named
 from lab.drive.opal.uids import Status
 from lab.drive.server import MAX_CONNECTIONS
-from lab.drive.tests.fuzz import connect_pdus
+from lab.drive.tests.fuzz_wire import connect_pdus
 from lab.drive.tests.opal_host import (
     OpalSession,
     RefusedError,
