@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import AgentError
-from instrumentation import names
+from instrumentation import names, strict_json
 
 FORMAT = "fde-plan/1"
 TARGET_FORMAT = "fde-target/1"
@@ -214,7 +214,7 @@ def _what(error: Exception) -> str:
 
 def _read(path: Path, what: str) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PlanError(f"The {what} {path} cannot be read ({error.strerror}).") from error
     except ValueError as error:

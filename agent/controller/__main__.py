@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from agent import plan as plans
 from agent.controller import (
     check,
     durations,
@@ -27,9 +28,11 @@ from agent.controller import (
 )
 from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
-from agent.controller.seal import seal, write_json
+from agent.controller.seal import seal
 from agent.controller.suites import load_suite, scaled
 from agent.errors import AgentError
+from agent.files import write_json
+from instrumentation import names
 from instrumentation.clock import ClockError
 
 
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return 0 if options.command(options) is not False else 1
     except (AgentError, ClockError) as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {names.sentence(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         where = getattr(options, "suite_dir", None)
@@ -174,6 +177,7 @@ def _prove(options: argparse.Namespace) -> bool:
 
 def _seal(options: argparse.Namespace) -> None:
     with session.locked(options.suite_dir):
+        plans.load(options.suite_dir / "plan.json")
         print(f"sealed: {seal(options.suite_dir)}")
 
 
@@ -218,7 +222,8 @@ def _write_plan(options: argparse.Namespace) -> Path:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(names.printable(line), flush=True)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,7 +12,7 @@ from agent.controller import inventory as inventories
 from agent.controller import secrets_file, stacks
 from agent.controller.errors import ControllerError
 from agent.controller.look import Look, checks_file, look
-from agent.controller.seal import write_json
+from agent.files import write_json
 
 FORMAT = "fde-check/1"
 WIDTH = 100

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from instrumentation import strict_json
 from instrumentation.clock import ClockError, ClockReading, OffsetModel, load_readings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Recording:
         """From meter.json and samples.parquet. Raises OSError, ValueError, KeyError."""
         import polars as pl  # takes a second: not at the start of every command
 
-        described = json.loads((folder / "meter.json").read_text(encoding="utf-8"))
+        described = strict_json.loads((folder / "meter.json").read_text(encoding="utf-8"))
         columns = ["epoch", "t_mono_ns", "t_device_us", "window_s"]
         samples = pl.read_parquet(folder / "samples.parquet", columns=columns)
         late_ns = float(described.get("arrival_delay_limit_s", 0)) * 1e9

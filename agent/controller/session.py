@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,16 +12,17 @@ from typing import Any
 from agent import plan as plans
 from agent.controller import fetch, hold, identity, playbook, remote, review
 from agent.controller.errors import ControllerError
-from agent.controller.holder import locked
+from agent.controller.holder import locked, require_plain
 from agent.controller.interrupts import lasting, outliving_the_terminal
 from agent.controller.night import Night
 from agent.controller.orders import Orders
 from agent.controller.recorders import Recorders
-from agent.controller.seal import MANIFEST, decode, seal
+from agent.controller.seal import MANIFEST, decode, seal, unseal
 from agent.controller.sessions import Begin
 from agent.controller.status import Board
 from agent.journal import Entry
 from agent.plan import Plan
+from instrumentation import strict_json
 from instrumentation.clock_link import ClockLink
 
 __all__ = ["locked", "run"]
@@ -67,8 +67,9 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
     plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured is
     brought over before KeyboardInterrupt goes on; a terminal that is closed does not end it.
     """
+    require_plain(suite_dir)
     plan = plans.load(suite_dir / "plan.json")
-    require_same_target(json.loads((suite_dir / "plan.json").read_text("utf-8")), target)
+    require_same_target(strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target)
     say = lasting(say)
     with outliving_the_terminal(), locked(suite_dir):
         try:
@@ -99,7 +100,7 @@ def _session(
     session.board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs, in {suite_dir}")
     with _written_down(session):
         if found is not None:
-            (suite_dir / MANIFEST).unlink()  # before anything below it changes
+            unseal(suite_dir)
             session.board.note(
                 f"the seal is broken, to repeat {len(found.void)} void runs and "
                 f"{len(found.repeat)} without a whole recording; should that fail, "

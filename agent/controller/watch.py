@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from agent.controller.follow import Heard, follow
 from agent.controller.seal import MANIFEST
 from agent.controller.status import Board
 from agent.journal import Entry
-from instrumentation import names
+from instrumentation import names, strict_json
 
 POLL_S = 1.0
 # A page that shows the end reloads no more; until then it is served.
@@ -48,7 +47,7 @@ class Source(ABC):
     def read(self) -> dict[str, Any] | None:
         """Its status now; None before the first."""
         try:
-            found = json.loads((self.status / "status.json").read_text(encoding="utf-8"))
+            found = strict_json.loads((self.status / "status.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
@@ -60,8 +59,9 @@ class Here(Source):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.status = folder / "status"
+        holder.require_plain(folder)
         try:
-            found = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+            found = strict_json.loads((folder / "plan.json").read_text(encoding="utf-8"))
             self.name, self.host = str(found["suite_id"]), str(found["host"])
         except (OSError, ValueError, KeyError, TypeError):
             raise ControllerError(f"{folder} is no suite's folder: it has no plan.") from None
