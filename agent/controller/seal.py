@@ -52,7 +52,7 @@ def _sealed(suite_dir: Path, decoded: bool) -> Path:
         decode(suite_dir)
     write_json(suite_dir / "timing.json", _timing(suite_dir))
     shutil.rmtree(suite_dir / "status" / "meters", ignore_errors=True)
-    sums = {str(path.relative_to(suite_dir)): _kept_sum(path) for path in files(suite_dir)}
+    sums = {str(path.relative_to(suite_dir)): sha256(path) for path in files(suite_dir)}
     for folder in _folders(suite_dir):
         sync_folder(folder)
     write_json(suite_dir / MANIFEST, {"format": FORMAT, "files": sums})
@@ -108,7 +108,7 @@ def files(suite_dir: Path) -> Iterator[Path]:
         yield from sorted(path for path in (suite_dir / name).rglob("*") if path.is_file())
 
 
-def _kept_sum(path: Path) -> str:
+def sha256(path: Path) -> str:
     """SHA-256 (hex) of a file that is on the medium by then."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
