@@ -9,6 +9,7 @@ import random
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +272,8 @@ def apply(folder: Path, chance: Chance) -> list[str]:
     count = chance.choice((1, 1, 1, 2, 2, 4))
     chosen = chance.choices([c for c, _ in CHANGES], [weight for _, weight in CHANGES], k=count)
     for change in chosen:
-        change(folder, chance)
+        with suppress(RecursionError):  # of what an earlier change has nested
+            change(folder, chance)
     return [change.__name__ for change in chosen]
 
 

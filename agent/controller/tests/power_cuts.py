@@ -1,10 +1,10 @@
 """What a power cut may leave of a folder: only what was brought to the medium is sure to be there.
 
 While a function works, each call that changes a name (audit events, PEP 578) and each fsync is a
-step. At every step the folder is written down as four cuts could leave it: with the names and the
+step. At every step the folder is written down as five cuts could leave it: with the names and the
 contents that were brought to the medium, and no others; with all names as they are, but of the
-contents those that were brought to the medium, the others being empty, or cut in half; and with all
-of it as it is.
+contents those that were brought to the medium, the others being empty, cut in half or zeros; and
+with all of it as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Tree = dict[str, bytes | None]  # contents by path; None for a folder
 
 @dataclass(frozen=True)
 class Cut:
-    """What is left: `when` is the step, `how` which of the four."""
+    """What is left: `when` is the step, `how` which of the five."""
 
     when: str
     how: str
@@ -95,7 +95,11 @@ class Medium:
                 n: c if (c := kept[n]) is not None or whole is None else whole[: len(whole) // 2]
                 for n, whole in now.items()
             }
-            for how, tree in (("sure", sure), ("empty", empty), ("half", half), ("all", now)):
+            zeros = {
+                n: bytes(len(now[n] or b"")) if kept[n] is None and now[n] else kept[n] for n in now
+            }
+            trees = {"sure": sure, "empty": empty, "half": half, "zeros": zeros, "all": now}
+            for how, tree in trees.items():
                 self.cuts.append(Cut(when, how, tree))
         finally:
             self._busy = False

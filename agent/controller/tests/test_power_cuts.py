@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from agent import pack
-from agent.controller import fetch, seal
-from agent.controller.errors import ControllerError
+from agent import journal, pack
+from agent import plan as plans
+from agent.controller import fetch, identity, seal
 from agent.controller.tests.examples import plan
 from agent.controller.tests.power_cuts import Cut, recorded
-from agent.plan import freeze
+from agent.errors import AgentError
 from analysis import manifest
 from analysis.synthetic.suite import Options, write_suite
 
@@ -27,9 +27,10 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     write_suite(here, SMALL, seal=False)
     document = json.loads((here / "plan.json").read_text(encoding="utf-8"))
     whole = {**plan(), **document, "workloads": [{"name": "idle", "parameters": {}}]}
-    frozen = freeze({key: value for key, value in whole.items() if key != "sha256"})
+    frozen = plans.freeze({key: value for key, value in whole.items() if key != "sha256"})
     (here / "plan.json").write_text(json.dumps(frozen), encoding="utf-8")
-    (here / "timing.json").unlink()
+    for name in ("timing.json", "meters/meter0/samples.parquet"):
+        (here / name).unlink()
     there = tmp_path_factory.mktemp("target") / frozen["suite_id"]
     there.mkdir()
     shutil.copy(here / "plan.json", there)
@@ -43,6 +44,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def _fetched_and_sealed(folder: Path, archive: Path) -> None:
     """What a session does once the target has measured, and make resume after a cut."""
+    plan = plans.load(folder / "plan.json")
+    lines = {plan.suite_id: len(journal.read(archive.parent / plan.suite_id / "journal.jsonl"))}
+    identity.require_same(plan, folder, {"machine_id": "m", "journal_lines": lines}, plan.sha256)
     fetch.clean_up_after_kill(folder)
     fetch.unpack(archive, folder)
     seal.seal(folder)
@@ -65,7 +69,7 @@ def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
         return " ".join([*found.problems, *(f"{name} is missing" for name in sorted(missing))])
     try:
         _fetched_and_sealed(folder, archive)
-    except ControllerError as error:
+    except AgentError as error:
         return f"it cannot go on: {error}"
     return " ".join(manifest.check(folder).problems)
 
@@ -77,7 +81,13 @@ def test_no_power_cut_leaves_a_seal_on_what_is_not_whole(
     folder = Path(shutil.copytree(here, tmp_path / "suite"))
     cuts = _cuts(folder, archive)
     sums = json.loads((folder / manifest.MANIFEST).read_text(encoding="utf-8"))["files"]
-    assert len(cuts) > 100 and {cut.how for cut in cuts} == {"sure", "empty", "half", "all"}
+    assert len(cuts) > 100 and {cut.how for cut in cuts} == {
+        "sure",
+        "empty",
+        "half",
+        "zeros",
+        "all",
+    }
     different = {json.dumps(sorted((k, str(v)) for k, v in c.tree.items())): c for c in cuts}
     bad = []
     for number, cut in enumerate(different.values()):
@@ -86,7 +96,7 @@ def test_no_power_cut_leaves_a_seal_on_what_is_not_whole(
         shutil.rmtree(tmp_path / f"cut-{number}")
     assert not bad, "\n".join(bad)
     last = [cut for cut in cuts if cut.when == "the word"]
-    assert [_wrong(c, tmp_path / f"last-{c.how}", archive, set(sums)) for c in last] == [""] * 4
+    assert [_wrong(c, tmp_path / f"last-{c.how}", archive, set(sums)) for c in last] == [""] * 5
 
 
 def test_a_seal_that_is_taken_away_for_a_repetition_does_not_come_back(
