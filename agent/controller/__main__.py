@@ -18,6 +18,7 @@ from agent.controller import (
     check,
     durations,
     fitting,
+    holder,
     many,
     pilot,
     prove,
@@ -142,6 +143,7 @@ def _resume(options: argparse.Namespace) -> bool:
 
 def _session(options: argparse.Namespace) -> bool:
     target = remote.read_target(options.target)
+    holder.require_plain(options.suite_dir)
     try:
         manifest = session.run(options.suite_dir, target, options.inventory, _say)
         print(f"sealed: {manifest}")
@@ -153,6 +155,7 @@ def _session(options: argparse.Namespace) -> bool:
 def _say_where_time_went(suite_dir: Path) -> None:
     """The table of timing.json, also of a suite that was interrupted; nothing where none ran."""
     with suppress(AgentError, OSError, KeyError, TypeError, ValueError):
+        plans.load(suite_dir / "plan.json")  # its names are safe then
         for line in timing.table(timing.of_suite(suite_dir)):
             _say(line)
 

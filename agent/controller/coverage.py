@@ -36,6 +36,8 @@ class Recording:
         import polars as pl  # takes a second: not at the start of every command
 
         described = strict_json.loads((folder / "meter.json").read_text(encoding="utf-8"))
+        if not isinstance(described, dict):
+            raise ValueError("meter.json is no description of a meter")
         columns = ["epoch", "t_mono_ns", "t_device_us", "window_s"]
         samples = pl.read_parquet(folder / "samples.parquet", columns=columns)
         late_ns = float(described.get("arrival_delay_limit_s", 0)) * 1e9

@@ -68,9 +68,10 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
     brought over before KeyboardInterrupt goes on; a terminal that is closed does not end it.
     """
     require_plain(suite_dir)
-    plan = plans.load(suite_dir / "plan.json")
-    require_same_target(strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target)
     say = lasting(say)
+    plan = plans.load(suite_dir / "plan.json")
+    say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
+    require_same_target(strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target)
     with outliving_the_terminal(), locked(suite_dir):
         try:
             return _session(suite_dir, target, inventory, plan, say)
@@ -97,7 +98,7 @@ def _session(
     fetch.clean_up_after_kill(suite_dir)
     identity.require_same(plan, suite_dir, there, orders.plan_sha256())
     session = Session(suite_dir, target, inventory, plan, orders, Board(plan, suite_dir, say))
-    session.board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs, in {suite_dir}")
+    session.board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
     with _written_down(session):
         if found is not None:
             unseal(suite_dir)
@@ -243,17 +244,29 @@ def _timed(session: Session, key: str) -> Iterator[None]:
 
 
 def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:
-    """ControllerError if the plan was made for another host, other disks or another origin."""
-    for key in ("host", "origin", "disks"):
-        if _identity(plan[key]) != _identity(target[key]):
-            raise ControllerError(
-                f"The plan {plan['suite_id']} was made for another target ({key} differs): use the "
-                "inventory that it was made with, or make a new plan."
-            )
+    """ControllerError if the plan was made for another host, other disks or another origin.
+
+    A disk is the same one, whether or not what lay on it was given up with `erase`.
+    """
+    mine, its = dict(_place(plan)), dict(_place(target))
+    unlike = [
+        f"{what} {mine.get(what, 'none')} (the inventory: {its.get(what, 'none')})"
+        for what in {**mine, **its}
+        if mine.get(what) != its.get(what)
+    ]
+    if unlike:
+        raise ControllerError(
+            f"The suite {plan['suite_id']} was begun on another target, with "
+            f"{'; '.join(unlike)}: use the inventory that it was made with, name another folder "
+            "with SUITE_DIR=…, or make a new plan."
+        )
 
 
-def _identity(value: Any) -> Any:
-    """A disk is the same one, whether or not what lay on it was given up with `erase`."""
-    if isinstance(value, Mapping):
-        return {key: _identity(entry) for key, entry in value.items() if key != "erase"}
-    return value
+def _place(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where a plan or a target is at home, for people."""
+    origins = {"measured": "measured (real hardware)", "modelled": "modelled (the virtual lab)"}
+    yield "host", str(document["host"])
+    yield "origin", origins.get(document["origin"], repr(document["origin"]))
+    for role, disk in document["disks"].items():
+        named = f"{disk['by_id']}, serial {disk['serial']}, {disk['size_bytes']} bytes"
+        yield f"disk {role}", named

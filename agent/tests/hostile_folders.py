@@ -59,7 +59,7 @@ WRITES = {  # the event's arguments that are paths
     "os.utime": (0,),
 }
 OTHERS = ("socket.connect", "socket.bind", "os.kill", "pickle.find_class", "ctypes.dlopen")
-CONTROL = re.compile(r"[^\n\t\x20-\x7e\u00a0-\u10ffff]|[\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile(r"[^\n\t\x20-\x7e\u00a0-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]")
 # Never answers: what would be asked of a target ends here.
 NOWHERE = {"host": "127.0.0.1", "port": 1, "user": "nobody", "key": None, "known_hosts": None}
 
@@ -146,19 +146,19 @@ class Cases:
         asked = ["-m", "agent", "identity", "--suites", remote.SUITES]
         self.watch = Watch(remote.python(self.target, *asked))
         self.watch.allowed = (self.suite.resolve(), self.scratch.resolve())
-        self.commands: dict[str, tuple[Callable[[random.Random], object], int]] = {
-            "summary": (lambda _: analysis.main(["summary", str(self.suite)]), 20),
-            "verify": (lambda _: analysis.main(["verify", str(self.suite)]), 20),
-            "trace": (self._trace, 4),
-            "compare": (self._compare, 2),
-            "page": (self._page, 1),
-            "resume": (self._resume, 20),
-            "watch": (lambda _: controller.main(["watch", str(self.suite)]), 12),
+        self.commands: dict[str, tuple[Callable[[random.Random], object], float]] = {
+            "summary": (lambda _: analysis.main(["summary", str(self.suite)]), 14),
+            "verify": (lambda _: analysis.main(["verify", str(self.suite)]), 6),
+            "trace": (self._trace, 3),
+            "compare": (self._compare, 1),
+            "page": (self._page, 0.1),
+            "resume": (self._resume, 25),
+            "watch": (lambda _: controller.main(["watch", str(self.suite)]), 16),
             "seal": (lambda _: controller.main(["seal", str(self.suite)]), 12),
-            "pilot": (self._pilot, 5),
-            "hours": (self._hours, 2),
-            "fetched": (self._fetched, 8),
-            "suite": (self._suite, 8),
+            "pilot": (self._pilot, 6),
+            "hours": (self._hours, 3),
+            "fetched": (self._fetched, 12),
+            "suite": (self._suite, 12),
         }
 
     def _out(self, name: str) -> str:
@@ -176,7 +176,7 @@ class Cases:
     def _page(self, _: random.Random) -> object:
         """All of the page, in this process: what the notebook's kernel does."""
         from analysis.derive import derive
-        from analysis.tests.pages import whole_page
+        from analysis.tests.pages import live_markup, whole_page
 
         def made() -> int:
             page = whole_page(derive(self.suite))
@@ -309,34 +309,6 @@ def _sentences(out: str, err: str, status: object) -> Iterator[str]:
     strange = [line for line in lines if not line.startswith("fde: ")]
     if strange:
         yield f"no sentence: {strange[0][:300]!r}"
-
-
-LIVE = re.compile(
-    r"<(script|iframe|object|embed|link|base|form|meta|img src=x)|\son\w+\s*=|javascript:"
-)
-
-
-def live_markup(page: str) -> str:
-    """Markup in a page of ours that only a guest could have put there; empty where there is none.
-
-    What stands within quoted values and between tags is text where it is escaped.
-    """
-    from html.parser import HTMLParser
-
-    found: list[str] = []
-
-    class Looker(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            if tag in ("script", "iframe", "object", "embed", "base", "form", "svg", "math"):
-                found.append(f"<{tag}>")
-            for name, value in attrs:
-                known = name in ("href", "src")
-                safe = str(value).startswith(("#", "data:image/svg+xml;base64,")) or not known
-                if name.startswith("on") or not safe:
-                    found.append(f"<{tag} {name}={value!r}>"[:200])
-
-    Looker(convert_charrefs=True).feed(page)
-    return found[0] if found else ""
 
 
 def _sound(folder: Path, target: dict[str, Any]) -> None:
