@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -178,10 +179,11 @@ def _short(path: str) -> str:
 
 
 def _lines(label: str, text: str, say: Say) -> None:
-    """A label and a text beside it, wrapped."""
+    """A label and a text beside it, wrapped; a command in backquotes stays on one line."""
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
     wrapped: Sequence[str] = textwrap.wrap(
-        text, WIDTH - LABEL - 2, break_long_words=False, break_on_hyphens=False
+        whole, WIDTH - LABEL - 2, break_long_words=False, break_on_hyphens=False
     ) or [""]
     for line in wrapped:
-        say(f"  {label:<{LABEL}}{line}".rstrip())
+        say(f"  {label:<{LABEL}}{line}".replace("\0", " ").rstrip())
         label = ""
