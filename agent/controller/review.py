@@ -93,7 +93,13 @@ def _uncovered(suite_dir: Path, last: dict[str, Entry], meters: Sequence[str]) -
         if entry.state != "finished":
             continue
         run = _run(suite_dir / "runs" / run_id / "run.json")
-        shares = coverage.of_run(run, meters, recordings, clocks)
+        try:
+            shares = coverage.of_run(run, meters, recordings, clocks)
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise ControllerError(
+                f"How well {run_id} was recorded cannot be told ({error}): seal what was measured "
+                f"with python -m agent.controller seal {suite_dir}."
+            ) from None
         worst = min(shares, key=lambda name: shares[name], default=None)
         if worst is not None and shares[worst] < LEAST_COVERAGE:
             found.append(Uncovered(entry, worst, shares[worst]))

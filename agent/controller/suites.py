@@ -35,7 +35,7 @@ def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
     path = folder / f"{name}.yml"
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ControllerError(f"{path} cannot be read as YAML ({why}): mend it.") from None
     if not isinstance(document, dict):

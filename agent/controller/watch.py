@@ -45,12 +45,13 @@ class Source(ABC):
         """Once it is not alive: whether all went well, and a sentence with what to do now."""
 
     def read(self) -> dict[str, Any] | None:
-        """Its status now; None before the first."""
+        """Its status now; None before the first, and where it is none that can be shown."""
         try:
             found = strict_json.loads((self.status / "status.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            shown = [*live.lines(found), many_view.compact(found)]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             return None
-        return found if isinstance(found, dict) else None
+        return dict(found) if shown else None
 
 
 class Here(Source):
@@ -231,7 +232,7 @@ def _show(found: Sequence[Source]) -> None:
                 single.show(status)
                 continue
             several.status(source.host, status)
-            key = [status[name] for name in ("run_id", "state", "waiting", "void")]
+            key = [status.get(name) for name in ("run_id", "state", "waiting", "void")]
             if shown.get(source.name) != key and not sys.stdout.isatty():
                 several.line(source.host, many_view.compact(status))
             shown[source.name] = key

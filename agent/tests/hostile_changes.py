@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -285,9 +286,7 @@ def archive(plan: bytes, suite_id: str, chance: Chance) -> bytes:
             str(chance.choice((*TEXTS, "../../outside/secret", f"{suite_id}/runs/../../../x")))
         ] = b"x"
     members[f"{suite_id}/journal.jsonl"] = b"{}\n"
-    sums = {
-        name: __import__("hashlib").sha256(content).hexdigest() for name, content in members.items()
-    }
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
     with tarfile.open(fileobj=held, mode="w", format=tarfile.PAX_FORMAT) as tar:
         _member(
             tar, "sums.json", _written(_change(sums, chance) if chance.random() < 0.3 else sums)
