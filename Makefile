@@ -19,7 +19,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # The newest suite, unless one is named: make report SUITE_DIR=data/suites/…
 SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
-PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(PILOT)) \
+# One word of the shell, whatever stands in it: a folder may have come from elsewhere with its name.
+quoted = '$(subst ','\'',$(1))'
+THE_SUITE = $(call quoted,$(SUITE_DIR))
+PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(call quoted,$(PILOT))) \
   $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
   $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS)) $(if $(SKIP),--skip $(SKIP))
 
@@ -33,7 +36,7 @@ define NEED_LAB
 	  "make lab TARGET=$(notdir $(INVENTORY)), or name a target with INVENTORY=…" >&2; exit 1; }
 endef
 define NEED_SUITE
-	@[ -n "$(SUITE_DIR)" ] || { echo "fde: there is no suite yet: make run makes one, or name its folder with SUITE_DIR=…" >&2; exit 1; }
+	@[ -n $(THE_SUITE) ] || { echo "fde: there is no suite yet: make run makes one, or name its folder with SUITE_DIR=…" >&2; exit 1; }
 endef
 
 .PHONY: help
@@ -116,27 +119,27 @@ run: venv ## freeze a plan for SUITE and run it, on every host of the inventory 
 resume: venv ## go on with an interrupted suite
 	$(NEED_LAB)
 	$(NEED_SUITE)
-	@$(PY) -m agent.controller resume $(SUITE_DIR) --inventory $(INVENTORY)
+	@$(PY) -m agent.controller resume $(THE_SUITE) --inventory $(INVENTORY)
 
 .PHONY: watch
 watch: venv ## attach to what runs, here or on the target: make watch [SUITE_DIR=…] [SERVE=8080]
-	@$(PY) -m agent.controller watch $(if $(filter file,$(origin SUITE_DIR)),,$(SUITE_DIR)) \
+	@$(PY) -m agent.controller watch $(if $(filter file,$(origin SUITE_DIR)),,$(THE_SUITE)) \
 	  $(if $(SERVE),--serve $(SERVE)) $(if $(LAB_IS_DOWN),,--inventory $(INVENTORY))
 
 .PHONY: report
 report: venv ## joules, verdicts and payback of the newest suite
 	$(NEED_SUITE)
-	@$(PY) -m analysis report $(SUITE_DIR)
+	@$(PY) -m analysis report $(THE_SUITE)
 
 .PHONY: compare
 compare: venv ## two suites beside each other: make compare A=data/suites/… B=data/suites/…
-	@[ -n "$(A)" ] && [ -n "$(B)" ] || { echo "fde: name two suite folders: make compare A=… B=…" >&2; exit 1; }
-	@$(PY) -m analysis compare "$(A)" "$(B)" --out $(FDE_BUILD)/compare
+	@[ -n $(call quoted,$(A)) ] && [ -n $(call quoted,$(B)) ] || { echo "fde: name two suite folders: make compare A=… B=…" >&2; exit 1; }
+	@$(PY) -m analysis compare $(call quoted,$(A)) $(call quoted,$(B)) --out $(FDE_BUILD)/compare
 
 .PHONY: trace
 trace: venv ## draw the power over the time of one run: make trace RUN=<run id> [SUITE_DIR=…]
 	$(NEED_SUITE)
-	@$(PY) -m analysis trace $(SUITE_DIR) "$(RUN)" --out $(FDE_BUILD)/traces
+	@$(PY) -m analysis trace $(THE_SUITE) $(call quoted,$(RUN)) --out $(FDE_BUILD)/traces
 
 .PHONY: synthetic
 synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled synthetic, and its report
@@ -145,17 +148,17 @@ synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled s
 .PHONY: report-pdf
 report-pdf: venv ## the report of the newest suite as report.pdf, for paper
 	$(NEED_SUITE)
-	@$(PY) -m analysis.page.pdf $(SUITE_DIR)
+	@$(PY) -m analysis.page.pdf $(THE_SUITE)
 
 .PHONY: verify
 verify: venv ## check the sums of a suite and make its figures again
 	$(NEED_SUITE)
-	@$(PY) -m analysis verify $(SUITE_DIR)
+	@$(PY) -m analysis verify $(THE_SUITE)
 
 .PHONY: summary
 summary: venv ## ten lines on the newest suite: what ran, what was void and why, whether the canary held
 	$(NEED_SUITE)
-	@$(PY) -m analysis summary $(SUITE_DIR)
+	@$(PY) -m analysis summary $(THE_SUITE)
 
 .PHONY: lint
 lint: venv ## style, types, layers, playbooks, shell

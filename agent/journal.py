@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent.errors import AgentError
 from agent.files import Reserve, sync_folder
+from instrumentation import strict_json
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TERMINAL = frozenset({"suite-finished", "suite-failed"})
@@ -42,6 +43,18 @@ class Entry:
     state: str
     run_id: str
     detail: str
+
+
+def parse(line: str | bytes) -> Entry:
+    """An entry from its line. Raises ValueError, TypeError."""
+    entry = Entry(**strict_json.loads(line))
+    texts = (entry.boot_id, entry.state, entry.run_id, entry.detail)
+    if not (
+        all(type(number) is int and 0 <= number < 2**63 for number in (entry.seq, entry.t_mono_ns))
+        and all(isinstance(text, str) for text in texts)
+    ):
+        raise ValueError("it is no line of a journal")
+    return entry
 
 
 def boot_id() -> str:
@@ -113,7 +126,7 @@ def scan(path: Path) -> tuple[list[Entry], int]:
     used = 0
     for number, line in enumerate(lines):
         try:
-            entries.append(Entry(**json.loads(line)))
+            entries.append(parse(line))
         except (ValueError, TypeError) as error:
             if number == len(lines) - 1 and len(whole) == len(data):
                 break  # blocks of the last line that never reached the medium read as zeros

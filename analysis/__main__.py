@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from analysis.records import SuiteError
+from instrumentation import names
 
 HOSTS = Path("build") / "hosts"  # reports of suites that are no group
 
@@ -42,15 +43,25 @@ def main(argv: list[str] | None = None) -> int:
         "trace": lambda: _trace(arguments.suite, arguments.run, arguments.out),
         "pair": _pair,
     }
+    return in_words(done[arguments.command])
+
+
+def in_words(command: Callable[[], int]) -> int:
+    """The command's status; 1 and a sentence for what it raises."""
     try:
-        return done[arguments.command]()
+        return command()
     except SuiteError as error:
-        print(f"fde: {error}", file=sys.stderr)
-        return 1
+        said = str(error)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        print(f"fde: Cannot write or read{where}: {error.strerror}.", file=sys.stderr)
-        return 1
+        said = f"Cannot write or read{where}: {error.strerror}."
+    print(f"fde: {names.sentence(said)}", file=sys.stderr)
+    return 1
+
+
+def _say(text: str) -> None:
+    """Words of a suite are not to be obeyed by the terminal."""
+    print(names.printable(text))
 
 
 def _each(folders: list[Path]) -> list[Path]:
@@ -65,8 +76,7 @@ def _report(folders: list[Path]) -> int:
 
     several = _each(folders) != folders or len(folders) > 1
     built = hosts_page.write(folders, HOSTS) if several else build.build(folders[0])
-    print(built.text)
-    print(f"\nreport: {built.page}")
+    _say(f"{built.text}\n\nreport: {built.page}")
     return 0
 
 
@@ -74,17 +84,16 @@ def _verify(folder: Path) -> int:
     from analysis import verify
 
     outcome = verify.verify(folder)
-    print(f"{folder.name}:")
-    print("\n".join(outcome.said))
+    _say("\n".join([f"{folder.name}:", *outcome.said]))
     for problem in outcome.problems:
-        print(f"fde: {problem}", file=sys.stderr)
+        print(f"fde: {names.sentence(problem)}", file=sys.stderr)
     return 1 if outcome.problems else 0
 
 
 def _summary(folder: Path) -> int:
     from analysis import morning
 
-    print("\n".join(morning.lines(folder)))
+    _say("\n".join(morning.lines(folder)))
     return 0
 
 
@@ -93,8 +102,8 @@ def _compare(a: Path, b: Path, out: Path) -> int:
     from analysis.page import compare_page
 
     found = compare.compare(a, b)
-    print(compare_page.text(found))
-    print(f"\npage: {compare_page.write(found, out)}")
+    _say(compare_page.text(found))
+    _say(f"\npage: {compare_page.write(found, out)}")
     return 0
 
 
@@ -102,7 +111,7 @@ def _trace(folder: Path, run_id: str, out: Path) -> int:
     from analysis import trace
 
     traced = trace.trace(folder, run_id, out)
-    print(f"{traced.svg}\n{traced.png}")
+    _say(f"{traced.svg}\n{traced.png}")
     return 0
 
 

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no figure")
-
-
-JSON = json.JSONDecoder(parse_constant=_refused)  # Infinity and NaN are no JSON, but Python's reads
+from instrumentation import strict_json
 
 
 def optional(path: Path, problems: list[str]) -> dict[str, Any]:
@@ -20,7 +14,7 @@ def optional(path: Path, problems: list[str]) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        document = JSON.decode(path.read_text(encoding="utf-8"))
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         problems.append(f"{path.name} cannot be read.")
         return {}
@@ -35,7 +29,7 @@ def lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8", errors="replace") as file:
         for text in file:
             try:
-                line = JSON.decode(text)
+                line = strict_json.loads(text)
             except ValueError:
                 bad += 1
                 continue

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.records import CANARY, Suite, SuiteError
-from instrumentation import names
+from instrumentation import names, strict_json
 
 FILE, FORMAT = "group.json", "fde-group/1"
 # What may differ between hosts and yet be compared: it is said.
@@ -44,7 +44,9 @@ def is_group(folder: Path) -> bool:
 def members(folder: Path) -> list[Path]:
     """The folders of a group's suites, beside its own. Raises SuiteError."""
     try:
-        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if names.stranger(folder):
+            raise ValueError
+        found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
         known = found["format"] == FORMAT
         ids = list(found["suites"])
         if not all(names.safe(suite_id) for suite_id in ids):
@@ -109,7 +111,7 @@ def _one_image(suites: Sequence[Suite]) -> Iterator[str]:
 
 def _identity(suite: Suite, key: str) -> str | None:
     try:
-        found = json.loads((suite.folder / "identity.json").read_text(encoding="utf-8"))
+        found = strict_json.loads((suite.folder / "identity.json").read_text(encoding="utf-8"))
         return None if found[key] is None else str(found[key])
     except (OSError, ValueError, KeyError, TypeError):
         return None

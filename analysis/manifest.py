@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from instrumentation import strict_json
+
 MANIFEST = "manifest.json"
 HASHING = 2  # files at once
 MEASURED = (
@@ -49,7 +51,7 @@ def check(folder: Path) -> Seal:
     if not path.exists():
         return Seal(False, 0, ("The suite was never sealed: it has no manifest.json.",))
     try:
-        sums = json.loads(path.read_text(encoding="utf-8"))["files"]
+        sums = strict_json.loads(path.read_text(encoding="utf-8"))["files"]
         wanted = {str(name): _sum(entry) for name, entry in sums.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return Seal(False, 0, ("manifest.json cannot be read: nothing proves the files.",))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis import controllers, manifest, recordings, run_record
-from analysis.documents import JSON, lines, optional
+from analysis.documents import lines, optional
 from analysis.records import Run, Suite, SuiteError, VoidRun
-from instrumentation import names
+from instrumentation import names, strict_json
 from instrumentation.sources.counter import Reading
 
 PLAN = "plan.json"
@@ -89,9 +89,13 @@ def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
 def _plan(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise SuiteError(f"There is no suite folder {folder}: name one that `make run` has made.")
+    if strange := names.stranger(folder):
+        raise SuiteError(
+            f"In {folder}, {strange}, and a suite has files and folders alone: take it out."
+        )
     path = folder / PLAN
     try:
-        plan = JSON.decode(path.read_text(encoding="utf-8"))
+        plan = strict_json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SuiteError(f"{folder} is no suite: it has no plan.json.") from None
     except (OSError, ValueError):
@@ -176,7 +180,7 @@ def _run(path: Path, state: tuple[str, str], plan_sha256: object) -> Run | str:
     if word != "finished":
         return f"no closing mark in the journal (last state: {word or 'none'})"
     try:
-        document = JSON.decode(path.read_text(encoding="utf-8"))
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return "run.json is missing"
     except (OSError, ValueError):

@@ -63,10 +63,10 @@ def find(suite: Suite, run_id: str) -> Run:
     void = next((run for run in suite.void if run.run_id == run_id), None)
     if void is not None:
         raise SuiteError(f"Run {run_id} is void: {void.reason.rstrip('.')}.")
-    offered = "\n  ".join(nearest(run_id, ids)[:SHOWN])
+    offered = ", ".join(nearest(run_id, ids)[:SHOWN])
     if run_id:
-        raise SuiteError(f"There is no finished run {run_id} in this suite. Nearest:\n  {offered}")
-    raise SuiteError(f"Name a run, RUN=…; there are {len(ids)}, such as\n  {offered}")
+        raise SuiteError(f"There is no finished run {run_id} in this suite. Nearest: {offered}.")
+    raise SuiteError(f"Name a run, RUN=…; there are {len(ids)}, such as {offered}.")
 
 
 def nearest(wanted: str, ids: list[str]) -> list[str]:

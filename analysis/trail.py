@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.documents import JSON, lines
+from analysis.documents import lines
+from instrumentation import strict_json
 
 SUM = "sha256:"
 
@@ -79,7 +80,7 @@ def _run(folder: Path, run: _Last, problems: list[str]) -> tuple[Mapping[str, An
     path = folder / "run.json"
     try:
         data = path.read_bytes()
-        document = JSON.decode(data.decode())
+        document = strict_json.loads(data.decode())
     except (OSError, ValueError):
         problems.append(f"Run {folder.name} is counted, but its run.json cannot be read.")
         return {}, True

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from instrumentation import strict_json
+
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 # How far one clock's rate may wander from its own mean: quartz over some degrees, or NTP's slewing.
@@ -108,7 +110,11 @@ def load_readings(path: Path) -> list[ClockReading]:
         if not line.endswith("\n"):
             break
         try:
-            readings.append(ClockReading(**json.loads(line)))
+            reading = ClockReading(**strict_json.loads(line))
+            times = (reading.t_send_ns, reading.t_target_ns, reading.t_receive_ns)
+            if not all(type(t) is int and abs(t) < 2**63 for t in times):
+                raise ValueError
+            readings.append(reading)
         except (ValueError, TypeError):
             raise ClockError(f"{path} line {number} is not a clock reading.") from None
     return readings

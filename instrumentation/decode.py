@@ -4,7 +4,6 @@ DIR/samples.parquet, a row a record (columns: data/README.md).
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from instrumentation import strict_json
 from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
@@ -151,7 +151,7 @@ def decode_frames(meter: Meter, frames: Iterable[Frame]) -> Decoded:
 def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
     """A fresh decoder and the stream of a meter's directory. Raises DecodeError."""
     try:
-        described = json.loads((meter_dir / "meter.json").read_text(encoding="utf-8"))
+        described = strict_json.loads((meter_dir / "meter.json").read_text(encoding="utf-8"))
         driver = registry.load(described["kind"])
         meter = driver(described["channels"], described.get("settings", {}))
     except FileNotFoundError as error:

@@ -1,12 +1,49 @@
-"""What may become part of a path, a unit or a command where it comes from a file or a target."""
+"""What may be used of names, texts and folders that come from a file, a target or elsewhere."""
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+# Neither what a terminal obeys nor what turns the direction of the text around it.
+_UNPRINTABLE = re.compile(
+    r"[^\n\t\x20-\x7e\u00a0-\U0010ffff]|[\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def safe(name: object) -> bool:
     """Whether it is text of letters, digits, dot, dash, underscore, and no way out of a folder."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def printable(text: str) -> str:
+    """The same for a terminal: what it would obey stands as its code, `\\x1b`."""
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def sentence(text: str) -> str:
+    """The same on one line."""
+    return printable(" ".join(text.splitlines()))
+
+
+def stranger(folder: Path) -> str:
+    """What is in a folder besides files and folders (a link, a pipe, a device), as a clause.
+
+    Empty where there is nothing such: then whatever is read or written below the folder by a
+    name without `..` lies in it. A folder that cannot be read is as one that is empty.
+    """
+    waiting = [os.fspath(folder)]
+    while waiting:
+        try:
+            entries = sorted(os.scandir(waiting.pop()), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+            elif not entry.is_file(follow_symlinks=False):
+                what = "a link" if entry.is_symlink() else "neither a file nor a folder"
+                return f"{os.path.relpath(entry.path, folder)} is {what}"
+    return ""

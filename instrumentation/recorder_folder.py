@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from instrumentation import recorder_words as words
+from instrumentation import strict_json
 from instrumentation.clock import boot_id
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.trace import StreamError, StreamWriter
@@ -69,7 +70,7 @@ class RecordingFolder:
     def _check_same_meter(self, described: dict[str, object]) -> None:
         path = self._out / "meter.json"
         try:
-            before = json.loads(path.read_text(encoding="utf-8"))
+            before = strict_json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return
         for name in ("kind", "channels", "settings"):

@@ -11,16 +11,12 @@ from instrumentation.recorder_port import MeterConfig
 SHOWN_BYTES = 40
 
 
-def _others(config: MeterConfig, device: str) -> str:
-    return what_is_here(device, baud=config.baud, period_s=config.driver().period_s)
-
-
 def cannot_open(config: MeterConfig, error: OSError, device: str) -> str:
     """Why the port could not be opened. `device` is its path, empty if none was found."""
     where = f"{config.name}: {config.port}"
     if error.errno == errno.ENOENT:
         known = f" ({error.strerror})" if config.port.startswith("usb") else ""
-        return f"{where} is not there{known}: is the meter plugged in? {_others(config, '')}"
+        return f"{where} is not there{known}: is the meter plugged in? {what_is_here()}"
     if error.errno == errno.ENOTUNIQ:
         return f"{where} is not one port: {error.strerror}."
     if error.errno in (errno.EACCES, errno.EPERM):
@@ -31,18 +27,18 @@ def cannot_open(config: MeterConfig, error: OSError, device: str) -> str:
     if error.errno in (errno.EAGAIN, errno.EBUSY):
         return (
             f"{where} is in use by another program: `fuser -v {device}` names it; end that, or "
-            f"name another port. {_others(config, device)}"
+            f"name another port. {what_is_here(device)}"
         )
     if error.errno == errno.ETIMEDOUT:
         return f"{where} does not open ({error.strerror}): unplug the meter and plug it in again."
-    return f"{where} cannot be opened ({error}). {_others(config, device)}"
+    return f"{where} cannot be opened ({error}). {what_is_here(device)}"
 
 
 def silent(config: MeterConfig, limit_s: float, device: str) -> str:
     """Not a byte came."""
     return (
         f"{config.name} at {config.port} is silent: not a byte in {limit_s:.3g} s at {config.baud} "
-        f"baud. Is it switched on, and its logging? {_others(config, device)}"
+        f"baud. Is it switched on, and its logging? {what_is_here(device)}"
     )
 
 
@@ -52,7 +48,7 @@ def foreign(config: MeterConfig, data: bytes, device: str) -> str:
     hint = f"That is a {other}: set its kind." if other else "Check kind and baud."
     return (
         f"{config.name} at {config.port} sends no records of a {config.kind} at {config.baud} "
-        f"baud: what came starts with {data[:SHOWN_BYTES]!r}. {hint} {_others(config, device)}"
+        f"baud: what came starts with {data[:SHOWN_BYTES]!r}. {hint} {what_is_here(device)}"
     )
 
 

@@ -13,10 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from agent import plan as plans
 from agent.controller import (
     check,
     durations,
     fitting,
+    holder,
     many,
     pilot,
     prove,
@@ -27,9 +29,11 @@ from agent.controller import (
 )
 from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
-from agent.controller.seal import seal, write_json
+from agent.controller.seal import seal
 from agent.controller.suites import load_suite, scaled
 from agent.errors import AgentError
+from agent.files import write_json
+from instrumentation import names
 from instrumentation.clock import ClockError
 
 
@@ -47,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return 0 if options.command(options) is not False else 1
     except (AgentError, ClockError) as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {names.sentence(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         where = getattr(options, "suite_dir", None)
@@ -142,6 +146,7 @@ def _resume(options: argparse.Namespace) -> bool:
 
 def _session(options: argparse.Namespace) -> bool:
     target = remote.read_target(options.target)
+    holder.require_plain(options.suite_dir)
     try:
         manifest = session.run(options.suite_dir, target, options.inventory, _say)
         print(f"sealed: {manifest}")
@@ -153,6 +158,7 @@ def _session(options: argparse.Namespace) -> bool:
 def _say_where_time_went(suite_dir: Path) -> None:
     """The table of timing.json, also of a suite that was interrupted; nothing where none ran."""
     with suppress(AgentError, OSError, KeyError, TypeError, ValueError):
+        plans.load(suite_dir / "plan.json")  # its names are safe then
         for line in timing.table(timing.of_suite(suite_dir)):
             _say(line)
 
@@ -177,6 +183,7 @@ def _prove(options: argparse.Namespace) -> bool:
 
 def _seal(options: argparse.Namespace) -> None:
     with session.locked(options.suite_dir):
+        plans.load(options.suite_dir / "plan.json")
         print(f"sealed: {seal(options.suite_dir)}")
 
 
@@ -222,7 +229,8 @@ def _write_plan(options: argparse.Namespace) -> Path:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(names.printable(line), flush=True)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,8 +13,8 @@ from agent.controller import inventory as inventories
 from agent.controller import secrets_file, stacks
 from agent.controller.errors import ControllerError
 from agent.controller.look import Look, checks_file, look
-from agent.controller.seal import write_json
 from agent.controller.suites import load_suite
+from agent.files import write_json
 
 FORMAT = "fde-check/1"
 WIDTH = 100
@@ -187,10 +188,11 @@ def _short(path: str) -> str:
 
 
 def _lines(label: str, text: str, say: Say) -> None:
-    """A label and a text beside it, wrapped."""
+    """A label and a text beside it, wrapped; a command in backquotes stays on one line."""
+    whole = re.sub("`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
     wrapped: Sequence[str] = textwrap.wrap(
-        text, WIDTH - LABEL - 2, break_long_words=False, break_on_hyphens=False
+        whole, WIDTH - LABEL - 2, break_long_words=False, break_on_hyphens=False
     ) or [""]
     for line in wrapped:
-        say(f"  {label:<{LABEL}}{line}".rstrip())
+        say(f"  {label:<{LABEL}}{line}".replace("\0", " ").rstrip())
         label = ""

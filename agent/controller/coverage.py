@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from instrumentation import strict_json
 from instrumentation.clock import ClockError, ClockReading, OffsetModel, load_readings
 
 if TYPE_CHECKING:
@@ -34,13 +34,20 @@ class Recording:
     def read(cls, folder: Path) -> Recording:
         """From meter.json and samples.parquet. Raises OSError, ValueError, KeyError."""
         import polars as pl  # takes a second: not at the start of every command
+        from polars.exceptions import PanicException, PolarsError
 
-        described = json.loads((folder / "meter.json").read_text(encoding="utf-8"))
+        described = strict_json.loads((folder / "meter.json").read_text(encoding="utf-8"))
+        if not isinstance(described, dict):
+            raise ValueError("meter.json is no description of a meter")
         columns = ["epoch", "t_mono_ns", "t_device_us", "window_s"]
-        samples = pl.read_parquet(folder / "samples.parquet", columns=columns)
-        late_ns = float(described.get("arrival_delay_limit_s", 0)) * 1e9
         boot = str(described.get("controller_boot_id", ""))
-        return cls(str(described.get("name", folder.name)), boot, _holes(samples, late_ns))
+        try:
+            samples = pl.read_parquet(folder / "samples.parquet", columns=columns)
+            late_ns = float(described.get("arrival_delay_limit_s", 0)) * 1e9
+            holes = _holes(samples, late_ns)
+        except (TypeError, OverflowError, PolarsError, PanicException) as error:
+            raise ValueError(str(error)) from None
+        return cls(str(described.get("name", folder.name)), boot, holes)
 
     def covered(self, start_ns: int, end_ns: int) -> float:
         """Share of a stretch of time with records."""

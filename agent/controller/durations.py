@@ -16,6 +16,7 @@ from agent.controller.progress import NS
 from agent.errors import AgentError
 from agent.journal import Entry, last_states, read
 from agent.tries import SKIPPED
+from instrumentation import names, strict_json
 from workloads import registry
 from workloads.base import WorkloadError
 
@@ -70,7 +71,7 @@ def seen(folder: Path, host: str, origin: str) -> Seen:
     found = Seen()
     suites = []
     for path in folder.glob("*/plan.json"):
-        plan = _read(path)
+        plan = None if names.stranger(path.parent) else _read(path)
         if plan and plan.get("host") == host and plan.get("origin") == origin:
             suites.append((str(plan.get("created_wall", "")), path.parent, plan))
     for _, suite_dir, plan in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:
@@ -182,7 +183,7 @@ def rests_s(plan: Mapping[str, Any]) -> float:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = strict_json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -17,6 +17,8 @@ from agent import plan as plans
 from agent.controller import remote
 from agent.controller.errors import ControllerError
 from agent.controller.interrupts import uninterrupted
+from agent.files import sync_folder
+from instrumentation import strict_json
 
 SALVAGE_LIMIT_S = 120.0
 # The journal last: whatever it tells of is there before it.
@@ -45,12 +47,16 @@ def unpack(archive: Path, suite_dir: Path) -> None:
                 f"The target ran another plan under the name {plan.suite_id}: its results were not "
                 "taken; make a new plan."
             )
+        for folder in (*came.rglob("*/"), came):
+            if folder.is_dir():
+                sync_folder(folder)
         with uninterrupted():
             for name in TAKEN:
                 if (came / name).exists():
                     if (suite_dir / name).is_dir():  # the target keeps all that it ever had
                         (suite_dir / name).rename(Path(temporary) / f"{name}.old")
                     (came / name).replace(suite_dir / name)
+                    sync_folder(suite_dir)
 
 
 def _extract(file: IO[bytes], to: Path) -> None:
@@ -64,7 +70,7 @@ def _extract(file: IO[bytes], to: Path) -> None:
             if sums is None:
                 if member.name != pack.SUMS:
                     raise ValueError("it does not begin with its sums")
-                sums = dict(json.load(content))
+                sums = dict(strict_json.loads(content.read()))
                 continue
             place = (to / member.name).resolve()
             if not place.is_relative_to(to.resolve()):
@@ -72,6 +78,8 @@ def _extract(file: IO[bytes], to: Path) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("wb") as out:
                 shutil.copyfileobj(content, out)
+                out.flush()
+                os.fsync(out.fileno())
             if _sha256(place) != sums.pop(member.name, None):
                 raise ValueError(f"the sum of {member.name} differs")
         if sums is None or sums:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import subprocess
 import threading
@@ -10,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from agent import journal
 from agent.controller.errors import ControllerError
 from agent.controller.remote import SSH_FAILED
 from agent.journal import TERMINAL, Entry
@@ -147,6 +147,6 @@ class _Link:
 def _parse(line: str) -> Entry | None:
     """An entry; None for a line that a dropped link has cut off."""
     try:
-        return Entry(**json.loads(line))
+        return journal.parse(line)
     except (ValueError, TypeError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -10,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.controller.errors import ControllerError
-from agent.controller.seal import write_json
-from instrumentation import names
+from agent.controller.holder import require_plain
+from agent.files import write_json
+from instrumentation import names, strict_json
 from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry
 from instrumentation.ports import Lookup, PortError
@@ -139,8 +139,9 @@ def write(folder: Path, plans: Sequence[Plan]) -> None:
 
 def suites(folder: Path) -> list[Path]:
     """The folders of a group's suites, beside its own. Raises ControllerError."""
+    require_plain(folder)
     try:
-        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
         ids = list(found["suites"])
     except OSError as error:
         raise ControllerError(

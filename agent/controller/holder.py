@@ -12,13 +12,23 @@ from datetime import datetime
 from pathlib import Path
 
 from agent.controller.errors import ControllerError
+from instrumentation import names
 
 FILE = ".lock"
+
+
+def require_plain(folder: Path) -> None:
+    """ControllerError where a suite's folder holds what would lead out of it."""
+    if strange := names.stranger(folder):
+        raise ControllerError(
+            f"In {folder}, {strange}, and a suite has files and folders alone: take it out."
+        )
 
 
 @contextmanager
 def locked(suite_dir: Path) -> Iterator[None]:
     """Hold the folder; the kernel lets go of it if we die. Raises ControllerError."""
+    require_plain(suite_dir)
     try:
         file = (suite_dir / FILE).open("a+", encoding="utf-8")
     except OSError as error:

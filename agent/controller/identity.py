@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agent import journal
 from agent.controller.errors import ControllerError
-from agent.controller.seal import write_json
+from agent.files import write_json
 from agent.plan import Plan
+from instrumentation import strict_json
 
 FILE = "identity.json"
 FORMAT = "fde-identity/1"
@@ -62,7 +62,7 @@ def _require_whole_journal(plan: Plan, suite_dir: Path, found: Mapping[str, Any]
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = strict_json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise ControllerError(f"{path} cannot be read: restore it, or start a new suite.") from None
     if not isinstance(found, dict):

@@ -18,6 +18,7 @@ from typing import Any
 from agent.controller import remote
 from agent.controller.bundle import HOME, ROOT, collect, pack
 from agent.controller.errors import ControllerError
+from instrumentation import strict_json
 
 NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER = 94, 95, 96, 97, 98
 # The folder goes whatever happens, also where the link is lost and the script is hung up on.
@@ -70,7 +71,7 @@ def look(target: Mapping[str, Any], *, disks: bool = True) -> Look:
     done = remote.run(target, ["sh", "-c", SCRIPT, "sh", what], stdin=pack(files))
     lines = done.stdout.decode(errors="replace").splitlines()
     try:
-        found = json.loads(lines[0])
+        found = strict_json.loads(lines[0])
         facts, refusals = dict(found["facts"]), list(found["refusals"])
     except (IndexError, KeyError, TypeError, ValueError):
         raise ControllerError(_unanswered(target, done)) from None
@@ -80,7 +81,7 @@ def look(target: Mapping[str, Any], *, disks: bool = True) -> Look:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         error = said[-1].removeprefix("fde: ") if said else f"status {done.returncode}"
         return Look(facts, refusals, [], f"its disks could not be looked at: {error}")
-    return Look(facts, refusals, json.loads(lines[1])["disks"])
+    return Look(facts, refusals, strict_json.loads(lines[1])["disks"])
 
 
 def checks_file(host: str) -> Path:
@@ -94,7 +95,7 @@ def checked(target: Mapping[str, Any], now: Look) -> dict[str, str]:
     A check of another inventory, whose host has the same name but other disks, does not count.
     """
     try:
-        before = json.loads(checks_file(target["host"]).read_text(encoding="utf-8"))
+        before = strict_json.loads(checks_file(target["host"]).read_text(encoding="utf-8"))
         names = {disk["role"]: disk["by_id"] for disk in before["disks"]}
         kept: dict[str, str] = before["fingerprints"]
     except (OSError, ValueError, KeyError, TypeError):

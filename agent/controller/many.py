@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import secrets
 import subprocess
@@ -19,7 +18,9 @@ from agent.controller import group, inventory
 from agent.controller.errors import ControllerError
 from agent.controller.many_view import View
 from agent.controller.playbook import ROOT
-from agent.controller.seal import MANIFEST, write_json
+from agent.controller.seal import MANIFEST
+from agent.files import write_json
+from instrumentation import strict_json
 
 SESSION = (sys.executable, "-m", "agent.controller", "run")
 LOG = ".session.log"
@@ -195,7 +196,9 @@ def _status(session: Session) -> Mapping[str, Any] | None:
     if code is not None:
         return {"state": "did-not-come-through" if code else "sealed"}
     try:
-        found = json.loads((session.folder / "status" / "status.json").read_text(encoding="utf-8"))
+        found = strict_json.loads(
+            (session.folder / "status" / "status.json").read_text(encoding="utf-8")
+        )
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None
@@ -211,7 +214,7 @@ def _outcome(session: Session, path: Path) -> str:
 
 def _planned_host(folder: Path) -> str:
     try:
-        return str(json.loads((folder / "plan.json").read_text(encoding="utf-8"))["host"])
+        return str(strict_json.loads((folder / "plan.json").read_text(encoding="utf-8"))["host"])
     except (OSError, ValueError, KeyError, TypeError):
         raise ControllerError(f"There is no planned suite in {folder}: name another.") from None
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from agent.controller.progress import minutes
+from instrumentation import names
 
 FALLBACK = (100, 24)
 
@@ -24,7 +25,7 @@ class View:
     def say(self, sentence: str) -> None:
         """Something about all of them, which stays."""
         self._clear()
-        self._stream.write(f"{sentence}\n")
+        self._stream.write(f"{names.printable(sentence)}\n")
         self._stream.flush()
 
     def line(self, host: str, text: str) -> None:
@@ -32,7 +33,7 @@ class View:
         if self._live:
             self._now[host] = text
         else:
-            self._stream.write(f"{host:<{self._width}} | {text}\n")
+            self._stream.write(f"{host:<{self._width}} | {names.sentence(text)}\n")
             self._stream.flush()
 
     def status(self, host: str, found: Mapping[str, Any] | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from agent import journal
 from agent.controller import remote
 from agent.controller.errors import ControllerError
 from agent.journal import Entry
+from instrumentation import strict_json
 
 LIMIT_S = 60.0
 # Texts of the shell are fixed: what differs is an argument of theirs.
@@ -60,7 +60,7 @@ class Orders:
             errors="replace"
         )
         try:
-            found = json.loads(said)
+            found = strict_json.loads(said)
         except ValueError:
             found = None
         if not isinstance(found, dict) or "machine_id" not in found:
@@ -81,7 +81,7 @@ class Orders:
         if not content:
             return None
         try:
-            return str(json.loads(content)["sha256"])
+            return str(strict_json.loads(content)["sha256"])
         except (ValueError, KeyError, TypeError):
             return ""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.controller.errors import ControllerError
+from agent.controller.holder import require_plain
+from instrumentation import strict_json
 
 FORMAT = "fde-next/1"
 # The deviation that fewer blocks tell is itself too uncertain to plan by.
@@ -23,9 +24,10 @@ class Pilot:
 
 def read(folder: Path) -> Pilot:
     """What the suite in `folder` says of the next; ControllerError where it says nothing."""
+    require_plain(folder)
     path = folder / "next.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = strict_json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ControllerError(
             f"{folder} has no next.json: make report SUITE_DIR={folder} writes it."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -15,7 +14,8 @@ from agent.controller import remote, secrets_file, stacks
 from agent.controller.errors import ControllerError
 from agent.controller.names import unknown
 from agent.controller.playbook import ROOT
-from agent.controller.seal import write_json
+from agent.files import write_json
+from instrumentation import strict_json
 
 FORMAT = "fde-proofs/1"
 HEAD = ("configuration", "disk", "enter s", "of it mkfs", "proven", "stack", "cipher driver")
@@ -45,7 +45,7 @@ def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> bool:
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
-                found.append(json.loads(line))
+                found.append(strict_json.loads(line))
                 _say_one(found[-1], known, width, say)
         errors.seek(0)
         said = errors.read()

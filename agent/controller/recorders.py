@@ -14,6 +14,7 @@ from agent.controller import hold
 from agent.controller.errors import ControllerError
 from agent.controller.interrupts import uninterrupted
 from agent.controller.recorder_process import POLL_S, RecorderProcess, end_leftovers
+from instrumentation import strict_json
 from instrumentation.clock import boot_id
 from instrumentation.recorder_port import MeterConfig, RecorderError
 
@@ -44,7 +45,7 @@ def folder_for(name: str, meters: Path) -> Path:
     while True:
         folder = meters / (name if number == 1 else f"{name}.{number}")
         try:
-            described = json.loads((folder / "meter.json").read_text(encoding="utf-8"))
+            described = strict_json.loads((folder / "meter.json").read_text(encoding="utf-8"))
             boot = described.get("controller_boot_id", boot_id())
         except (OSError, ValueError, AttributeError):
             return folder

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.controller import host_keys
 from agent.controller.errors import ControllerError
 from agent.plan import TARGET_FORMAT
 
@@ -23,13 +24,6 @@ REASONS = (
     ("timed out", "it does not answer: see that it is switched on and reachable"),
     ("No route to host", "there is no way to it: see that it is switched on and reachable"),
     ("Network is unreachable", "there is no way to it: see this machine's network"),
-    (
-        "Host key verification failed",
-        "its host key is unknown or another one: compare what `ssh-keyscan HOST | ssh-keygen -lf -`"
-        " prints with the same of /etc/ssh/ssh_host_*.pub at its own console, then put it into "
-        "known_hosts",
-    ),
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is another one than before"),
     (
         "Permission denied",
         "it does not let you in: see ansible_user, ansible_ssh_private_key_file and its "
@@ -88,6 +82,14 @@ def why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> 
     if done.returncode != SSH_FAILED:
         last = said.splitlines()[-1] if said else "it said nothing"
         return f"{name} failed (status {done.returncode}): {last}"
+    # The words of a changed key come before those that every key ends with that is refused.
+    for words, told in (
+        ("REMOTE HOST IDENTIFICATION HAS CHANGED", host_keys.changed),
+        ("Host key verification failed", host_keys.unknown),
+    ):
+        if words in said:
+            meaning = told(ssh(target, ["true"]), target["ssh"].get("known_hosts"))
+            return f"{name} cannot be reached: {meaning}."
     for words, meaning in REASONS:
         if words in said:
             return f"{name} cannot be reached: {meaning} ({' '.join(said.split())})."

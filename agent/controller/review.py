@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from agent.controller.errors import ControllerError
 from agent.controller.orders import Orders
 from agent.journal import Entry
 from agent.plan import Plan
+from instrumentation import strict_json
 from instrumentation.clock import boot_id
 
 LEAST_COVERAGE = 0.98
@@ -93,7 +93,13 @@ def _uncovered(suite_dir: Path, last: dict[str, Entry], meters: Sequence[str]) -
         if entry.state != "finished":
             continue
         run = _run(suite_dir / "runs" / run_id / "run.json")
-        shares = coverage.of_run(run, meters, recordings, clocks)
+        try:
+            shares = coverage.of_run(run, meters, recordings, clocks)
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise ControllerError(
+                f"How well {run_id} was recorded cannot be told ({error}): seal what was measured "
+                f"with python -m agent.controller seal {suite_dir}."
+            ) from None
         worst = min(shares, key=lambda name: shares[name], default=None)
         if worst is not None and shares[worst] < LEAST_COVERAGE:
             found.append(Uncovered(entry, worst, shares[worst]))
@@ -102,7 +108,7 @@ def _uncovered(suite_dir: Path, last: dict[str, Entry], meters: Sequence[str]) -
 
 def _run(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, Any] = strict_json.loads(path.read_text(encoding="utf-8"))
         return {"boot_id": found["boot_id"], "phases": found["phases"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ControllerError(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from agent.controller import timing
 from agent.controller.errors import ControllerError
 from agent.controller.recorder_process import end_leftovers
+from agent.files import sync_folder, write_json
 
 FORMAT = "fde-manifest/1"
 MANIFEST = "manifest.json"
@@ -33,17 +33,56 @@ def seal(suite_dir: Path, *, decoded: bool = False) -> Path:
     """Decode and sum everything; the manifest is written last and whole. Returns its path.
 
     `decoded`: the meters are, and nothing was recorded since. Sealing again gives the same manifest
-    for the same raw files. Raises ControllerError.
+    for the same raw files. All that it names is on the medium before it, and it itself once this
+    returns. Raises ControllerError.
     """
-    (suite_dir / MANIFEST).unlink(missing_ok=True)
+    try:
+        return _sealed(suite_dir, decoded)
+    except OSError as error:
+        raise ControllerError(
+            f"{error.filename or suite_dir} cannot be sealed ({error.strerror}): mend that, then "
+            f"seal again with python -m agent.controller seal {suite_dir}."
+        ) from error
+
+
+def _sealed(suite_dir: Path, decoded: bool) -> Path:
+    unseal(suite_dir)
     end_leftovers(suite_dir)  # a recorder that goes on would change what is sealed
     if not decoded:
         decode(suite_dir)
-    write_json(suite_dir / "timing.json", timing.of_suite(suite_dir))
+    write_json(suite_dir / "timing.json", _timing(suite_dir))
     shutil.rmtree(suite_dir / "status" / "meters", ignore_errors=True)
     sums = {str(path.relative_to(suite_dir)): sha256(path) for path in files(suite_dir)}
+    for folder in _folders(suite_dir):
+        sync_folder(folder)
     write_json(suite_dir / MANIFEST, {"format": FORMAT, "files": sums})
     return suite_dir / MANIFEST
+
+
+def unseal(suite_dir: Path) -> None:
+    """Take the manifest away, for good before anything that it names changes."""
+    (suite_dir / MANIFEST).unlink(missing_ok=True)
+    sync_folder(suite_dir)
+
+
+def _timing(suite_dir: Path) -> dict[str, Any]:
+    try:
+        return timing.of_suite(suite_dir)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ControllerError(
+            f"What the runs of {suite_dir} took cannot be read ({error}): fetch them again with "
+            f"make resume SUITE_DIR={suite_dir}."
+        ) from None
+
+
+def _folders(suite_dir: Path) -> Iterator[Path]:
+    """All that have names of what is sealed, the inner ones first."""
+    for name in SEALED_FOLDERS:
+        inner = [path for path in (suite_dir / name).rglob("*") if path.is_dir()]
+        yield from sorted(inner, reverse=True)
+        if (suite_dir / name).is_dir():
+            yield suite_dir / name
+    yield from (suite_dir, suite_dir.resolve().parent)
 
 
 def decode(suite_dir: Path) -> None:
@@ -70,16 +109,7 @@ def files(suite_dir: Path) -> Iterator[Path]:
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file, hex."""
+    """SHA-256 (hex) of a file that is on the medium by then."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a whole file or none, and have it on the medium before it has its name."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
-        file.flush()
         os.fsync(file.fileno())
-    partial.replace(path)
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,16 +12,17 @@ from typing import Any
 from agent import plan as plans
 from agent.controller import fetch, hold, identity, playbook, remote, review
 from agent.controller.errors import ControllerError
-from agent.controller.holder import locked
+from agent.controller.holder import locked, require_plain
 from agent.controller.interrupts import lasting, outliving_the_terminal
 from agent.controller.night import Night
 from agent.controller.orders import Orders
 from agent.controller.recorders import Recorders
-from agent.controller.seal import MANIFEST, decode, seal
+from agent.controller.seal import MANIFEST, decode, seal, unseal
 from agent.controller.sessions import Begin
 from agent.controller.status import Board
 from agent.journal import Entry
 from agent.plan import Plan
+from instrumentation import strict_json
 from instrumentation.clock_link import ClockLink
 
 __all__ = ["locked", "run"]
@@ -67,9 +67,11 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
     plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured is
     brought over before KeyboardInterrupt goes on; a terminal that is closed does not end it.
     """
-    plan = plans.load(suite_dir / "plan.json")
-    require_same_target(json.loads((suite_dir / "plan.json").read_text("utf-8")), target)
+    require_plain(suite_dir)
     say = lasting(say)
+    plan = plans.load(suite_dir / "plan.json")
+    say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
+    require_same_target(strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target)
     with outliving_the_terminal(), locked(suite_dir):
         try:
             return _session(suite_dir, target, inventory, plan, say)
@@ -96,10 +98,10 @@ def _session(
     fetch.clean_up_after_kill(suite_dir)
     identity.require_same(plan, suite_dir, there, orders.plan_sha256())
     session = Session(suite_dir, target, inventory, plan, orders, Board(plan, suite_dir, say))
-    session.board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs, in {suite_dir}")
+    session.board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
     with _written_down(session):
         if found is not None:
-            (suite_dir / MANIFEST).unlink()  # before anything below it changes
+            unseal(suite_dir)
             session.board.note(
                 f"the seal is broken, to repeat {len(found.void)} void runs and "
                 f"{len(found.repeat)} without a whole recording; should that fail, "
@@ -242,17 +244,29 @@ def _timed(session: Session, key: str) -> Iterator[None]:
 
 
 def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:
-    """ControllerError if the plan was made for another host, other disks or another origin."""
-    for key in ("host", "origin", "disks"):
-        if _identity(plan[key]) != _identity(target[key]):
-            raise ControllerError(
-                f"The plan {plan['suite_id']} was made for another target ({key} differs): use the "
-                "inventory that it was made with, or make a new plan."
-            )
+    """ControllerError if the plan was made for another host, other disks or another origin.
+
+    A disk is the same one, whether or not what lay on it was given up with `erase`.
+    """
+    mine, its = dict(_place(plan)), dict(_place(target))
+    unlike = [
+        f"{what} {mine.get(what, 'none')} (the inventory: {its.get(what, 'none')})"
+        for what in {**mine, **its}
+        if mine.get(what) != its.get(what)
+    ]
+    if unlike:
+        raise ControllerError(
+            f"The suite {plan['suite_id']} was begun on another target, with "
+            f"{'; '.join(unlike)}: use the inventory that it was made with, name another folder "
+            "with SUITE_DIR=…, or make a new plan."
+        )
 
 
-def _identity(value: Any) -> Any:
-    """A disk is the same one, whether or not what lay on it was given up with `erase`."""
-    if isinstance(value, Mapping):
-        return {key: _identity(entry) for key, entry in value.items() if key != "erase"}
-    return value
+def _place(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where a plan or a target is at home, for people."""
+    origins = {"measured": "measured (real hardware)", "modelled": "modelled (the virtual lab)"}
+    yield "host", str(document["host"])
+    yield "origin", origins.get(document["origin"], repr(document["origin"]))
+    for role, disk in document["disks"].items():
+        named = f"{disk['by_id']}, serial {disk['serial']}, {disk['size_bytes']} bytes"
+        yield f"disk {role}", named

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from instrumentation import strict_json
 from instrumentation.clock import boot_id, monotonic_ns
 
 FILE = "sessions.jsonl"
@@ -67,9 +68,11 @@ def read(lines: Iterable[Line], clock: Sequence[Line]) -> list[Session]:
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
     """Whole lines of a file of JSON lines; one that a power cut has torn is left out."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in (
+        path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    ):
         try:
-            found = json.loads(line)
+            found = strict_json.loads(line)
         except ValueError:
             continue
         if isinstance(found, dict):

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.controller import live, progress, status_page
 from agent.controller.holder import myself
-from agent.controller.seal import write_json
+from agent.files import write_json
 from agent.journal import TERMINAL, Entry
 from agent.plan import Plan
 from agent.tries import BEGUN

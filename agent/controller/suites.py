@@ -33,7 +33,12 @@ def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
     """The suite's document, its keys checked; ControllerError names the nearest suite or key."""
     if name not in suite_names(folder):
         raise ControllerError(unknown("suite", name, suite_names(folder)))
-    document = yaml.safe_load((folder / f"{name}.yml").read_text(encoding="utf-8"))
+    path = folder / f"{name}.yml"
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ControllerError(f"{path} cannot be read as YAML ({why}): mend it.") from None
     if not isinstance(document, dict):
         raise ControllerError(f"Suite {name} is not a YAML mapping: see the other suites.")
     for key in document:

@@ -16,7 +16,7 @@ from typing import Any
 
 from agent.controller import assumptions
 from agent.controller.errors import ControllerError
-from agent.controller.seal import write_json
+from agent.files import write_json
 from agent.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Configuration, Disk, Extent
 from agent.storage import layout
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ from agent.controller import sessions
 from agent.controller.progress import minutes
 from agent.journal import TERMINAL, Entry, read
 from agent.tries import BEGUN, CLOSED, INTERRUPTED
+from instrumentation import strict_json
 
 NS = 1_000_000_000
 FORMAT = "fde-timing/1"
@@ -34,10 +34,10 @@ PARTS = {
 
 def of_suite(suite_dir: Path) -> dict[str, Any]:
     """The document of timing.json from a suite's other files."""
-    plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
+    plan = strict_json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
     # What was set aside beside it (`<run id>.void-1`) does not count.
     paths = [suite_dir / "runs" / run["run_id"] / "run.json" for run in plan["runs"]]
-    runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+    runs = [strict_json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
     controller: dict[str, float] = {"wall_s": 0.0}
     clock = list(sessions.lines(suite_dir / "clock.jsonl"))
     for session in sessions.read(sessions.lines(suite_dir / sessions.FILE), clock):

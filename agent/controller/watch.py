@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from agent.controller.follow import Heard, follow
 from agent.controller.seal import MANIFEST
 from agent.controller.status import Board
 from agent.journal import Entry
-from instrumentation import names
+from instrumentation import names, strict_json
 
 POLL_S = 1.0
 # A page that shows the end reloads no more; until then it is served.
@@ -46,12 +45,13 @@ class Source(ABC):
         """Once it is not alive: whether all went well, and a sentence with what to do now."""
 
     def read(self) -> dict[str, Any] | None:
-        """Its status now; None before the first."""
+        """Its status now; None before the first, and where it is none that can be shown."""
         try:
-            found = json.loads((self.status / "status.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            found = strict_json.loads((self.status / "status.json").read_text(encoding="utf-8"))
+            shown = [*live.lines(found), many_view.compact(found)]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             return None
-        return found if isinstance(found, dict) else None
+        return dict(found) if shown else None
 
 
 class Here(Source):
@@ -60,8 +60,9 @@ class Here(Source):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.status = folder / "status"
+        holder.require_plain(folder)
         try:
-            found = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+            found = strict_json.loads((folder / "plan.json").read_text(encoding="utf-8"))
             self.name, self.host = str(found["suite_id"]), str(found["host"])
         except (OSError, ValueError, KeyError, TypeError):
             raise ControllerError(f"{folder} is no suite's folder: it has no plan.") from None
@@ -231,7 +232,7 @@ def _show(found: Sequence[Source]) -> None:
                 single.show(status)
                 continue
             several.status(source.host, status)
-            key = [status[name] for name in ("run_id", "state", "waiting", "void")]
+            key = [status.get(name) for name in ("run_id", "state", "waiting", "void")]
             if shown.get(source.name) != key and not sys.stdout.isatty():
                 several.line(source.host, many_view.compact(status))
             shown[source.name] = key

@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 
 from analysis.records import SuiteError
+from analysis.suite_folder import suite_id
 from analysis.whole_file import replaced
+from instrumentation import names
 
 PACKAGES = "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"  # as in lab/packages.sh
 
 
 def write(folder: Path) -> Path:
     """Write report.pdf beside the report.html of a suite; returns its path. Raises SuiteError."""
+    suite_id(folder)  # that it is a suite's folder, with files and folders alone
     page = folder / "report.html"
     if not page.is_file():
         raise SuiteError(f"{folder} has no report.html: make it first, by `make report`.")
@@ -44,7 +47,7 @@ def main(arguments: list[str]) -> int:
     try:
         print(f"report: {write(Path(arguments[0]))}")
     except SuiteError as error:
-        print(f"fde: {error}", file=sys.stderr)
+        print(f"fde: {names.sentence(str(error))}", file=sys.stderr)
         return 1
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,27 @@ def whole_page(found: Results) -> str:
         report.provenance(),
     )
     return "".join(part.text for part in parts)
+
+
+class _Guests(HTMLParser):
+    """Markup that none of our pages has."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "iframe", "object", "embed", "base", "form", "svg", "math"):
+            self.found.append(f"<{tag}>")
+        for name, value in attrs:
+            leads = name in ("href", "src", "style", "srcset", "action", "formaction")
+            own = ("#", "data:image/svg+xml;base64,")
+            if name.startswith("on") or (leads and not str(value).startswith(own)):
+                self.found.append(f"<{tag} {name}={value!r}>"[:200])
+
+
+def live_markup(page: str) -> str:
+    """Markup that runs, loads or leads away from one of our pages; empty where there is none."""
+    guests = _Guests()
+    guests.feed(page)
+    return guests.found[0] if guests.found else ""

@@ -1,89 +1,140 @@
-"""What answers at a port is heard, or asked where that is harmless; strangers get no byte."""
+"""Looking for a meter opens the port that was named and no other, and no other gets a byte."""
 
 from __future__ import annotations
 
-import threading
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from instrumentation import probe
-from instrumentation.meters import registry
-from instrumentation.ports import Port
-from instrumentation.simulators.play import Player
+from instrumentation.ports import Port, all_ports
+from instrumentation.recorder import Recorder
+from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.registry import load
-from instrumentation.transports import SerialTransport
+
+SMARTPOWER = "10c4:ea60"
+_hearing: list[Callable[[str], None]] = []
 
 
-def test_each_port_is_told_with_what_is_heard_there(tmp_path: Path) -> None:
-    player = Player(load("smartpower3"), tmp_path / "meter", [1.0, 2.0])
-    ended = threading.Event()
-    playing = threading.Thread(target=player.run, args=(ended.is_set,))
-    playing.start()
-    silent, foreign, busy = (SimulatedPort(tmp_path / name) for name in ("s", "f", "b"))
-    stop = threading.Event()
-
-    def chatter() -> None:
-        while not stop.wait(0.05):
-            foreign.send(b"$GPGGA\r\n")
-
-    talking = threading.Thread(target=chatter)
-    talking.start()
-    held = SerialTransport(str(busy.link), 115200)
-    names = ["meter", "s", "f", "b"]
-    told = probe.survey([Port(str(tmp_path / name)) for name in names], listen_s=1.0)
-    stop.set()
-    ended.set()
-    talking.join()
-    playing.join()
-    held.close()
-    player.close()
-    said = dict(zip(names, told, strict=True))
-    assert said["meter"] == f"{tmp_path / 'meter'}: a smartpower3 answers"
-    assert said["s"].endswith(": silent")
-    assert "sends b'$GPGGA" in said["f"]
-    assert "in use" in said["b"]
-    assert silent.receive() == foreign.receive() == b""
-    for port in (silent, foreign, busy):
-        port.close()
+def _heard(event: str, arguments: tuple[object, ...]) -> None:
+    if _hearing and event == "open" and isinstance(arguments[0], str):
+        _hearing[-1](arguments[0])
 
 
-def test_only_a_meters_own_usb_id_is_spoken_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(probe._QUESTIONS, "smartpower3", b"V")  # its chip is in many adapters
-    for usb_id in ("", "0403:6001", "10c4:ea60", "1234:5678"):
-        assert probe.question_for(usb_id) == b""
-    for kind in registry.kinds():
-        own = [usb_id for usb_id in registry.load(kind).usb_ids if probe.question_for(usb_id)]
-        assert not own or kind in probe._QUESTIONS
+sys.addaudithook(_heard)
 
 
-def test_a_question_is_asked_once_where_it_may_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(probe._QUESTIONS, "smartpower3", b"V")
-    monkeypatch.setattr(probe, "_ADAPTERS", ())
-    ports = [SimulatedPort(tmp_path / name) for name in ("known", "stranger")]
-    asked: list[bytes] = []
+@contextlib.contextmanager
+def opened() -> Iterator[list[str]]:
+    """Paths of all files that this process opens."""
+    paths: list[str] = []
+    _hearing.append(lambda path: paths.append(os.path.realpath(path)))
+    try:
+        yield paths
+    finally:
+        _hearing.pop()
 
-    def answer() -> None:
-        ports[0].wait(2.0)
-        asked.append(ports[0].receive())
-        ports[0].send(b"meter 1.0\n")
 
-    thread = threading.Thread(target=answer)
-    thread.start()
-    named = [Port(str(ports[0].link), "10c4:ea60", "A", "1-1"), Port(str(ports[1].link), "1:2")]
-    said = probe.survey(named, listen_s=0.5)
-    thread.join()
-    assert asked == [b"V"]
-    assert "usb:10c4:ea60:A" in said[0]
-    assert "sends b'meter 1.0" in said[0]
-    assert said[1].endswith(": silent")
-    assert ports[1].receive() == b""
+@pytest.fixture
+def strangers(tmp_path: Path) -> Iterator[list[SimulatedPort]]:
+    """Real terminals that nobody has named."""
+    ports = [SimulatedPort(tmp_path / f"other-{number}") for number in range(4)]
+    yield ports
     for port in ports:
         port.close()
+
+
+def _untouched(strangers: list[SimulatedPort], paths: list[str]) -> bool:
+    """No terminal was opened, and none holds a byte."""
+    return not {port.device for port in strangers} & set(paths) and not any(
+        port.receive() for port in strangers
+    )
+
+
+def _as_ports(strangers: list[SimulatedPort]) -> list[Port]:
+    """As the kernel tells of them: without USB, in a cheap adapter, as other meters, as its own."""
+    ids = ("", "1a86:7523", "0483:5740", SMARTPOWER)
+    return [
+        Port(s.device, usb_id, f"S{n}", f"1-{n}")
+        for n, (s, usb_id) in enumerate(zip(strangers, ids, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("port", "said"),
+    [
+        ("{silent}", "is silent"),
+        ("{busy}", "is in use by another program"),
+        ("{absent}", "is not there"),
+        ("usb:0403:6001", "no USB device 0403:6001 is plugged in"),
+        ("usb:10c4:ea60:OTHER", "of its kind there is"),
+    ],
+)
+def test_no_port_but_the_named_one_is_opened(
+    port: str,
+    said: str,
+    strangers: list[SimulatedPort],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from instrumentation.transports import SerialTransport
+
+    found = _as_ports(strangers)
+    monkeypatch.setattr(sys.modules["instrumentation.ports"], "serial_ports", lambda: found)
+    silent, busy = (SimulatedPort(tmp_path / name) for name in ("silent", "busy"))
+    held = SerialTransport(str(busy.link), 115200)
+    places = {"silent": silent.link, "busy": busy.link, "absent": tmp_path / "absent"}
+    entry = MeterConfig(
+        "meter0", "smartpower3", port.format(**places), 115200, "modelled", {"0": "system"}
+    )
+    with opened() as paths, pytest.raises(RecorderError, match=said) as told:
+        Recorder(entry, tmp_path / "out", tmp_path / "status.json", finder=all_ports).run(
+            lambda: False
+        )
+    assert _untouched(strangers, paths), told.value
+    assert (silent.device in paths) == ("silent" in port)
+    assert silent.receive() == b""
+    assert all(stranger.device in str(told.value) for stranger in strangers)
+    held.close()
+    for own in (silent, busy):
+        own.close()
+
+
+def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
+    strangers: list[SimulatedPort], tmp_path: Path
+) -> None:
+    """`usb`: the strangers of other kinds are left alone, though one looks like another meter."""
+    found = _as_ports(strangers)
+    entry = MeterConfig("meter0", "smartpower3", "usb", 115200, "modelled", {"0": "system"})
+    with opened() as paths, pytest.raises(RecorderError, match=r"modelled|pseudo"):
+        Recorder(
+            MeterConfig(**{**vars(entry), "origin": "measured"}),
+            tmp_path / "out",
+            tmp_path / "status.json",
+            finder=lambda: found,
+        ).run(lambda: False)
+    assert _untouched(strangers, paths)  # a pseudo-terminal is no measured meter: not even its own
+    with opened() as paths, pytest.raises(RecorderError, match="is silent"):
+        Recorder(entry, tmp_path / "out", tmp_path / "status.json", finder=lambda: found).run(
+            lambda: False
+        )
+    assert {port.device for port in strangers} & set(paths) == {strangers[3].device}
+    assert not any(port.receive() for port in strangers[:3])
+
+
+def test_ports_are_told_by_what_the_kernel_knows(strangers: list[SimulatedPort]) -> None:
+    found = _as_ports(strangers)
+    told = probe.what_is_here(str(strangers[0].link), lambda: found)
+    assert told.startswith("Other ports here (none was opened): ")
+    assert strangers[0].device not in told
+    assert f"{found[3].device} (usb:{SMARTPOWER}:S3), perhaps a smartpower3" in told
+    assert probe.what_is_here(finder=lambda: []) == "Ports here (none was opened): none."
 
 
 def test_a_stream_is_recognised_as_another_meters() -> None:

@@ -380,7 +380,7 @@ def test_silent_meter_is_said(link: Path, out: Path) -> None:
     assert code == 1
     assert "is silent" in err
     assert str(link) in err
-    assert "ther ports here:" in err
+    assert "ther ports here (none was opened):" in err
 
 
 def test_foreign_stream_is_shown(link: Path, out: Path) -> None:
@@ -402,7 +402,7 @@ def test_missing_port_is_said(link: Path, out: Path) -> None:
     code, _, err = Running(link, out).end()
     assert code == 1
     assert err.startswith(f"fde: meter0: {link} is not there")
-    assert "Ports here:" in err
+    assert "Ports here (none was opened):" in err
 
 
 def test_port_in_use_is_said(link: Path, out: Path, tmp_path: Path) -> None:

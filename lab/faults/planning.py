@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.controller.compile import compile_plan
-from agent.controller.seal import write_json
+from agent.files import write_json
 from lab.scene import Scene
 
 CONFIGURATIONS = ("plain", "opal", "dmcrypt-aes256")

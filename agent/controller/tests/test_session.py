@@ -180,12 +180,41 @@ def test_a_plan_changed_after_freezing_is_refused(tmp_path: Path) -> None:
         _run(tmp_path, target())
 
 
-def test_a_plan_for_other_disks_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
+@pytest.mark.parametrize(
+    ("keys", "value", "said"),
+    [
+        (("host",), "elsewhere", "host target (the inventory: elsewhere)"),
+        (("origin",), "measured", "origin modelled (the virtual lab) (the inventory: measured"),
+        (("disks", "sed", "serial"), "another", "serial sed, 2147483648 bytes (the inventory:"),
+        (("disks", "sed", "by_id"), "/dev/disk/by-id/x", "(the inventory: /dev/disk/by-id/x,"),
+        (("disks", "plain", "size_bytes"), 2**32, "4294967296 bytes)"),
+        (("disks",), {"sed": target()["disks"]["sed"]}, "(the inventory: none)"),
+    ],
+)
+def test_a_suite_of_another_target_is_not_gone_on_with(
+    keys: tuple[str, ...], value: object, said: str, tmp_path: Path
+) -> None:
+    """`make resume`, which says which folder it takes before anything else."""
+    suite_dir = tmp_path / "suite"
+    suite_dir.mkdir()
+    (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
     other = target()
-    other["disks"]["sed"]["serial"] = "another"
-    with pytest.raises(ControllerError, match="disks differs"):
-        _run(tmp_path, other)
+    inner: dict[str, object] = other
+    for key in keys[:-1]:
+        inner = inner[key]  # type: ignore[assignment]
+    inner[keys[-1]] = value
+    (tmp_path / "t.json").write_text(json.dumps(other), encoding="utf-8")
+    argv = [sys.executable, "-m", "agent.controller", "resume", str(suite_dir)]
+    argv += ["--target", str(tmp_path / "t.json"), "--inventory", str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == f"suite {plan()['suite_id']} of target, in {suite_dir}\n"
+    assert done.stderr.startswith(
+        f"fde: The suite {plan()['suite_id']} was begun on another target"
+    )
+    assert said in done.stderr and "SUITE_DIR=" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert [path.name for path in suite_dir.iterdir()] == ["plan.json"]
 
 
 def test_a_sealed_suite_is_not_run_again(tmp_path: Path) -> None:

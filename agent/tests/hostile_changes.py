@@ -1,0 +1,337 @@
+"""What may be wrong in a suite folder that came from elsewhere: changes by chance, from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import random
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agent.plan import digest
+from analysis.synthetic.folder import write_manifest
+
+Chance = random.Random
+Change = Callable[[Path, Chance], None]
+
+# What would leave a mark beside the suite folder, were any of it run or followed.
+MARK = "executed"
+RUN = f"touch ../{MARK}"
+TEXTS = (
+    *("", " ", ".", "..", "../outside", "../outside/secret", "/etc/passwd", "a/b", "-rf", "--help"),
+    *("a\0b", "a\nb", "a\r\nb", "\x1b]0;title\x07\x1b[31mred", "\u202eabc", "ä", "%s%n", "~root"),
+    *(f"$({RUN})", f"`{RUN}`", f"; {RUN};", f"| {RUN}", f"\n{RUN}\n", f"';{RUN};'", f'";{RUN};"'),
+    *(f"__import__('os').system('{RUN}')", "{{ ''.__class__ }}{% raw %}", "{0.__class__}"),
+    *("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style><script>x</script>"),
+    *("javascript:alert(1)", "]]>", "<!--", "&lt;", "$x^2$", r"$\frac{", r"\input{/etc/passwd}"),
+    *("a" * 129, "a" * 70_000, "NaN", "1e999", "2026-13-45T99:99:99Z", "\ud800", "usb:0403:6001"),
+)
+NUMBERS = (
+    *(0, -1, 1, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**40, 10**400),
+    *(0.0, -0.0, 1e-320, 1e308, -1e308, 0.1, float("nan"), float("inf"), -float("inf")),
+)
+OTHERS: tuple[Any, ...] = (None, True, False, [], {}, [[]], [None], {"": None}, [1, "x"], {"a": {}})
+# Written as text: Python would not write them, or not so deep.
+RAW = (
+    *("[" * 100_000, '{"a":' * 100_000, "[" * 3000 + "]" * 3000, "NaN", "Infinity", "1" * 5000),
+    *('{"a":1,"a":2}', "\ufeff{}", "null", "[]", '"text"', "{} {}", "", "\0" * 64, "{'a': 1}"),
+)
+DOCUMENTS = (
+    *("plan.json", "meters/meter0/meter.json", "runs/*/run.json", "provenance/before.json"),
+    *("manifest.json", "timing.json", "identity.json", "next.json", "status/status.json"),
+    *("journal.jsonl", "clock.jsonl", "sessions.jsonl", "watermark.jsonl", "runs/*/rapl.jsonl"),
+)
+
+
+def value(chance: Chance) -> Any:
+    """Something that nobody expects."""
+    return chance.choice(chance.choice((TEXTS, NUMBERS, OTHERS)))
+
+
+def _places(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    entries = (
+        document.items()
+        if isinstance(document, dict)
+        else enumerate(document)
+        if isinstance(document, list)
+        else ()
+    )
+    for key, inner in entries:
+        yield (*above, key)
+        yield from _places(inner, (*above, key))
+
+
+def _change(document: Any, chance: Chance) -> Any:
+    """One value replaced, removed, repeated or added, anywhere; or all of it another."""
+    places = list(_places(document))
+    if not places or chance.random() < 0.02:
+        return value(chance)
+    *above, last = chance.choice(places)
+    inner = document
+    for key in above:
+        inner = inner[key]
+    what = chance.random()
+    if what < 0.7:
+        inner[last] = value(chance)
+    elif what < 0.8:
+        del inner[last]
+    elif isinstance(inner, dict):
+        inner[str(value(chance))] = inner[last]
+    else:
+        inner[last:last] = [inner[last]] * chance.choice((1, 2, 50))
+    return document
+
+
+def _written(document: Any) -> bytes:
+    return json.dumps(document).encode(errors="surrogatepass")
+
+
+def _document(folder: Path, chance: Chance) -> Path | None:
+    found = sorted(folder.glob(chance.choice(DOCUMENTS)))
+    found = [path for path in found if path.is_file() and not path.is_symlink()]
+    return chance.choice(found) if found else None
+
+
+def values(folder: Path, chance: Chance) -> None:
+    """Values in a document, or in lines of one; a plan is mostly frozen again, to be believed."""
+    path = _document(folder, chance)
+    if path is None:
+        return
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.suffix == ".jsonl" else None
+        parsed = json.loads(path.read_bytes()) if lines is None else None
+        if lines is not None:
+            if lines:
+                place = chance.randrange(len(lines))
+                lines[place] = _written(_change(json.loads(lines[place]), chance)).decode()
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            return
+    except (ValueError, RecursionError):  # changed before
+        return
+    for _ in range(chance.choice((1, 1, 1, 3))):
+        parsed = _change(parsed, chance)
+    if path.name == "plan.json" and isinstance(parsed, dict) and chance.random() < 0.9:
+        _freeze(folder, parsed)
+    path.write_bytes(_written(parsed))
+
+
+def _freeze(folder: Path, plan: dict[str, Any]) -> None:
+    """The sum that the plan now has, in the plan and in its runs."""
+    try:
+        plan["sha256"] = digest(json.loads(_written(plan)))
+    except (ValueError, RecursionError):  # no reader gets as far as the sum
+        plan["sha256"] = "0" * 64
+    for path in folder.glob("runs/*/run.json"):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        before, mark, after = text.partition('"plan_sha256": "')
+        path.write_text(before + mark + plan["sha256"] * bool(mark) + after[64:], encoding="utf-8")
+
+
+def raw(folder: Path, chance: Chance) -> None:
+    """A whole document, or a line, that is no such thing."""
+    if (path := _document(folder, chance)) is not None:
+        text = chance.choice(RAW).encode()
+        path.write_bytes(path.read_bytes() + text if chance.random() < 0.3 else text)
+
+
+def _file(folder: Path, chance: Chance) -> Path:
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
+    return chance.choice(found) if found else folder / "plan.json"
+
+
+def damage(folder: Path, chance: Chance) -> None:
+    """Bytes of any file: others, fewer, more, twice."""
+    path = _file(folder, chance)
+    content = bytearray(path.read_bytes() if path.exists() else b"")
+    place = chance.randrange(len(content) + 1)
+    end = min(len(content), place + chance.choice((1, 4, 200)))
+    what = chance.randrange(5)
+    if what == 0:
+        content[place:end] = chance.randbytes(end - place)
+    elif what == 1:
+        del content[place:]
+    elif what == 2:
+        content[place:place] = content[place:end] * chance.choice((1, 1000))
+    elif what == 3:
+        content[place:end] = bytes(end - place)
+    else:
+        content.clear()
+    path.write_bytes(content)
+
+
+def kinds(folder: Path, chance: Chance) -> None:
+    """Something else in a file's or a folder's place: a link, a pipe, a device, another kind."""
+    names = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))]
+    names += ["report.html", "energy.parquet", ".energy.parquet.part", ".report.html.part"]
+    names += [
+        "timing.json.partial",
+        "manifest.json.partial",
+        ".lock",
+        "status/meters",
+        "summary.csv",
+    ]
+    names += ["meters/meter0/samples.parquet.new", "runs/x", "meters/x", "status", ".fetched.tar"]
+    names += ["identity.json.partial", ".timing.json.new", ".manifest.json.new", ".incoming-x"]
+    path = folder / chance.choice(names)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if not path.parent.is_dir():
+        return
+    outside = folder.parent / "outside"
+    what = chance.randrange(8)
+    if what == 0:
+        path.symlink_to(outside / "secret")
+    elif what == 1:
+        path.symlink_to(outside)
+    elif what == 2:
+        path.symlink_to(
+            chance.choice((path, folder, Path("..", "..", "outside"), Path("/dev/tty")))
+        )
+    elif what == 3:
+        os.mkfifo(path)
+    elif what == 4:
+        path.mkdir()
+    elif what == 5 and os.geteuid() == 0:
+        os.mknod(
+            path, 0o600 | 0o020000, os.makedev(1, chance.choice((3, 5, 8)))
+        )  # null zero random
+    elif what == 6:
+        path.symlink_to(chance.choice(("/dev/zero", "/proc/self/mem", "/etc/passwd", "/nowhere")))
+
+
+def strange_names(folder: Path, chance: Chance) -> None:
+    """Files and folders whose names are not of this world, among the others."""
+    name = chance.choice([*TEXTS, "b" * 255, "meter0.2", "manifest.json\n", ".incoming-../x"])
+    place = folder / chance.choice(("", "runs", "meters", "provenance", "status"))
+    path = place / name.replace("/", "_").replace("\0", "_")[:255]
+    try:
+        if chance.random() < 0.5:
+            shutil.copytree(folder / "meters" / "meter0", path)
+        else:
+            path.write_text(json.dumps(value(chance)), encoding="utf-8")
+    except (OSError, ValueError, shutil.Error):
+        return
+
+
+def missing(folder: Path, chance: Chance) -> None:
+    """A file or folder less."""
+    path = chance.choice([*sorted(folder.rglob("*")), folder / "plan.json"])
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def group(folder: Path, chance: Chance) -> None:
+    """The folder of a group, whose members are what they want to be."""
+    members: Any = [folder.name, "outside", *(value(chance) for _ in range(2))]
+    document = {"format": "fde-group/1", "group": "g", "suites": members, "hosts": ["bench"]}
+    if chance.random() < 0.5:
+        document["suites"] = [folder.name, folder.name]
+    (folder / "group.json").write_bytes(
+        _written(_change(document, chance))
+        if chance.random() < 0.7
+        else chance.choice(RAW).encode()
+    )
+
+
+def resealed(folder: Path, _: Chance) -> None:
+    """A seal that is right: whoever sends a folder can make one."""
+    try:
+        (folder / "manifest.json").unlink(missing_ok=True)
+        if all(
+            path.is_dir() or (path.is_file() and not path.is_symlink())
+            for path in folder.rglob("*")
+        ):
+            write_manifest(folder)
+    except OSError:
+        return
+
+
+def unsealed(folder: Path, _: Chance) -> None:
+    """None at all."""
+    if (folder / "manifest.json").is_file():
+        (folder / "manifest.json").unlink()
+
+
+CHANGES: tuple[tuple[Change, int], ...] = (
+    *((values, 40), (raw, 10), (damage, 12), (kinds, 14), (strange_names, 5)),
+    *((missing, 4), (group, 4), (resealed, 6), (unsealed, 3)),
+)
+
+
+def apply(folder: Path, chance: Chance) -> list[str]:
+    """Between one and four changes; their names."""
+    count = chance.choice((1, 1, 1, 2, 2, 4))
+    chosen = chance.choices([c for c, _ in CHANGES], [weight for _, weight in CHANGES], k=count)
+    for change in chosen:
+        with suppress(RecursionError):  # of what an earlier change has nested
+            change(folder, chance)
+    return [change.__name__ for change in chosen]
+
+
+def archive(plan: bytes, suite_id: str, chance: Chance) -> bytes:
+    """What a target that is not to be trusted may send for its results."""
+    held = io.BytesIO()
+    members: dict[str, bytes] = {f"{suite_id}/plan.json": plan}
+    for _ in range(chance.choice((0, 1, 3))):
+        members[
+            str(chance.choice((*TEXTS, "../../outside/secret", f"{suite_id}/runs/../../../x")))
+        ] = b"x"
+    members[f"{suite_id}/journal.jsonl"] = b"{}\n"
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in members.items()}
+    with tarfile.open(fileobj=held, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        _member(
+            tar, "sums.json", _written(_change(sums, chance) if chance.random() < 0.3 else sums)
+        )
+        for name, content in members.items():
+            _member(tar, name, content)
+        kind = chance.choice((tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE))
+        link = tarfile.TarInfo(f"{suite_id}/runs")
+        link.type, link.linkname = kind, "../../outside"
+        tar.addfile(link)
+        _member(tar, f"{suite_id}/runs/secret", b"through a link")
+    content = bytearray(held.getvalue())
+    if chance.random() < 0.5:
+        place = chance.randrange(len(content))
+        content[place : place + 8] = chance.randbytes(8)
+    return bytes(content)
+
+
+def _member(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    try:
+        info = tarfile.TarInfo(name)
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    except (ValueError, UnicodeError):
+        return
+
+
+def suite_text(honest: str, chance: Chance) -> str:
+    """A suite's YAML: changed in place, or what YAML alone can do."""
+    what = chance.randrange(5)
+    if what == 0:
+        return f"!!python/object/apply:os.system ['{RUN}']\n"
+    if what == 1:  # each line refers nine times to the one before
+        lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+        lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
+        return "\n".join([*lines, "summary: *a8", honest])
+    if what == 2:
+        return chance.choice(
+            (*RAW, "a: &a [*a]", "? [x]\n: y\n", "\t", "a: b: c", "%YAML 9\n---\n")
+        )
+    lines = honest.splitlines()
+    place = chance.randrange(len(lines))
+    if what == 3:
+        key = lines[place].partition(":")[0]
+        lines[place] = f"{key}: {json.dumps(value(chance))}"
+    else:
+        lines[place:place] = [chance.choice(TEXTS)]
+    return "\n".join(lines)

@@ -1,0 +1,436 @@
+"""Suite folders that came from elsewhere, by the hundred thousand, given to every command.
+
+`python -m agent.tests.hostile_folders --count 100000` changes a sealed suite folder by chance (see
+`hostile_changes`) and calls the commands on it, in this process, where every file that is opened to
+be written, every program that is started and every connection is heard (sys.addaudithook, PEP 578).
+Each case must end with a result, or with sentences that begin with `fde:`; nothing may be started,
+nothing written outside of the folder. The figures go to build/bench/hostile-folders.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agent import journal
+from agent import plan as plans
+from agent.controller import __main__ as controller
+from agent.controller import compile, fetch, remote, suites
+from agent.controller.status import Event
+from agent.controller.status import document as status_document
+from agent.controller.tests import examples
+from agent.errors import AgentError
+from agent.tests import hostile_changes
+from analysis import __main__ as analysis
+from analysis.synthetic.folder import write_manifest
+from analysis.synthetic.suite import Options, write_suite
+from instrumentation import names
+
+ROOT = Path(__file__).resolve().parents[2]
+# Of one case: on a busy machine the processor's time says more.
+CPU_LIMIT_S, WALL_LIMIT_S = 30, 900
+PIECE = 500  # cases of one process
+MOST_BYTES = 3 << 30  # of memory
+SECRET = b"not yours\n"
+STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pty.spawn")
+WRITES = {  # the event's arguments that are paths
+    "os.remove": (0,),
+    "os.rename": (0, 1),
+    "os.rmdir": (0,),
+    "os.mkdir": (0,),
+    "os.symlink": (1,),
+    "os.link": (1,),
+    "os.chmod": (0,),
+    "os.chown": (0,),
+    "os.truncate": (0,),
+    "os.utime": (0,),
+}
+OTHERS = ("socket.connect", "socket.bind", "os.kill", "pickle.find_class", "ctypes.dlopen")
+CONTROL = re.compile(r"[^\n\t\x20-\x7e\u00a0-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]")
+# Never answers: what would be asked of a target ends here.
+NOWHERE = {"host": "127.0.0.1", "port": 1, "user": "nobody", "key": None, "known_hosts": None}
+
+
+class HungError(Exception):
+    """A case took too long."""
+
+
+class Watch:
+    """Hears what this process does, while it is on."""
+
+    def __init__(self, expected: Sequence[str]) -> None:
+        self.on = False
+        self.seen: list[str] = []
+        self.allowed: tuple[Path, ...] = ()
+        self._expected = list(expected)
+        sys.addaudithook(self._heard)
+
+    def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.on:
+            return
+        if event in STARTS:
+            argv = list(map(str, arguments[1])) if event == "subprocess.Popen" else []
+            if argv != self._expected:
+                self.seen.append(f"started: {event} {arguments!r}"[:300])
+        elif event in OTHERS:
+            self.seen.append(f"{event} {arguments!r}"[:300])
+        elif event == "open":
+            path, _, flags = arguments
+            writing = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if writing and isinstance(path, str | bytes | os.PathLike):
+                self._written(event, os.path.realpath(os.fsdecode(path)))
+        elif event in WRITES:
+            for path in (arguments[place] for place in WRITES[event]):
+                if isinstance(path, str | bytes | os.PathLike) and not _relative(arguments):
+                    text = os.fsdecode(path)
+                    parent = os.path.realpath(os.path.dirname(text) or ".")  # noqa: PTH120
+                    self._written(event, f"{parent}/{os.path.basename(text)}")  # noqa: PTH119
+
+    def _written(self, event: str, path: str) -> None:
+        if path == "/dev/null" or any(Path(path).is_relative_to(top) for top in self.allowed):
+            return
+        self.seen.append(f"written outside: {event} {path!r}")
+
+
+def _relative(arguments: tuple[Any, ...]) -> bool:
+    """Whether a call was relative to an open folder, as shutil.rmtree's, which follows no links."""
+    return any(isinstance(value, int) and value > 2 for value in arguments[1:])
+
+
+@dataclass
+class Figures:
+    """What the cases came to; `found` are the first of those that were not well."""
+
+    cases: int = 0
+    seconds: float = 0.0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    commands: Counter[str] = field(default_factory=Counter)
+    changes: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    found: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, other: dict[str, Any]) -> None:
+        """Another process's."""
+        self.cases += other["cases"]
+        for name in ("outcomes", "commands", "changes", "faults"):
+            getattr(self, name).update(other[name])
+        self.found += other["found"]
+
+
+class Cases:
+    """One folder after another: `suite` is the hostile one, `outside` must stay as it is."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.suite, self.outside, self.scratch = root / "suite", root / "outside", root / "scratch"
+        self.base = root / "base"
+        self.outside.mkdir()
+        (self.outside / "secret").write_bytes(SECRET)
+        self.scratch.mkdir()
+        self.target = {**examples.target(), "ssh": NOWHERE}
+        _sound(self.base, self.target)
+        (root / "target.json").write_text(json.dumps(self.target), encoding="utf-8")
+        asked = ["-m", "agent", "identity", "--suites", remote.SUITES]
+        self.watch = Watch(remote.python(self.target, *asked))
+        self.watch.allowed = (self.suite.resolve(), self.scratch.resolve())
+        self.commands: dict[str, tuple[Callable[[random.Random], object], float]] = {
+            "summary": (lambda _: analysis.main(["summary", str(self.suite)]), 14),
+            "verify": (lambda _: analysis.main(["verify", str(self.suite)]), 6),
+            "trace": (self._trace, 3),
+            "compare": (self._compare, 1),
+            "page": (self._page, 0.1),
+            "resume": (self._resume, 25),
+            "watch": (lambda _: controller.main(["watch", str(self.suite)]), 16),
+            "seal": (lambda _: controller.main(["seal", str(self.suite)]), 12),
+            "pilot": (self._pilot, 6),
+            "hours": (self._hours, 3),
+            "fetched": (self._fetched, 12),
+            "suite": (self._suite, 12),
+        }
+
+    def _out(self, name: str) -> str:
+        return str(self.scratch / name)
+
+    def _trace(self, chance: random.Random) -> object:
+        run = chance.choice(("0", "1", "plain", *hostile_changes.TEXTS[:12])).replace("\0", "")
+        return analysis.main(["trace", "--out", self._out("t"), "--", str(self.suite), run])
+
+    def _compare(self, chance: random.Random) -> object:
+        two = [str(self.suite), str(self.base)]
+        chance.shuffle(two)
+        return analysis.main(["compare", *two, "--out", self._out("c")])
+
+    def _page(self, _: random.Random) -> object:
+        """All of the page, in this process: what the notebook's kernel does."""
+        from analysis.derive import derive
+        from analysis.tests.pages import live_markup, whole_page
+
+        def made() -> int:
+            page = whole_page(derive(self.suite))
+            if problem := live_markup(page):
+                self.watch.seen.append(f"live markup: {problem}")
+            return 0
+
+        return analysis.in_words(made)
+
+    def _resume(self, _: random.Random) -> object:
+        where = ["--target", str(self.root / "target.json"), "--inventory", str(self.root)]
+        return controller.main(["resume", str(self.suite), *where])
+
+    def _pilot(self, _: random.Random) -> object:
+        options = ["--suite", "smoke", "--target", str(self.root / "target.json")]
+        options += ["--configurations", "plain", "--out", self._out("p")]
+        return controller.main(["plan", *options, "--pilot", str(self.suite)])
+
+    def _hours(self, _: random.Random) -> object:
+        options = ["--suite", "smoke", "--target", str(self.root / "target.json"), "--hours", "1"]
+        suites_here = self.scratch / "suites"
+        suites_here.mkdir()
+        self.suite.rename(suites_here / "suite")
+        try:
+            chosen = ["--configurations", "plain", "--out", str(suites_here)]
+            return controller.main(["plan", *options, *chosen])
+        finally:
+            (suites_here / "suite").rename(self.suite)
+
+    def _fetched(self, chance: random.Random) -> object:
+        plan = (self.base / "plan.json").read_bytes()
+        content = hostile_changes.archive(plan, json.loads(plan)["suite_id"], chance)
+        (self.scratch / "a.tar").write_bytes(content)
+        return _said(lambda: fetch.unpack(self.scratch / "a.tar", self.suite))
+
+    def _suite(self, chance: random.Random) -> object:
+        honest = (suites.SUITES / "smoke.yml").read_text(encoding="utf-8")
+        folder = self.scratch / "yaml"
+        folder.mkdir()
+        text = hostile_changes.suite_text(honest, chance).encode(errors="surrogatepass")
+        (folder / "x.yml").write_bytes(text)
+
+        def compiled() -> None:
+            document = suites.scaled(suites.load_suite("x", folder), None)
+            compile.compile_plan("x", document, self.target, seed=1, configurations=["plain"])
+
+        return _said(compiled)
+
+    def one(self, seed: int, figures: Figures) -> None:
+        """One case; the same seed gives the same."""
+        chance = random.Random(seed)
+        for path in (self.suite, self.scratch):
+            shutil.rmtree(path, ignore_errors=True)
+        self.scratch.mkdir()
+        shutil.copytree(self.base, self.suite)
+        changes = hostile_changes.apply(self.suite, chance)
+        weights = [weight for _, weight in self.commands.values()]
+        name = chance.choices(list(self.commands), weights)[0]
+        outcome, wrong = self._called(self.commands[name][0], chance)
+        figures.cases += 1
+        figures.outcomes[outcome] += 1
+        figures.commands[name] += 1
+        figures.changes.update(changes)
+        for fault in wrong:
+            kind = fault.partition(":")[0]
+            figures.faults[kind] += 1
+            if figures.faults[kind] <= 20:
+                figures.found.append(
+                    {"seed": seed, "command": name, "changes": changes, "fault": fault}
+                )
+
+    def _called(self, command: Callable[[random.Random], object], chance: random.Random) -> Any:
+        out, err = io.StringIO(), io.StringIO()
+        wrong: list[str] = []
+        status: object = None
+        self.watch.seen.clear()
+        _limit(CPU_LIMIT_S, WALL_LIMIT_S)
+        self.watch.on = True
+        try:
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                status = command(chance)
+        except SystemExit as error:
+            status = error.code
+        except HungError:
+            wrong.append(f"hung: {traceback.format_exc()[-600:]}")
+        except BaseException:  # noqa: BLE001 (whatever it is, a person would see a traceback)
+            lines = traceback.format_exc().strip().splitlines()
+            wrong.append(f"traceback: {lines[-1][:200]} | " + " ".join(lines[-7:-1])[-500:])
+        finally:
+            self.watch.on = False
+            _limit(0, 0)
+        wrong += sorted(set(self.watch.seen))
+        wrong += self._outside()
+        wrong += _sentences(out.getvalue(), err.getvalue(), status if not wrong else None)
+        return ("result" if status == 0 else "refused"), wrong
+
+    def _outside(self) -> Iterator[str]:
+        names = sorted(path.name for path in self.root.iterdir())
+        if names != ["base", "outside", "scratch", "suite", "target.json"]:
+            yield f"written outside: {names}"
+        found = {path.name: path.read_bytes() for path in self.outside.iterdir()}
+        if found != {"secret": SECRET}:
+            yield f"written outside: {sorted(found)}"
+            shutil.rmtree(self.outside)
+            self.outside.mkdir()
+            (self.outside / "secret").write_bytes(SECRET)
+
+
+def _limit(cpu_s: float, wall_s: float) -> None:
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    signal.setitimer(signal.ITIMER_REAL, wall_s)
+
+
+def _said(do: Callable[[], object]) -> int:
+    """As a command says what its functions raise."""
+    try:
+        do()
+    except AgentError as error:
+        print(f"fde: {names.sentence(str(error))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _sentences(out: str, err: str, status: object) -> Iterator[str]:
+    """What is wrong with the words of a command that ended with `status`; None: it did not end."""
+    for text in (out, err):
+        if found := CONTROL.search(text):
+            around = text[max(0, found.start() - 60) : found.end() + 20]
+            yield f"control characters for the terminal: {around!r}"
+    lines = err.splitlines()
+    if status not in (None, 0, 1, 2):
+        yield f"status: {status!r}"
+    if status == 1 and not err and not out:
+        yield "refused without a word: "
+    strange = [line for line in lines if not line.startswith("fde: ")]
+    if strange:
+        yield f"no sentence: {strange[0][:300]!r}"
+
+
+def _sound(folder: Path, target: dict[str, Any]) -> None:
+    """A sealed suite that both the analysis and a session take."""
+    options = Options(
+        blocks=1, interval_ms=500, configurations=("plain", "opal"), workloads=("idle",),
+        host="target",
+    )  # fmt: skip
+    write_suite(folder, options, seal=False)
+    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    whole = {**examples.plan(), **plan, "disks": target["disks"]}
+    whole["workloads"] = [{"name": "idle", "parameters": {"seconds": 3}}]
+    whole = plans.freeze({key: value for key, value in whole.items() if key != "sha256"})
+    (folder / "plan.json").write_text(json.dumps(whole), encoding="utf-8")
+    for path in folder.glob("runs/*/run.json"):
+        run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": whole["sha256"]}
+        path.write_text(json.dumps(run), encoding="utf-8")
+    session = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": 60.0}
+    (folder / "sessions.jsonl").write_text(json.dumps(session) + "\n", encoding="utf-8")
+    next_json = {"format": "fde-next/1", "suite_id": "x", "blocks": 12, "from_blocks": 10}
+    (folder / "next.json").write_text(json.dumps(next_json), encoding="utf-8")
+    write_manifest(folder)
+    (folder / "status").mkdir()
+    status = status_document(
+        plans.load(folder / "plan.json"),
+        journal.read(folder / "journal.jsonl"),
+        watts={"system": 20.5},
+        gaps={"meter0": 1},
+        events=[Event("2026-01-01T00:00:00+00:00", "began")],
+        since_s=3.0,
+        now=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    (folder / "status" / "status.json").write_text(json.dumps(status), encoding="utf-8")
+
+
+def run(seeds: Sequence[int], folder: Path) -> Figures:
+    """The cases of these seeds, one after the other, below `folder`."""
+
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+    scratch = folder / "scratch"
+    tempfile.tempdir = str(scratch)
+    cases, figures = Cases(folder), Figures()
+
+    def hung(*_: object) -> None:
+        if cases.watch.on:
+            raise HungError
+
+    for number in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(number, hung)
+    for seed in seeds:
+        cases.one(seed, figures)
+    return figures
+
+
+def _part(options: argparse.Namespace) -> int:
+    """One process of several."""
+    seeds = range(options.first, options.first + options.count)
+    with tempfile.TemporaryDirectory(prefix="fde-hostile-") as folder:
+        figures = run(seeds, Path(folder).resolve())
+    print(json.dumps(vars(figures)))
+    return 0
+
+
+def _piece(first: int, count: int) -> dict[str, Any]:
+    """What a process of its own says of some cases."""
+    argv = [sys.executable, "-m", "agent.tests.hostile_folders", "--part"]
+    done = subprocess.run(
+        [*argv, "--first", str(first), "--count", str(count)],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        # Pools of threads cost more than these few rows.
+        env={**os.environ, "POLARS_MAX_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    if done.returncode:
+        ended = f"a process ended with {done.returncode} in the {count} cases from {first} on"
+        return vars(Figures(faults=Counter({ended: 1})))
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 where every case was well."""
+    parser = argparse.ArgumentParser(
+        prog="python -m agent.tests.hostile_folders", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument("--count", type=int, default=1000, help="cases")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--part", action="store_true", help=argparse.SUPPRESS)
+    default = ROOT / "build" / "bench" / "hostile-folders.json"
+    parser.add_argument("--out", type=Path, default=default, help="the figures, as JSON")
+    options = parser.parse_args(arguments)
+    if options.part:
+        return _part(options)
+    begun = time.monotonic()
+    figures = Figures()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    end = options.first + options.count
+    firsts = range(options.first, end, PIECE)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for said in pool.map(lambda first: _piece(first, min(PIECE, end - first)), firsts):
+            figures.add(said)
+            figures.seconds = round(time.monotonic() - begun, 1)
+            options.out.write_text(json.dumps(vars(figures), indent=1) + "\n", encoding="utf-8")
+    print(f"{figures.cases} cases in {figures.seconds} s: {dict(figures.outcomes)}")
+    for kind, count in figures.faults.items():
+        print(f"fde: {count} times {kind}, see {options.out}", file=sys.stderr)
+    return 1 if figures.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

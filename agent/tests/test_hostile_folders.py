@@ -1,0 +1,54 @@
+"""A few hundred folders that came from elsewhere; `python -m agent.tests.hostile_folders` has more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.tests.hostile_folders import ROOT, Watch
+
+COUNT = 200
+
+
+def test_hostile_folders_end_in_a_result_or_a_sentence(tmp_path: Path) -> None:
+    """Nothing is started, nothing written outside; in a process of its own, which is listened to."""
+    figures = tmp_path / "figures.json"
+    argv = [sys.executable, "-m", "agent.tests.hostile_folders", "--jobs", "1"]
+    done = subprocess.run(
+        [*argv, "--count", str(COUNT), "--out", str(figures)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(figures.read_text(encoding="utf-8"))
+    assert done.returncode == 0, json.dumps(found["found"], indent=1)
+    assert found["cases"] == COUNT and not found["faults"]
+    assert found["outcomes"]["result"] > COUNT / 10 and found["outcomes"]["refused"] > COUNT / 10
+    assert len(found["commands"]) > 8
+
+
+def test_the_watch_hears_what_must_not_happen(tmp_path: Path) -> None:
+    """It would be of no use if it slept."""
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    inside.mkdir()
+    outside.mkdir()
+    (inside / "link").symlink_to(outside / "through")
+    watch = Watch(["ssh", "as", "expected"])
+    watch.allowed = (inside,)
+    watch.on = True
+    (inside / "file").write_text("x", encoding="utf-8")
+    assert watch.seen == []
+    (inside / "link").write_text("x", encoding="utf-8")
+    (inside / "file").rename(outside / "moved")
+    subprocess.run(["true"], check=True)
+    with pytest.raises(OSError, match="Errno"):
+        os.open(outside / "new", os.O_CREAT | os.O_DIRECTORY | os.O_RDWR)
+    watch.on = False
+    kinds = [said.partition(":")[0] for said in watch.seen]
+    assert kinds.count("written outside") == 3 and "started" in kinds

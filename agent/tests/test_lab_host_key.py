@@ -1,0 +1,51 @@
+"""First contact with a host, and a host whose key is another one than before: the guest's sshd."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.controller import remote
+
+pytestmark = pytest.mark.lab
+
+
+def _refused(target: dict[str, Any]) -> str:
+    done = remote.run(target, ["touch", "/run/reached"])
+    assert done.returncode == remote.SSH_FAILED
+    return remote.why(target, done)
+
+
+def test_an_unknown_host_shows_its_fingerprint_and_how_to_accept_that_very_key(
+    lab: Any, tmp_path: Path
+) -> None:
+    known = tmp_path / "known"
+    target = {"ssh": {**lab.state["ssh"], "known_hosts": str(known)}}
+    said = _refused(target)
+    own = lab.ssh("for k in /etc/ssh/ssh_host_*_key; do ssh-keygen -lf $k; done").stdout
+    (shown,) = re.findall(r"It shows (SHA256:\S+) \((\w+)\)", said)
+    assert shown[0] in own and shown[1] in own
+    assert not known.exists()  # nothing is known by having been asked
+    command = said.rsplit("`", 2)[1]
+    assert command.startswith("echo ") and command.endswith(f">> {known}")
+    subprocess.run(["sh", "-c", command], check=True)
+    assert remote.run(target, ["true"]).returncode == 0
+    assert not lab.ssh("ls /run/reached", check=False).stdout
+
+
+def test_a_changed_key_is_refused(lab: Any, tmp_path: Path) -> None:
+    known, other = tmp_path / "known", tmp_path / "other"
+    before = Path(lab.state["ssh"]["known_hosts"]).read_text(encoding="utf-8").split()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
+    kind, blob = other.with_suffix(".pub").read_text(encoding="utf-8").split()[:2]
+    known.write_text(f"{before[0]} {kind} {blob}\n", encoding="utf-8")
+    target = {"ssh": {**lab.state["ssh"], "known_hosts": str(known)}}
+    said = _refused(target)
+    assert "another one than the one that is known here" in said
+    assert "It now shows SHA256:" in said and ">>" not in said
+    assert known.read_text(encoding="utf-8") == f"{before[0]} {kind} {blob}\n"
+    assert not lab.ssh("ls /run/reached", check=False).stdout

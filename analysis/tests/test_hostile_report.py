@@ -1,0 +1,157 @@
+"""`make report` of a folder whose name and contents want more than to be read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.manifest import canonical_sha256
+from analysis.results import results
+from analysis.synthetic.folder import write_manifest
+from analysis.synthetic.suite import Options, write_suite
+from analysis.tests.pages import live_markup, whole_page
+
+ROOT = Path(__file__).parents[2]
+SMALL = Options(blocks=2, interval_ms=500, configurations=("plain", "opal"), workloads=("idle",))
+# As a name of a folder, which has no slash, and as text.
+NAME = "$(touch pwned)`touch pwned`';touch pwned;'\";touch pwned;\" <img src=x onerror=alert(1)> #"
+TEXT = (
+    "</pre></td></style></title><script>alert(1)</script><img src=x onerror=alert(1)>"
+    "\" onmouseover=\"alert(1)\" ' onclick='alert(1)' [a](javascript:alert(1)) $(touch pwned)"
+    "\x1b]0;owned\x07\x1b[2J"
+)
+# Codes that must be as they are, or there is nothing to report on.
+KEPT = {
+    *("format", "sha256", "plan_sha256", "kind", "origin", "status", "run_id", "state", "zone"),
+    *("source", "timing", "boot_id", "suite_id", "started_wall", "created_wall"),
+}
+
+
+def _poisoned(document: Any, key: str = "", renamed: dict[str, str] | None = None) -> Any:
+    """Each text that is no code with markup behind it, and each unknown key besides."""
+    if isinstance(document, dict):
+        return {k: _poisoned(v, k, renamed) for k, v in document.items()} | {TEXT: TEXT}
+    if isinstance(document, list):
+        return [_poisoned(entry, key, renamed) for entry in document]
+    return document + TEXT if isinstance(document, str) and key not in KEPT else document
+
+
+def _poison(folder: Path) -> None:
+    plan = _poisoned(json.loads((folder / "plan.json").read_text(encoding="utf-8")))
+    plan["sha256"] = canonical_sha256(plan)
+    (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    for path in (*folder.glob("runs/*/run.json"), *folder.glob("provenance/*.json")):
+        document = _poisoned(json.loads(path.read_text(encoding="utf-8")))
+        if path.name == "run.json":
+            document["plan_sha256"] = plan["sha256"]
+            document["phases"] = [{**p, "work": {TEXT: 1.0}} for p in document["phases"]]
+            document["checks"] = [{"name": TEXT, "state": TEXT, "said": TEXT, "what": TEXT}]
+        path.write_text(json.dumps(document), encoding="utf-8")
+    for path in folder.glob("meters/*/meter.json"):
+        meter = json.loads(path.read_text(encoding="utf-8"))
+        meter["accuracy"]["source"] = TEXT
+        path.write_text(json.dumps(meter), encoding="utf-8")
+    lines = (folder / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    told = [json.loads(line) | {"detail": TEXT} for line in lines]
+    told[3] |= {"state": "void"}
+    (folder / "journal.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in told), encoding="utf-8"
+    )
+    write_manifest(folder)
+
+
+@pytest.fixture
+def poisoned(tmp_path: Path) -> Path:
+    folder = tmp_path / NAME
+    write_suite(folder, SMALL, seal=False)
+    _poison(folder)
+    return folder
+
+
+def test_a_hostile_suite_makes_a_report_that_does_nothing(poisoned: Path, tmp_path: Path) -> None:
+    """By make itself, from another folder, so that what it starts would leave its mark there."""
+    argv = [
+        "make",
+        "-f",
+        str(ROOT / "Makefile"),
+        "-o",
+        ".venv/.locked",
+        f"PYTHONPATH={ROOT}",
+        "report",
+    ]
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / ".venv").symlink_to(ROOT / ".venv")
+    escaped = str(poisoned).replace("$", "$$")  # what make itself would read of it
+    done = subprocess.run(
+        [*argv, f"SUITE_DIR={escaped}"],
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout and "\x07" not in done.stdout + done.stderr
+    page = (poisoned / "report.html").read_text(encoding="utf-8")
+    assert "alert(1)" in page  # it is there to be read
+    assert live_markup(page) == ""
+    assert not list(tmp_path.rglob("pwned"))
+    assert sorted(path.name for path in work.iterdir()) == [".venv"]
+
+
+def test_the_newest_folder_is_one_word_whatever_it_is_called(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "data" / "suites" / NAME).mkdir(parents=True)
+    (work / ".venv").symlink_to(ROOT / ".venv")
+    for step in ("report", "verify", "summary", "report-pdf"):
+        done = subprocess.run(
+            [
+                "make",
+                "-f",
+                str(ROOT / "Makefile"),
+                "-o",
+                ".venv/.locked",
+                f"PYTHONPATH={ROOT}",
+                step,
+            ],
+            cwd=work,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = [line for line in done.stderr.splitlines() if line.startswith("fde: ")]
+        assert len(said) == 1 and NAME in said[0], done.stderr
+    assert not list(tmp_path.rglob("pwned"))
+
+
+@pytest.mark.parametrize("what", ["report", "verify", "summary", "trace"])
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_a_folder_that_leads_elsewhere_is_refused(
+    what: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, outside = tmp_path / "suite", tmp_path / "outside"
+    write_suite(folder, SMALL)
+    outside.mkdir()
+    make: dict[str, Callable[[], None]] = {
+        "link": lambda: (folder / ".energy.parquet.part").symlink_to(outside / "x"),
+        "folder": lambda: (folder / "meters" / "other").symlink_to(outside),
+        "pipe": lambda: os.mkfifo(folder / "next.json"),
+    }
+    make[kind]()
+    assert main([what, str(folder)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"fde: In {folder}, ") and len(said.splitlines()) == 1
+    assert not list(outside.iterdir())
+
+
+def test_the_whole_page_of_a_hostile_suite_is_text(poisoned: Path) -> None:
+    page = whole_page(results(poisoned))
+    assert "alert(1)" in page and live_markup(page) == ""
+    assert live_markup(f"<p>{TEXT}</p>")  # which the search itself would find
