@@ -157,6 +157,8 @@ class Stack:
         try:
             self.leave()
         except AgentError as second:
+            if str(second) == str(first):  # a refused PIN, which is not tried again
+                return
             said = f"The way back to bare failed too: {second}"
             if isinstance(first, AgentError):
                 raise StorageError(f"{first} {said}") from first
