@@ -32,8 +32,9 @@ PUT = (
     "n=$(mktemp $d/.new.XXXXXX) && cat >$n && "
     f"if cmp -s $n {PLACE}; then rm $n; else mv $n {PLACE} && echo changed; fi"
 )
+# A link that broke may have left half a file. What is unmounted here is gone for everybody.
 REMOVE = (
-    f"d={_FOLDER}; if [ -e {PLACE} ]; then rm {PLACE} && echo changed; fi; "
+    f"d={_FOLDER}; if [ -e {PLACE} ]; then rm {PLACE} && echo changed; fi; rm -f $d/.new.*; "
     "if mountpoint -q $d; then umount $d; fi"
 )
 

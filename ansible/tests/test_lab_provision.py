@@ -101,9 +101,11 @@ def test_a_foreign_signature_is_refused_unless_the_disk_is_given_up(provisioned:
     disks = _disks(provisioned)
     disk = disks["plain"]["by_id"]
     lab = provisioned.lab
+    folder = Path(PLACE).parent
+    lab.ssh(f"cp {PLACE} {folder}/.new.broken")  # a link that broke while they were sent
     assert provisioned.play("teardown.yml").returncode == 0
-    kept = lab.ssh(f"ls {PLACE}", check=False)
-    assert kept.returncode, "a teardown takes the secrets along"
+    kept = lab.ssh(f"ls -A {folder}; findmnt {folder}", check=False)
+    assert kept.stdout == "", "a teardown takes the secrets along"
     lab.ssh(f"mkfs.ext4 -q -F {disk} 16M && sync")
     before = provisioned.media()
     done = provisioned.play("site.yml")
