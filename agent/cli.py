@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent import hold, identity, journal, lock, notify, pack, plan, quiet, requests
+from agent import hold, identity, journal, lock, memory, notify, pack, plan, quiet, requests
 from agent.errors import AgentError
 from agent.limits import Stop
 from agent.storage import inspect, proof, provision, secrets
@@ -24,7 +24,7 @@ ABANDONED = 4
 UNFORESEEN = 70
 BUSY = 75
 
-SECRETS = Path("/run/fde-testbed/secrets.json")
+SECRETS = Path("/run/fde-testbed/secrets/secrets.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
+        if hasattr(options, "secrets"):
+            memory.keep_private()
         return int(options.command(options))
     except AgentError as error:
         print(f"fde: {error}", file=sys.stderr)

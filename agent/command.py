@@ -12,7 +12,11 @@ from agent.errors import AgentError
 
 
 class CommandError(AgentError):
-    """A program is missing, failed or hung."""
+    """A program is missing, failed or hung; `code` is its exit code, None where it has none."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ def run(
     )
     if output.code not in ok:
         said = " ".join((output.err or output.out).split())[-300:] or "it said nothing"
-        raise CommandError(f"{_name(argv)} failed with exit code {output.code}: {said}")
+        failed = f"{_name(argv)} failed with exit code {output.code}: {said}"
+        raise CommandError(failed, output.code)
     return output
 
 

@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import shutil
+import stat
 import tempfile
 import time
 import traceback
@@ -37,6 +38,7 @@ FORMAT = "fde-run/1"
 # Not /tmp: that may be in memory, and scratch files would then be measured as memory traffic.
 SCRATCH_ROOT = Path("/var/tmp")
 SCRATCH_PREFIX = "fde-testbed-"
+_SHARED_MODE = 0o711
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 # How long the watchdog lets pass: beyond a run's own limit, and for what has no limit of its own.
 GRACE_S = 600.0
@@ -289,7 +291,7 @@ def drop_caches() -> None:
 def shared_scratch() -> Path:
     """A new folder for what runs have in common; other users, as a database's, may enter it."""
     folder = Path(tempfile.mkdtemp(prefix=f"{SCRATCH_PREFIX}shared-", dir=SCRATCH_ROOT))
-    folder.chmod(0o711)
+    folder.chmod(_SHARED_MODE)
     return folder
 
 
@@ -305,7 +307,18 @@ def no_scratch_left() -> Iterator[None]:
 
 def _remove_scratch() -> None:
     for left in SCRATCH_ROOT.glob(f"{SCRATCH_PREFIX}*"):
-        shutil.rmtree(left, ignore_errors=True)
+        if _is_ours(left):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_ours(left: Path) -> bool:
+    """A folder that we made: everybody can make one of such a name beside it."""
+    try:
+        found = left.lstat()
+    except OSError:
+        return False
+    private = stat.S_IMODE(found.st_mode) in (0o700, _SHARED_MODE)
+    return stat.S_ISDIR(found.st_mode) and private and found.st_uid == os.geteuid()
 
 
 def _wall() -> str:

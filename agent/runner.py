@@ -277,11 +277,14 @@ class Suite:
             if self._stack:
                 self._stack.leave()
         except AgentError as error:
-            return f" The storage could not be taken down: {error}"
+            return str(error)
         return ""
 
     def _fail(self, reason: str) -> int:
-        self._tell("suite-failed", detail=reason + self._leave())
+        left = self._leave()
+        if left and left != reason:  # a refused PIN is not tried again, and told once
+            reason = f"{reason} The storage could not be taken down: {left}"
+        self._tell("suite-failed", detail=reason)
         return 1
 
 

@@ -1,6 +1,6 @@
 """The secrets: checked on the controller, and put into the target's memory without leaving a trace.
 
-They go through standard input of ssh into a file on tmpfs: no command line, no variable of Ansible,
+They go through standard input of ssh into a file on ramfs: no command line, no variable of Ansible,
 no temporary file on either side's disk.
 """
 
@@ -18,17 +18,25 @@ from typing import Any
 from agent.controller import remote
 from agent.controller.errors import ControllerError
 
-PLACE = "/run/fde-testbed/secrets.json"
+PLACE = "/run/fde-testbed/secrets/secrets.json"
 NEEDED = ("luks_passphrase", "opal_admin_pin")
 # Printed on the drive's label: kept here, and sent only for the reversal that needs it.
 PSID = "sed_psid"
 VAULT_MARK = b"$ANSIBLE_VAULT;"
-# The folder can be passed, not read: a database server must reach its data below it.
+_FOLDER = Path(PLACE).parent
+# The folder above can be passed, not read: a database server must reach its data below it. ramfs,
+# for what lies on a tmpfs is swapped out like any memory.
 PUT = (
-    f"umask 077; d={Path(PLACE).parent}; mkdir -p $d && chmod 711 $d && n=$(mktemp $d/.new.XXXXXX) "
-    f"&& cat >$n && if cmp -s $n {PLACE}; then rm $n; else mv $n {PLACE} && echo changed; fi"
+    f"umask 077; d={_FOLDER}; mkdir -p $d && chmod 711 {_FOLDER.parent} && "
+    "{ mountpoint -q $d || mount -t ramfs -o mode=700,nosuid,nodev,noexec ramfs $d; } && "
+    "n=$(mktemp $d/.new.XXXXXX) && cat >$n && "
+    f"if cmp -s $n {PLACE}; then rm $n; else mv $n {PLACE} && echo changed; fi"
 )
-REMOVE = f"if [ -e {PLACE} ]; then rm {PLACE} && echo changed; fi"
+# A link that broke may have left half a file. What is unmounted here is gone for everybody.
+REMOVE = (
+    f"d={_FOLDER}; if [ -e {PLACE} ]; then rm {PLACE} && echo changed; fi; rm -f $d/.new.*; "
+    "if mountpoint -q $d; then umount $d; fi"
+)
 
 
 def load(path: Path) -> dict[str, str]:
@@ -115,7 +123,7 @@ def described(path: Path) -> str:
 
 
 def place(target: Mapping[str, Any], *, with_psid: bool = False) -> bool:
-    """Put them on the target's tmpfs for root alone; whether that changed anything."""
+    """Put them into the target's memory for root alone; whether that changed anything."""
     found = load(Path(target["secrets_file"]))
     if with_psid and PSID not in found:
         raise ControllerError(

@@ -14,12 +14,14 @@ from typing import Any
 from agent.command import CommandError, run
 from agent.errors import AgentError
 from agent.plan import Configuration
-from agent.storage import canary, devices, opal_ioctl
+from agent.storage import canary, opal_ioctl, pin_tries
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.guard import LUKS_LABEL, MAPPING
 from agent.storage.secrets import Secrets
+
+NO_PERMISSION = 2  # of cryptsetup's exit codes
 
 
 class Opal(Kind):
@@ -62,12 +64,7 @@ def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None
     status = opal_ioctl.offered(place.partition)
     if status is None or not status.locking_enabled:
         return None
-    try:
-        return opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
-    except opal_ioctl.OpalError as error:
-        if error.status in (opal_ioctl.NOT_AUTHORISED, opal_ioctl.LOCKED_OUT):
-            raise _pin_refused(place.partition, error) from error
-        raise
+    return opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
 
 
 def switch_off(place: Place, secrets: Secrets) -> None:
@@ -132,9 +129,9 @@ def why_not_ready(place: Place, secrets: Secrets, *, try_passphrase: bool = True
     except CommandError:
         return "there is no LUKS2 header that our passphrase opens"
     except opal_ioctl.OpalError as error:
-        if error.status == opal_ioctl.NOT_AUTHORISED:
+        if error.status in (opal_ioctl.NOT_AUTHORISED, opal_ioctl.LOCKED_OUT):
             # Formatting would spoil a good header before the drive refuses the PIN.
-            raise _pin_refused(place.partition, error) from error
+            raise
         return str(error)
     found = (segment["type"], segment["offset"], segment["size"])
     if found != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
@@ -157,6 +154,10 @@ def own(place: Place, secrets: Secrets) -> None:
             f"{place.disk.by_id} hides its start behind an MBR shadow: revert the drive "
             f"(make teardown PSID_REVERT={place.disk.serial}), then provision again."
         )
+    # Not locking, the drive is tried with the MSID: refused where it has an owner all the same.
+    sid = None if status.locking_enabled else pin_tries.login(place.partition, pin_tries.SID)
+    if sid is not None:
+        sid.check()
     try:
         run(
             [
@@ -170,6 +171,8 @@ def own(place: Place, secrets: Secrets) -> None:
             stdin=secrets.luks_passphrase + b"\n" + secrets.opal_admin_pin + b"\n",
         )
     except CommandError as error:
+        if sid is not None and error.code == NO_PERMISSION:
+            sid.count()
         raise AgentError(
             f"{place.disk.by_id} did not take ownership or our PIN ({error}) Each try counts "
             "against the drive's limit: put the PIN it was owned with into the secrets, or erase "
@@ -186,10 +189,7 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
     if not by_psid:
         if not locking:
             return None
-        try:
-            opal_ioctl.revert(device, secrets.opal_admin_pin)
-        except opal_ioctl.OpalError as error:
-            raise _pin_refused(device, error) from error
+        opal_ioctl.revert(device, secrets.opal_admin_pin)
         return "reverted by PIN"
     # Asked for by name, it is done even where locking is off: an ownership taken by half shows so.
     if secrets.sed_psid is None:
@@ -197,26 +197,8 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
             f"To revert {device} by its PSID, put the PSID from the drive's label into the secrets "
             "as sed_psid: nothing was tried."
         )
-    try:
-        opal_ioctl.revert(device, secrets.sed_psid, psid=True)
-    except opal_ioctl.OpalError as error:
-        raise AgentError(
-            f"{error} Compare sed_psid with the drive's label before trying again: each try "
-            "counts against the drive's limit, which a power cycle sets back."
-        ) from error
+    opal_ioctl.revert(device, secrets.sed_psid, psid=True)
     return "reverted by PSID"
-
-
-def _pin_refused(device: str, error: opal_ioctl.OpalError) -> AgentError:
-    """What the drive said, what a try costs, and the way out."""
-    name = devices.kernel_name(device)
-    if name is not None and (devices.BLOCK / name / "partition").exists():
-        name = (devices.BLOCK / name).resolve().parent.name
-    serial = (devices.serial(name) if name else "") or "<serial>"
-    return AgentError(
-        f"{error} Each try counts against the drive's limit: put the PIN it was owned with into "
-        f"the secrets, or erase the drive by its PSID: make teardown PSID_REVERT={serial}."
-    )
 
 
 def findings(place: Place, secrets: Secrets, evidence: Mapping[str, Any]) -> dict[str, Any] | None:

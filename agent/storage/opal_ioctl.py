@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from agent.errors import AgentError
+from agent.storage import pin_tries
+from agent.storage.pin_tries import ADMIN1, PSID, SID
 
 _WRITE, _READ = 1, 2
 _KEY = struct.Struct("<BB6x256s")  # locking range, key length, key
@@ -30,6 +32,7 @@ _WHY = {
 }
 
 _ADMIN1 = 0
+_refused: dict[tuple[str, str], OpalError] = {}  # by serial number and authority
 _STATES = {1: "read-only", 2: "unlocked", 4: "locked"}
 _UNLOCKED, _LOCKED = 2, 4
 
@@ -108,7 +111,7 @@ def offered(device: str) -> Status | None:
 def range_status(device: str, number: int, admin_pin: bytes) -> RangeStatus:
     """State of a locking range, asked as Admin1."""
     buffer = bytearray(_RANGE.pack(_session(number, admin_pin), 0, 0, 0, 0, 0))
-    _call(device, _GET_RANGE, buffer, f"tell the state of locking range {number}")
+    _log_in(device, ADMIN1, _GET_RANGE, buffer, f"tell the state of locking range {number}")
     _, start, length, read, write, state = _RANGE.unpack(buffer)
     return RangeStatus(start, length, bool(read), bool(write), _STATES.get(state, str(state)))
 
@@ -116,13 +119,13 @@ def range_status(device: str, number: int, admin_pin: bytes) -> RangeStatus:
 def lock(device: str, number: int, admin_pin: bytes) -> None:
     """Lock a range as Admin1."""
     buffer = bytearray(_LOCK.pack(_session(number, admin_pin), _LOCKED))
-    _call(device, _LOCK_UNLOCK, buffer, f"lock range {number}")
+    _log_in(device, ADMIN1, _LOCK_UNLOCK, buffer, f"lock range {number}")
 
 
 def unlock(device: str, number: int, admin_pin: bytes) -> None:
     """Unlock a range as Admin1."""
     buffer = bytearray(_LOCK.pack(_session(number, admin_pin), _UNLOCKED))
-    _call(device, _LOCK_UNLOCK, buffer, f"unlock range {number}")
+    _log_in(device, ADMIN1, _LOCK_UNLOCK, buffer, f"unlock range {number}")
 
 
 def enable_locks(device: str, number: int, admin_pin: bytes, *, enabled: bool) -> None:
@@ -130,13 +133,13 @@ def enable_locks(device: str, number: int, admin_pin: bytes, *, enabled: bool) -
     now = range_status(device, number, admin_pin)
     place = (now.start_blocks, now.length_blocks)
     buffer = bytearray(_SETUP.pack(*place, enabled, enabled, _session(number, admin_pin)))
-    _call(device, _SETUP_RANGE, buffer, f"set up locking range {number}")
+    _log_in(device, ADMIN1, _SETUP_RANGE, buffer, f"set up locking range {number}")
 
 
 def revert(device: str, pin: bytes, *, psid: bool = False) -> None:
     """Put the drive back to its factory state by the owner's PIN or by the PSID; erases it."""
-    request = _PSID_REVERT if psid else _REVERT
-    _call(device, request, bytearray(_key(0, pin)), "revert to its factory state")
+    authority, request = (PSID, _PSID_REVERT) if psid else (SID, _REVERT)
+    _log_in(device, authority, request, bytearray(_key(0, pin)), "revert to its factory state")
 
 
 def _key(number: int, pin: bytes) -> bytes:
@@ -147,6 +150,31 @@ def _key(number: int, pin: bytes) -> bytes:
 
 def _session(number: int, pin: bytes) -> bytes:
     return _SESSION.pack(0, _ADMIN1, _key(number, pin))
+
+
+def _log_in(device: str, authority: str, request: int, buffer: bytearray, what: str) -> None:
+    """A call with a PIN; one that the drive refused is not tried again by this process.
+
+    Raises PinTriesError where the drive has refused too many.
+    """
+    login = pin_tries.login(device, authority)
+    if before := _refused.get((login.serial, authority)):
+        raise before
+    login.check()
+    try:
+        _call(device, request, buffer, what)
+    except OpalError as error:
+        if error.status not in (NOT_AUTHORISED, LOCKED_OUT):
+            raise
+        said = str(error)
+        if error.status == NOT_AUTHORISED:
+            login.count()
+            said += f" That was {login.refused} of {pin_tries.MOST} tries that the testbed makes: "
+            said += "a drive locks out after a few (often 5, its TryLimit)."
+        again = OpalError(f"{said} {login.way_out}", error.status)
+        _refused[login.serial, authority] = again
+        raise again from error
+    login.forget()
 
 
 def _call(device: str, request: int, buffer: bytearray, what: str) -> None:

@@ -157,6 +157,8 @@ class Stack:
         try:
             self.leave()
         except AgentError as second:
+            if str(second) == str(first):  # a refused PIN, which is not tried again
+                return
             said = f"The way back to bare failed too: {second}"
             if isinstance(first, AgentError):
                 raise StorageError(f"{first} {said}") from first
@@ -197,7 +199,13 @@ class Stack:
         wanted = [filesystem.mount_options] if filesystem.mount_options else []
         wanted += ["discard"] if ascent.configuration.discard else []
         options = ["-o", ",".join(wanted)] if wanted else []
-        run(["mount", "-t", filesystem.type, *options, self._mapper.PATH, str(self.mount_point)])
+        argv = ["mount", "-t", filesystem.type, *options, self._mapper.PATH, str(self.mount_point)]
+        run([*_for_all(), *argv])
+        if not self._mapper.mounts():
+            raise StorageError(
+                f"{self.mount_point} was mounted, but this service does not see it: the mounts of "
+                "the machine's first process must be shared (mount --make-rshared /)."
+            )
 
     # The ways down.
 
@@ -223,11 +231,25 @@ class Stack:
             opal.relock(Place(disk, f"/dev/{parts[0]}", 1, self.spec.extent), self.secrets)
 
 
+def _for_all() -> list[str]:
+    """Words before `mount` and `umount`, where this process has a mount namespace of its own.
+
+    A service's sandbox is one: what was mounted there alone, nobody else would see, and what stood
+    mounted before it, it could not unmount.
+    """
+    first = Path("/proc/1/ns/mnt")
+    try:
+        apart = first.readlink() != Path("/proc/self/ns/mnt").readlink()
+    except OSError:  # not root: whoever may not look may not mount either
+        return []
+    return ["nsenter", f"--mount={first}", "--"] if apart else []
+
+
 def _unmount(folder: Path) -> None:
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            run(["umount", str(folder)])
+            run([*_for_all(), "umount", str(folder)])
             return
         except CommandError as error:
             if time.monotonic() > deadline:

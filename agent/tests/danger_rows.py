@@ -505,6 +505,15 @@ SED = [
         commands=BOTH,
     ),
     Row(
+        "pin-tries",
+        "ours, and a PIN that is not the drive's is tried for a third time",
+        ("drive locks out after a few (often 5, its TryLimit)", "PSID_REVERT=FDELABSED0001"),
+        make=our_header(PASSPHRASE),
+        role="sed",
+        kinds=("opal",),
+        commands=("prepare",) * 3,
+    ),
+    Row(
         "psid-serial",
         "a revert by PSID confirmed with another serial",
         ("No disk of this inventory has the serial 'FDELABSED0009'",),

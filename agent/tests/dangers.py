@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.storage import pin_tries
 from lab import ssh
 from lab.drive.control import ask
 from lab.drive.tests.guest_sed import SCRIPTS
@@ -158,6 +159,7 @@ class Guest:
             # A revert lets the drive forget its owner, and then reads as random bytes.
             wipe = (
                 "cat $F/revert.json | python3 $F/guest/opal_ioctl.py >/dev/null; "
+                f"rm -f {pin_tries.PLACE}; "
                 "dd if=/dev/zero of=$D bs=1M count=20 conv=fsync status=none; "
                 "dd if=/dev/zero of=$D bs=1M seek=$(($(blockdev --getsize64 $D) / 1048576 - 2)) "
                 "count=2 conv=fsync status=none; "

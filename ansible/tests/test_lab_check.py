@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agent.controller import secrets_file
+from agent.controller.secrets_file import PLACE
 
 pytestmark = pytest.mark.lab
 
@@ -102,13 +103,13 @@ def without_agent(controller: Any) -> Iterator[Any]:
 
 
 def test_a_play_with_check_looks_at_disks_without_an_agent_there(without_agent: Any) -> None:
-    without_agent.lab.ssh("rm -f /run/fde-testbed/secrets.json")
+    without_agent.lab.ssh(f"rm -f {PLACE}")
     before = as_found(without_agent)
     done = without_agent.play("site.yml", "--check")
     assert done.returncode == 0
     assert without_agent.recap(done)["changed"] == 0
     assert as_found(without_agent) == before
-    assert without_agent.lab.ssh("ls /run/fde-testbed/secrets.json", check=False).returncode
+    assert without_agent.lab.ssh(f"ls {PLACE}", check=False).returncode
     for drive in without_agent.lab.state["drives"].values():
         assert drive["serial"] in done.stdout.split("Say what would be done to the disks")[1]
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from agent.controller.secrets_file import PLACE
+
 pytestmark = pytest.mark.lab
 
 
@@ -35,17 +37,17 @@ def test_check_mode_changes_nothing(provisioned: Any) -> None:
 
 def test_the_secrets_show_nowhere(provisioned: Any) -> None:
     """Neither in what Ansible says at its most talkative, nor on the target's disk."""
-    provisioned.lab.ssh("rm /run/fde-testbed/secrets.json")
+    provisioned.lab.ssh(f"rm {PLACE}")
     done = provisioned.play("site.yml", "-vvv", "--diff")
     assert done.returncode == 0
     secrets = json.loads(Path(provisioned.lab.state["secrets"]).read_text(encoding="utf-8"))
     assert secrets
     for secret in secrets.values():
         assert secret not in done.stdout + done.stderr
-    mode = provisioned.lab.ssh("stat -c '%a %U' /run/fde-testbed/secrets.json").stdout.split()
+    mode = provisioned.lab.ssh(f"stat -c '%a %U' {PLACE}").stdout.split()
     assert mode == ["600", "root"]
-    kind = provisioned.lab.ssh("stat -f -c %T /run/fde-testbed").stdout.strip()
-    assert kind == "tmpfs"
+    kind = provisioned.lab.ssh("stat -f -c %T /run/fde-testbed/secrets").stdout.strip()
+    assert kind == "ramfs"
     placed = "/etc/fde-testbed /opt/fde-testbed /var/lib/fde-testbed"
     found = provisioned.lab.ssh(
         f"grep -rlF -f - {placed}", check=False, stdin="\n".join(secrets.values()).encode()
@@ -125,9 +127,11 @@ def test_a_foreign_signature_is_refused_unless_the_disk_is_given_up(provisioned:
     disks = _disks(provisioned)
     disk = disks["plain"]["by_id"]
     lab = provisioned.lab
+    folder = Path(PLACE).parent
+    lab.ssh(f"cp {PLACE} {folder}/.new.broken")  # a link that broke while they were sent
     assert provisioned.play("teardown.yml").returncode == 0
-    kept = lab.ssh("ls /run/fde-testbed/secrets.json", check=False)
-    assert kept.returncode, "a teardown takes the secrets along"
+    kept = lab.ssh(f"ls -A {folder}; findmnt {folder}", check=False)
+    assert kept.stdout == "", "a teardown takes the secrets along"
     lab.ssh(f"mkfs.ext4 -q -F {disk} 16M && sync")
     before = provisioned.media()
     done = provisioned.play("site.yml")

@@ -188,9 +188,11 @@ def test_no_secret_shows_anywhere(scene: Scene, tmp_path: Path) -> None:
 
 def test_the_secrets_lie_in_memory_only(scene: Scene) -> None:
     """The one file that holds them, and root alone can read it."""
-    look = "find / -xdev -name secrets.json; cd /run/fde-testbed; stat -c '%a %U' secrets.json"
+    look = (
+        "find / -xdev -name secrets.json; cd /run/fde-testbed/secrets; stat -c '%a %U' secrets.json"
+    )
     found = scene.controller.lab.ssh(f"{look}; stat -f -c %T .").stdout
-    assert found.split() == ["600", "root", "tmpfs"]
+    assert found.split() == ["600", "root", "ramfs"]
 
 
 def test_no_volume_key_shows_anywhere(scene: Scene, tmp_path: Path) -> None:

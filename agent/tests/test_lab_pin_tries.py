@@ -1,0 +1,176 @@
+"""A wrong PIN costs one try a command, and never the drive's last ones: the drive itself counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import plan
+from agent.storage import pin_tries
+from agent.tests.guest import FOLDER, Target
+from lab.drive.control import ask
+from lab.drive.tests.guest_sed import SCRIPTS
+from workloads import registry
+
+pytestmark = pytest.mark.lab
+
+EXTENT_BYTES = 64 * 2**20
+SUITE = "/var/tmp/fde-agent-test/tries"
+CONFIGURATIONS = [
+    {"name": "plain", "kind": "plain", "disk": "plain"},
+    {"name": "opal", "kind": "opal", "disk": "sed"},
+]
+
+
+@pytest.fixture(scope="module")
+def owned(lab: Any) -> Iterator[Target]:
+    """A drive that took our PIN, and an agent that is given another one."""
+    target = Target(lab, CONFIGURATIONS, EXTENT_BYTES)
+    target.agent("teardown")
+    target.agent("prepare")
+    yield target
+    forget(target)
+    target.agent("teardown")
+
+
+@pytest.fixture
+def target(owned: Target) -> Target:
+    """The same, the count of refused tries at nothing and the wrong PIN in the secrets."""
+    forget(owned)
+    owned.put(f"{FOLDER}/secrets.json", {**owned.secrets, "opal_admin_pin": "another PIN"})
+    return owned
+
+
+def forget(target: Target) -> None:
+    """What a restart does to our count; to the drive's, as Admin1's, the right PIN does it."""
+    target.lab.ssh(f"rm -f {pin_tries.PLACE}")
+    target.put(f"{FOLDER}/secrets.json", target.secrets)
+    target.agent("storage leave")
+
+
+def refused(target: Target) -> int:
+    """How many logins the drive has refused since it was started."""
+    calls = ask(Path(target.lab.state["drives"]["sed"]["control"]), "calls")["calls"]
+    return sum(
+        call["count"]
+        for call in calls
+        if call["method"] == "StartSession" and call["status"] == "NOT_AUTHORIZED"
+    )
+
+
+def cost(target: Target, arguments: str) -> tuple[int, str]:
+    """Refused logins of one command of the agent, and what it said."""
+    before = refused(target)
+    said = target.refusal(arguments)
+    return refused(target) - before, said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "prepare",
+        "teardown",
+        "storage leave",
+        "storage enter plain",
+        "storage enter opal",
+        "storage prove plain opal",
+    ],
+)
+def test_a_wrong_pin_costs_one_try(target: Target, command: str) -> None:
+    tries, said = cost(target, command)
+    assert tries == 1
+    assert "1 of 2 tries" in said
+    assert said.count("not authorised") == 1
+
+
+def test_a_suite_with_a_wrong_pin_costs_one_try(target: Target) -> None:
+    idle = registry.complete("idle", {"seconds": 1})
+    frozen = plan.freeze(
+        {
+            **target.description(),
+            "format": plan.FORMAT,
+            "suite_id": "tries",
+            "suite": "tries",
+            "host": "target",
+            "seed": 1,
+            "blocks": 1,
+            "origin": "measured",
+            "extent": {"offset_bytes": plan.DATA_OFFSET_BYTES, "size_bytes": EXTENT_BYTES},
+            "workloads": [{"name": "idle", "parameters": idle}],
+            "runs": [
+                {
+                    "run_id": f"{i:04d}-b00-{name}-idle",
+                    "index": i,
+                    "block": 0,
+                    "configuration": name,
+                    "workload": "idle",
+                }
+                for i, name in enumerate(("plain", "opal"))
+            ],
+            "rapl_hz": 10,
+            "settle_s": 0.2,
+            "tail_s": 0.5,
+            "assets": {},
+        }
+    )
+    target.lab.ssh(f"rm -rf {SUITE}; mkdir -p {SUITE}")
+    target.put(f"{SUITE}/plan.json", frozen)
+    before = refused(target)
+    assert target.agent(f"run --suite-dir {SUITE}", check=False).returncode == 1
+    last = json.loads(target.lab.ssh(f"tail -n 1 {SUITE}/journal.jsonl").stdout)
+    assert last["state"] == "suite-failed"
+    assert last["detail"].count("not authorised") == 1
+    assert refused(target) - before == 1
+
+
+def test_the_third_try_is_not_made(target: Target) -> None:
+    assert [cost(target, "storage leave")[0] for _ in range(2)] == [1, 1]
+    for command in ("storage leave", "prepare", "storage enter opal"):
+        tries, said = cost(target, command)
+        assert tries == 0
+        for word in ("nothing was tried", "power", f"PSID_REVERT={target.disks['sed']['serial']}"):
+            assert word in said
+    # The owner of the whole drive is another authority, with a count of its own.
+    assert [cost(target, "teardown")[0] for _ in range(3)] == [1, 1, 0]
+    # Nothing was locked out: the right PIN opens it once ours and its count are set back.
+    forget(target)
+    target.agent("storage enter opal")
+    target.agent("storage leave")
+
+
+def test_a_right_pin_sets_the_count_back(target: Target) -> None:
+    cost(target, "storage leave")
+    target.put(f"{FOLDER}/secrets.json", target.secrets)
+    target.agent("storage leave")
+    target.put(f"{FOLDER}/secrets.json", {**target.secrets, "opal_admin_pin": "another PIN"})
+    assert [cost(target, "storage leave")[0] for _ in range(3)] == [1, 1, 0]
+
+
+def test_a_wrong_psid_is_not_tried_for_a_third_time(target: Target) -> None:
+    target.put(f"{FOLDER}/secrets.json", {**target.secrets, "sed_psid": "0" * 32})
+    command = f"teardown --psid-revert {target.disks['sed']['serial']}"
+    assert [cost(target, command)[0] for _ in range(3)] == [1, 1, 0]
+
+
+def test_an_owner_that_locks_nothing_is_asked_once_with_each_pin(target: Target) -> None:
+    """Such a drive looks like one without an owner: the MSID is tried first, then our PIN."""
+    device = target.disks["sed"]["by_id"]
+    steps = [
+        ["PSID_REVERT_TPR", {"lr": 0, "key": target.secrets["sed_psid"]}],
+        ["TAKE_OWNERSHIP", {"lr": 0, "key": "somebody's PIN"}],
+    ]
+    target.lab.send(SCRIPTS, FOLDER)
+    target.lab.ssh(
+        f"python3 {FOLDER}/{SCRIPTS.name}/opal_ioctl.py",
+        stdin=json.dumps({"device": device, "steps": steps}).encode(),
+    )
+    tries, said = cost(target, "prepare")
+    assert (tries, "PSID_REVERT" in said) == (2, True)
+    tries, said = cost(target, "prepare")
+    assert tries == 0
+    assert "nothing was tried" in said
+    target.agent(f"teardown --psid-revert {target.disks['sed']['serial']}")
