@@ -87,7 +87,7 @@ check: venv ## say what would happen to the target, disk by disk; touches nothin
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need
 	$(NEED_LAB)
-	@ansible-playbook -i $(INVENTORY) ansible/site.yml
+	@$(PY) -m agent.controller.playbook -i $(INVENTORY) ansible/site.yml
 
 .PHONY: prove
 prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
@@ -97,7 +97,7 @@ prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURA
 .PHONY: teardown
 teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
 	$(NEED_LAB)
-	@ansible-playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
+	@$(PY) -m agent.controller.playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
 
 .PHONY: plan
 plan: venv ## freeze a plan for SUITE, on every host of the inventory
