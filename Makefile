@@ -87,7 +87,7 @@ check: venv ## say what would happen to the target, disk by disk; touches nothin
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need
 	$(NEED_LAB)
-	@ansible-playbook -i $(INVENTORY) ansible/site.yml
+	@$(PY) -m agent.controller.playbook -i $(INVENTORY) ansible/site.yml
 
 .PHONY: assets
 assets: venv ## make the kernel archives and the clip on the target: make assets [KERNEL=path] [CLIP=path]
@@ -103,7 +103,7 @@ prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURA
 .PHONY: teardown
 teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
 	$(NEED_LAB)
-	@ansible-playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
+	@$(PY) -m agent.controller.playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
 
 .PHONY: plan
 plan: venv ## freeze a plan for SUITE, on every host of the inventory

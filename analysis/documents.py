@@ -8,6 +8,10 @@ from typing import Any
 
 from instrumentation import strict_json
 
+# Of lines, what is a time or a name there, and nothing else.
+TIMES = ("seq", "t_mono_ns", "t_send_ns", "t_target_ns", "t_receive_ns", "begun_ns", "spread_ns")
+WORDS = ("boot_id", "controller_boot_id", "state", "run_id", "detail", "zone")
+
 
 def optional(path: Path, problems: list[str]) -> dict[str, Any]:
     """A JSON object; empty where there is none."""
@@ -21,8 +25,20 @@ def optional(path: Path, problems: list[str]) -> dict[str, Any]:
     return document if isinstance(document, dict) else {"entries": document}
 
 
+def seconds(path: Path) -> dict[str, Any]:
+    """timing.json without what should be seconds and is none; empty where there is none."""
+    return {
+        key: value
+        for key, value in optional(path, []).items()
+        if not key.endswith("_s") or type(value) in (int, float)
+    }
+
+
 def lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
-    """JSON objects of a file of lines; a line that cannot be read is told and left out."""
+    """JSON objects of a file of lines; a line that cannot be read is told and left out.
+
+    So is one whose times are no whole numbers, or whose names are no words.
+    """
     if not path.exists():
         return
     bad = 0
@@ -33,7 +49,13 @@ def lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
             except ValueError:
                 bad += 1
                 continue
-            if isinstance(line, dict):
+            if not isinstance(line, dict):
+                continue
+            if all(type(line.get(k, 0)) is int for k in TIMES) and all(
+                isinstance(line.get(k), str | None) for k in WORDS
+            ):
                 yield line
+            else:
+                bad += 1
     if bad:
         problems.append(f"{path.name} is cut short or damaged: {bad} line(s) cannot be read.")

@@ -121,7 +121,7 @@ def _place(folder_name: str, described: Mapping[str, Any]) -> tuple[str, int]:
 
 def _channels(described: Mapping[str, Any]) -> tuple[str, ...]:
     named = described.get("channels")
-    return tuple(map(str, named.values())) if isinstance(named, dict) else ()
+    return tuple(dict.fromkeys(map(str, named.values()))) if isinstance(named, dict) else ()
 
 
 def _samples(

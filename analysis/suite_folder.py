@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis import controllers, manifest, recordings, run_record
-from analysis.documents import lines, optional
+from analysis.documents import lines, optional, seconds
 from analysis.records import Run, Suite, SuiteError, VoidRun
 from instrumentation import names, strict_json
 from instrumentation.sources.counter import Reading
@@ -52,7 +52,7 @@ def read(folder: Path, raw: bool = False) -> Suite:
         watermarks=tuple(lines(folder / "watermark.jsonl", problems)),
         before=optional(folder / "provenance" / "before.json", problems),
         after=optional(folder / "provenance" / "after.json", problems),
-        timing=optional(folder / "timing.json", []),
+        timing=seconds(folder / "timing.json"),
         sealed=seal.sealed,
         journal=journal,
         controller_boots=max(1, len(shift_ns)),

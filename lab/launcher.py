@@ -10,13 +10,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agent import private
 from agent.controller.interrupts import deferred_interrupts
+from agent.errors import AgentError
 from lab.console import tail
 from lab.errors import LabError
 from lab.paths import REPOSITORY
 from lab.state import Layout, Process, Started, read_json, write_started
 
 READY_LIMIT_S = 30.0
+
+
+def _require_private(folder: Path) -> None:
+    """LabError where what a lab has left behind is another user's by now, or gone."""
+    try:
+        private.require(folder)
+    except AgentError as error:
+        raise LabError(f"The lab's sockets: {error} Then: make lab-down, make lab.") from None
 
 
 class Launcher:
@@ -29,6 +39,7 @@ class Launcher:
         self.layout = layout
         if going_on is not None and going_on.sockets:
             self.sockets, self._started = Path(going_on.sockets), going_on
+            _require_private(self.sockets)
             return
         with deferred_interrupts():
             # Not in the lab's directory: the path of a Unix socket must fit into 108 bytes.

@@ -17,7 +17,7 @@ import yaml
 from agent.controller import remote
 from agent.controller.errors import ControllerError
 from agent.controller.names import unknown
-from agent.controller.playbook import ROOT
+from agent.controller.playbook import ROOT, environment
 
 RESULT = re.compile(r"^fatal: \[([^]]+)\]: FAILED! =>[ \t]*\n((?:[ \t]+.*\n|\n)+)", re.MULTILINE)
 RECAP = re.compile(r"^(\S+)\s+: ok=\d+.* failed=(\d+)", re.MULTILINE)
@@ -41,18 +41,15 @@ def resolve(path: Path) -> Inventory:
             else f"There is no inventory {path}: copy ansible/inventory/hardware.example."
         )
     program = Path(sys.executable).with_name("ansible-playbook")
-    done = subprocess.run(
-        [str(program), "--inventory", str(path), str(ROOT / "ansible" / "resolve.yml")],
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible" / "ansible.cfg"),
-            "ANSIBLE_NOCOLOR": "1",
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with environment() as variables:
+        done = subprocess.run(
+            [str(program), "--inventory", str(path), str(ROOT / "ansible" / "resolve.yml")],
+            env={**variables, "ANSIBLE_NOCOLOR": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     refused = {host: _reasons(host, block) for host, block in RESULT.findall(done.stdout)}
     hosts = [host for host, failed in RECAP.findall(done.stdout) if failed == "0"]
     if not hosts and not refused:

@@ -56,6 +56,8 @@ def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
     argv += ["-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"]
     # Secrets go this way: whatever the user's own configuration says.
     argv += ["-o", "StrictHostKeyChecking=yes"]
+    # Nor through a connection that lies open at a path of the user's own choice, as in /tmp.
+    argv += ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
     if link.get("known_hosts"):
         argv += ["-o", f"UserKnownHostsFile={link['known_hosts']}"]
     for option in link.get("options", ()):

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.controller import remote
+from agent.controller import guessing, remote
 from agent.controller.errors import ControllerError
 
 PLACE = "/run/fde-testbed/secrets/secrets.json"
@@ -116,8 +116,15 @@ def _decrypted(path: Path) -> bytes:
 
 
 def described(path: Path) -> str:
-    """What can be told of the file once it is found to be whole; raises ControllerError."""
+    """What can be told of the file once it is found to be whole, and hard to guess.
+
+    Raises ControllerError. What is placed later is not judged again: a drive that was owned with
+    another PIN must be given back with it.
+    """
     found = load(path)
+    for key, guesser in zip(NEEDED, (guessing.OFFLINE, guessing.AT_THE_DRIVE), strict=True):
+        if weak := guessing.weakness(f"The secret {key} in {path}", found[key], guesser):
+            raise ControllerError(f"{weak}; a drive that was owned before is given back first.")
     vault = "encrypted with Ansible Vault, " if path.read_bytes().startswith(VAULT_MARK) else ""
     return f"mode 0600, {vault}with {', '.join(sorted(found))}"
 

@@ -1,4 +1,4 @@
-"""A few hundred folders that came from elsewhere; `python -m agent.tests.hostile_folders` has more."""
+"""Some folders that came from elsewhere; `python -m agent.tests.hostile_folders` has more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNT = 200
 
 
 def test_hostile_folders_end_in_a_result_or_a_sentence(tmp_path: Path) -> None:
-    """Nothing is started, nothing written outside; in a process of its own, which is listened to."""
+    """Nothing is started, nothing written outside; in a process of its own, which is heard."""
     figures = tmp_path / "figures.json"
     argv = [sys.executable, "-m", "agent.tests.hostile_folders", "--jobs", "1"]
     done = subprocess.run(

@@ -16,7 +16,11 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = ROOT / "ansible" / "inventory"
-SECRETS = {"luks_passphrase": "tango-7431", "opal_admin_pin": "sierra-9", "sed_psid": "PSID0815"}
+SECRETS = {
+    "luks_passphrase": "tango-7431-foxtrot",
+    "opal_admin_pin": "sierra-9-november",
+    "sed_psid": "PSID0815",
+}
 
 
 def check(inventory: Path | str, build: Path) -> subprocess.CompletedProcess[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,11 @@ import pytest
 from agent.controller import playbook, secrets_file
 from agent.controller.errors import ControllerError
 
-WHOLE = {"luks_passphrase": "tango-7431", "opal_admin_pin": "sierra-9", "sed_psid": "PSID0815"}
+WHOLE = {
+    "luks_passphrase": "tango-7431-foxtrot",
+    "opal_admin_pin": "sierra-9-november",
+    "sed_psid": "PSID0815",
+}
 
 
 def written(folder: Path, document: object = WHOLE, mode: int = 0o600) -> Path:
@@ -112,3 +117,29 @@ def test_a_real_vault_is_opened_by_its_password_alone(
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "right"))
     assert secrets_file.load(path) == WHOLE
     assert "Ansible Vault" in secrets_file.described(path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("opal_admin_pin", "sierra-9", "8 characters, 7 of them different, are at most 49 bits"),
+        ("opal_admin_pin", "7431", "found in 0.00058 days on average"),
+        ("opal_admin_pin", "a" * 40, "1 of them different"),
+        ("luks_passphrase", "tango-7431", "on average at 1e+10 tries a second"),
+    ],
+)
+def test_what_is_guessed_soon_is_refused_before_anything_is_owned_with_it(
+    key: str, value: str, words: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, {**WHOLE, key: value})
+    with pytest.raises(ControllerError) as raised:
+        secrets_file.described(path)
+    said = str(raised.value)
+    assert words in said and f"The secret {key} in" in said and "openssl rand -hex 16" in said
+    assert value not in said.replace(str(path), "")
+    assert secrets_file.load(path)[key] == value  # a drive that has it can be given back
+
+
+@pytest.mark.parametrize("value", [os.urandom(8).hex() + "0123456789ab", "tango-7431-foxtrot"])
+def test_what_is_long_enough_is_taken(value: str, tmp_path: Path) -> None:
+    assert secrets_file.described(written(tmp_path, {**WHOLE, "opal_admin_pin": value}))

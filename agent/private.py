@@ -1,0 +1,23 @@
+"""Folders for sockets and the like that nobody else may have had a hand in."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from agent.errors import AgentError
+
+
+def require(folder: Path) -> None:
+    """AgentError where it is a link, another user's, or open to others (mode 0700 is wanted)."""
+    try:
+        found = folder.lstat()
+    except OSError as error:
+        raise AgentError(f"{folder} is not there ({error.strerror}): start anew.") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise AgentError(f"{folder} is no folder: somebody put it there; remove it.")
+    if found.st_uid != os.geteuid():
+        raise AgentError(f"{folder} belongs to user {found.st_uid}: it is not used.")
+    if found.st_mode & 0o077:
+        raise AgentError(f"{folder} is open to other users: it is not used; chmod 700 it.")

@@ -1,0 +1,62 @@
+"""Folders for sockets: ours alone, or not used; and no program of ours has a fixed name in /tmp."""
+
+from __future__ import annotations
+
+import ast
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from agent import private
+from agent.errors import AgentError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_one_of_our_own_is_used(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        private.require(Path(folder))
+
+
+@pytest.mark.parametrize("mode", [0o701, 0o710, 0o770, 0o1777])
+def test_one_that_is_open_is_not(mode: int, tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(AgentError, match="open to other users"):
+        private.require(folder)
+
+
+def test_a_link_a_file_and_nothing_are_not(tmp_path: Path) -> None:
+    mine, link, file = (tmp_path / name for name in ("mine", "link", "file"))
+    mine.mkdir(mode=0o700)
+    link.symlink_to(mine)
+    file.touch(mode=0o600)
+    for path in (link, file, tmp_path / "none"):
+        with pytest.raises(AgentError):
+            private.require(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_another_users_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 12345, 12345)
+    with pytest.raises(AgentError, match="belongs to user 12345"):
+        private.require(folder)
+
+
+def test_no_program_has_a_fixed_name_where_all_may_write() -> None:
+    """Tests may have them in a guest, where nobody else is."""
+    found = []
+    for package in ("agent", "analysis", "instrumentation", "lab", "workloads"):
+        for path in (ROOT / package).rglob("*.py"):
+            if "tests" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                text = node.value if isinstance(node, ast.Constant) else None
+                if isinstance(text, str) and text.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
+                    found.append(f"{path}:{node.lineno}: {text}")
+    assert not found
