@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import mmap
@@ -11,6 +10,7 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,8 @@ BLOCK = Path("/sys/class/block")
 SECTOR_BYTES = 512  # the unit of sysfs and device-mapper, whatever the disk's block size
 EDGE_BYTES = 2**20
 _GET_DISKSEQ = 0x80081280  # BLKGETDISKSEQ, linux/fs.h
+_LOCK_S = 10.0
+_held: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,51 @@ def settle() -> None:
     """Wait until udev is done with what was changed.
 
     Whoever closes a disk after writing makes it read the table once more, and meanwhile the
-    partitions are gone. A time-out is passed over: what is missing then will be missed.
+    partitions are gone. A time-out is passed over: what is missing then will be missed. While a
+    disk is held, its events wait for us, so that we do not wait for them.
     """
+    if _held:
+        return
     run(["udevadm", "settle", "--timeout=30"], ok=(0, 1))
+
+
+@contextmanager
+def held(name: str) -> Iterator[int]:
+    """Hold a disk: no udev worker looks into it or its partitions, and its name stays its own.
+
+    The lock is that of systemd's "Locking Block Device Access". Who else holds it has the disk open
+    and is seen as its user, so that after some seconds one goes on without. As long as a descriptor
+    is open, the kernel gives the disk's name and number to no other. Gives the number of the disk's
+    appearance (0 where it has none). udev's events wait meanwhile: do not wait for them in here.
+    Raises OSError.
+    """
+    if name in _held:
+        yield _held[name]
+        return
+    fd = os.open(f"/dev/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + _LOCK_S
+        while not _flocked(fd) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        _held[name] = _diskseq_of(fd)
+        yield _held[name]
+    finally:
+        _held.pop(name, None)
+        os.close(fd)
+
+
+def _flocked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _diskseq_of(fd: int) -> int:
+    buffer = bytearray(8)
+    fcntl.ioctl(fd, _GET_DISKSEQ, buffer, True)
+    return int(struct.unpack("=Q", buffer)[0])
 
 
 def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
@@ -184,12 +228,13 @@ def read_edges(path: str, size: int) -> tuple[bytes, bytes]:
     length = min(EDGE_BYTES, size)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     try:
-        return _read(fd, 0, length), _read(fd, size - length, length)
+        return read(fd, 0, length), read(fd, size - length, length)
     finally:
         os.close(fd)
 
 
-def _read(fd: int, offset: int, length: int) -> bytes:
+def read(fd: int, offset: int, length: int) -> bytes:
+    """So many bytes of a disk that was opened with O_DIRECT; raises OSError."""
     with mmap.mmap(-1, length) as buffer:  # page-aligned, as O_DIRECT wants it
         done = 0
         while done < length:
@@ -209,9 +254,7 @@ def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
     """
     fd = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     try:
-        buffer = bytearray(8)
-        fcntl.ioctl(fd, _GET_DISKSEQ, buffer, True)
-        if struct.unpack("=Q", buffer)[0] != seq:
+        if _diskseq_of(fd) != seq:
             raise OSError(errno.ESTALE, "another disk stands there now")
         for offset, length in extents:
             done = 0
@@ -251,7 +294,8 @@ def openers(disk: str) -> list[Use]:
     """Programs that have the disk or a part of it open, exclusively or not, as virtual machines and
     databases have theirs.
 
-    udev and other tools look at a disk for moments: who counts is seen three times.
+    Tools look at a disk for moments, and who counts is seen three times; udev, which may look for
+    longer on a busy machine, is kept away by `held`.
     """
     names = [name for name in (disk, *partitions(disk)) if kernel_name(f"/dev/{name}")]
     numbers = {Path("/dev", name).stat().st_rdev: name for name in names}
@@ -261,7 +305,6 @@ def openers(disk: str) -> list[Use]:
         seen = seen & now if look else now
         if not seen:
             break
-        settle()
         time.sleep(0.1)
     return [Use(name, f"open in {who}") for name, who in sorted(seen)]
 
@@ -277,7 +320,7 @@ def _open_in(numbers: Mapping[int, str]) -> Iterator[tuple[str, str]]:
         except OSError:
             continue  # it ended while we looked
         for descriptor in descriptors:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 found = descriptor.stat()
                 if stat.S_ISBLK(found.st_mode) and found.st_rdev in numbers:
                     yield numbers[found.st_rdev], f"{comm}[{process.name}]"

@@ -22,6 +22,10 @@ from agent.storage.guard import LUKS_LABEL, MAPPING
 from agent.storage.secrets import Secrets
 
 
+class OwnedError(AgentError):
+    """The drive has an owner whose PIN is not that of the secrets."""
+
+
 class Opal(Kind):
     """The drive encrypts; ownership and range are made once, when the target is provisioned."""
 
@@ -66,7 +70,7 @@ def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None
         return opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except opal_ioctl.OpalError as error:
         if error.status in (opal_ioctl.NOT_AUTHORISED, opal_ioctl.LOCKED_OUT):
-            raise _pin_refused(place.partition, error) from error
+            raise pin_refused(place.partition, error) from error
         raise
 
 
@@ -134,7 +138,7 @@ def why_not_ready(place: Place, secrets: Secrets, *, try_passphrase: bool = True
     except opal_ioctl.OpalError as error:
         if error.status == opal_ioctl.NOT_AUTHORISED:
             # Formatting would spoil a good header before the drive refuses the PIN.
-            raise _pin_refused(place.partition, error) from error
+            raise pin_refused(place.partition, error) from error
         return str(error)
     found = (segment["type"], segment["offset"], segment["size"])
     if found != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
@@ -142,6 +146,37 @@ def why_not_ready(place: Place, secrets: Secrets, *, try_passphrase: bool = True
     if not (state.read_lock_enabled and state.write_lock_enabled):
         return "the range does not lock"
     return None
+
+
+def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
+    """Give a drive that locks nothing our PIN and enable locking, or end what was begun of it.
+
+    Done before anything is cleared. Raises OwnedError where the drive has another owner's PIN,
+    AgentError.
+    """
+    free = found is None or not found.taken
+    try:
+        if free:
+            opal_ioctl.take(device, secrets.opal_admin_pin)
+    except opal_ioctl.OpalError as error:
+        if error.status != opal_ioctl.NOT_AUTHORISED:
+            raise
+        free = False
+    # An interrupted try may have set the PIN: then it is ours, and this is what is left to do.
+    try:
+        opal_ioctl.activate(device, secrets.opal_admin_pin)
+    except opal_ioctl.OpalError as error:
+        if error.status == opal_ioctl.NOT_AUTHORISED and not free:
+            raise OwnedError(str(pin_refused(device, error))) from error
+        raise pin_refused(device, error) from error
+
+
+def has_our_pin(device: str, secrets: Secrets) -> None:
+    """See that a drive with locking enabled takes our PIN; raises AgentError."""
+    try:
+        opal_ioctl.range_status(device, 1, secrets.opal_admin_pin)
+    except opal_ioctl.OpalError as error:
+        raise pin_refused(device, error) from error
 
 
 def own(place: Place, secrets: Secrets) -> None:
@@ -189,7 +224,7 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
         try:
             opal_ioctl.revert(device, secrets.opal_admin_pin)
         except opal_ioctl.OpalError as error:
-            raise _pin_refused(device, error) from error
+            raise pin_refused(device, error) from error
         return "reverted by PIN"
     # Asked for by name, it is done even where locking is off: an ownership taken by half shows so.
     if secrets.sed_psid is None:
@@ -207,7 +242,7 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
     return "reverted by PSID"
 
 
-def _pin_refused(device: str, error: opal_ioctl.OpalError) -> AgentError:
+def pin_refused(device: str, error: opal_ioctl.OpalError) -> AgentError:
     """What the drive said, what a try costs, and the way out."""
     name = devices.kernel_name(device)
     if name is not None and (devices.BLOCK / name / "partition").exists():

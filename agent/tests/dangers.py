@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -142,7 +143,7 @@ class Guest:
 
     def words(self, role: str) -> str:
         """The shell's words for a row's disk."""
-        return f"export F={FOLDER}; D=$(readlink -f {self.by_id(role)}); P=${{D}}p1; "
+        return f"export F={FOLDER} D; D=$(readlink -f {self.by_id(role)}); P=${{D}}p1; "
 
     def hashes(self, medium: str = "") -> tuple[str, ...]:
         """Of both media, from outside the guest; what the guest had to write, it has synced."""
@@ -162,8 +163,9 @@ class Guest:
                 "dd if=/dev/zero of=$D bs=1M seek=$(($(blockdev --getsize64 $D) / 1048576 - 2)) "
                 "count=2 conv=fsync status=none; "
             )
-        script = f"{self.words(role)}{first}; {wipe}blockdev --flushbufs --rereadpt $D"
-        self.sh(f"{script}; udevadm settle")
+        # Held, no udev worker has a partition open: its table could not go then.
+        wipe = f"set -e; {wipe}blockdev --flushbufs --rereadpt $D"
+        self.sh(f"{self.words(role)}{first}; flock $D sh -c {shlex.quote(wipe)}; udevadm settle")
 
     def target(self, row: Row) -> dict[str, Any]:
         """The description of a target with the row's disk alone, as the row wants it."""
@@ -226,6 +228,7 @@ def plain_words(text: str) -> str:
     text = re.sub(r"/dev/disk/by-id/nvme-fde-lab-(plain|sed)_FDELAB\w+?(?=[,;:) ])", "BY-ID", text)
     text = re.sub(r"/dev/nvme\dn1|nvme\dn1", "DISK", text)
     text = re.sub(r"\[\d+\]", "[PID]", text)
+    text = re.sub(r'(erase: "\S+) [0-9a-f]{12}"', r'\1 PRINT"', text)
     text = re.sub(r"\bmd12\d\b", "md127", text)
     return text.strip()
 

@@ -103,7 +103,10 @@ REFUSED: dict[str, tuple[DiskFacts, str]] = {
         replace(READY, opal=replace(OWNED, mbr_enabled=True)),
         "MBR shadow.*PSID_REVERT=S1",
     ),
-    "unknown data": (replace(BLANK, unknown=True), 'data that nobody knows.*erase: "S1"'),
+    "unknown data": (
+        replace(BLANK, unknown="data that nobody knows (here)"),
+        'data that nobody knows.*erase: "S1 [0-9a-f]{12}"',
+    ),
     "whole-disk file system": (replace(BLANK, signatures=(EXT4,)), r"not ours \(ext4\)"),
     "whole-disk LUKS": (replace(BLANK, signatures=(HEADER,)), "crypto_LUKS"),
     "two at once": (
