@@ -49,6 +49,11 @@ def size_bytes(name: str) -> int:
     return int((BLOCK / name / "size").read_text()) * SECTOR_BYTES
 
 
+def read_only(name: str) -> bool:
+    """Whether the kernel lets nobody write it, for a switch, the drive or `blockdev --setro`."""
+    return (BLOCK / name / "ro").read_text().strip() == "1"
+
+
 def is_whole_disk(name: str) -> bool:
     """Neither a partition nor a mapping on other devices."""
     return not (BLOCK / name / "partition").exists() and not (BLOCK / name / "dm").exists()
@@ -278,16 +283,31 @@ def uses(disk: str) -> list[Use]:
     found = [
         Use(name, "carries the root file system" if where == "/" else f"mounted on {where}")
         for name, where in _mounts()
-        if disk in _chain(name)
+        if disk in chain(name)
     ]
-    found += [Use(name, "used as swap") for name in _swaps() if disk in _chain(name)]
+    found += [Use(name, "used as swap") for name in _swaps() if disk in chain(name)]
     for name in (disk, *partitions(disk)):
         holders = BLOCK / name / "holders"
         for holder in sorted(holders.iterdir()) if holders.exists() else ():
             called = dm_name(holder.name) or holder.name
             found.append(Use(name, f"held by {called}"))
         found += [Use(name, f"held by {loop}") for loop in _loops_over(name)]
-    return found + openers(disk)
+    return found + _named_in_tables(disk) + openers(disk)
+
+
+def _named_in_tables(disk: str) -> list[Use]:
+    """What is to be mounted or opened from a disk later, blank as it may be until then."""
+    names = {disk, *partitions(disk)}
+    found = []
+    for table, column in ((Path("/etc/fstab"), 0), (Path("/etc/crypttab"), 1)):
+        with suppress(OSError):
+            for line in table.read_text(errors="replace").splitlines():
+                fields = line.partition("#")[0].split()
+                key, _, value = fields[column].partition("=") if len(fields) > 1 else ("", "", "")
+                path = f"/dev/disk/by-{key.lower()}/{value.strip(chr(34))}" if value else key
+                if path.startswith("/dev/") and (name := kernel_name(_plain(path))) in names:
+                    found.append(Use(str(name), f"named in {table}"))
+    return found
 
 
 def openers(disk: str) -> list[Use]:
@@ -306,11 +326,11 @@ def openers(disk: str) -> list[Use]:
         if not seen:
             break
         time.sleep(0.1)
-    return [Use(name, f"open in {who}") for name, who in sorted(seen)]
+    return [Use(name, how) for name, how in sorted(seen)]
 
 
 def _open_in(numbers: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    """(device, program[process]) of every process but this one that has one of these open."""
+    """(device, how) for every process but this one that has one of these open or in memory."""
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) == os.getpid():
             continue
@@ -319,11 +339,17 @@ def _open_in(numbers: Mapping[int, str]) -> Iterator[tuple[str, str]]:
             comm = (process / "comm").read_text().strip()
         except OSError:
             continue  # it ended while we looked
+        who = f"{comm}[{process.name}]"
         for descriptor in descriptors:
             with suppress(OSError):
                 found = descriptor.stat()
                 if stat.S_ISBLK(found.st_mode) and found.st_rdev in numbers:
-                    yield numbers[found.st_rdev], f"{comm}[{process.name}]"
+                    yield numbers[found.st_rdev], f"open in {who}"
+        with suppress(OSError):
+            lines = (process / "maps").read_text(errors="replace").splitlines()
+            for path in {_plain(line[line.index("/dev/") :]) for line in lines if "/dev/" in line}:
+                if (name := kernel_name(path)) in numbers.values():
+                    yield str(name), f"mapped into {who}"
 
 
 def holder_elsewhere(disk: str) -> str:
@@ -352,7 +378,7 @@ def _name_of(major: int, minor: int) -> str | None:
     return link.resolve().name if link.exists() else None
 
 
-def _chain(name: str) -> set[str]:
+def chain(name: str) -> set[str]:
     """The device and all devices below it, down to whole disks."""
     found: set[str] = set()
     waiting = [name]

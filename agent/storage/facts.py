@@ -82,6 +82,7 @@ class DiskFacts:
 
     path: str | None = None
     whole_disk: bool = False
+    read_only: bool = False
     serial: str = ""
     size_bytes: int = 0
     diskseq: int = 0
@@ -194,6 +195,7 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
     facts = DiskFacts(
         path=path,
         whole_disk=whole,
+        read_only=devices.read_only(name),
         serial=serial,
         size_bytes=size,
         diskseq=devices.diskseq(name) if whole else 0,

@@ -160,7 +160,11 @@ def _identity(disk: Disk, facts: DiskFacts) -> list[str]:
 
 
 def _in_use(facts: DiskFacts) -> list[str]:
-    return [
+    protected = (
+        "is write-protected: see its switch, the drive's settings and `blockdev --getro`, or "
+        "choose another disk."
+    )
+    return [protected] * facts.read_only + [
         f"is in use ({use.device}: {use.how}): choose another disk, or free this one first."
         for use in facts.uses
         if not (facts.partition and _our_use(use.how))

@@ -22,8 +22,8 @@ from agent.storage.guard import LUKS_LABEL, MAPPING
 from agent.storage.secrets import Secrets
 
 
-class OwnedError(AgentError):
-    """The drive has an owner whose PIN is not that of the secrets."""
+class NotTakenError(AgentError):
+    """The drive did not take our PIN, and is as it was."""
 
 
 class Opal(Kind):
@@ -151,23 +151,25 @@ def why_not_ready(place: Place, secrets: Secrets, *, try_passphrase: bool = True
 def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
     """Give a drive that locks nothing our PIN and enable locking, or end what was begun of it.
 
-    Done before anything is cleared. Raises OwnedError where the drive has another owner's PIN,
-    AgentError.
+    Done before anything is cleared. Raises NotTakenError where the drive refused, AgentError where
+    nobody knows.
     """
     free = found is None or not found.taken
     try:
         if free:
             opal_ioctl.take(device, secrets.opal_admin_pin)
     except opal_ioctl.OpalError as error:
-        if error.status != opal_ioctl.NOT_AUTHORISED:
+        if not error.status:
             raise
+        if error.status != opal_ioctl.NOT_AUTHORISED:
+            raise NotTakenError(str(error)) from error
         free = False
     # An interrupted try may have set the PIN: then it is ours, and this is what is left to do.
     try:
         opal_ioctl.activate(device, secrets.opal_admin_pin)
     except opal_ioctl.OpalError as error:
-        if error.status == opal_ioctl.NOT_AUTHORISED and not free:
-            raise OwnedError(str(pin_refused(device, error))) from error
+        if error.status and not free:
+            raise NotTakenError(str(pin_refused(device, error))) from error
         raise pin_refused(device, error) from error
 
 

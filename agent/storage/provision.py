@@ -251,7 +251,7 @@ def _take(
         notes.begin_taking(disk)
         try:
             opal.take(path, secrets, before.sid)
-        except opal.OwnedError:
+        except opal.NotTakenError:
             notes.drop(disk, "taking")
             raise
     return [f"took ownership of {disk.by_id}"]

@@ -34,7 +34,9 @@ OURS = Partition(
     2**30,
     uuid=partition_uuid("S1").upper(),
 )
-BLANK = DiskFacts("/dev/nvme0n1", True, "S1", 2**31, diskseq=7, edges=("a", "b"))
+BLANK = DiskFacts(
+    "/dev/nvme0n1", True, serial="S1", size_bytes=2**31, diskseq=7, edges=("a", "b")
+)
 READY = replace(
     BLANK, table="gpt", table_uuid=disk_uuid("S1").upper(), partitions=(OURS,), edges=()
 )
@@ -76,6 +78,7 @@ REFUSED: dict[str, tuple[DiskFacts, str]] = {
     "no serial": (replace(BLANK, serial=""), "'unknown'"),
     "other size": (replace(BLANK, size_bytes=2**31 - 512), "2147483136 bytes"),
     "two paths": (replace(BLANK, twins=("sdb",)), "same serial and size as /dev/sdb"),
+    "write-protected": (replace(BLANK, read_only=True), "is write-protected"),
     "mounted": (replace(READY, uses=(Use("nvme0n1p1", "mounted on /mnt"),)), "mounted on /mnt"),
     "root": (
         replace(BLANK, uses=(Use("nvme0n1p2", "carries the root file system"),)),
@@ -502,8 +505,9 @@ def test_the_page_of_dangers_has_every_row_and_no_written_medium() -> None:
     """That their words are current is for those to say who see them: the tests in the guest."""
     _, _, rest = dangers.DOCUMENT.read_text(encoding="utf-8").partition(dangers.BEGIN)
     told = [line.split(" | ") for line in rest.partition(dangers.END)[0].strip().splitlines()[2:]]
-    assert [(cells[1], cells[-1]) for cells in told] == [
-        (row.situation, "changed |" if row.allowed else "unchanged |") for row in ROWS
+    assert [(cells[1], *cells[-2:]) for cells in told] == [
+        (row.situation, "changed" if row.allowed else "unchanged", f"`{row.name}` |")
+        for row in ROWS
     ]
 
 
