@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import mmap
@@ -11,6 +10,7 @@ import stat
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,8 @@ BLOCK = Path("/sys/class/block")
 SECTOR_BYTES = 512  # the unit of sysfs and device-mapper, whatever the disk's block size
 EDGE_BYTES = 2**20
 _GET_DISKSEQ = 0x80081280  # BLKGETDISKSEQ, linux/fs.h
+_LOCK_S = 10.0
+_held: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ def size_bytes(name: str) -> int:
     return int((BLOCK / name / "size").read_text()) * SECTOR_BYTES
 
 
+def read_only(name: str) -> bool:
+    """Whether the kernel lets nobody write it, for a switch, the drive or `blockdev --setro`."""
+    return (BLOCK / name / "ro").read_text().strip() == "1"
+
+
 def is_whole_disk(name: str) -> bool:
     """Neither a partition nor a mapping on other devices."""
     return not (BLOCK / name / "partition").exists() and not (BLOCK / name / "dm").exists()
@@ -71,9 +78,51 @@ def settle() -> None:
     """Wait until udev is done with what was changed.
 
     Whoever closes a disk after writing makes it read the table once more, and meanwhile the
-    partitions are gone. A time-out is passed over: what is missing then will be missed.
+    partitions are gone. A time-out is passed over: what is missing then will be missed. While a
+    disk is held, its events wait for us, so that we do not wait for them.
     """
+    if _held:
+        return
     run(["udevadm", "settle", "--timeout=30"], ok=(0, 1))
+
+
+@contextmanager
+def held(name: str) -> Iterator[int]:
+    """Hold a disk: no udev worker looks into it or its partitions, and its name stays its own.
+
+    The lock is that of systemd's "Locking Block Device Access". Who else holds it has the disk open
+    and is seen as its user, so that after some seconds one goes on without. As long as a descriptor
+    is open, the kernel gives the disk's name and number to no other. Gives the number of the disk's
+    appearance (0 where it has none). udev's events wait meanwhile: do not wait for them in here.
+    Raises OSError.
+    """
+    if name in _held:
+        yield _held[name]
+        return
+    fd = os.open(f"/dev/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        deadline = time.monotonic() + _LOCK_S
+        while not _flocked(fd) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        _held[name] = _diskseq_of(fd)
+        yield _held[name]
+    finally:
+        _held.pop(name, None)
+        os.close(fd)
+
+
+def _flocked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _diskseq_of(fd: int) -> int:
+    buffer = bytearray(8)
+    fcntl.ioctl(fd, _GET_DISKSEQ, buffer, True)
+    return int(struct.unpack("=Q", buffer)[0])
 
 
 def wait_for_partition(disk: str, timeout_s: float = 10) -> str | None:
@@ -184,12 +233,13 @@ def read_edges(path: str, size: int) -> tuple[bytes, bytes]:
     length = min(EDGE_BYTES, size)
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     try:
-        return _read(fd, 0, length), _read(fd, size - length, length)
+        return read(fd, 0, length), read(fd, size - length, length)
     finally:
         os.close(fd)
 
 
-def _read(fd: int, offset: int, length: int) -> bytes:
+def read(fd: int, offset: int, length: int) -> bytes:
+    """So many bytes of a disk that was opened with O_DIRECT; raises OSError."""
     with mmap.mmap(-1, length) as buffer:  # page-aligned, as O_DIRECT wants it
         done = 0
         while done < length:
@@ -209,9 +259,7 @@ def zero(path: str, seq: int, extents: Sequence[tuple[int, int]]) -> None:
     """
     fd = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     try:
-        buffer = bytearray(8)
-        fcntl.ioctl(fd, _GET_DISKSEQ, buffer, True)
-        if struct.unpack("=Q", buffer)[0] != seq:
+        if _diskseq_of(fd) != seq:
             raise OSError(errno.ESTALE, "another disk stands there now")
         for offset, length in extents:
             done = 0
@@ -235,23 +283,39 @@ def uses(disk: str) -> list[Use]:
     found = [
         Use(name, "carries the root file system" if where == "/" else f"mounted on {where}")
         for name, where in _mounts()
-        if disk in _chain(name)
+        if disk in chain(name)
     ]
-    found += [Use(name, "used as swap") for name in _swaps() if disk in _chain(name)]
+    found += [Use(name, "used as swap") for name in _swaps() if disk in chain(name)]
     for name in (disk, *partitions(disk)):
         holders = BLOCK / name / "holders"
         for holder in sorted(holders.iterdir()) if holders.exists() else ():
             called = dm_name(holder.name) or holder.name
             found.append(Use(name, f"held by {called}"))
         found += [Use(name, f"held by {loop}") for loop in _loops_over(name)]
-    return found + openers(disk)
+    return found + _named_in_tables(disk) + openers(disk)
+
+
+def _named_in_tables(disk: str) -> list[Use]:
+    """What is to be mounted or opened from a disk later, blank as it may be until then."""
+    names = {disk, *partitions(disk)}
+    found = []
+    for table, column in ((Path("/etc/fstab"), 0), (Path("/etc/crypttab"), 1)):
+        with suppress(OSError):
+            for line in table.read_text(errors="replace").splitlines():
+                fields = line.partition("#")[0].split()
+                key, _, value = fields[column].partition("=") if len(fields) > 1 else ("", "", "")
+                path = f"/dev/disk/by-{key.lower()}/{value.strip(chr(34))}" if value else key
+                if path.startswith("/dev/") and (name := kernel_name(_plain(path))) in names:
+                    found.append(Use(str(name), f"named in {table}"))
+    return found
 
 
 def openers(disk: str) -> list[Use]:
     """Programs that have the disk or a part of it open, exclusively or not, as virtual machines and
     databases have theirs.
 
-    udev and other tools look at a disk for moments: who counts is seen three times.
+    Tools look at a disk for moments, and who counts is seen three times; udev, which may look for
+    longer on a busy machine, is kept away by `held`.
     """
     names = [name for name in (disk, *partitions(disk)) if kernel_name(f"/dev/{name}")]
     numbers = {Path("/dev", name).stat().st_rdev: name for name in names}
@@ -261,13 +325,12 @@ def openers(disk: str) -> list[Use]:
         seen = seen & now if look else now
         if not seen:
             break
-        settle()
         time.sleep(0.1)
-    return [Use(name, f"open in {who}") for name, who in sorted(seen)]
+    return [Use(name, how) for name, how in sorted(seen)]
 
 
 def _open_in(numbers: Mapping[int, str]) -> Iterator[tuple[str, str]]:
-    """(device, program[process]) of every process but this one that has one of these open."""
+    """(device, how) for every process but this one that has one of these open or in memory."""
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) == os.getpid():
             continue
@@ -276,11 +339,17 @@ def _open_in(numbers: Mapping[int, str]) -> Iterator[tuple[str, str]]:
             comm = (process / "comm").read_text().strip()
         except OSError:
             continue  # it ended while we looked
+        who = f"{comm}[{process.name}]"
         for descriptor in descriptors:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 found = descriptor.stat()
                 if stat.S_ISBLK(found.st_mode) and found.st_rdev in numbers:
-                    yield numbers[found.st_rdev], f"{comm}[{process.name}]"
+                    yield numbers[found.st_rdev], f"open in {who}"
+        with suppress(OSError):
+            lines = (process / "maps").read_text(errors="replace").splitlines()
+            for path in {_plain(line[line.index("/dev/") :]) for line in lines if "/dev/" in line}:
+                if (name := kernel_name(path)) in numbers.values():
+                    yield str(name), f"mapped into {who}"
 
 
 def holder_elsewhere(disk: str) -> str:
@@ -309,7 +378,7 @@ def _name_of(major: int, minor: int) -> str | None:
     return link.resolve().name if link.exists() else None
 
 
-def _chain(name: str) -> set[str]:
+def chain(name: str) -> set[str]:
     """The device and all devices below it, down to whole disks."""
     found: set[str] = set()
     waiting = [name]

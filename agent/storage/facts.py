@@ -11,17 +11,19 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.command import run
-from agent.plan import Disk
-from agent.storage import devices, opal_ioctl
+from agent.plan import DATA_OFFSET_BYTES, Disk
+from agent.storage import devices, notes, opal_ioctl, samples
 from agent.storage.canary import locked_read
 from agent.storage.devices import Use
 
 MARKER_TYPE = "6ba54ad2-4c4c-4b5e-9d1c-fde7e57bed01"
 MARKER_NAME = "fde-testbed"
+LUKS_LABEL = "fde-testbed"
 _NAMESPACE = uuid.UUID(MARKER_TYPE)
 _TABLES = frozenset({"gpt", "PMBR", "dos"})
 
@@ -68,16 +70,19 @@ class DiskFacts:
     """What was found at a by-id path; `path` is None if no block device stands there.
 
     `table`: type of the partition table, also of a damaged one. `table_uuid`: the GPT's own.
-    `signatures`: those of the whole disk that are no table. `edges`: sums of first and last MiB and
-    `unknown`: whether they hold something that is no known signature; both only asked where the
-    disk is not ours. `read_error`: the error's name if first or last block cannot be read.
-    `stale`: the kernel shows other partitions than the table says. `opal`: None without Opal.
-    `opal_error`: why the drive did not say whether it has any. `beside`: other namespaces of the
-    same drive, which have their security in common with it.
+    `signatures`: those of the whole disk that are no table. `edges`: sums of first and last MiB,
+    `samples`: of places between (empty for a blank one), `unknown`: what lies there without a known
+    signature, in words; all asked only where the disk is not ours with nothing else in it.
+    `read_error`: the error's name if first or last block cannot be read. `stale`: the kernel shows
+    other partitions than the table says. `opal`: None without Opal. `opal_error`: why the drive did
+    not say whether it has any. `sid`: what it says of its owner's PIN, if it does. `taking`: an
+    ownership that we began and did not end is noted. `beside`: other namespaces of the same drive,
+    which have their security in common with it.
     """
 
     path: str | None = None
     whole_disk: bool = False
+    read_only: bool = False
     serial: str = ""
     size_bytes: int = 0
     diskseq: int = 0
@@ -90,10 +95,13 @@ class DiskFacts:
     partitions: tuple[Partition, ...] = ()
     stale: bool = False
     edges: tuple[str, ...] = ()
-    unknown: bool = False
+    samples: tuple[str, ...] = ()
+    unknown: str = ""
     read_error: str | None = None
     opal: opal_ioctl.Status | None = None
     opal_error: str | None = None
+    sid: opal_ioctl.Sid | None = None
+    taking: bool = False
 
     @property
     def partition(self) -> Partition | None:
@@ -106,6 +114,20 @@ class DiskFacts:
         return only if only.has_marker and marks == ours else None
 
     @property
+    def strange(self) -> tuple[Signature, ...]:
+        """What lies in our partition and is not our LUKS header, so was put there by someone.
+
+        The data of a configuration begin behind the header area, where no magic of a file system
+        is looked for, and random headers show none.
+        """
+        return tuple(
+            s
+            for s in (self.partition.signatures if self.partition else ())
+            if (s.type, s.label) != ("crypto_LUKS", LUKS_LABEL)
+            or s.offset_bytes >= DATA_OFFSET_BYTES
+        )
+
+    @property
     def blank(self) -> bool:
         """Whether nothing is on it, as far as anybody can tell."""
         return not (self.table or self.signatures or self.partitions or self.unknown)
@@ -114,6 +136,17 @@ class DiskFacts:
     def shadowed(self) -> bool:
         """Whether an Opal drive shows something else in place of its first blocks."""
         return self.opal is not None and self.opal.mbr_enabled and not self.opal.mbr_done
+
+    @property
+    def bare(self) -> bool:
+        """Whether first and last MiB are blank and nothing known is on it."""
+        edges = bool(self.edges) and set(self.edges) <= samples.BLANK_EDGES
+        return edges and not (self.table or self.signatures or self.partitions)
+
+    @property
+    def print(self) -> str:
+        """The start of the fingerprint, as people copy it into an inventory; empty if unknown."""
+        return (self.fingerprint or "")[:12]
 
     @property
     def fingerprint(self) -> str | None:
@@ -125,7 +158,7 @@ class DiskFacts:
             for p in self.partitions
         ]
         content = (self.serial, self.size_bytes, self.table, self.table_uuid, parts)
-        text = json.dumps([content, _plain(self.signatures), self.edges])
+        text = json.dumps([content, _plain(self.signatures), self.edges, self.samples])
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -138,6 +171,13 @@ def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> Disk
     name = devices.kernel_name(disk.by_id)
     if name is None:
         return DiskFacts()
+    with ExitStack() as stack:
+        with suppress(OSError):  # reading it will say what is wrong
+            stack.enter_context(devices.held(name))
+        return _gather(disk, name, serial_of)
+
+
+def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts:
     path, size = f"/dev/{name}", devices.size_bytes(name)
     whole = devices.is_whole_disk(name)
     serial, names = serial_of(name), devices.partitions(name) if whole else []
@@ -151,9 +191,11 @@ def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> Disk
     if not uses and devices.busy(path):
         uses = [Use(name, devices.holder_elsewhere(name))]
     opal, opal_error = _opal(path)
+    sid = opal_ioctl.sid(path) if opal else None
     facts = DiskFacts(
         path=path,
         whole_disk=whole,
+        read_only=devices.read_only(name),
         serial=serial,
         size_bytes=size,
         diskseq=devices.diskseq(name) if whole else 0,
@@ -171,23 +213,45 @@ def gather(disk: Disk, serial_of: Callable[[str], str] = devices.serial) -> Disk
         read_error=read_error,
         opal=opal,
         opal_error=opal_error,
+        sid=sid,
+        taking=notes.taking(disk),
     )
-    return facts if facts.partition or not whole else _with_edges(facts)
+    ours = facts.partition is not None and not facts.strange
+    return facts if ours or not whole else with_contents(facts)
 
 
-def _with_edges(facts: DiskFacts) -> DiskFacts:
+def with_contents(facts: DiskFacts) -> DiskFacts:
+    """The same with what lies at the edges and between them."""
     if facts.path is None or facts.read_error is not None:
         return facts
     try:
         edges = devices.read_edges(facts.path, facts.size_bytes)
+        between = samples.take(facts.path, facts.size_bytes, facts.serial)
     except OSError as error:
         return replace(facts, read_error=errno.errorcode.get(error.errno or 0, str(error.errno)))
-    blank = all(edge.strip(edge[:1]) == b"" and edge[0] in (0x00, 0xFF) for edge in edges)
+    known = facts.table or facts.signatures
     return replace(
         facts,
         edges=tuple(hashlib.sha256(edge).hexdigest() for edge in edges),
-        unknown=not blank and not (facts.table or facts.signatures),
+        samples=between.sums,
+        unknown="" if known else _unknown(facts.path, edges, between.found),
     )
+
+
+def _unknown(path: str, edges: tuple[bytes, bytes], found: tuple[int, ...]) -> str:
+    """What lies on a disk that has no signature, in words that follow "holds"; empty if nothing."""
+    names = [f"{kind} at {at // samples.MIB} MiB" for kind, at in samples.named(path, found)]
+    if names:
+        return f"{', '.join(names)} without a partition table"
+    where = [
+        f"its {which} MiB is not blank"
+        for which, edge in zip(("first", "last"), edges, strict=True)
+        if not samples.blank(edge)
+    ]
+    where += [f"there is something at byte {at}" for at in found[:1]]
+    if not where:
+        return ""
+    return f"data that nobody knows ({' and '.join(where)}; an encrypted volume looks like that)"
 
 
 def _signatures(names: list[str]) -> dict[str, list[Signature]]:

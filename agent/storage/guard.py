@@ -5,13 +5,15 @@ Checked again right before every destructive step, for a disk may change hands i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from agent.errors import AgentError
-from agent.plan import DATA_OFFSET_BYTES, Disk
+from agent.plan import Disk
 from agent.storage import devices
 from agent.storage.facts import (
+    LUKS_LABEL,
     MARKER_NAME,
     MARKER_TYPE,
     DiskFacts,
@@ -20,11 +22,11 @@ from agent.storage.facts import (
     gather,
 )
 
-LUKS_LABEL = "fde-testbed"
 MAPPING = "fde-data"
 MOUNT_POINT = "/run/fde-testbed/disk"
 
 __all__ = [
+    "LUKS_LABEL",
     "MARKER_NAME",
     "MARKER_TYPE",
     "DiskFacts",
@@ -53,7 +55,7 @@ def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[str]:
             f"Disk {disk.role}: there is no block device at {disk.by_id}: "
             "connect it, or correct by_id in the inventory."
         ]
-    allowed = erase and disk.erase == disk.serial
+    allowed = erase and given_up(disk, facts)
     reasons = [*_identity(disk, facts), *_in_use(facts), *_hidden(disk, facts)]
     reasons += [] if allowed or facts.read_error or facts.stale else foreign(disk, facts)
     return [_told(disk, facts, reason) for reason in reasons]
@@ -67,9 +69,19 @@ def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[str]:
     if facts.path is None:
         return refusals(disk, facts)
     reasons = [*_identity(disk, facts), *_in_use(facts)]
-    if facts.read_error is None and not facts.shadowed and disk.erase != disk.serial:
+    if facts.read_error is None and not facts.shadowed and not given_up(disk, facts):
         reasons += foreign(disk, facts)
     return [*(_told(disk, facts, reason) for reason in reasons), *shared(disk, facts)]
+
+
+def given_up(disk: Disk, facts: DiskFacts) -> bool:
+    """Whether the inventory's `erase` allows that what lies there now is lost.
+
+    It is the serial number and what `make check` printed of the contents, and ends with these; the
+    serial number alone, which is allowed in a lab only, gives up whatever lies there.
+    """
+    serial, _, seen = (disk.erase or "").partition(" ")
+    return serial == disk.serial and seen in ("", facts.print)
 
 
 def shared(disk: Disk, facts: DiskFacts) -> list[str]:
@@ -80,6 +92,18 @@ def shared(disk: Disk, facts: DiskFacts) -> list[str]:
         f"has its security in common with {', '.join(facts.beside)}: to own, lock or revert the "
         "drive would lock or erase these as well, so choose a drive with one namespace, or delete "
         "the others if nothing on them is needed (nvme delete-ns)."
+    )
+    return [_told(disk, facts, reason)]
+
+
+def blocked(disk: Disk, facts: DiskFacts) -> list[str]:
+    """Reasons why nobody can take the drive now; it says so itself."""
+    if facts.sid is None or not facts.sid.blocked or (facts.opal and facts.opal.locking_enabled):
+        return []
+    reason = (
+        "lets nobody take it until its next power cycle (Block SID, which firmware sets as it "
+        "starts): switch that off in the firmware's set-up (TCG, Opal or Block SID), or connect "
+        "the disk once the machine is up, then try again."
     )
     return [_told(disk, facts, reason)]
 
@@ -122,7 +146,7 @@ def _identity(disk: Disk, facts: DiskFacts) -> list[str]:
             f"has {facts.size_bytes} bytes, the inventory says {disk.size_bytes}: "
             "correct the inventory if this is really the disk to be used."
         )
-    if disk.erase is not None and disk.erase != disk.serial:
+    if disk.erase is not None and disk.erase.partition(" ")[0] != disk.serial:
         reasons.append(
             f"may be erased only by its serial, the inventory says erase: {disk.erase!r}: "
             "correct or remove it."
@@ -136,7 +160,11 @@ def _identity(disk: Disk, facts: DiskFacts) -> list[str]:
 
 
 def _in_use(facts: DiskFacts) -> list[str]:
-    return [
+    protected = (
+        "is write-protected: see its switch, the drive's settings and `blockdev --getro`, or "
+        "choose another disk."
+    )
+    return [protected] * facts.read_only + [
         f"is in use ({use.device}: {use.how}): choose another disk, or free this one first."
         for use in facts.uses
         if not (facts.partition and _our_use(use.how))
@@ -165,7 +193,8 @@ def _hidden(disk: Disk, facts: DiskFacts) -> list[str]:
             f"cannot be read ({facts.read_error}), so nobody knows what is on it: "
             + (f"unlock it, or {revert}." if owned else "choose another disk, or repair this one.")
         ]
-    if facts.opal is not None and facts.opal.locking_enabled and facts.partition is None:
+    owned = facts.opal is not None and facts.opal.locking_enabled
+    if owned and facts.partition is None and not facts.taking:
         return [
             "is owned by someone (Opal locking is enabled) and does not carry the testbed's mark: "
             f"have its owner give it up, or {revert}."
@@ -180,22 +209,21 @@ def _hidden(disk: Disk, facts: DiskFacts) -> list[str]:
 
 def foreign(disk: Disk, facts: DiskFacts) -> list[str]:
     """What is on the disk that is not ours; `erase` in the inventory is the only way past it."""
+    expired = disk.erase is not None and not given_up(disk, facts)
     way_out = (
+        f"{'its erase was given for something else that lay there; ' if expired else ''}"
         "choose another disk, or, if nothing on it is needed, allow it in the inventory "
-        f'(erase: "{disk.serial}").'
+        f'(erase: "{disk.serial} {facts.print}").'
     )
     if facts.signatures:
         return [f"carries a signature that is not ours ({_types(facts.signatures)}): {way_out}"]
     ours = facts.partition
     if ours is not None:
-        strange = _types([s for s in ours.signatures if not _our_header(s)])
+        strange = _types(facts.strange)
         told = f"carries a signature that is not ours in its partition ({strange}): {way_out}"
         return [told] if strange else []
     if facts.unknown:
-        return [
-            "holds data that nobody knows (its first or last MiB is neither blank nor anything "
-            f"known; an encrypted volume looks like that): {way_out}"
-        ]
+        return [f"holds {facts.unknown}: {way_out}"]
     if facts.blank:
         return []
     if any(p.has_marker for p in facts.partitions):
@@ -208,16 +236,6 @@ def foreign(disk: Disk, facts: DiskFacts) -> list[str]:
         f"carries a partition table that is not ours ({facts.table or 'unknown'}, "
         f"{inside or 'empty'}): {way_out}"
     ]
-
-
-def _our_header(signature: Signature) -> bool:
-    """Our LUKS header. All else in our partition was put there by someone.
-
-    The data of a configuration begin behind the header area, where no magic of a file system is
-    looked for, and random headers show none.
-    """
-    labelled = signature.type == "crypto_LUKS" and signature.label == LUKS_LABEL
-    return labelled and signature.offset_bytes < DATA_OFFSET_BYTES
 
 
 def _types(signatures: Iterable[Signature]) -> str:
@@ -243,6 +261,23 @@ def check_ours(disk: Disk, serial_of: SerialOf = devices.serial) -> Partition:
     return facts.partition
 
 
+@contextmanager
+def holding(disk: Disk) -> Iterator[None]:
+    """Hold the disk, so that what is looked at in here is what is written in here.
+
+    Raises GuardError where it is not there, or its path leads elsewhere by now.
+    """
+    with ExitStack() as stack:
+        name = devices.kernel_name(disk.by_id)
+        try:
+            stack.enter_context(devices.held(name or ""))
+        except OSError:
+            name = None
+        if name is None or devices.kernel_name(disk.by_id) != name:
+            _refuse(refusals(disk, DiskFacts()))
+        yield
+
+
 def check_still(disk: Disk, approved: DiskFacts, serial_of: SerialOf = devices.serial) -> DiskFacts:
     """Right before a destructive step: nothing but our own use may differ from what was approved.
 
@@ -257,7 +292,13 @@ def check_still(disk: Disk, approved: DiskFacts, serial_of: SerialOf = devices.s
 def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
     """Raises GuardError if the disk is not as it was approved."""
     # Who uses it is judged anew, and Opal's state is the drive's, not its contents.
-    same = replace(facts, uses=approved.uses, opal=approved.opal)
+    same = replace(
+        facts,
+        uses=approved.uses,
+        opal=approved.opal,
+        sid=approved.sid,
+        taking=approved.taking,
+    )
     if same != approved:
         raise GuardError(
             f"Disk {disk.role} ({disk.by_id}, {facts.path}) changed since it was looked at "
@@ -267,7 +308,12 @@ def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
 
 
 def _differing(before: DiskFacts, after: DiskFacts) -> list[str]:
-    words = {"edges": "first or last MiB", "diskseq": "connected anew", "table_uuid": "disk GUID"}
+    words = {
+        "edges": "first or last MiB",
+        "samples": "what lies between",
+        "diskseq": "connected anew",
+        "table_uuid": "disk GUID",
+    }
     return [
         words.get(name, name.replace("_", " "))
         for name in before.__dataclass_fields__

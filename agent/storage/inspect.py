@@ -11,9 +11,8 @@ from typing import Any
 
 from agent.command import run
 from agent.plan import Disk, StorageSpec
-from agent.storage import facts, guard, layout, reverted
+from agent.storage import facts, guard, layout, notes
 from agent.storage.facts import DiskFacts
-from agent.storage.opal_ioctl import Status
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
 
 
@@ -39,6 +38,8 @@ def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
         "would": [] if reasons else would(spec, disk, found),
         "refusals": reasons,
         "fingerprint": found.fingerprint,
+        # Whether the testbed has had this disk: what is lost on one that it has not, is asked for.
+        "ours": found.partition is not None or notes.left_by_us(disk, found),
     }
 
 
@@ -55,13 +56,16 @@ def describe(disk: Disk, found: DiskFacts, spec: StorageSpec) -> str:
         fits = layout.matches(found.partition, spec.extent)
         says = f"the testbed's layout, {size_mib} MiB{'' if fits else ' (another extent)'}"
     elif found.blank:
-        says = "blank, as far as its first and last MiB and known signatures tell"
+        count = len(found.samples)
+        says = f"blank: its first and last MiB and {count} places between, and no known signature"
+    elif notes.left_by_us(disk, found):
+        says = "what an earlier teardown of this testbed left, and nothing else"
     else:
         says = "; ".join(reason.partition(":")[0] for reason in guard.foreign(disk, found))
     uses = [f"{use.device} {use.how}" for use in found.uses]
-    parts = [says, *uses, *([opal_in_words(found.opal)] if found.opal else [])]
+    parts = [says, *uses, *([opal_in_words(found)] if found.opal else [])]
     if found.opal_error:
-        parts.append("it does not say whether it has Opal")
+        parts.append(f"no Opal answer ({found.opal_error.rstrip('.')})")
     elif found.opal is None and carries_opal(spec, disk.role):
         parts.append("no Opal")
     if found.beside:
@@ -69,12 +73,26 @@ def describe(disk: Disk, found: DiskFacts, spec: StorageSpec) -> str:
     return "; ".join(parts)
 
 
-def opal_in_words(status: Status) -> str:
-    """What level 0 discovery says."""
-    if not status.locking_enabled:
-        state = "owned by nobody"
+def opal_in_words(found: DiskFacts) -> str:
+    """The state of a drive that has Opal, as far as it can be told without a PIN."""
+    status, sid = found.opal, found.sid
+    if status is None:
+        return "no Opal"
+    locked = "a range is locked" if status.locked else "nothing is locked"
+    if status.locking_enabled and found.partition is not None:
+        state = f"owned, by this testbed as its mark says, locking enabled, {locked}"
+    elif status.locking_enabled and found.taking:
+        state = f"half-taken by a provisioning that was interrupted, locking enabled, {locked}"
+    elif status.locking_enabled:
+        state = f"owned by someone else, locking enabled, {locked}"
+    elif found.taking:
+        state = "half-taken by a provisioning that was interrupted, nothing is locked"
+    elif sid is not None and sid.taken:
+        state = "half-taken: it has an owner's PIN, but locking is not enabled"
     else:
-        state = f"locking enabled, {'a range is locked' if status.locked else 'nothing is locked'}"
+        state = "owned by nobody, factory state" + ("" if sid else " as far as it tells")
+    if sid is not None and sid.blocked:
+        state += ", nobody can take it before a power cycle (Block SID)"
     shadow = "on" if status.mbr_enabled and not status.mbr_done else "off"
     return f"Opal: {state}, MBR shadow {shadow}"
 
@@ -86,8 +104,8 @@ def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
     owned = found.opal is not None and found.opal.locking_enabled
     if not ready:
         erased = guard.foreign(disk, found)
-        if reverted.left_by_us(disk, found):
-            steps.append("blank what our own revert left on it")
+        if notes.left_by_us(disk, found):
+            steps.append("blank what our own teardown left on it")
         elif erased:
             steps.append("erase what is on it (its erase allows that)")
         size_mib = layout.partition_bytes(spec.extent) // layout.MIB

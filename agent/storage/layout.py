@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from agent.command import run
 from agent.errors import AgentError
 from agent.plan import DATA_OFFSET_BYTES, Disk, Extent
-from agent.storage import devices, guard
+from agent.storage import devices, guard, notes
 from agent.storage.base import Place
 from agent.storage.facts import (
     MARKER_NAME,
@@ -16,6 +17,7 @@ from agent.storage.facts import (
     Partition,
     disk_uuid,
     partition_uuid,
+    with_contents,
 )
 
 MIB = 2**20
@@ -74,19 +76,21 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
 
     Raises LayoutError, GuardError, CommandError.
     """
-    facts = guard.check_still(disk, approved)
-    _blank(disk, facts, extent if facts.partition is None else None)
-    blanked = guard.check(disk)
-    path = blanked.path or disk.by_id
-    if not blanked.blank or blanked.diskseq != approved.diskseq:
-        raise LayoutError(
-            f"Disk {disk.role} ({disk.by_id}) is not blank after it was made so: "
-            "find out who else writes it, then provision again."
+    with guard.holding(disk):
+        facts = guard.check_still(disk, approved)
+        _blank(disk, facts, extent if facts.partition is None else None)
+        # What lies between the edges was given up or is ours, and has no name of its own any more.
+        blanked = guard.check(replace(disk, erase=disk.serial))
+        path = blanked.path or disk.by_id
+        if not blanked.bare or blanked.diskseq != approved.diskseq:
+            raise LayoutError(
+                f"Disk {disk.role} ({disk.by_id}) is not blank after it was made so: "
+                "find out who else writes it, then provision again."
+            )
+        run(
+            ["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", path],
+            stdin=script(disk, extent).encode(),
         )
-    run(
-        ["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", path],
-        stdin=script(disk, extent).encode(),
-    )
     devices.settle()
     if devices.wait_for_partition(Path(path).name) is None:
         raise LayoutError(
@@ -96,20 +100,24 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
 
 
 def clear(disk: Disk, approved: DiskFacts) -> None:
-    """Take our partition and table away again; ends as a blank disk."""
-    _blank(disk, guard.check_still(disk, approved), None)
+    """Take our partition and table away again; ends as a blank disk but for our runs' data."""
+    with guard.holding(disk):
+        _blank(disk, guard.check_still(disk, approved), None)
+    devices.settle()
 
 
 def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
-    """A revert leaves random bytes in the place of table and data: make the disk a blank one.
+    """A revert leaves random bytes in the place of table and data: make the disk a bare one.
 
     What lies there now cannot be compared; that it is the same disk, unused, still must be true.
     """
-    _blank(disk, approved, None)
+    with guard.holding(disk):
+        _blank(disk, approved, None)
+    devices.settle()
 
 
 def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
-    """Zeros where tables, headers and other people's superblocks lie.
+    """Zeros where tables, headers and other people's superblocks lie; the rest is noted as ours.
 
     In this order a disk of ours stays one until its table goes. `tail_of`: also the end of the
     partition to be, where earlier owners may have left something.
@@ -120,6 +128,13 @@ def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
     if tail_of is not None:
         extents.append((START_BYTES + partition_bytes(tail_of) - MIB, MIB))
     path = facts.path or disk.by_id
+    before = with_contents(replace(facts, read_error=None))
+    if before.read_error is not None:
+        raise LayoutError(
+            f"Disk {disk.role} ({disk.by_id}, {path}) cannot be read ({before.read_error}): see "
+            "what the kernel log says of it, then try again."
+        )
+    notes.leave(disk, before)
     try:
         devices.zero(path, facts.diskseq, [*extents, (0, START_BYTES)])
     except OSError as error:
@@ -131,8 +146,7 @@ def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
 
 
 def reread(path: str) -> None:
-    """Make the kernel forget what it remembers of the disk's blocks and partitions."""
-    devices.settle()
+    """Make the kernel forget what it remembers of a disk's blocks and partitions; it is held."""
     run(["blockdev", "--flushbufs", "--rereadpt", path])
 
 

@@ -6,10 +6,11 @@ All are known by their names, so that what a crash left behind is found, half-ma
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from agent.command import run
-from agent.storage.devices import BLOCK, dm_name
+from agent.storage.devices import BLOCK, chain, dm_name, is_whole_disk
 from agent.storage.guard import MAPPING
 
 PATH = f"/dev/mapper/{MAPPING}"
@@ -37,6 +38,19 @@ def devices() -> dict[str, str]:
         if is_ours(name):
             kernel = f"dm-{minor}"
             found[name] = kernel if (BLOCK / kernel).exists() else ""
+    return found
+
+
+def strangers(disks: Collection[str]) -> list[str]:
+    """Mappings of our names that stand on other disks than these (kernel names), so are not ours.
+
+    Ours on a disk that has gone stands on nothing that the kernel still shows.
+    """
+    found = []
+    for name, kernel in devices().items():
+        whole = {below for below in chain(kernel) if is_whole_disk(below)} if kernel else set()
+        if whole - set(disks):
+            found.append(f"{name} on {', '.join(sorted(whole - set(disks)))}")
     return found
 
 

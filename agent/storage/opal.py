@@ -24,6 +24,10 @@ from agent.storage.secrets import Secrets
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 
 
+class NotTakenError(AgentError):
+    """The drive did not take our PIN, and is as it was."""
+
+
 class Opal(Kind):
     """The drive encrypts; ownership and range are made once, when the target is provisioned."""
 
@@ -139,6 +143,36 @@ def why_not_ready(place: Place, secrets: Secrets, *, try_passphrase: bool = True
     if not (state.read_lock_enabled and state.write_lock_enabled):
         return "the range does not lock"
     return None
+
+
+def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
+    """Give a drive that locks nothing our PIN and enable locking, or end what was begun of it.
+
+    Done before anything is cleared. Raises NotTakenError where the drive refused, AgentError where
+    nobody knows.
+    """
+    free = found is None or not found.taken
+    try:
+        if free:
+            opal_ioctl.take(device, secrets.opal_admin_pin)
+    except opal_ioctl.OpalError as error:
+        if not error.status:
+            raise
+        if error.status != opal_ioctl.NOT_AUTHORISED:
+            raise NotTakenError(str(error)) from error
+        free = False
+    # An interrupted try may have set the PIN: then it is ours, and this is what is left to do.
+    try:
+        opal_ioctl.activate(device, secrets.opal_admin_pin)
+    except opal_ioctl.OpalError as error:
+        if error.status and not free:
+            raise NotTakenError(str(error)) from error
+        raise
+
+
+def has_our_pin(device: str, secrets: Secrets) -> None:
+    """See that a drive with locking enabled takes our PIN; raises AgentError."""
+    opal_ioctl.range_status(device, 1, secrets.opal_admin_pin)
 
 
 def own(place: Place, secrets: Secrets) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -21,6 +22,8 @@ _LOCK = struct.Struct(f"<{_SESSION.size}sI4x")  # session, state
 _RANGE = struct.Struct(f"<{_SESSION.size}sQQIII4x")  # session, start, length, RLE, WLE, state
 _SETUP = struct.Struct(f"<QQII{_SESSION.size}s")  # start, length, RLE, WLE, session
 _STATUS = struct.Struct("<II")
+_ACTIVATE = struct.Struct(f"<{_KEY.size}sIB9s2x")  # key, single-user mode, number of ranges, ranges
+_DISCOVERY = struct.Struct("<QQ")  # address and size of what is to be filled
 
 # TCG method status codes (TCG Storage Architecture Core Specification 2.01, 5.1.5).
 NOT_AUTHORISED = 0x01
@@ -42,11 +45,17 @@ def _request(direction: int, number: int, size: int) -> int:
 
 
 _LOCK_UNLOCK = _request(_WRITE, 221, _LOCK.size)
+_TAKE = _request(_WRITE, 222, _KEY.size)
+_ACTIVATE_LOCKING = _request(_WRITE, 223, _ACTIVATE.size)
 _REVERT = _request(_WRITE, 226, _KEY.size)
 _SETUP_RANGE = _request(_WRITE, 227, _SETUP.size)
 _PSID_REVERT = _request(_WRITE, 232, _KEY.size)
 _GET_STATUS = _request(_READ, 236, _STATUS.size)
 _GET_RANGE = _request(_WRITE, 237, _RANGE.size)
+_DISCOVER = _request(_WRITE, 239, _DISCOVERY.size)
+# Level 0 discovery (Opal SSC 2.01, 3.1.1): a header, then features: code, version, length, body.
+_HEADER_BYTES, _FEATURE_BYTES = 48, 4
+_BLOCK_SID = 0x0402  # TCG Storage Feature Set: Block SID Authentication 1.01, 4.1
 
 
 class OpalError(AgentError):
@@ -87,6 +96,38 @@ class RangeStatus:
     def off(self) -> bool:
         """It never locks."""
         return not (self.read_lock_enabled or self.write_lock_enabled)
+
+
+@dataclass(frozen=True)
+class Sid:
+    """What a drive with the feature Block SID says: its SID has an owner's PIN, is blocked."""
+
+    taken: bool
+    blocked: bool
+
+
+def sid(device: str) -> Sid | None:
+    """State of the SID; None where the drive or the kernel (before 6.6) does not tell."""
+    page = ctypes.create_string_buffer(2048)
+    buffer = bytearray(_DISCOVERY.pack(ctypes.addressof(page), len(page)))
+    try:
+        with _opened(device) as fd:
+            length = fcntl.ioctl(fd, _DISCOVER, buffer, True)
+    except (OSError, OpalError):
+        return None
+    return parse_sid(page.raw[: max(length, 0)])
+
+
+def parse_sid(discovery: bytes) -> Sid | None:
+    """The same from the bytes of a level 0 discovery, however short."""
+    at = _HEADER_BYTES
+    while at + _FEATURE_BYTES < len(discovery):
+        code, _, length = struct.unpack_from(">HBB", discovery, at)
+        if code == _BLOCK_SID:
+            flags = discovery[at + _FEATURE_BYTES]
+            return Sid(taken=bool(flags & 1), blocked=bool(flags & 2))
+        at += _FEATURE_BYTES + length
+    return None
 
 
 def status(device: str) -> Status:
@@ -134,6 +175,17 @@ def enable_locks(device: str, number: int, admin_pin: bytes, *, enabled: bool) -
     place = (now.start_blocks, now.length_blocks)
     buffer = bytearray(_SETUP.pack(*place, enabled, enabled, _session(number, admin_pin)))
     _log_in(device, ADMIN1, _SETUP_RANGE, buffer, f"set up locking range {number}")
+
+
+def take(device: str, pin: bytes) -> None:
+    """Set the owner's PIN of a drive in its factory state; nothing locks by that."""
+    _call(device, _TAKE, bytearray(_key(0, pin)), "take its owner's PIN")
+
+
+def activate(device: str, pin: bytes) -> None:
+    """Enable locking as the owner, whose PIN becomes Admin1's; no range locks by that."""
+    buffer = bytearray(_ACTIVATE.pack(_key(0, pin), 0, 1, bytes(9)))
+    _call(device, _ACTIVATE_LOCKING, buffer, "let locking be enabled")
 
 
 def revert(device: str, pin: bytes, *, psid: bool = False) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.command import CommandError
-from agent.errors import AgentError
 from agent.plan import Disk, StorageSpec
-from agent.storage import devices, facts, guard, layout, opal, opal_ioctl, reverted
+from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError
@@ -38,6 +37,8 @@ def prepare(
         raise GuardError(" ".join(reasons))
     actions = _go_bare(spec, secrets, dry=dry)
     for role, disk in spec.disks.items():
+        if carries_opal(spec, role):
+            actions += _take(disk, found[role], spec, secrets, dry=dry)
         actions += _lay_out(disk, found[role], spec, dry=dry)
         if carries_opal(spec, role):
             actions += _own(disk, found[role], spec, secrets, dry=dry)
@@ -55,7 +56,7 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> l
     if reason := layout.fits(disk, spec.extent):
         reasons.append(reason)
     if carries_opal(spec, disk.role):
-        reasons += guard.shared(disk, found)
+        reasons += guard.shared(disk, found) + guard.blocked(disk, found)
         if found.path and found.opal is None:
             reasons.append(_no_opal(disk, found.path, found.opal_error))
     return reasons
@@ -63,7 +64,7 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> l
 
 def _given_up(disk: Disk, found: DiskFacts) -> Disk:
     """The disk, to be erased also where our own revert left what is on it."""
-    return replace(disk, erase=disk.serial) if reverted.left_by_us(disk, found) else disk
+    return replace(disk, erase=disk.serial) if notes.left_by_us(disk, found) else disk
 
 
 def _locks(found: DiskFacts) -> bool:
@@ -97,7 +98,7 @@ def reasons_of_change(disk: Disk, found: DiskFacts, checked: Mapping[str, str] |
     if checked is None or checked.get(disk.role) == found.fingerprint:
         return []
     # Nothing is lost on a disk that is ours or blank: it may have been torn down since.
-    if found.partition or found.blank or reverted.left_by_us(disk, found):
+    if found.partition or found.blank or notes.left_by_us(disk, found):
         return []
     return [
         f"Disk {disk.role} ({disk.by_id}, {found.path}) changed since it was checked: "
@@ -128,13 +129,13 @@ def teardown(
             reasons += guard.silent(disk, found[role], owned=owned)
     if reasons:
         raise GuardError(" ".join(reasons))
-    ours = [disk for role, disk in spec.disks.items() if found[role].partition]
+    ours = [role for role in spec.disks if found[role].partition]
     actions = _go_bare(spec, secrets, dry=dry) if ours else []
     for role, disk in spec.disks.items():
         by_psid = psid_revert == disk.serial
-        if found[role].partition or by_psid:
+        if found[role].partition or by_psid or found[role].taking:
             actions += _give_back(disk, found[role], secrets, by_psid=by_psid, dry=dry)
-        elif reverted.left_by_us(disk, found[role]):
+        elif notes.left_by_us(disk, found[role]) and not found[role].bare:
             actions += _blank_at_last(disk, found[role], dry=dry)
     return actions
 
@@ -144,9 +145,10 @@ def _reasons_not_to_clear(disk: Disk, found: DiskFacts, *, by_psid: bool) -> lis
         if found.path and found.opal is None:
             return [_no_opal(disk, found.path, found.opal_error)]
         return guard.refusals_to_revert(disk, found)
-    if found.partition is not None:
-        owned = found.opal is not None and found.opal.locking_enabled
-        return guard.refusals(disk, found) + (guard.shared(disk, found) if owned else [])
+    owned = found.opal is not None and found.opal.locking_enabled
+    if found.partition is not None or found.taking:
+        reasons = guard.refusals(_given_up(disk, found), found)
+        return reasons + (guard.shared(disk, found) if owned or found.taking else [])
     # Not ours, so not to be cleared; but ours may be behind a lock or a shadow.
     return guard.hidden(disk, found)
 
@@ -155,45 +157,53 @@ def _give_back(
     disk: Disk, before: DiskFacts, secrets: Secrets, *, by_psid: bool, dry: bool
 ) -> list[str]:
     """Revert the drive if anybody owns it, and leave it blank."""
-    owned = by_psid or (before.opal is not None and before.opal.locking_enabled)
-    how = "by PSID" if by_psid else "by PIN"
+    locks = before.opal is not None and before.opal.locking_enabled
+    half = before.taking and not locks and not by_psid
     if dry:
-        actions = [f"would revert {disk.by_id} {how}"] if owned else []
+        how = "by PSID" if by_psid else "by PIN"
+        actions = [f"would revert {disk.by_id} {how}"] if by_psid or locks or half else []
         return [*actions, f"would remove the partition of {disk.by_id}"]
-    if not owned:
-        layout.clear(disk, before)
-        return [f"removed the partition of {disk.by_id}"]
-    now = facts.gather(disk)
-    reasons = _reasons_not_to_clear(disk, now, by_psid=by_psid)
-    if reasons:
-        raise GuardError(" ".join(reasons))
-    guard.refuse_changed(disk, before, now)
-    path = now.path or disk.by_id
-    done = _noting(disk, now, lambda: opal.disown(path, secrets, by_psid=by_psid))
-    # A revert changes the keys of all ranges: table, mark and data are gone.
-    layout.blank_after_revert(disk, now)
-    reverted.forget(disk)
-    return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
+    with guard.holding(disk):
+        now = facts.gather(disk)
+        reasons = _reasons_not_to_clear(disk, now, by_psid=by_psid)
+        if reasons:
+            raise GuardError(" ".join(reasons))
+        guard.refuse_changed(disk, before, now)
+        path = now.path or disk.by_id
+        with notes.reverting(disk, now):
+            done = None
+            if half:
+                done = _undo_half(path, now, secrets)
+            elif by_psid or locks:
+                done = opal.disown(path, secrets, by_psid=by_psid)
+            if done:
+                # A revert changes the keys of all ranges: table, mark and data are gone.
+                layout.reread(path)
+                layout.blank_after_revert(disk, now)
+                return [f"{done}: {disk.by_id}", f"blanked {disk.by_id}"]
+        layout.clear(_given_up(disk, before), before)
+        notes.drop(disk, "taking")
+    return [f"removed the partition of {disk.by_id}"]
 
 
-def _noting(disk: Disk, now: DiskFacts, revert: Callable[[], str | None]) -> str | None:
-    """Revert with a note of it, so that a crash does not leave a disk which nobody knows."""
-    reverted.begin(disk, now)
+def _undo_half(path: str, now: DiskFacts, secrets: Secrets) -> str | None:
+    """Take our PIN off a drive that locks nothing yet; None where it was never given it.
+
+    Raises AgentError where the drive has a PIN and it is not ours.
+    """
     try:
-        done = revert()
-    except AgentError:
-        reverted.forget(disk)
+        opal_ioctl.revert(path, secrets.opal_admin_pin)
+    except opal_ioctl.OpalError as error:
+        if error.status == opal_ioctl.NOT_AUTHORISED and not (now.sid and now.sid.taken):
+            return None
         raise
-    layout.reread(now.path or disk.by_id)
-    reverted.done(disk, facts.gather(disk))
-    return done
+    return "reverted by PIN, which was not in force yet"
 
 
 def _blank_at_last(disk: Disk, found: DiskFacts, *, dry: bool) -> list[str]:
-    """What an earlier teardown did not come to after its revert."""
+    """What an earlier teardown did not come to."""
     if not dry:
-        layout.blank_after_revert(disk, guard.check_still(_given_up(disk, found), found))
-        reverted.forget(disk)
+        layout.clear(_given_up(disk, found), found)
     return [f"{'would blank' if dry else 'blanked'} {disk.by_id}"]
 
 
@@ -210,13 +220,41 @@ def _go_bare(spec: StorageSpec, secrets: Secrets, *, dry: bool) -> list[str]:
 def _lay_out(disk: Disk, found: DiskFacts, spec: StorageSpec, *, dry: bool) -> list[str]:
     if layout.ready(disk, found, spec.extent):
         return []
-    erased = guard.foreign(disk, found)
     if not dry:
         layout.write(_given_up(disk, found), spec.extent, found)
-        reverted.forget(disk)
-    what = "erase and partition" if dry and erased else "partition" if dry else "partitioned"
-    what = "erased and partitioned" if erased and not dry else what
-    return [f"{'would ' if dry else ''}{what} {disk.by_id}"]
+    erased = guard.foreign(disk, found) and not notes.left_by_us(disk, found)
+    words = {
+        (True, True): "would erase and partition",
+        (True, False): "would partition",
+        (False, True): "erased and partitioned",
+        (False, False): "partitioned",
+    }
+    if not dry:
+        notes.drop(disk, "edges", "samples")
+    return [f"{words[dry, bool(erased)]} {disk.by_id}"]
+
+
+def _take(
+    disk: Disk, before: DiskFacts, spec: StorageSpec, secrets: Secrets, *, dry: bool
+) -> list[str]:
+    """Have the drive take our PIN before anything on it is cleared; it may have it already."""
+    path = before.path or disk.by_id
+    owned = before.opal is not None and before.opal.locking_enabled
+    if owned:
+        if not layout.ready(disk, before, spec.extent):
+            opal.has_our_pin(path, secrets)
+        return []
+    if dry:
+        return []
+    with guard.holding(disk):
+        guard.check_still(_given_up(disk, before), before)
+        notes.begin_taking(disk)
+        try:
+            opal.take(path, secrets, before.sid)
+        except opal.NotTakenError:
+            notes.drop(disk, "taking")
+            raise
+    return [f"took ownership of {disk.by_id}"]
 
 
 def _own(
@@ -227,38 +265,18 @@ def _own(
     place = layout.place(disk, spec.extent, guard.check_ours(disk))
     missing = opal.why_not_ready(place, secrets)
     if missing is None:
+        if not dry:
+            notes.forget(disk)
         return _lock(place, secrets, dry=dry)
     if dry:
         return [f"would make the locking range of {disk.by_id} ({missing})"]
-    # A drive that has an owner must take our PIN: formatting spoils the header before it asks.
-    opal.range_found(place, secrets)
-    guard.check_ours(disk)
-    try:
+    with guard.holding(disk):
+        guard.check_ours(disk)
+        # Formatting spoils the header before it asks the drive for its PIN.
+        opal.has_our_pin(place.partition, secrets)
         opal.own(place, secrets)
-    except AgentError as error:
-        _own_from_scratch(disk, spec, secrets, error)
+    notes.forget(disk)
     return [f"made the locking range of {disk.by_id} ({missing})"]
-
-
-def _own_from_scratch(disk: Disk, spec: StorageSpec, secrets: Secrets, first: AgentError) -> None:
-    """Give up an ownership that an interrupted try took by half, and take it whole.
-
-    Such a drive has our PIN, but locks nothing yet. Raises `first` where that was not the reason.
-    """
-    found = facts.gather(disk)
-    path = found.path
-    if path is None or found.opal is None or found.opal.locking_enabled:
-        raise first
-    if reasons := guard.shared(disk, found):
-        raise GuardError(" ".join(reasons)) from first
-    try:
-        _noting(disk, found, lambda: opal_ioctl.revert(path, secrets.opal_admin_pin))
-    except AgentError:
-        raise first from None
-    left = facts.gather(disk)
-    layout.write(_given_up(disk, left), spec.extent, left)
-    reverted.forget(disk)
-    opal.own(layout.place(disk, spec.extent, guard.check_ours(disk)), secrets)
 
 
 def _lock(place: Place, secrets: Secrets, *, dry: bool) -> list[str]:

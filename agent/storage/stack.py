@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +38,7 @@ class Mapping(Protocol):
     PATH: str
 
     def devices(self) -> dict[str, str]: ...
+    def strangers(self, disks: Collection[str]) -> list[str]: ...
     def close(self) -> None: ...
     def mounts(self) -> list[Path]: ...
     def formatted(self) -> bool: ...
@@ -147,7 +148,16 @@ class Stack:
         return self.entered
 
     def leave(self) -> None:
-        """Go to bare from wherever the storage stands."""
+        """Go to bare from wherever the storage stands; a mapping that is not ours is left alone.
+
+        Raises AgentError.
+        """
+        known = {name for d in self.spec.disks.values() if (name := devices.kernel_name(d.by_id))}
+        if others := self._mapper.strangers(known):
+            raise StorageError(
+                f"There is a mapping of our name that is not ours ({'; '.join(others)}): rename it "
+                "(dmsetup rename) or close it; nothing was closed."
+            )
         self.entered = None
         for edge in reversed(self._edges):
             edge.down()

@@ -7,10 +7,12 @@ import struct
 from typing import Any
 
 from agent.plan import DATA_OFFSET_BYTES, Disk, Extent
-from agent.storage import layout
-from agent.tests.dangers import Row, poke
+from agent.storage import layout, samples
+from agent.tests.dangers import CODE, Row, poke
 
 EXTENT = Extent(DATA_OFFSET_BYTES, 64 * 2**20)
+# A place that is read of the plain disk, a good way in.
+BETWEEN = samples.places(2**31, "FDELABPLAIN01")[200][0]
 END = "$(blockdev --getsize64 $D)"
 ERASE = {"erase": "{serial}"}
 SETTLE = "udevadm settle; "
@@ -76,6 +78,62 @@ def _zfs() -> str:
     return poke(128 * 1024, struct.pack("<QQ", 0x00BAB10C, 5000).ljust(1024, b"\0") * 8)
 
 
+def _crc32c(data: bytes) -> int:
+    """Castagnoli's CRC, which btrfs keeps in front of its superblock."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def _btrfs(place: int, devices: int) -> str:
+    """A superblock of btrfs, of so many devices, for this place."""
+    block = bytearray(4096)
+    block[0x40:0x48] = b"_BHRfS_M"
+    struct.pack_into("<QQ", block, 0x30, place, 0)
+    struct.pack_into("<QQ", block, 0x70, 2**31, 2**20)  # bytes of all, bytes used
+    struct.pack_into("<QIIII", block, 0x88, devices, 4096, 16384, 16384, 4096)
+    struct.pack_into("<I", block, 0, _crc32c(bytes(block[0x20:])))
+    return poke(place, bytes(block))
+
+
+def _bitlocker() -> str:
+    """A boot sector of BitLocker (Windows 7 and newer) and the metadata that it points to."""
+    boot = bytearray(512)
+    boot[:11] = b"\xeb\x58\x90-FVE-FS-"
+    struct.pack_into("<H", boot, 11, 512)
+    boot[160:176] = bytes.fromhex("3bd66749292ed84a8399f6a339e3d001")
+    struct.pack_into("<QQQ", boot, 176, 0x10000, 0x20000, 0x30000)
+    boot[510:] = b"\x55\xaa"
+    return poke(0, bytes(boot)) + poke(0x10000, b"-FVE-FS-" + struct.pack("<HH", 64, 2).ljust(100))
+
+
+def _apfs() -> bytes:
+    """A container's superblock of APFS, as far as libblkid looks at it."""
+    head = struct.pack("<QQQHHHH", 0, 1, 1, 1, 0x8000, 0, 0)
+    return head + b"NXSB" + struct.pack("<IQ", 4096, 2**31 // 4096)
+
+
+def shifted(command: str, offset: int = 2**20) -> str:
+    """Shell text that has a program make something at an offset, as if in a partition: $L."""
+    return (
+        f"L=$(losetup -f); losetup -o {offset} $L $D; {command}; udevadm settle; losetup -d $L; "
+        f"udevadm settle; blockdev --flushbufs $D; "
+    )
+
+
+# The agent itself, for what it has done before.
+AGENT = (
+    f"(cd / && PYTHONPATH={CODE} python3 -m agent %s --target $F/target.json "
+    "--secrets $F/secrets.json >/dev/null); "
+)
+LUKS = (
+    "luksFormat -q --pbkdf pbkdf2 --pbkdf-force-iterations 1000 --luks2-keyslots-size 1m "
+    "--key-file -"
+)
+
 IDENTITY = [
     Row("absent", "no disk at the path", ("no block device",), disk={"by_id": "{by_id}_ABSENT"}),
     Row(
@@ -106,6 +164,69 @@ IDENTITY = [
 ]
 
 USES = [
+    Row(
+        "plain-crypt",
+        "plain dm-crypt, which leaves no header, open on it",
+        ("held by danger",),
+        make="echo -n x | cryptsetup open --type plain --cipher aes-xts-plain64 --key-size 256 "
+        "--key-file - $D danger; ",
+        undo="cryptsetup close danger",
+    ),
+    Row(
+        "our-name",
+        "a mapping of our name by someone else, on a blank disk",
+        ("held by fde-data",),
+        make="echo 0 8192 linear $D 0 | dmsetup create fde-data; ",
+        undo="dmsetup remove --retry fde-data",
+    ),
+    Row(
+        "other-name",
+        "a mapping of our name by someone else, on another disk",
+        ("fde-data", "is not ours"),
+        make="echo 0 8192 linear $O 0 | dmsetup create fde-data; ",
+        undo="[ -e /dev/mapper/fde-data ] && dmsetup remove --retry fde-data",
+        commands=("prepare", "storage leave", "storage enter plain"),
+    ),
+    Row(
+        "read-open",
+        "open for reading alone, as an export by iSCSI or NBD may have it",
+        ("is in use", ": open in python3["),
+        make=HOLD.replace("os.O_RDWR | os.O_EXCL", "os.O_RDONLY"),
+        undo=GONE,
+    ),
+    Row(
+        "mapped",
+        "mapped into a program's memory, its descriptor closed",
+        ("is in use", ": mapped into python3["),
+        make="python3 -c 'import mmap, os, sys, time; f = os.open(sys.argv[1], os.O_RDWR); "
+        "m = mmap.mmap(f, 4096); os.close(f); time.sleep(999)' $D >/dev/null 2>&1 & "
+        "echo $! >$F/pid; until grep -q $D /proc/$!/maps; do sleep 0.1; done; "
+        "while ls -l /proc/$!/fd | grep -q $D; do sleep 0.1; done; ",
+        undo=GONE,
+    ),
+    Row(
+        "fstab",
+        "blank, and named in /etc/fstab",
+        ("named in /etc/fstab",),
+        make="cp /etc/fstab $F/fstab; echo $D /home ext4 noauto 0 2 >>/etc/fstab; ",
+        undo="cp $F/fstab /etc/fstab",
+        disk=ERASE,
+    ),
+    Row(
+        "crypttab",
+        "blank, and named in /etc/crypttab",
+        ("named in /etc/crypttab",),
+        make="echo swap $(readlink -f $D) /dev/urandom swap >/etc/crypttab; ",
+        undo="rm -f /etc/crypttab",
+    ),
+    Row(
+        "write-protected",
+        "write-protected",
+        ("is write-protected",),
+        make=f"{MKFS} $D; blockdev --setro $D; ",
+        undo="blockdev --setrw $D",
+        disk=ERASE,
+    ),
     Row(
         "mounted",
         "mounted",
@@ -344,6 +465,152 @@ CONTENTS = [
     ),
 ]
 
+HIDDEN = [
+    Row(
+        "ext4-shifted",
+        "ext4 where a first partition begins, and no table",
+        ("ext4 at 1 MiB without a partition table",),
+        make="mkfs.ext4 -qF -E offset=1048576,lazy_itable_init=0 $D 256M; ",
+    ),
+    Row(
+        "luks-shifted",
+        "LUKS where a first partition begins, and no table",
+        ("crypto_LUKS at 1 MiB without a partition table",),
+        make=shifted(f"echo -n x | cryptsetup {LUKS} $L"),
+    ),
+    Row(
+        "xfs-shifted",
+        "XFS behind an EFI partition, and no table",
+        ("xfs at 513 MiB without a partition table",),
+        make=poke(513 * 2**20, _xfs()),
+    ),
+    Row(
+        "fat-shifted",
+        "FAT at sector 63, where MBR disks of old begin, and no table",
+        ("data that nobody knows",),
+        make=poke(63 * 512, _fat()),
+    ),
+    Row(
+        "luks-detached",
+        "LUKS whose header is elsewhere, first and last MiB blank",
+        ("data that nobody knows", "at byte 2097152"),
+        make=f"truncate -s 16M $F/header; echo -n x | cryptsetup {LUKS} --header $F/header "
+        "--offset 4096 $D; echo -n x | cryptsetup open --header $F/header --key-file - $D danger; "
+        f"{MKFS} /dev/mapper/danger 1G; cryptsetup close danger; ",
+    ),
+    Row(
+        "middle",
+        "unknown data in the middle alone",
+        ("data that nobody knows", "there is something at byte"),
+        make="dd if=/dev/urandom of=$D bs=1M seek=1000 count=32 conv=fsync status=none; ",
+    ),
+    Row(
+        "btrfs-copy",
+        "btrfs, of which only the copy at 64 MiB lives",
+        ("data that nobody knows", "at byte 67108864"),
+        make=_btrfs(64 * 2**20, 1),
+    ),
+    Row(
+        "zfs-end",
+        "labels of ZFS at its end alone",
+        ("data that nobody knows", "its last MiB"),
+        make=poke(f"{END} - 131072", struct.pack("<QQ", 0x00BAB10C, 5000).ljust(1024, b"\0") * 8),
+    ),
+    Row(
+        "error-middle",
+        "a block between its edges cannot be read",
+        ("cannot be read (",),
+        faults=({"name": "media-error", "lba": BETWEEN // 4096},),
+    ),
+    Row(
+        "left-changed",
+        "what our teardown left, and someone has written to it since",
+        ("there is something at byte",),
+        make=AGENT % "prepare"
+        + AGENT % "storage enter plain"
+        + AGENT % "teardown"
+        + poke(BETWEEN, bytes(range(1, 256))),
+    ),
+]
+
+MEMBERS = [
+    Row(
+        "btrfs-devices",
+        "btrfs over several devices, the others absent",
+        ("(btrfs)",),
+        make=_btrfs(65536, 2),
+    ),
+    Row(
+        "md-090",
+        "member of an array, its superblock of version 0.90 near the end",
+        ("linux_raid_member",),
+        make="mdadm -q -C /dev/md127 -e 0.90 -l1 -n2 --run $D missing; mdadm -q -S /dev/md127; ",
+    ),
+    Row(
+        "bios-raid",
+        "member of a BIOS array (Intel), its metadata at the end",
+        ("isw_raid_member",),
+        make=poke(f"{END} - 1024", b"Intel Raid ISM Cfg Sig. 1.3.00".ljust(512, b"\0")),
+    ),
+    Row(
+        "drbd",
+        "DRBD, its metadata at the end",
+        ("drbd",),
+        make=poke(f"{END} - 4096 + 60", b"\x83\x74\x02\x6b" + bytes(100)),
+    ),
+    Row("bitlocker", "BitLocker", ("BitLocker",), make=_bitlocker()),
+    Row("apfs", "APFS", ("apfs",), make=poke(0, _apfs())),
+    Row(
+        "bcachefs",
+        "bcachefs over several devices",
+        ("data that nobody knows",),
+        make=poke(4096 + 24, bytes.fromhex("c68573f666ce90a9d96a60cf803df7ef") + bytes(range(99))),
+    ),
+    Row("minix", "Minix", ("minix",), make="mkfs.minix $D 4096 >/dev/null; "),
+    Row(
+        "hibernation",
+        "an image of hibernation in its swap",
+        ("swsuspend",),
+        make="mkswap -q $D; " + poke(4086, b"S1SUSPEND\0"),
+    ),
+    Row(
+        "ldm",
+        "a dynamic disk of Windows (LDM)",
+        ("table that is not ours (dos",),
+        make=f"echo 'start=63, type=42' | sfdisk -q --label dos $D; {SETTLE}"
+        + poke(6 * 512, b"PRIVHEAD\0\2\0\x0c")
+        + poke(f"{END} - 512", b"PRIVHEAD"),
+    ),
+    Row(
+        "logical",
+        "MBR with a logical partition",
+        ("table that is not ours (dos",),
+        make="printf 'start=1MiB, size=64MiB, type=5\\nstart=2MiB, size=32MiB\\n' | "
+        f"sfdisk -q --label dos $D; {SETTLE}",
+    ),
+    Row(
+        "sun",
+        "a disk label of Sun, which this kernel does not read",
+        ("signature that is not ours (sun)",),
+        make=f"echo 'size=64MiB' | sfdisk -q --label sun $D; {SETTLE}",
+    ),
+    Row(
+        "erase-other",
+        "`erase` was given for something else that lay there",
+        ("its erase was given for something else",),
+        make=f"{MKFS} $D; ",
+        disk={"erase": "{serial} 0123456789ab"},
+    ),
+    Row(
+        "erase-expired",
+        "changed since `erase` was given",
+        ("its erase was given for something else",),
+        make=f"{MKFS} $D; ",
+        late=poke(2048, b"one more byte"),
+        disk={"erase": "{serial} {print}"},
+    ),
+]
+
 RACES = [
     Row(
         "written",
@@ -418,6 +685,19 @@ PATHS = [
     ),
 ]
 
+PATHS.append(
+    Row(
+        "large",
+        "more than 16 TiB, and something at 17 TiB",
+        ("there is something at byte",),
+        make="modprobe scsi_debug virtual_gb=20480 dev_size_mb=16 delay=0; udevadm settle; "
+        "dd if=/dev/urandom of=/dev/sda bs=1M seek=17825803 count=1 conv=fsync status=none; ",
+        undo="udevadm settle; rmmod scsi_debug",
+        disk={"by_id": "/dev/sda", "serial": "2000", "size_bytes": 20480 * 2**30},
+        medium="/dev/sda",
+    )
+)
+
 OWNER = {"lr": 0, "key": "somebody's PIN"}
 ADMIN = {"who": 0, "opal_key": OWNER}
 WHOLE = {"range_start": 0, "range_length": 0, "RLE": 1, "WLE": 1, "session": ADMIN}
@@ -425,11 +705,18 @@ TAKEN = [["TAKE_OWNERSHIP", OWNER], ["ACTIVATE_LSP", {"key": OWNER, "num_lrs": 1
 LOCKED = [["LR_SETUP", WHOLE], ["LOCK_UNLOCK", {"session": ADMIN, "l_state": 4}]]
 
 
+SECRET = (
+    "python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "
+    "$F/secrets.json"
+)
+
+
 def opal(*steps: list[Any]) -> str:
     """Shell text that has the kernel do Opal calls on the disk, each of which must be done."""
     request = json.dumps({"device": "DISK", "steps": steps}).replace("'", "'\\''")
     return (
-        f"echo '{request}' | sed s,DISK,$D, | python3 $F/guest/opal_ioctl.py >$F/answers; "
+        f"echo '{request}' | sed -e s,DISK,$D, -e s,OURS,$({SECRET} opal_admin_pin), | "
+        "python3 $F/guest/opal_ioctl.py >$F/answers; "
         "! grep -q -e errno -e '\"code\": [^0]' $F/answers; blockdev --flushbufs $D; "
     )
 
@@ -443,10 +730,7 @@ def our_header(passphrase: str) -> str:
     )
 
 
-PASSPHRASE = (
-    "python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "
-    "$F/secrets.json luks_passphrase"
-)
+PASSPHRASE = f"{SECRET} luks_passphrase"
 BOTH = ("prepare", "teardown")
 REVERT = "teardown --psid-revert FDELABSED0001"
 
@@ -514,6 +798,42 @@ SED = [
         commands=("prepare",) * 3,
     ),
     Row(
+        "sid-taken",
+        "half-taken by someone: it has an owner's PIN, and locks nothing",
+        ("not authorised", "PSID_REVERT=FDELABSED0001"),
+        make=opal(TAKEN[0]),
+        role="sed",
+        kinds=("opal",),
+        disk=ERASE,
+    ),
+    Row(
+        "sid-blocked",
+        "its firmware's Block SID lets nobody take it",
+        ("PSID_REVERT=FDELABSED0001",),
+        faults=({"name": "block-sid"},),
+        role="sed",
+        kinds=("opal",),
+        disk=ERASE,
+    ),
+    Row(
+        "sid-locked-out",
+        "its owner's tries are used up",
+        ("locked out",),
+        faults=({"name": "authority-locked-out", "authority": "SID"},),
+        role="sed",
+        kinds=("opal",),
+        disk=ERASE,
+    ),
+    Row(
+        "opal-fails",
+        "claims Opal, and fails all that is asked of it",
+        ("did not",),
+        faults=({"name": "refuse-opal"},),
+        role="sed",
+        kinds=("opal",),
+        disk=ERASE,
+    ),
+    Row(
         "psid-serial",
         "a revert by PSID confirmed with another serial",
         ("No disk of this inventory has the serial 'FDELABSED0009'",),
@@ -551,6 +871,31 @@ ALLOWED = [
         allowed=True,
     ),
     Row(
+        "erase-seen",
+        "ext4 and `erase` as `make check` printed it, for contrast",
+        ("erased and partitioned",),
+        make=f"{MKFS} $D; ",
+        disk={"erase": "{serial} {print}"},
+        allowed=True,
+    ),
+    Row(
+        "left",
+        "what our teardown left, for contrast",
+        ('"partitioned BY-ID',),
+        make=AGENT % "prepare" + AGENT % "storage enter plain" + AGENT % "teardown",
+        allowed=True,
+    ),
+    Row(
+        "half-taken",
+        "a provisioning was interrupted between the PIN and the locking, for contrast",
+        ("took ownership", "made the locking range"),
+        make=opal(["TAKE_OWNERSHIP", {"lr": 0, "key": "OURS"}]),
+        role="sed",
+        kinds=("opal",),
+        disk=ERASE,
+        allowed=True,
+    ),
+    Row(
         "erase",
         "ext4 and `erase` with its serial, for contrast",
         ("erased and partitioned",),
@@ -560,4 +905,15 @@ ALLOWED = [
     ),
 ]
 
-ROWS: list[Row] = [*IDENTITY, *PATHS, *USES, *CONTENTS, *RACES, *DRIVES, *SED, *ALLOWED]
+ROWS: list[Row] = [
+    *IDENTITY,
+    *PATHS,
+    *USES,
+    *CONTENTS,
+    *HIDDEN,
+    *MEMBERS,
+    *RACES,
+    *DRIVES,
+    *SED,
+    *ALLOWED,
+]

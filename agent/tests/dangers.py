@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.files import write_json
 from agent.storage import pin_tries
 from lab import ssh
 from lab.drive.control import ask
@@ -27,6 +29,7 @@ from lab.drive.tests.marked import insert
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "dangers.md"
 SEEN = REPOSITORY / "build" / "dangers.json"
+BENCH = REPOSITORY / "build" / "bench" / "dangers.json"
 BEGIN = "<!-- table of dangers: begin (written by python -m agent.tests.dangers) -->"
 END = "<!-- table of dangers: end -->"
 CODE = "/opt/fde-agent-dangers"
@@ -42,16 +45,17 @@ mount -o remount,ro .
 
 @dataclass(frozen=True)
 class Row:
-    """One situation; the shell texts know $D (the disk), $P (its first partition), $F (a folder).
+    """One situation; the shell texts know $D (the disk), $P (its first partition), $O (the other
+    disk), $F (a folder).
 
     `make` makes it, `late` is run after the medium was hashed and before the agent starts, `undo`
     ends it. `disk` overrides fields of the disk's entry in the inventory; its texts may name
-    {by_id}, {serial}, {other_by_id}. `says`: what must stand in the refusal. `second_look`: run as
-    the guard looks for the second time, between what it approved and what it would write. `faults`:
-    what the drive does meanwhile. `chroot`: the agent's root is
-    /mnt in the namespace of $F/pid. `checked`: it is handed what
-    `check` said before `late`. `allowed`: it is not refused, for contrast.
-    `secrets` replaces some of them; `medium`: a disk of the guest's own, hashed as well.
+    {by_id}, {serial}, {other_by_id} and {print}, what `check` says before `late`. `says`: what must
+    stand in the refusal. `second_look`: run as the guard looks for the second time, between what it
+    approved and what it would write. `faults`: what the drive does meanwhile. `chroot`: the agent's
+    root is /mnt in the namespace of $F/pid. `checked`: it is handed what `check` said before
+    `late`. `allowed`: it is not refused, for contrast. `secrets` replaces some of them; `medium`: a
+    disk of the guest's own, whose first 256 MiB are hashed as well.
     """
 
     name: str
@@ -76,12 +80,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Seen:
-    """What happened: exit code and words of each command, and whether the media stayed as is."""
+    """What happened: words of each command, whether it was refused, the media stayed as is."""
 
     name: str
     situation: str
     said: tuple[str, ...]
     unchanged: bool
+    refused: bool
 
 
 def poke(offset: int | str, data: bytes) -> str:
@@ -143,11 +148,16 @@ class Guest:
 
     def words(self, role: str) -> str:
         """The shell's words for a row's disk."""
-        return f"export F={FOLDER}; D=$(readlink -f {self.by_id(role)}); P=${{D}}p1; "
+        other = self.by_id("sed" if role == "plain" else "plain")
+        return (
+            f"export F={FOLDER} D; D=$(readlink -f {self.by_id(role)}); P=${{D}}p1; "
+            f"O=$(readlink -f {other}); "
+        )
 
     def hashes(self, medium: str = "") -> tuple[str, ...]:
         """Of both media, from outside the guest; what the guest had to write, it has synced."""
-        inside = self.sh(f"blockdev --flushbufs {medium}; sha256sum {medium}") if medium else None
+        command = f"blockdev --flushbufs {medium}; head -c 256M {medium} | sha256sum"
+        inside = self.sh(command) if medium else None
         media = (content_hash(Path(drive["backing"])) for drive in self.drives.values())
         return (*media, inside.stdout if inside else "")
 
@@ -164,11 +174,18 @@ class Guest:
                 "dd if=/dev/zero of=$D bs=1M seek=$(($(blockdev --getsize64 $D) / 1048576 - 2)) "
                 "count=2 conv=fsync status=none; "
             )
-        script = f"{self.words(role)}{first}; {wipe}blockdev --flushbufs --rereadpt $D"
-        self.sh(f"{script}; udevadm settle")
+        # Held, no udev worker has a partition open: its table could not go then.
+        wipe = f"set -e; {wipe}blockdev --flushbufs --rereadpt $D"
+        self.sh(
+            f"{self.words(role)}{first}; flock $D sh -c {shlex.quote(wipe)}; "
+            "rm -f /var/lib/fde-testbed/disks.json; udevadm settle"
+        )
 
-    def target(self, row: Row) -> dict[str, Any]:
-        """The description of a target with the row's disk alone, as the row wants it."""
+    def target(self, row: Row, seen: str = "") -> dict[str, Any]:
+        """The description of a target with the row's disk alone, as the row wants it.
+
+        `seen`: what `check` printed of its contents.
+        """
         drive = self.drives[row.role]
         other = self.drives["sed" if row.role == "plain" else "plain"]
         entry: dict[str, Any] = {
@@ -177,6 +194,7 @@ class Guest:
             "size_bytes": drive["size_bytes"],
         }
         known = {"by_id": entry["by_id"], "serial": drive["serial"], "other": other["serial"]}
+        known["print"] = seen
         known["other_by_id"] = f"/dev/disk/by-id/nvme-{other['model']}_{other['serial']}"
         entry |= {k: v.format(**known) if isinstance(v, str) else v for k, v in row.disk.items()}
         return {
@@ -195,9 +213,12 @@ class Guest:
 
     def checked(self, target: str) -> str:
         """The option that hands on what `check` says now."""
+        return f"--checked '{json.dumps(self.prints(target))}'"
+
+    def prints(self, target: str) -> dict[str, str]:
+        """Fingerprint of each disk, by role, as `check` prints it."""
         done = self.agent(f"check --target {target}")
-        prints = {d["role"]: d["fingerprint"] for d in json.loads(done.stdout)["disks"]}
-        return f"--checked '{json.dumps(prints)}'"
+        return {d["role"]: d["fingerprint"] for d in json.loads(done.stdout)["disks"]}
 
     def put_second_look(self, script: str) -> str:
         """A wipefs in front of the real one that runs a script when it is called again."""
@@ -228,6 +249,7 @@ def plain_words(text: str) -> str:
     text = re.sub(r"/dev/disk/by-id/nvme-fde-lab-(plain|sed)_FDELAB\w+?(?=[,;:) ])", "BY-ID", text)
     text = re.sub(r"/dev/nvme\dn1|nvme\dn1", "DISK", text)
     text = re.sub(r"\[\d+\]", "[PID]", text)
+    text = re.sub(r'(erase: "\S+) [0-9a-f]{12}"', r'\1 PRINT"', text)
     text = re.sub(r"\bmd12\d\b", "md127", text)
     return text.strip()
 
@@ -235,13 +257,29 @@ def plain_words(text: str) -> str:
 def line(seen: Mapping[str, Any]) -> str:
     """A row of the page."""
     said = "<br>".join(s.replace("|", "\\|") for s in seen["said"])
-    return f"| {seen['situation']} | {said} | {'unchanged' if seen['unchanged'] else 'changed'} |"
+    media = "unchanged" if seen["unchanged"] else "changed"
+    return f"| {seen['situation']} | {said} | {media} | `{seen['name']}` |"
 
 
 def render(rows: Iterable[Mapping[str, Any]]) -> str:
     """The table in Markdown."""
-    head = ["| | situation | what the tool said | both media |", "|---|---|---|---|"]
+    head = ["| | situation | what the tool said | both media | test |", "|---|---|---|---|---|"]
     return "\n".join([*head, *(f"| {n} {line(row)}" for n, row in enumerate(rows, 1))])
+
+
+def figures(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Of what was seen: how many situations, refused, of those with both media unchanged.
+
+    `allowed`: those that stand for contrast.
+    """
+    seen = list(rows)
+    refused = [row for row in seen if row["refused"]]
+    return {
+        "rows": len(seen),
+        "refused": len(refused),
+        "unchanged": sum(bool(row["unchanged"]) for row in refused),
+        "allowed": len(seen) - len(refused),
+    }
 
 
 def keep(rows: Mapping[str, Seen]) -> None:
@@ -258,7 +296,10 @@ if __name__ == "__main__":
     known = json.loads(SEEN.read_text(encoding="utf-8"))
     if missing := [row.name for row in ROWS if row.name not in known]:
         print(f"fde: not seen yet, so left out: {', '.join(missing)}", file=sys.stderr)
-    table = render(known[row.name] for row in ROWS if row.name in known)
+    rows = [known[row.name] for row in ROWS if row.name in known]
+    BENCH.parent.mkdir(parents=True, exist_ok=True)
+    write_json(BENCH, figures(rows))
+    table = render(rows)
     DOCUMENT.write_text(
         insert(DOCUMENT.read_text(encoding="utf-8"), BEGIN, END, table), encoding="utf-8"
     )

@@ -34,7 +34,7 @@ OURS = Partition(
     2**30,
     uuid=partition_uuid("S1").upper(),
 )
-BLANK = DiskFacts("/dev/nvme0n1", True, "S1", 2**31, diskseq=7, edges=("a", "b"))
+BLANK = DiskFacts("/dev/nvme0n1", True, serial="S1", size_bytes=2**31, diskseq=7, edges=("a", "b"))
 READY = replace(
     BLANK, table="gpt", table_uuid=disk_uuid("S1").upper(), partitions=(OURS,), edges=()
 )
@@ -76,6 +76,7 @@ REFUSED: dict[str, tuple[DiskFacts, str]] = {
     "no serial": (replace(BLANK, serial=""), "'unknown'"),
     "other size": (replace(BLANK, size_bytes=2**31 - 512), "2147483136 bytes"),
     "two paths": (replace(BLANK, twins=("sdb",)), "same serial and size as /dev/sdb"),
+    "write-protected": (replace(BLANK, read_only=True), "is write-protected"),
     "mounted": (replace(READY, uses=(Use("nvme0n1p1", "mounted on /mnt"),)), "mounted on /mnt"),
     "root": (
         replace(BLANK, uses=(Use("nvme0n1p2", "carries the root file system"),)),
@@ -103,7 +104,10 @@ REFUSED: dict[str, tuple[DiskFacts, str]] = {
         replace(READY, opal=replace(OWNED, mbr_enabled=True)),
         "MBR shadow.*PSID_REVERT=S1",
     ),
-    "unknown data": (replace(BLANK, unknown=True), 'data that nobody knows.*erase: "S1"'),
+    "unknown data": (
+        replace(BLANK, unknown="data that nobody knows (here)"),
+        'data that nobody knows.*erase: "S1 [0-9a-f]{12}"',
+    ),
     "whole-disk file system": (replace(BLANK, signatures=(EXT4,)), r"not ours \(ext4\)"),
     "whole-disk LUKS": (replace(BLANK, signatures=(HEADER,)), "crypto_LUKS"),
     "two at once": (
@@ -499,8 +503,9 @@ def test_the_page_of_dangers_has_every_row_and_no_written_medium() -> None:
     """That their words are current is for those to say who see them: the tests in the guest."""
     _, _, rest = dangers.DOCUMENT.read_text(encoding="utf-8").partition(dangers.BEGIN)
     told = [line.split(" | ") for line in rest.partition(dangers.END)[0].strip().splitlines()[2:]]
-    assert [(cells[1], cells[-1]) for cells in told] == [
-        (row.situation, "changed |" if row.allowed else "unchanged |") for row in ROWS
+    assert [(cells[1], *cells[-2:]) for cells in told] == [
+        (row.situation, "changed" if row.allowed else "unchanged", f"`{row.name}` |")
+        for row in ROWS
     ]
 
 

@@ -50,11 +50,14 @@ def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row
         if row.secrets:
             guest.put("row-secrets.json", {**guest.secrets, **row.secrets})
         guest.sh(f"set -e; cat >{target}; {words}{row.make} sync", stdin=description)
+        if "{print}" in str(row.disk):
+            found = guest.prints(target)[row.role][:12]
+            guest.sh(f"cat >{target}", stdin=json.dumps(guest.target(row, found)).encode())
         before = guest.hashes(row.medium)
         checked = guest.checked(target) if row.checked else ""
         if row.late:
             guest.sh(f"set -e; {words}{row.late} sync")
-            before = guest.hashes(row.medium) if row.checked else before
+            before = guest.hashes(row.medium) if not row.second_look else before
         for fault in row.faults:
             assert guest.ask(row.role, "fault", **fault)["ok"]
         told = [
@@ -76,7 +79,9 @@ def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row
         assert row.allowed or (text.startswith("fde: ") and "Traceback" not in text)
         assert [part for part in row.says if part not in text] == []
     assert unchanged != row.allowed
-    seen[row.name] = Seen(row.name, row.situation, tuple(dict.fromkeys(said)), unchanged)
+    seen[row.name] = Seen(
+        row.name, row.situation, tuple(dict.fromkeys(said)), unchanged, not row.allowed
+    )
 
 
 def test_the_page_tells_what_was_seen(seen: dict[str, Seen]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,10 @@ class LoopMapping:
         if self.PATH:
             subprocess.run(["losetup", "-d", self.PATH], check=True)
             self.PATH = ""
+
+    def strangers(self, disks: Collection[str]) -> list[str]:
+        del disks
+        return []
 
     def mounts(self) -> list[Path]:
         lines = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())

@@ -1,0 +1,108 @@
+"""What this testbed has begun with a disk, noted on the target.
+
+A revert leaves random bytes and a teardown the data of its runs, which nobody could tell from
+someone's encrypted volume; an ownership that was interrupted looks like none. The note says what of
+it is ours, as long as nobody else writes to the disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.errors import AgentError
+from agent.files import write_json
+from agent.journal import boot_id
+from agent.plan import Disk
+from agent.storage import samples
+
+if TYPE_CHECKING:
+    from agent.storage.facts import DiskFacts
+
+PLACE = Path("/var/lib/fde-testbed/disks.json")
+
+
+@contextmanager
+def reverting(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> Iterator[None]:
+    """A drive of ours is reverted in here; what that leaves is not known before."""
+    earlier = _noted(place, disk)
+    _keep(place, disk, {"boot_id": boot_id(), "diskseq": facts.diskseq, "edges": None})
+    try:
+        yield
+    except AgentError:
+        _keep(place, disk, earlier or None)
+        raise
+
+
+def leave(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> None:
+    """What lies on the disk now, with `edges` and `samples`, is ours, and may become blank."""
+    _keep(
+        place,
+        disk,
+        {**_noted(place, disk), "edges": list(facts.edges), "samples": list(facts.samples)},
+    )
+
+
+def begin_taking(disk: Disk, place: Path = PLACE) -> None:
+    """The drive is about to be given our PIN, which it does not show until all of it is done."""
+    _keep(place, disk, {**_noted(place, disk), "taking": True})
+
+
+def taking(disk: Disk, place: Path = PLACE) -> bool:
+    """Whether an ownership was begun and not ended."""
+    return bool(_noted(place, disk).get("taking"))
+
+
+def drop(disk: Disk, *keys: str, place: Path = PLACE) -> None:
+    """Parts of a note that are no longer true."""
+    noted = _noted(place, disk)
+    if noted.keys() & keys:
+        kept = {key: value for key, value in noted.items() if key not in keys}
+        _keep(place, disk, kept or None)
+
+
+def forget(disk: Disk, place: Path = PLACE) -> None:
+    """The disk is laid out as ours and whole, or somebody else's."""
+    if _noted(place, disk):
+        _keep(place, disk, None)
+
+
+def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
+    """Whether the unknown data on a disk is what we left, as far as it was not blanked.
+
+    Without a note of the contents, as in the middle of a revert, the disk must not have been away
+    since: same start of the target, same appearance of the device.
+    """
+    note = _noted(place, disk)
+    if "edges" not in note or facts.serial != disk.serial or not facts.unknown:
+        return False
+    if facts.opal is not None and facts.opal.locking_enabled:
+        return False
+    if note["edges"] is None:
+        here = (note["boot_id"], note["diskseq"]) == (boot_id(), facts.diskseq)
+        return facts.opal is not None and here
+    edges = zip(facts.edges, note["edges"], strict=True)
+    same = all(now == then or now in samples.BLANK_EDGES for now, then in edges)
+    return same and samples.same_or_blanked(facts.samples, note["samples"])
+
+
+def _noted(place: Path, disk: Disk) -> dict[str, Any]:
+    found = _all(place).get(disk.serial)
+    return found if isinstance(found, dict) else {}
+
+
+def _all(place: Path) -> dict[str, Any]:
+    try:
+        notes: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return notes
+
+
+def _keep(place: Path, disk: Disk, note: dict[str, Any] | None) -> None:
+    notes = {**_all(place), disk.serial: note}
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_json(place, {serial: kept for serial, kept in notes.items() if kept is not None})

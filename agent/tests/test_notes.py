@@ -1,0 +1,145 @@
+"""What our own revert left may be blanked; anything else that nobody knows may not."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.errors import AgentError
+from agent.plan import Disk
+from agent.storage import notes, samples
+from agent.storage.facts import DiskFacts
+from agent.storage.opal_ioctl import Status
+
+DISK = Disk("sed", "/dev/disk/by-id/nvme-x", "S1", 2**31)
+FACTORY = Status(
+    supported=True,
+    locking_supported=True,
+    locking_enabled=False,
+    locked=False,
+    mbr_enabled=False,
+    mbr_done=False,
+)
+LEFT = DiskFacts(
+    path="/dev/nvme1n1",
+    whole_disk=True,
+    serial="S1",
+    size_bytes=2**31,
+    diskseq=7,
+    edges=("a" * 64, "b" * 64),
+    samples=("1", "", "3"),
+    unknown="data that nobody knows",
+    opal=FACTORY,
+)
+ZEROS = hashlib.sha256(bytes(2**20)).hexdigest()
+REVERTED = replace(LEFT, edges=("c" * 64, "d" * 64), samples=("7", "8", "9"))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "var" / "disks.json"
+
+
+def test_without_a_note_it_is_somebody_elses(place: Path) -> None:
+    assert not notes.left_by_us(DISK, LEFT, place)
+    place.parent.mkdir()
+    place.write_text("{torn")
+    assert not notes.left_by_us(DISK, LEFT, place)
+
+
+def test_what_the_revert_left_is_known_also_half_blanked_and_after_a_restart(place: Path) -> None:
+    notes.leave(DISK, LEFT, place)
+    elsewhere = replace(LEFT, diskseq=99)
+    assert notes.left_by_us(DISK, elsewhere, place)
+    assert notes.left_by_us(DISK, replace(elsewhere, edges=("a" * 64, ZEROS)), place)
+    for other in (("c" * 64, "b" * 64), ("a" * 64, "c" * 64)):
+        assert not notes.left_by_us(DISK, replace(LEFT, edges=other), place)
+
+
+def test_what_was_written_between_the_edges_since_is_not_ours(place: Path) -> None:
+    notes.leave(DISK, LEFT, place)
+    assert notes.left_by_us(DISK, replace(LEFT, samples=("1", "", "")), place)
+    for other in (("1", "2", "3"), ("2", "", "3"), ("1", ""), ()):
+        assert not notes.left_by_us(DISK, replace(LEFT, samples=other), place)
+
+
+def test_a_crash_in_the_revert_itself_is_known_while_the_disk_was_not_away(place: Path) -> None:
+    with suppress(KeyboardInterrupt), notes.reverting(DISK, LEFT, place):
+        raise KeyboardInterrupt  # the process ends here
+    assert notes.left_by_us(DISK, REVERTED, place)
+    assert not notes.left_by_us(DISK, replace(REVERTED, diskseq=8), place)
+    assert not notes.left_by_us(DISK, replace(REVERTED, opal=None), place)
+    text = place.read_text()
+    place.write_text(text.replace('"boot_id": "', '"boot_id": "another-'))
+    assert place.read_text() != text
+    assert not notes.left_by_us(DISK, REVERTED, place)
+
+
+def test_a_revert_that_was_refused_leaves_the_note_as_it_was(place: Path) -> None:
+    notes.begin_taking(DISK, place)
+    with pytest.raises(AgentError), notes.reverting(DISK, LEFT, place):
+        raise AgentError("the drive says no")
+    assert notes.taking(DISK, place)
+    assert not notes.left_by_us(DISK, LEFT, place)
+
+
+def test_parts_of_a_note_end_by_themselves(place: Path) -> None:
+    notes.begin_taking(DISK, place)
+    notes.leave(DISK, LEFT, place)
+    notes.drop(DISK, "edges", "samples", place=place)
+    assert notes.taking(DISK, place)
+    assert not notes.left_by_us(DISK, LEFT, place)
+    notes.drop(DISK, "taking", place=place)
+    assert not notes.taking(DISK, place)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        replace(LEFT, serial="S2"),
+        replace(LEFT, unknown=""),
+        replace(LEFT, opal=replace(FACTORY, locking_enabled=True)),
+    ],
+    ids=["another disk", "something known", "owned again"],
+)
+def test_another_state_is_not_what_we_left(place: Path, facts: DiskFacts) -> None:
+    notes.leave(DISK, LEFT, place)
+    assert not notes.left_by_us(DISK, facts, place)
+
+
+def test_a_plain_disk_may_be_left_too(place: Path) -> None:
+    plain = replace(LEFT, opal=None)
+    notes.leave(DISK, plain, place)
+    assert notes.left_by_us(DISK, plain, place)
+
+
+def test_a_note_is_forgotten_alone(place: Path) -> None:
+    other, there = replace(DISK, serial="S2"), replace(LEFT, serial="S2")
+    notes.forget(DISK, place)
+    assert not place.exists()
+    notes.leave(DISK, LEFT, place)
+    notes.leave(other, there, place)
+    notes.forget(DISK, place)
+    assert not notes.left_by_us(DISK, LEFT, place)
+    assert notes.left_by_us(other, there, place)
+
+
+def test_the_places_are_the_same_each_time_all_over_the_disk_and_within_it() -> None:
+    for size in (2**26, 2**31, 2**31 + 512, 2 * 10**12, 20 * 2**40):
+        found = samples.places(size, "S1")
+        assert found == samples.places(size, "S1") != samples.places(size, "S2")
+        assert all(offset % 4096 == 0 and offset + length <= size for offset, length in found)
+        ends = [offset for offset, _ in found]
+        gaps = [b - a for a, b in zip([0, *ends], [*ends, size], strict=True)]
+        assert max(gaps) < 2 * size / samples.PARTS + 4096
+        assert len(found) <= 450
+
+
+def test_zeros_and_ones_are_blank_and_nothing_else() -> None:
+    assert samples.blank(bytes(4096)) and samples.blank(b"\xff" * 4096)
+    for data in (b"\0" * 4095 + b"\1", b"\xff" * 4095 + b"\0", b"a" * 4096):
+        assert not samples.blank(data)
