@@ -1,12 +1,21 @@
-"""Folders for sockets and the like that nobody else may have had a hand in."""
+"""What is ours alone: folders that nobody else had a hand in, memory that is never dumped."""
 
 from __future__ import annotations
 
 import os
+import resource
 import stat
 from pathlib import Path
 
 from agent.errors import AgentError
+
+
+def no_core_dumps() -> None:
+    """Keep this process's memory, and that of all it starts, off every disk should it crash.
+
+    By RLIMIT_CORE, which systemd-coredump and apport keep to as the kernel does (core(5)).
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def require(folder: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent import private
 from agent.controller import guessing, remote
 from agent.controller.errors import ControllerError
 
@@ -42,6 +43,7 @@ REMOVE = (
 def load(path: Path) -> dict[str, str]:
     """The secrets, decrypted where they are an Ansible Vault; raises ControllerError, without any
     of them in its words."""
+    private.no_core_dumps()
     try:
         mode = path.stat().st_mode
         content = path.read_bytes()

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agent import private
 from agent.errors import AgentError
 
 
@@ -24,6 +25,7 @@ class Secrets:
 
 def load(path: Path) -> Secrets:
     """Read the secrets file; raises SecretsError if it is missing, open to others, or not whole."""
+    private.no_core_dumps()
     try:
         if path.stat().st_mode & 0o077:
             raise SecretsError(f"{path} is open to other users: chmod 600 it.")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
+import resource
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -60,3 +63,34 @@ def test_no_program_has_a_fixed_name_where_all_may_write() -> None:
                 if isinstance(text, str) and text.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
                     found.append(f"{path}:{node.lineno}: {text}")
     assert not found
+
+
+CRASH = """
+import os, resource, sys
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
+from agent.controller import secrets_file
+from agent.storage import secrets
+if sys.argv[1] != "decoy":
+    {"target": secrets.load, "controller": secrets_file.load}[sys.argv[1]](Path(sys.argv[2]))
+print(resource.getrlimit(resource.RLIMIT_CORE))
+"""
+
+
+@pytest.mark.parametrize("side", ["target", "controller"])
+def test_what_has_read_the_secrets_dumps_no_core(side: str, tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    path.touch(mode=0o600)
+    path.write_text('{"luks_passphrase": "p", "opal_admin_pin": "q"}', encoding="utf-8")
+    limits = [
+        subprocess.run(
+            [sys.executable, "-c", CRASH, who, str(path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for who in (side, "decoy")
+    ]
+    assert limits[0] == "(0, 0)"
+    assert limits[1] != "(0, 0)" or resource.getrlimit(resource.RLIMIT_CORE)[1] == 0

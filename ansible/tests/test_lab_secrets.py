@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import secrets
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ FOLDERS = "/etc /home /opt /root /run /srv /tmp /usr/local /var"
 HELD_SECRETS = ("secrets.json", "sed.psid")
 # One of each kind that is given a secret; all of them are proven in a test of their own.
 PROVEN = ("opal", "truecrypt-aes256", "dmcrypt-aes256-on-sed", "dmcrypt-aes256")
+FIGURES = Path(__file__).resolve().parents[2] / "build" / "bench" / "secrets.json"
 PIECE = 12  # characters: who shows as much of a secret has shown it
 
 
@@ -52,6 +54,7 @@ class Scene:
     controller: Any
     witness: Any
     folders: list[Path]
+    figures: dict[str, dict[str, int]] = field(default_factory=dict)
     said: dict[str, str] = field(default_factory=dict)
 
     def play(self, playbook: str, **variables: str) -> None:
@@ -77,6 +80,24 @@ class Scene:
                 words = "".join(seen[kind]).encode("latin-1")
                 found |= {f"{kind} on the {place}"} if _holds(words, wanted) else set()
         return found | self._on_the_controller(wanted, tmp_path) | self._in_the_guest(wanted)
+
+    def search(self, after: str, wanted: list[bytes], tmp_path: Path) -> set[str]:
+        """`places`, and how many were looked at, for the figures of what was found."""
+        found = self.places(wanted, tmp_path)
+        here = sum(path.is_file() for folder in self.folders for path in folder.rglob("*"))
+        there = self.controller.lab.ssh(f"find {FOLDERS} -type f 2>/dev/null | wc -l").stdout
+        processes = sum(len(seen["argv"]) for seen in self.witness.seen().values())
+        self.figures[after] = {
+            "files_on_the_controller": here,
+            "files_on_the_target": int(there),
+            "command_lines_and_environments": processes,
+            "outputs_of_programs": len(self.said),
+            "logs": 2,  # the journal and the kernel's own
+            "found": len(found),
+        }
+        FIGURES.parent.mkdir(parents=True, exist_ok=True)
+        FIGURES.write_text(json.dumps(self.figures, indent=1) + "\n", encoding="utf-8")
+        return found
 
     def _on_the_controller(self, wanted: list[bytes], tmp_path: Path) -> set[str]:
         """The suite, its report, the build folder, and the lab: logs, console, all disks."""
@@ -144,6 +165,10 @@ def _secrets(controller: Any) -> dict[str, str]:
     return found
 
 
+def _wanted(scene: Scene) -> list[bytes]:
+    return [n for secret in _secrets(scene.controller).values() for n in needles(secret.encode())]
+
+
 def test_the_watch_was_awake(scene: Scene) -> None:
     """It saw the programs that are given secrets, and those that bring them there."""
     seen = scene.witness.seen()
@@ -171,7 +196,7 @@ def test_a_secret_that_leaks_is_found(scene: Scene, tmp_path: Path) -> None:
     try:
         lab.ssh(planted, stdin=decoy.encode())
         subprocess.run([sys.executable, "-c", "import time; time.sleep(1)", decoy], check=True)
-        found = scene.places(needles(decoy.encode()), tmp_path)
+        found = scene.search("decoy", needles(decoy.encode()), tmp_path)
     finally:
         lab.ssh("rm -f /run/fde-watch/decoy; journalctl --rotate --vacuum-time=1s; dmesg --clear")
     planted_in = {
@@ -182,8 +207,7 @@ def test_a_secret_that_leaks_is_found(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_no_secret_shows_anywhere(scene: Scene, tmp_path: Path) -> None:
-    wanted = [n for secret in _secrets(scene.controller).values() for n in needles(secret.encode())]
-    assert scene.places(wanted, tmp_path) == set()
+    assert scene.search("suite", _wanted(scene), tmp_path) == set()
 
 
 def test_the_secrets_lie_in_memory_only(scene: Scene) -> None:
@@ -206,3 +230,58 @@ def test_no_volume_key_shows_anywhere(scene: Scene, tmp_path: Path) -> None:
     lab.ssh(f"{dump} --volume-key-file {key} {plain}-part1", stdin=passphrase.encode())
     shown = lab.ssh(f"base64 -w0 {key}; rm {key}").stdout
     assert scene.places(needles(base64.b64decode(shown)), tmp_path) == set()
+
+
+# With the secrets in its memory it is ended as a crash or the service's watchdog would.
+CRASH = """
+import os, sys
+from pathlib import Path
+from agent.storage import secrets
+held = secrets.load(Path(sys.argv[1])) if sys.argv[1] != "decoy" else sys.stdin.read()
+os.kill(os.getpid(), int(sys.argv[2]))
+"""
+CORES = "/var/fde-cores"
+
+
+def _crashes(lab: Any, what: str, decoy: bytes = b"") -> None:
+    """By every signal that dumps a core, where cores are dumped and nothing limits them."""
+    lab.ssh(f"mkdir -p {CORES}; echo {CORES}/core.%p > /proc/sys/kernel/core_pattern")
+    python = f"cd {CORES} && PYTHONPATH=/opt/fde-testbed:/opt/fde-testbed/lib python3 -c"
+    for number in (3, 6, 9, 11):
+        script = f"ulimit -c unlimited; {python} {shlex.quote(CRASH)} {what} {number}"
+        assert lab.ssh(script, check=False, stdin=decoy).returncode != 0
+    lab.ssh("sync")
+
+
+def test_a_crash_brings_no_secret_to_a_disk(scene: Scene, tmp_path: Path) -> None:
+    lab = scene.controller.lab
+    decoy = secrets.token_urlsafe(24)
+    try:
+        _crashes(lab, "decoy", decoy.encode())
+        found = scene.search("decoy in a core dump", needles(decoy.encode()), tmp_path)
+        assert sum(place.startswith(CORES) for place in found) == 3, found  # SIGKILL dumps none
+        lab.ssh(f"rm -rf {CORES}")
+        _crashes(lab, "/run/fde-testbed/secrets.json")
+        assert lab.ssh(f"ls {CORES}").stdout == ""
+        # The agent itself, killed while it is at work on a stack.
+        agent = f"{AGENT} storage prove dmcrypt-aes256"
+        lab.ssh(
+            f"({agent}) >/dev/null 2>&1 & sleep 2; kill -KILL $!; pkill -KILL -P $!", check=False
+        )
+        limit = lab.ssh("systemctl show -p LimitCORE,LimitCORESoft fde-agent@x.service").stdout
+        assert limit.split() == ["LimitCORE=0", "LimitCORESoft=0"]
+        assert scene.search("crash", _wanted(scene), tmp_path) == set()
+    finally:
+        lab.ssh(f"rm -rf {CORES}; echo core > /proc/sys/kernel/core_pattern")
+
+
+def test_a_teardown_leaves_no_secret(scene: Scene, tmp_path: Path) -> None:
+    lab = scene.controller.lab
+    try:
+        scene.play("teardown.yml")
+        assert not lab.ssh("find / -xdev -name secrets.json; ls /run/fde-testbed").stdout.count(
+            "secrets.json"
+        )
+        assert scene.search("teardown", _wanted(scene), tmp_path) == set()
+    finally:
+        assert scene.controller.play("site.yml").returncode == 0  # as the tests after it find it
