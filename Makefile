@@ -41,7 +41,7 @@ help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
 	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SUITE_DIR=path"
-	@echo "             SERVE=port|address:port  PSID_REVERT=serial"
+	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\""
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
@@ -82,9 +82,10 @@ check: venv ## say what would happen to the target, disk by disk; touches nothin
 	@$(PY) -m agent.controller check --inventory $(INVENTORY)
 
 .PHONY: provision
-provision: venv ## bring the target's disks to what the configurations need
+provision: venv ## bring the target's disks to what the configurations need; the first time: CONFIRM="serial …"
 	$(NEED_LAB)
-	@ansible-playbook -i $(INVENTORY) ansible/site.yml
+	@confirmed=$$($(if $(LABS),echo '{}',$(PY) -m agent.controller confirm --inventory $(INVENTORY) $(CONFIRM))) && \
+	  ansible-playbook -i $(INVENTORY) -e "$$confirmed" ansible/site.yml
 
 .PHONY: prove
 prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]

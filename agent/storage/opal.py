@@ -169,7 +169,10 @@ def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
         opal_ioctl.activate(device, secrets.opal_admin_pin)
     except opal_ioctl.OpalError as error:
         if error.status and not free:
-            raise NotTakenError(str(pin_refused(device, error))) from error
+            silent = (
+                "" if found else " Firmware may also forbid it until a power cycle (Block SID)."
+            )
+            raise NotTakenError(f"{pin_refused(device, error)}{silent}") from error
         raise pin_refused(device, error) from error
 
 

@@ -34,9 +34,7 @@ OURS = Partition(
     2**30,
     uuid=partition_uuid("S1").upper(),
 )
-BLANK = DiskFacts(
-    "/dev/nvme0n1", True, serial="S1", size_bytes=2**31, diskseq=7, edges=("a", "b")
-)
+BLANK = DiskFacts("/dev/nvme0n1", True, serial="S1", size_bytes=2**31, diskseq=7, edges=("a", "b"))
 READY = replace(
     BLANK, table="gpt", table_uuid=disk_uuid("S1").upper(), partitions=(OURS,), edges=()
 )
