@@ -44,7 +44,7 @@ help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
 	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  SUITE_DIR=path"
-	@echo "             SERVE=port|address:port  PSID_REVERT=serial"
+	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\""
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
@@ -85,14 +85,15 @@ check: venv ## say what would happen to the target, disk by disk; touches nothin
 	@$(PY) -m agent.controller check --inventory $(INVENTORY)
 
 .PHONY: provision
-provision: venv ## bring the target's disks to what the configurations need
+provision: venv ## bring the target's disks to what the configurations need; the first time: CONFIRM="serial …"
 	$(NEED_LAB)
-	@$(PY) -m agent.controller.playbook -i $(INVENTORY) ansible/site.yml
+	@confirmed=$$($(if $(LABS),echo '{}',$(PY) -m agent.controller confirm --inventory $(INVENTORY) $(CONFIRM))) && \
+	  $(PY) -m agent.controller.playbook -i $(INVENTORY) -e "$$confirmed" ansible/site.yml
 
 .PHONY: assets
 assets: venv ## make the kernel archives and the clip on the target: make assets [KERNEL=path] [CLIP=path]
 	$(NEED_LAB)
-	@ansible-playbook -i $(INVENTORY) $(if $(KERNEL),-e assets_kernel=$(abspath $(KERNEL))) \
+	@$(PY) -m agent.controller.playbook -i $(INVENTORY) $(if $(KERNEL),-e assets_kernel=$(abspath $(KERNEL))) \
 	  $(if $(CLIP),-e assets_clip=$(abspath $(CLIP))) ansible/assets.yml
 
 .PHONY: prove

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import json
 import secrets
 import signal
 import sys
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 from agent import plan as plans
 from agent.controller import (
     check,
+    confirm,
     durations,
     fitting,
     holder,
@@ -91,6 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     checking = commands.add_parser("check", help="say what would happen to a target's disks")
     checking.add_argument("--inventory", type=Path, required=True)
     checking.set_defaults(command=_check)
+
+    confirming = commands.add_parser("confirm", help="ask before a disk is first written")
+    confirming.add_argument("--inventory", type=Path, required=True)
+    confirming.add_argument("serials", nargs="*", metavar="serial")
+    confirming.set_defaults(command=_confirm)
 
     proving = commands.add_parser("prove", help="enter, prove and leave each configuration")
     proving.add_argument("--target", type=Path, help="the resolved target")
@@ -172,6 +179,11 @@ def _watch(options: argparse.Namespace) -> bool:
 
 def _check(options: argparse.Namespace) -> bool:
     return check.run(options.inventory, _say)
+
+
+def _confirm(options: argparse.Namespace) -> None:
+    ask = confirm.at_terminal if sys.stdin.isatty() else None
+    print(json.dumps({"fde_confirm": confirm.run(options.inventory, options.serials, ask)}))
 
 
 def _prove(options: argparse.Namespace) -> bool:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from agent.controller import confirm, secrets_file, stacks
 from agent.controller import inventory as inventories
-from agent.controller import secrets_file, stacks
 from agent.controller.errors import ControllerError
 from agent.controller.look import Look, checks_file, look
 from agent.controller.suites import load_suite
@@ -63,6 +63,10 @@ def _one(target: Mapping[str, Any], say: Say) -> int:
         _machine(seen, say)
         for disk in seen.disks:
             _disk(disk, say)
+        for disk in confirm.new_disks(target, seen.disks):
+            _lines(
+                "will ask", f"make provision wants CONFIRM={disk['serial']}, the first time", say
+            )
         refusals += len(seen.refused)
         if seen.error is None:
             say(f"\nsaved for make provision: {_save(target, seen)}")
@@ -114,7 +118,9 @@ def _named(
     """What the inventory says of a disk."""
     yield f"disk {role}", disk["by_id"]
     yield "", f"serial {disk['serial']}, {_bytes(disk['size_bytes'])}"
-    if disk["erase"]:
+    if disk["erase"] and " " in disk["erase"]:
+        yield "", "WILL BE ERASED as long as it is as `make check` saw it: `erase` gives that up"
+    elif disk["erase"]:
         yield "", "WILL BE ERASED whatever lies on it: `erase` gives it up"
     else:
         yield "", "will be erased if it is empty or ours; refused if anything else lies on it"

@@ -121,6 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print what was found as JSON; 1 with one sentence where the target cannot be asked."""
     parser = ArgumentParser(prog="python -m agent.controller.look", description=__doc__)
     parser.add_argument("--target", type=Path, required=True, help="the resolved target")
+    parser.add_argument("--confirmed", default="[]", help="serials, as a JSON list")
     parser.add_argument("--machine-only", action="store_true", help="leave the disks out")
     options = parser.parse_args(arguments)
     try:
@@ -129,7 +130,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ControllerError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
-    print(json.dumps({**asdict(found), "checked": checked(target, found)}))
+    from agent.controller.confirm import unconfirmed  # which looks, too
+
+    said = {
+        "checked": checked(target, found),
+        "unconfirmed": unconfirmed(target, found.disks, json.loads(options.confirmed)),
+    }
+    print(json.dumps({**asdict(found), **said}))
     return 0
 
 

@@ -130,17 +130,34 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"disk {role} is named {by_id}, a partition: name the whole disk"
         if not serial.strip():
             yield f"disk {role} has no serial: give it as lsblk --nodeps --output NAME,SERIAL does"
-        if entry.get("erase") is not None and str(entry["erase"]) != serial:
-            yield (
-                f"disk {role} has erase {entry['erase']!r}, but its serial is {serial!r}: what "
-                "lies on a disk is given up by its own serial number, or by none"
-            )
+        yield from _erase_broken(role, serial, entry.get("erase"), lab=given["lab"])
         disk = Disk(role, by_id, serial, int(entry["size_bytes"]))
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
             yield reason.rstrip(".")
     for key, what in (("by_id", "path"), ("serial", "serial")):
         if len({str(entry[key]) for entry in disks.values()}) < len(disks):
             yield f"two roles name the same disk ({what}): each role needs a disk of its own"
+
+
+def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[str]:
+    if erase is None:
+        return
+    said, _, seen = str(erase).partition(" ")
+    if said != serial:
+        yield (
+            f"disk {role} has erase {erase!r}, but its serial is {serial!r}: what lies on a disk is "
+            "given up by its own serial number, or by none"
+        )
+    elif not seen and not lab:
+        yield (
+            f"disk {role} has erase {erase!r}, which gives up whatever may lie there on any day: "
+            "take it out, look at what make check says, and put in the erase that it prints"
+        )
+    elif seen and not re.fullmatch(r"[0-9a-f]{12}", seen):
+        yield (
+            f"disk {role} has erase {erase!r}: behind the serial stand the 12 hexadecimal digits "
+            "that make check printed"
+        )
 
 
 def _configurations_broken(given: Mapping[str, Any]) -> Iterator[str]:

@@ -166,7 +166,8 @@ def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
         opal_ioctl.activate(device, secrets.opal_admin_pin)
     except opal_ioctl.OpalError as error:
         if error.status and not free:
-            raise NotTakenError(str(error)) from error
+            block = "" if found else " Firmware may also forbid it until a power cycle (Block SID)."
+            raise NotTakenError(f"{error}{block}") from error
         raise
 
 

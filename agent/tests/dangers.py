@@ -238,6 +238,13 @@ class Guest:
         """A command to a drive's control socket."""
         return ask(Path(self.drives[role]["control"]), command, **parameters)
 
+    def clear_faults(self, role: str) -> None:
+        """The drive is sound again; a power cycle sets back what firmware and tries have blocked."""
+        self.ask(role, "clear-faults")
+        if role == "sed":
+            self.ask(role, "power-cycle")
+            self.sh(f"{self.words(role)}dd if=$D of=/dev/null bs=4096 count=1", check=False)
+
     def put(self, name: str, document: Mapping[str, Any]) -> str:
         """A JSON file in the guest's folder; its path there."""
         self.sh(f"umask 077; cat > {FOLDER}/{name}", stdin=json.dumps(document).encode())

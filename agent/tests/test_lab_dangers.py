@@ -71,7 +71,7 @@ def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row
         unchanged = guest.hashes(row.medium) == before
     finally:
         if row.faults:
-            guest.ask(row.role, "clear-faults")
+            guest.clear_faults(row.role)
         guest.blank(row.role, row.undo or "true")
     said = [plain_words(done.stdout if row.allowed else done.stderr) for done in told]
     for done, text in zip(told, said, strict=True):
