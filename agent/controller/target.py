@@ -145,8 +145,8 @@ def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[
     said, _, seen = str(erase).partition(" ")
     if said != serial:
         yield (
-            f"disk {role} has erase {erase!r}, but its serial is {serial!r}: what lies on a disk is "
-            "given up by its own serial number, or by none"
+            f"disk {role} has erase {erase!r}, but its serial is {serial!r}: what lies on a disk "
+            "is given up by its own serial number, or by none"
         )
     elif not seen and not lab:
         yield (

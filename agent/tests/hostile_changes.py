@@ -298,11 +298,11 @@ def archive(plan: bytes, suite_id: str, chance: Chance) -> bytes:
         link.type, link.linkname = kind, "../../outside"
         tar.addfile(link)
         _member(tar, f"{suite_id}/runs/secret", b"through a link")
-    content = bytearray(held.getvalue())
+    packed = bytearray(held.getvalue())
     if chance.random() < 0.5:
-        place = chance.randrange(len(content))
-        content[place : place + 8] = chance.randbytes(8)
-    return bytes(content)
+        place = chance.randrange(len(packed))
+        packed[place : place + 8] = chance.randbytes(8)
+    return bytes(packed)
 
 
 def _member(tar: tarfile.TarFile, name: str, content: bytes) -> None:

@@ -59,9 +59,10 @@ def test_no_program_has_a_fixed_name_where_all_may_write() -> None:
             if "tests" in path.parts:
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                text = node.value if isinstance(node, ast.Constant) else None
-                if isinstance(text, str) and text.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
-                    found.append(f"{path}:{node.lineno}: {text}")
+                if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                    continue
+                if node.value.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
+                    found.append(f"{path}:{node.lineno}: {node.value}")
     assert not found
 
 
