@@ -36,6 +36,7 @@ from agent import journal
 from agent import plan as plans
 from agent.controller import __main__ as controller
 from agent.controller import compile, fetch, remote, suites
+from agent.controller.names import SUITES
 from agent.controller.status import Event
 from agent.controller.status import document as status_document
 from agent.controller.tests import examples
@@ -220,7 +221,7 @@ class Cases:
         return _said(lambda: fetch.unpack(self.scratch / "a.tar", self.suite))
 
     def _suite(self, chance: random.Random) -> object:
-        honest = (suites.SUITES / "smoke.yml").read_text(encoding="utf-8")
+        honest = (SUITES / "smoke.yml").read_text(encoding="utf-8")
         folder = self.scratch / "yaml"
         folder.mkdir()
         text = hostile_changes.suite_text(honest, chance).encode(errors="surrogatepass")

@@ -59,7 +59,9 @@ def test_no_program_has_a_fixed_name_where_all_may_write() -> None:
             if "tests" in path.parts:
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                text = node.value if isinstance(node, ast.Constant) else None
+                if not isinstance(node, ast.Constant):
+                    continue
+                text = node.value
                 if isinstance(text, str) and text.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
                     found.append(f"{path}:{node.lineno}: {text}")
     assert not found
