@@ -165,7 +165,10 @@ def digest(document: Mapping[str, Any]) -> str:
 
 def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document with its `sha256`; raises PlanError where it is not a whole plan."""
-    frozen = {**document, "sha256": digest(document)}
+    try:
+        frozen = {**document, "sha256": digest(document)}
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PlanError(f"The plan holds what JSON has no text for ({error}): mend it.") from None
     parse(frozen)
     return frozen
 

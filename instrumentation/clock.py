@@ -102,7 +102,7 @@ def _whole_bytes(fd: int) -> int:
 def load_readings(path: Path) -> list[ClockReading]:
     """Readings of a clock.jsonl; a cut-off last line is left out. Raises ClockError."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         raise ClockError(f"{path} is not there: no clock readings were kept.") from None
     readings = []

@@ -20,6 +20,7 @@ from instrumentation.meters.base import MeterError
 
 MARGIN, HALF_WIDTH = 0.02, 0.005
 ATTEMPTS, RUN_LIMIT_S = 3, 3600
+MOST_BLOCKS = 10_000  # more than a year has time for
 # By which share the canary's power may move.
 CANARY_LIMIT = 0.01
 # A window that a mark cuts is told apart by whole windows of rest beside it. A fast meter has
@@ -62,8 +63,8 @@ def compile_plan(
         if kept := [pair for pair in declared if set(pair) <= set(configurations)]:
             suite["contrasts"] = kept
     count = suite["blocks"] if blocks is None else blocks
-    if not isinstance(count, int) or count < 1:
-        raise ControllerError(f"A suite needs at least 1 block, not {count!r}.")
+    if not isinstance(count, int) or not 1 <= count <= MOST_BLOCKS:
+        raise ControllerError(f"A suite has from 1 to {MOST_BLOCKS} blocks, not {count!r}.")
     stacks = _chosen(suite, target["configurations"])
     names = [stack["name"] for stack in stacks]
     chosen = bool(configurations)

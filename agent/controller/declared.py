@@ -13,6 +13,7 @@ from agent.controller.sequence import Turn
 from agent.controller.variants import Entry, configurations_of
 from workloads.base import UNITS
 
+MOST_EXTRA_BLOCKS = 10_000
 EXTRA_KEYS = ("blocks", "configurations", "workloads")
 COMPARISON_KEYS = ("name", "question", "first", "second", "per", "configurations")
 SIDE_KEYS = ("workload", "phase")
@@ -66,8 +67,10 @@ def extra(
         if key not in EXTRA_KEYS:
             raise ControllerError(unknown("key of extra", str(key), EXTRA_KEYS))
     blocks = given.get("blocks")
-    if type(blocks) is not int or blocks < 0:
-        raise ControllerError(f"The blocks of extra are {blocks!r}: give a whole number.")
+    if type(blocks) is not int or not 0 <= blocks <= MOST_EXTRA_BLOCKS:
+        raise ControllerError(
+            f"The blocks of extra are {blocks!r}: give a whole number up to {MOST_EXTRA_BLOCKS}."
+        )
     there = configurations_of("extra", given.get("configurations"), names, chosen=chosen)
     turns = _turns(given.get("workloads"), suite, loads)
     reached = tuple(n for n in there if any(n in turn.configurations for turn in turns))

@@ -14,6 +14,7 @@ from workloads import registry
 from workloads.base import ParameterValue, WorkloadError
 
 KEYS = ("name", "workload", "parameters", "repeat", "configurations", "overall")
+MOST_REPEATS = 1000
 # What reports call the sum over workloads.
 RESERVED = ("all",)
 _NAME = re.compile(r"[a-z0-9]+([_-][a-z0-9]+)*")
@@ -133,8 +134,10 @@ def _check_name(name: Any, workload: Any) -> None:
 
 
 def _repeat(what: str, value: Any) -> int:
-    if type(value) is not int or value < 1:
-        raise ControllerError(f"The repeat of {what} is {value!r}: give a whole number from 1 on.")
+    if type(value) is not int or not 1 <= value <= MOST_REPEATS:
+        raise ControllerError(
+            f"The repeat of {what} is {value!r}: give a whole number from 1 to {MOST_REPEATS}."
+        )
     return value
 
 

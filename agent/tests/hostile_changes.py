@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -51,7 +52,7 @@ DOCUMENTS = (
 
 def value(chance: Chance) -> Any:
     """Something that nobody expects."""
-    return chance.choice(chance.choice((TEXTS, NUMBERS, OTHERS)))
+    return copy.deepcopy(chance.choice(chance.choice((TEXTS, NUMBERS, OTHERS))))
 
 
 def _places(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -298,11 +299,11 @@ def archive(plan: bytes, suite_id: str, chance: Chance) -> bytes:
         link.type, link.linkname = kind, "../../outside"
         tar.addfile(link)
         _member(tar, f"{suite_id}/runs/secret", b"through a link")
-    packed = bytearray(held.getvalue())
+    whole = bytearray(held.getvalue())
     if chance.random() < 0.5:
-        place = chance.randrange(len(packed))
-        packed[place : place + 8] = chance.randbytes(8)
-    return bytes(packed)
+        place = chance.randrange(len(whole))
+        whole[place : place + 8] = chance.randbytes(8)
+    return bytes(whole)
 
 
 def _member(tar: tarfile.TarFile, name: str, content: bytes) -> None:

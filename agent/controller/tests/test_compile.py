@@ -256,7 +256,7 @@ def test_meters_and_wishes_that_make_no_watermark_are_told(
 
 @pytest.mark.parametrize("blocks", [0, -1])
 def test_a_plan_without_blocks_is_refused(blocks: int) -> None:
-    with pytest.raises(ControllerError, match="at least 1 block"):
+    with pytest.raises(ControllerError, match="from 1 to 10000 blocks"):
         compile_plan("smoke", suite(), target(), seed=1, blocks=blocks)
 
 
