@@ -45,6 +45,18 @@ def test_neither_a_link_nor_a_folder_nor_a_device_is_taken(tmp_path: Path, optio
     assert (tmp_path / "link").is_symlink() and (tmp_path / "precious").read_bytes() == b""
 
 
+def test_a_link_to_a_state_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    """Else the file that it names would keep what was erased."""
+    Started(tmp_path, *NEW).stop()
+    state, moved = tmp_path / "disk.img.state", tmp_path / "moved"
+    state.rename(moved)
+    state.symlink_to("moved")
+    kept = moved.read_bytes()
+    code, sentence = refusal(tmp_path, "disk.img", "--opal")
+    assert code == 1 and "disk.img.state is" in sentence
+    assert state.is_symlink() and moved.read_bytes() == kept
+
+
 @pytest.mark.parametrize("end", ["mbr", "datastore"])
 def test_what_stands_in_the_place_of_a_table_is_left(tmp_path: Path, end: str) -> None:
     path = tmp_path / f"disk.img.state.{end}"
