@@ -61,10 +61,8 @@ def _one(target: Mapping[str, Any], say: Say) -> int:
         _machine(seen, say)
         for disk in seen.disks:
             _disk(disk, say)
-        for disk in confirm.new_disks(target, seen.disks):
-            _lines(
-                "will ask", f"make provision wants CONFIRM={disk['serial']}, the first time", say
-            )
+        for new in confirm.new_disks(target, seen.disks):
+            _lines("will ask", f"make provision CONFIRM={new['serial']}, the first time", say)
         refusals += len(seen.refused)
         if seen.error is None:
             say(f"\nsaved for make provision: {_save(target, seen)}")

@@ -130,7 +130,7 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"disk {role} is named {by_id}, a partition: name the whole disk"
         if not serial.strip():
             yield f"disk {role} has no serial: give it as lsblk --nodeps --output NAME,SERIAL does"
-        yield from _erase_broken(role, serial, entry.get("erase"), lab=given["lab"])
+        yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(given.get("lab")))
         disk = Disk(role, by_id, serial, int(entry["size_bytes"]))
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
             yield reason.rstrip(".")
@@ -145,8 +145,8 @@ def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[
     said, _, seen = str(erase).partition(" ")
     if said != serial:
         yield (
-            f"disk {role} has erase {erase!r}, but its serial is {serial!r}: what lies on a disk is "
-            "given up by its own serial number, or by none"
+            f"disk {role} has erase {erase!r}, but its serial is {serial!r}: what lies on a disk "
+            "is given up by its own serial number, or by none"
         )
     elif not seen and not lab:
         yield (
