@@ -64,8 +64,7 @@ def _one(target: Mapping[str, Any], say: Say) -> int:
         for disk in seen.disks:
             _disk(disk, say)
         for new in confirm.new_disks(target, seen.disks):
-            wants = f"make provision wants CONFIRM={new['serial']}, the first time"
-            _lines("will ask", wants, say)
+            _lines("will ask", f"make provision CONFIRM={new['serial']}, the first time", say)
         refusals += len(seen.refused)
         if seen.error is None:
             say(f"\nsaved for make provision: {_save(target, seen)}")

@@ -22,7 +22,7 @@ def new_disks(
     target: Mapping[str, Any], disks: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Disks, as the agent found them, that would be written for the first time."""
-    if target["lab"]:
+    if target.get("lab"):
         return []
     return [disk for disk in disks if not disk["refusals"] and not disk["ours"]]
 
@@ -74,7 +74,7 @@ def _waiting(
     targets: Sequence[Mapping[str, Any]], given: Collection[str]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for target in targets:
-        if target["lab"] or {d["serial"] for d in target["disks"].values()} <= set(given):
+        if target.get("lab") or {d["serial"] for d in target["disks"].values()} <= set(given):
             continue
         try:
             disks = look(target).disks

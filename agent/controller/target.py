@@ -130,7 +130,7 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
             yield f"disk {role} is named {by_id}, a partition: name the whole disk"
         if not serial.strip():
             yield f"disk {role} has no serial: give it as lsblk --nodeps --output NAME,SERIAL does"
-        yield from _erase_broken(role, serial, entry.get("erase"), lab=given["lab"])
+        yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(given.get("lab")))
         disk = Disk(role, by_id, serial, int(entry["size_bytes"]))
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
             yield reason.rstrip(".")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -87,6 +88,7 @@ class Stack:
         spec: StorageSpec,
         secrets: Secrets,
         *,
+        hold: Callable[[Disk], AbstractContextManager[None]] = guard.holding,
         check: Callable[[Disk], guard.Partition] = guard.check_ours,
         load_kind: Callable[[str], Kind] = registry.load,
         mapper: Mapping | ModuleType = mapping,
@@ -96,6 +98,7 @@ class Stack:
         self.secrets = secrets
         self.mount_point = mount_point
         self.entered: Entered | None = None
+        self._hold = hold
         self._check = check
         self._load_kind = load_kind
         self._mapper = mapper
@@ -178,17 +181,18 @@ class Stack:
 
     def _map(self, ascent: _Ascent) -> None:
         disk = self.spec.disks[ascent.configuration.disk]
-        ascent.place = place = layout.place(disk, self.spec.extent, self._check(disk))
-        if ascent.kind.range_state == "off":
-            opal.switch_off(place, self.secrets)
-        ascent.evidence |= ascent.kind.before_attach(place, self.secrets)
-        # A range that locks can be written once it is open; TrueCrypt's header is in the extent.
-        locks = ascent.kind.range_state == "unlocked"
-        if not locks:
-            self._discard(ascent)
-        ascent.evidence |= ascent.kind.attach(place, ascent.configuration, self.secrets)
-        if locks:
-            self._discard(ascent)
+        with self._hold(disk):
+            ascent.place = place = layout.place(disk, self.spec.extent, self._check(disk))
+            if ascent.kind.range_state == "off":
+                opal.switch_off(place, self.secrets)
+            ascent.evidence |= ascent.kind.before_attach(place, self.secrets)
+            # A range that locks can be written once it is open; TrueCrypt's header is in the extent.
+            locks = ascent.kind.range_state == "unlocked"
+            if not locks:
+                self._discard(ascent)
+            ascent.evidence |= ascent.kind.attach(place, ascent.configuration, self.secrets)
+            if locks:
+                self._discard(ascent)
 
     def _discard(self, ascent: _Ascent) -> None:
         assert ascent.place is not None

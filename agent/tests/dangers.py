@@ -239,7 +239,7 @@ class Guest:
         return ask(Path(self.drives[role]["control"]), command, **parameters)
 
     def clear_faults(self, role: str) -> None:
-        """The drive is sound again; a power cycle takes back what firmware and tries blocked."""
+        """The drive is sound again; its power cycle ends what firmware and tries blocked."""
         self.ask(role, "clear-faults")
         if role == "sed":
             self.ask(role, "power-cycle")

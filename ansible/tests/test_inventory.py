@@ -83,7 +83,7 @@ def test_what_is_resolved_is_whole_and_typed() -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("disks/plain/erase", "1"),
+        ("disks/plain/erase", "1 0123456789ab"),
         ("configurations/2/header", "none"),
         ("configurations/2/no_read_workqueue", True),
         ("configurations/2/sector_size", 512),
@@ -104,6 +104,11 @@ def test_one_disk_alone_will_do() -> None:
         document = changed(f"disks/{'sed' if role == 'plain' else 'plain'}", ...)
         document["configurations"] = [{"name": "x", "kind": "plain", "disk": role}]
         assert set(resolve(document)["disks"]) == {role}
+
+
+def test_a_labs_disk_is_given_up_whatever_lies_there() -> None:
+    document = {**changed("disks/plain/erase", "1"), "lab": True}
+    assert resolve(document)["disks"]["plain"]["erase"] == "1"
 
 
 STACK = {"name": "x", "kind": "dmcrypt", "disk": "plain", **AES}
@@ -194,6 +199,9 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, words: 
         ("disks/plain/by_id", "/dev/disk/by-id/nvme-B_2", "same disk .path."),
         ("disks/plain/serial", "2", "same disk .serial."),
         ("disks/plain/serial", " ", "has no serial"),
+        ("disks/plain/erase", "1", "gives up whatever may lie there on any day.*make check"),
+        ("disks/plain/erase", "1 0123", "12 hexadecimal digits that make check printed"),
+        ("disks/plain/erase", "2 0123456789ab", "but its serial is '1'"),
         ("disks/plain/erase", "2", "has erase '2', but its serial is '1'"),
         ("disks/plain/erase", "yes", "by its own serial number, or by none"),
         ("disks/plain/erase", "", "by its own serial number, or by none"),

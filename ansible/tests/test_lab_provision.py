@@ -137,10 +137,36 @@ def test_a_foreign_signature_is_refused_unless_the_disk_is_given_up(provisioned:
     done = provisioned.play("site.yml")
     assert done.returncode != 0
     said = " ".join((done.stdout + done.stderr).split())
-    assert "ext4" in said and f'erase: "{disks["plain"]["serial"]}"' in said
+    assert "ext4" in said and f'erase: "{disks["plain"]["serial"]} ' in said
     assert provisioned.media() == before
     disks["plain"]["erase"] = disks["plain"]["serial"]
     done = provisioned.play("site.yml", fde_disks=disks)
     assert done.returncode == 0
     assert provisioned.recap(done)["changed"] >= 1
     assert provisioned.play("resolve.yml").returncode == 0
+
+
+def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(restored: Any) -> None:
+    """The lab's own disk, named by an inventory that is not said to be a lab's."""
+    disks = {"plain": {**_disks(restored)["plain"], "erase": None}}
+    by_id, serial = disks["plain"]["by_id"], disks["plain"]["serial"]
+    real: dict[str, Any] = {
+        "fde_is_lab": False,
+        "fde_disks": disks,
+        "fde_configurations": [{"name": "plain", "kind": "plain", "disk": "plain"}],
+    }
+    assert restored.play("teardown.yml").returncode == 0
+    restored.lab.ssh(
+        f"rm -f /var/lib/fde-testbed/disks.json; blkdiscard -f {by_id}; udevadm settle"
+    )
+    before = restored.media()
+    for confirmed in ([], ["OTHER"]):
+        done = restored.play("site.yml", **real, fde_confirm=confirmed)
+        said = " ".join((done.stdout + done.stderr).split())
+        assert done.returncode != 0
+        assert f"make provision CONFIRM={serial}" in said and "holds: blank" in said
+    assert restored.media() == before
+    assert restored.play("site.yml", **real, fde_confirm=[serial]).returncode == 0
+    done = restored.play("site.yml", **real)
+    assert done.returncode == 0, "it carries the testbed's mark now"
+    assert restored.recap(done)["changed"] == 0
