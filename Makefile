@@ -206,6 +206,14 @@ test-drive: packages venv ## all tests of the virtual drive, the long ones too, 
 test-faults: packages venv ## every fault in a lab of its own: make test-faults [PARTS="power-cut …"] [QUICK=1] [OVERNIGHT=suite]
 	@$(PY) -m lab.faults $(if $(QUICK),--quick) $(if $(SEED),--seed $(SEED)) $(if $(OVERNIGHT),--overnight $(OVERNIGHT)) $(PARTS)
 
+.PHONY: test-dangers
+test-dangers: packages venv image ## dangerous situations, hostile folders, the fuzzed drive, leaks: test-dangers [FOLDERS=n] [INPUTS=n]
+	@$(PYTEST) -m lab -q agent/tests/test_lab_dangers.py agent/tests/test_lab_namespaces.py \
+	  ansible/tests/test_lab_secrets.py || failed=1; \
+	  $(PY) -m agent.tests.hostile_folders --count $(or $(FOLDERS),2000) || failed=1; \
+	  $(PY) -m lab.drive.tests.fuzz --inputs $(or $(INPUTS),20000) --out $(FDE_BUILD)/bench/drive-fuzz.json || failed=1; \
+	  $(PY) -m agent.tests.dangers && [ -z "$${failed:-}" ]
+
 .PHONY: test-night
 test-night: packages venv ## an hour of the suite overnight in the lab, with three power cuts and a pulled meter, its report and verify
 	@$(PY) -m lab.faults.overnight $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS))

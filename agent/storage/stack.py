@@ -186,7 +186,7 @@ class Stack:
             if ascent.kind.range_state == "off":
                 opal.switch_off(place, self.secrets)
             ascent.evidence |= ascent.kind.before_attach(place, self.secrets)
-            # A range that locks can be written once it is open; TrueCrypt's header is in the extent.
+            # A range that locks can be written once it is open; TrueCrypt's header is in there.
             locks = ascent.kind.range_state == "unlocked"
             if not locks:
                 self._discard(ascent)

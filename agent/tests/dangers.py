@@ -29,6 +29,8 @@ from lab.drive.tests.marked import insert
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "dangers.md"
 SEEN = REPOSITORY / "build" / "dangers.json"
+# What other tests leave beside: hostile suite folders, the fuzzed drive, the search for secrets.
+OTHERS = ("hostile-folders", "drive-fuzz", "secrets")
 BENCH = REPOSITORY / "build" / "bench" / "dangers.json"
 BEGIN = "<!-- table of dangers: begin (written by python -m agent.tests.dangers) -->"
 END = "<!-- table of dangers: end -->"
@@ -305,7 +307,13 @@ if __name__ == "__main__":
         print(f"fde: not seen yet, so left out: {', '.join(missing)}", file=sys.stderr)
     rows = [known[row.name] for row in ROWS if row.name in known]
     BENCH.parent.mkdir(parents=True, exist_ok=True)
-    write_json(BENCH, figures(rows))
+    others = {name: BENCH.with_name(f"{name}.json") for name in OTHERS}
+    there = {
+        name: json.loads(path.read_text(encoding="utf-8"))
+        for name, path in others.items()
+        if path.exists()
+    }
+    write_json(BENCH, {"situations": figures(rows), **there})
     table = render(rows)
     DOCUMENT.write_text(
         insert(DOCUMENT.read_text(encoding="utf-8"), BEGIN, END, table), encoding="utf-8"
