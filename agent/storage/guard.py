@@ -265,7 +265,9 @@ def check_ours(disk: Disk, serial_of: SerialOf = devices.serial) -> Partition:
 def holding(disk: Disk) -> Iterator[None]:
     """Hold the disk, so that what is looked at in here is what is written in here.
 
-    Raises GuardError where it is not there, or its path leads elsewhere by now.
+    In the end udev is waited for, which has had to wait: it reads a table again that was written,
+    and its partitions are gone meanwhile. Raises GuardError where the disk is not there, or its
+    path leads elsewhere by now.
     """
     with ExitStack() as stack:
         name = devices.kernel_name(disk.by_id)
@@ -276,6 +278,7 @@ def holding(disk: Disk) -> Iterator[None]:
         if name is None or devices.kernel_name(disk.by_id) != name:
             _refuse(refusals(disk, DiskFacts()))
         yield
+    devices.settle()
 
 
 def check_still(disk: Disk, approved: DiskFacts, serial_of: SerialOf = devices.serial) -> DiskFacts:

@@ -91,7 +91,6 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
             ["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", path],
             stdin=script(disk, extent).encode(),
         )
-    devices.settle()
     if devices.wait_for_partition(Path(path).name) is None:
         raise LayoutError(
             f"The kernel does not show the new partition of {path}: "
@@ -103,7 +102,6 @@ def clear(disk: Disk, approved: DiskFacts) -> None:
     """Take our partition and table away again; ends as a blank disk but for our runs' data."""
     with guard.holding(disk):
         _blank(disk, guard.check_still(disk, approved), None)
-    devices.settle()
 
 
 def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
@@ -113,7 +111,6 @@ def blank_after_revert(disk: Disk, approved: DiskFacts) -> None:
     """
     with guard.holding(disk):
         _blank(disk, approved, None)
-    devices.settle()
 
 
 def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
