@@ -35,7 +35,7 @@ from typing import Any
 from agent import journal
 from agent import plan as plans
 from agent.controller import __main__ as controller
-from agent.controller import compile, fetch, remote, suites
+from agent.controller import compile, fetch, holder, remote, suites
 from agent.controller.names import SUITES
 from agent.controller.status import Event
 from agent.controller.status import document as status_document
@@ -218,7 +218,12 @@ class Cases:
         plan = (self.base / "plan.json").read_bytes()
         content = hostile_changes.archive(plan, json.loads(plan)["suite_id"], chance)
         (self.scratch / "a.tar").write_bytes(content)
-        return _said(lambda: fetch.unpack(self.scratch / "a.tar", self.suite))
+
+        def taken() -> None:  # as a session begins, and goes on
+            holder.require_plain(self.suite)
+            fetch.unpack(self.scratch / "a.tar", self.suite)
+
+        return _said(taken)
 
     def _suite(self, chance: random.Random) -> object:
         honest = (SUITES / "smoke.yml").read_text(encoding="utf-8")

@@ -71,6 +71,7 @@ def execute(folder: Path) -> tuple[Any, str]:
             client = NotebookClient(
                 notebook,
                 timeout=TIMEOUT_S,
+                startup_timeout=TIMEOUT_S,  # on a busy machine the imports alone take a minute
                 kernel_name="python3",
                 resources={"metadata": {"path": root}},
                 config=Config({"KernelManager": connection}),
