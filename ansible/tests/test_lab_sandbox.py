@@ -13,6 +13,8 @@ import pytest
 from agent import plan
 from agent.controller.secrets_file import PLACE
 from workloads import registry
+from workloads.tests import contract
+from workloads.tests.test_contract import ASSET_FILES, GUEST_ASSETS, SMALL
 
 pytestmark = pytest.mark.lab
 
@@ -24,6 +26,9 @@ AGENT = "cd /opt/fde-testbed && PYTHONPATH=/opt/fde-testbed:/opt/fde-testbed/lib
 CGROUP = "/sys/fs/cgroup/system.slice"
 CRASHES = "/var/tmp/fde-crashes"
 SWAP = "/var/tmp/fde-swap"
+UNIT_FILE = Path(__file__).parents[1] / "roles" / "agent" / "files" / "fde-agent@.service"
+# Code and assets that the sandbox shows, and a folder that it lets write.
+CODE, ROOT = "/opt/fde-sandbox", "/var/lib/fde-testbed/sandbox-contract"
 # Reads a secret as a careless program would, and says that it has it.
 HOLDER = f"import time; held = open('{PLACE}').read() * 1000; print('ready', flush=True); "
 HOLDER += "time.sleep(600)"
@@ -226,3 +231,35 @@ def test_the_suite_goes_on_and_its_mount_is_seen_outside(held: Any) -> None:
     last = json.loads(held.ssh(f"tail -n 1 {SUITE}/journal.jsonl").stdout)
     assert last["detail"] == "2 finished, 0 void"
     assert held.ssh("findmnt /run/fde-testbed/disk", check=False).stdout == ""
+
+
+def sandboxed_unit() -> str:
+    """A unit with the agent's own lines of its sandbox, which has a workload keep its contract."""
+    text = UNIT_FILE.read_text(encoding="utf-8")
+    lines = text.partition("# The sandbox.")[2].partition("[Install]")[0].splitlines()[1:]
+    start = [f"WorkingDirectory={CODE}", f"ExecStart=/bin/sh {CODE}/contract.sh %i"]
+    said = ["StandardOutput=truncate:/run/fde-contract", "StandardError=inherit"]
+    return "\n".join(["[Service]", "Type=oneshot", *start, *said, *lines, ""])
+
+
+@pytest.fixture(scope="module")
+def sandbox(lab: Any) -> Iterator[Any]:
+    """The guest with such a unit; no command line names the folder of a workload."""
+    lab.send(Path(contract.__file__).parents[1], CODE)
+    assets = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
+    script = f'exec python3 -m workloads.tests.contract "$1" {" ".join(assets)} --root {ROOT}/"$1" '
+    script += f'--parameters "$(cat {CODE}/"$1".json)"'
+    unit = "/run/systemd/system/fde-contract@.service"
+    lab.ssh(f"mkdir -p {ROOT}; cat >{CODE}/contract.sh", stdin=script.encode())
+    lab.ssh(f"cat >{unit}; systemctl daemon-reload", stdin=sandboxed_unit().encode())
+    yield lab
+    lab.ssh(f"rm -r {unit} {CODE} {ROOT}; systemctl daemon-reload")
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_workload_keeps_its_contract_in_the_sandbox(name: str, sandbox: Any) -> None:
+    sandbox.ssh(f"cat >{CODE}/{name}.json", stdin=json.dumps(SMALL[name]).encode())
+    sandbox.ssh(f"systemctl start fde-contract@{name}", check=False)
+    said = sandbox.ssh("cat /run/fde-contract").stdout
+    assert '"broken": []' in said, said
+    print(said)
