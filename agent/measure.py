@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import shutil
+import stat
 import tempfile
 import time
 import traceback
@@ -303,8 +304,12 @@ def no_scratch_left() -> Iterator[None]:
 
 
 def _remove_scratch() -> None:
+    """What is of our names and our own: anybody may make a folder of such a name there."""
     for left in SCRATCH_ROOT.glob(f"{SCRATCH_PREFIX}*"):
-        shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError):
+            info = left.lstat()
+            if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not left.is_mount():
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _wall() -> str:
