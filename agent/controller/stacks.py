@@ -8,6 +8,10 @@ from typing import Any
 
 def words(entry: Mapping[str, Any]) -> str:
     """What a configuration of a resolved target is, in one short line."""
+    return _stack(entry) + ("; what is freed is discarded (TRIM)" if entry.get("discard") else "")
+
+
+def _stack(entry: Mapping[str, Any]) -> str:
     kind, on_sed = entry["kind"], entry["disk"] == "sed"
     if kind == "plain":
         return "no encryption" + ("; the drive's locking is off" if on_sed else "")

@@ -23,7 +23,7 @@ from agent.controller.tests.examples import target
         (255, "ssh: connect to host h port 22: Connection refused", "nothing listens there"),
         (255, "ssh: connect to host h port 22: Connection timed out", "it does not answer"),
         (255, "ssh: connect to host h port 22: No route to host", "there is no way to it"),
-        (255, "Host key verification failed.", "its host key is unknown or another one"),
+        (255, "Host key verification failed.", "its host key is not known here, and it shows none"),
         (255, "root@h: Permission denied (publickey).", "see ansible_user"),
         (255, "something new", "cannot be reached by SSH: something new"),
         (255, "", "it gave no reason"),
@@ -33,7 +33,7 @@ from agent.controller.tests.examples import target
 )
 def test_a_failure_of_ssh_is_one_sentence(code: int, said: str, words: str) -> None:
     done = subprocess.CompletedProcess(["ssh"], code, b"", said.encode())
-    sentence = remote.why({"ssh": {"host": "h"}}, done)
+    sentence = remote.why({"ssh": {"host": "h", "port": 1, "user": "root"}}, done)
     assert sentence.startswith("h ") and "\n" not in sentence
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(sentence)
