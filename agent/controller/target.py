@@ -86,6 +86,7 @@ def _configuration(entry: Mapping[str, Any]) -> dict[str, Any]:
         "header": entry.get("header") or Configuration.header,
         "no_read_workqueue": bool(entry.get("no_read_workqueue")),
         "no_write_workqueue": bool(entry.get("no_write_workqueue")),
+        "discard": bool(entry.get("discard")),
     }
 
 
