@@ -76,6 +76,7 @@ def test_what_is_resolved_is_whole_and_typed() -> None:
         "header": "luks2",
         "no_read_workqueue": False,
         "no_write_workqueue": False,
+        "discard": False,
     }
     assert found["assets"]["clip"] == {"path": "/clip.mpg", "sha256": "0" * 64, "sums": None}
 
@@ -355,5 +356,5 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     entries = yaml.safe_load(text)["fde_configurations"]
     found = resolve({**GIVEN, "configurations": entries})["configurations"]
     said = [stacks.words(entry) for entry in found]
-    assert len(set(said)) == len(said) == 17
+    assert len(set(said)) == len(said) == 20
     json.dumps(found)
