@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
+from agent.command import CommandError
 from agent.errors import AgentError
 from agent.plan import Disk
 from agent.storage import devices
@@ -286,7 +287,11 @@ def check_still(disk: Disk, approved: DiskFacts, serial_of: SerialOf = devices.s
 
     Raises GuardError.
     """
-    facts = gather(disk, serial_of)
+    try:
+        facts = gather(disk, serial_of)
+    except CommandError:  # it was unplugged while it was looked at: is another one there now?
+        devices.settle()
+        facts = gather(disk, serial_of)
     _refuse(refusals(disk, facts))
     refuse_changed(disk, approved, facts)
     return facts

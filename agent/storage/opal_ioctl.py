@@ -185,7 +185,7 @@ def take(device: str, pin: bytes) -> None:
 def activate(device: str, pin: bytes) -> None:
     """Enable locking as the owner, whose PIN becomes Admin1's; no range locks by that."""
     buffer = bytearray(_ACTIVATE.pack(_key(0, pin), 0, 1, bytes(9)))
-    _call(device, _ACTIVATE_LOCKING, buffer, "let locking be enabled")
+    _log_in(device, SID, _ACTIVATE_LOCKING, buffer, "let locking be enabled")
 
 
 def revert(device: str, pin: bytes, *, psid: bool = False) -> None:

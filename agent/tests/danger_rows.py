@@ -843,7 +843,7 @@ SED = [
     Row(
         "psid-content",
         "a revert by PSID of a disk with a file system on it",
-        ("(ext4)", 'erase: "FDELABSED0001"'),
+        ("(ext4)", 'erase: "FDELABSED0001 '),
         make=f"{opal(*TAKEN)}{MKFS} $D; ",
         role="sed",
         commands=(REVERT,),

@@ -77,7 +77,7 @@ def test_the_medium_stays_as_it_is(guest: Guest, seen: dict[str, Seen], row: Row
     for done, text in zip(told, said, strict=True):
         assert done.returncode == (0 if row.allowed else 1), done
         assert row.allowed or (text.startswith("fde: ") and "Traceback" not in text)
-        assert [part for part in row.says if part not in text] == []
+        assert [part for part in row.says if part not in text] == [], text
     assert unchanged != row.allowed
     seen[row.name] = Seen(
         row.name, row.situation, tuple(dict.fromkeys(said)), unchanged, not row.allowed
