@@ -90,13 +90,13 @@ def meters(
                 )
             else:
                 alike.append((part.samples, shift_ns.get(part.boot, 0)))
-        named, accuracy = first.get("channels"), first.get("accuracy")
+        accuracy = first.get("accuracy")
         limit_s = first.get("arrival_delay_limit_s")
         yield Meter(
             name=name,
             kind=str(first.get("kind", "")),
             origin=str(first.get("origin", "modelled")),
-            own_names=tuple(map(str, named)) if isinstance(named, dict) else (),
+            own_names=tuple(_named(first)),
             channels=_channels(first),
             accuracy=accuracy if isinstance(accuracy, dict) else {},
             # Without a word on its timing nothing but the arrival of a record can be relied on.
@@ -119,9 +119,15 @@ def _place(folder_name: str, described: Mapping[str, Any]) -> tuple[str, int]:
     return (name, 1) if folder_name == name else (folder_name, 1)
 
 
+def _named(described: Mapping[str, Any]) -> dict[str, str]:
+    """Channels by the meter's own names; each once."""
+    given = described.get("channels")
+    found = {str(v): str(k) for k, v in reversed(given.items())} if isinstance(given, dict) else {}
+    return {own: channel for channel, own in reversed(found.items())}
+
+
 def _channels(described: Mapping[str, Any]) -> tuple[str, ...]:
-    named = described.get("channels")
-    return tuple(dict.fromkeys(map(str, named.values()))) if isinstance(named, dict) else ()
+    return tuple(_named(described).values())
 
 
 def _samples(

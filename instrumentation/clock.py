@@ -112,7 +112,11 @@ def load_readings(path: Path) -> list[ClockReading]:
         try:
             reading = ClockReading(**strict_json.loads(line))
             times = (reading.t_send_ns, reading.t_target_ns, reading.t_receive_ns)
-            if not all(type(t) is int and abs(t) < 2**63 for t in times):
+            boots = (reading.boot_id, reading.controller_boot_id)
+            if not (
+                all(type(t) is int and abs(t) < 2**63 for t in times)
+                and all(isinstance(boot, str) for boot in boots)
+            ):
                 raise ValueError
             readings.append(reading)
         except (ValueError, TypeError):

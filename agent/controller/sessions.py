@@ -75,8 +75,17 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
             found = strict_json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict):
+        if isinstance(found, dict) and all(_is_well(*entry) for entry in found.items()):
             yield found
+
+
+def _is_well(key: str, value: Any) -> bool:
+    """Whether a time is one, and a boot's id a word."""
+    if key.endswith("_ns"):
+        return type(value) is int
+    if key.endswith("_s"):
+        return type(value) in (int, float)
+    return isinstance(value, str) or not key.endswith("boot_id")
 
 
 def _lived_s(begin: Line, after: Line | None, clock: Sequence[Line]) -> float:
