@@ -148,7 +148,8 @@ def _whole(found: trust.WholeAgainstParts) -> Iterator[list[str]]:
     """Two sources that cannot both be right, or a row that they can."""
     if not found.runs or found.worst_ratio is None:
         return
-    what = ["CPU package and RAM (RAPL)", "whole system (meter)"]
+    parts = "CPU package and RAM (RAPL)" if found.memory else "CPU package (RAPL; no DRAM zone)"
+    what = [parts, "whole system (meter)"]
     worst = words.rounded(found.worst_ratio * 100)
     if not found.exceeding:
         yield [*what, f"never more than {worst} % of it, in {found.runs} runs", AGREES]
