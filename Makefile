@@ -44,7 +44,7 @@ help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
 	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  SUITE_DIR=path"
-	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\""
+	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\"  PACKAGES=2"
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
@@ -73,7 +73,8 @@ image: venv ## build the guest's image, or find it in the cache
 
 .PHONY: lab
 lab: venv ## start the virtual lab, or with TARGET=two-labs both
-	@for lab in $(or $(LABS),$(FDE_LAB_DIR)); do $(PY) -m lab up --dir $$lab; done
+	@for lab in $(or $(LABS),$(FDE_LAB_DIR)); do $(PY) -m lab up --dir $$lab \
+	  $(if $(PACKAGES),--packages $(PACKAGES)); done
 
 .PHONY: lab-down
 lab-down: ## stop every virtual lab

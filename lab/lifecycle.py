@@ -52,12 +52,14 @@ class LabOptions:
     """How the lab is to be: `machine` is auto or one of `lab.machines.MACHINES`.
 
     With `truth` the meter writes down what it was fed, for a comparison with what was recorded.
+    `packages`, 1 or 2, share the modelled joules of the processor and of the memory.
     """
 
     machine: str = field(default_factory=_wanted_machine)
     drives: bool = True
     meter: bool = True
     truth: bool = False
+    packages: int = 1
 
 
 def up(layout: Layout, say: Say, options: LabOptions) -> bool:
@@ -90,7 +92,7 @@ def _start(
     layout: Layout, options: LabOptions, guest_image: image.Image, machine: Machine, say: Say
 ) -> tuple[dict[str, Any], Process]:
     """Start everything; returns the lab's state and the guest's process."""
-    words = [f"fde.machine={machine.name}", *rapl_words()]
+    words = [f"fde.machine={machine.name}", *rapl_words(packages=options.packages)]
     launcher = Launcher(layout)
     lab_network = _start_network(launcher, machine, say)
     psid = write_secrets(layout)

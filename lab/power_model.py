@@ -94,12 +94,15 @@ def _coefficient(path: Path, model: Any, section: str, key: str) -> float:
     return float(value)
 
 
-def rapl_words(path: Path = MODEL_FILE) -> list[str]:
-    """Kernel words that give fde_rapl_sim the coefficients of the power model, in mW."""
+def rapl_words(path: Path = MODEL_FILE, packages: int = 1) -> list[str]:
+    """Kernel words that give fde_rapl_sim the coefficients of the power model, in mW, and how many
+    packages share the energy.
+    """
     try:
         rapl = yaml.safe_load(path.read_text(encoding="utf-8"))["rapl"]
         names = [f"{z}_{part}" for z in ZONES for part in ("idle_mw", "busy_mw_per_cpu")]
-        return [f"fde_rapl_sim.{name}={_milliwatts(rapl[name])}" for name in names]
+        words = [f"{name}={_milliwatts(rapl[name])}" for name in names] + [f"packages={packages}"]
+        return [f"fde_rapl_sim.{word}" for word in words]
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
         raise LabError(f"{path} does not give the RAPL model's coefficients: {error}") from error
 

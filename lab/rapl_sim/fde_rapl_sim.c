@@ -2,13 +2,15 @@
 /*
  * fde_rapl_sim: RAPL energy counters of a virtual machine, from a power model, and its temperature.
  *
- * Registers the powercap control type "intel-rapl" with the zones package-0 and, below it, dram, laid
- * out as intel_rapl lays them out on one-socket hardware. Nothing runs between reads: a counter is
- * worked out when energy_uj is read, from the time since loading and the busy time of the CPUs:
+ * Registers the powercap control type "intel-rapl" with the zones package-0 and, below it, dram, and
+ * with packages=2 also package-1 and its dram, laid out as intel_rapl lays them out on hardware. Nothing
+ * runs between reads: a counter is worked out when energy_uj is read, from the time since loading and
+ * the busy time of the CPUs:
  *
  *     energy_uj = (idle_mw * wall_us + busy_mw_per_cpu * sum over CPUs (wall_us - idle_us)) / 1000
  *
- * because 1 mW for 1 us is 1 nJ. It then wraps past max_energy_range_uj, as the hardware's does.
+ * because 1 mW for 1 us is 1 nJ. Of two packages each takes its share of that, and so does its memory.
+ * It then wraps past max_energy_range_uj, as the hardware's does.
  *
  * Also registers the thermal zone x86_pkg_temp, whose temperature is what temp_mc says at the moment.
  */
@@ -45,6 +47,14 @@ static unsigned long long max_energy_range_uj = 262143999999ULL;
 module_param(max_energy_range_uj, ullong, 0444);
 MODULE_PARM_DESC(max_energy_range_uj, "last value of the counters before they start again at 0, uJ");
 
+static uint packages = 1;
+module_param(packages, uint, 0444);
+MODULE_PARM_DESC(packages, "number of packages, 1 or 2, among which the modelled energy is shared out");
+
+static uint second_package_percent = 40;
+module_param(second_package_percent, uint, 0444);
+MODULE_PARM_DESC(second_package_percent, "share of package-1 and its memory, of two packages, percent");
+
 static int temp_mc = 45000;
 module_param(temp_mc, int, 0644);
 MODULE_PARM_DESC(temp_mc, "temperature of the package, 0.001 degrees Celsius; may be written");
@@ -56,27 +66,20 @@ MODULE_PARM_DESC(temp_mc, "temperature of the package, 0.001 degrees Celsius; ma
 #define STEP_US 200
 #define TRIES 8
 
+#define MAX_PACKAGES 2
+
 struct sim_zone {
 	struct powercap_zone zone;
-	const char *name;
 	const uint *idle_mw;
 	const uint *busy_mw_per_cpu;
+	uint percent; /* of what the zones of this kind take in all packages together */
 	struct mutex lock; /* guards last_nj */
 	u64 last_nj;
 	bool registered;
 };
 
-static struct sim_zone package = {
-	.name = "package-0",
-	.idle_mw = &package_idle_mw,
-	.busy_mw_per_cpu = &package_busy_mw_per_cpu,
-};
-
-static struct sim_zone dram = {
-	.name = "dram",
-	.idle_mw = &dram_idle_mw,
-	.busy_mw_per_cpu = &dram_busy_mw_per_cpu,
-};
+static struct sim_zone package[MAX_PACKAGES];
+static struct sim_zone dram[MAX_PACKAGES];
 
 static struct powercap_control_type *control_type;
 static struct thermal_zone_device *thermal_zone;
@@ -142,6 +145,7 @@ static int sim_energy_uj(struct powercap_zone *zone, u64 *energy_uj)
 	mutex_lock(&sim->lock);
 	busy = busy_us(&now_us);
 	nj = (now_us - wall_start_us) * *sim->idle_mw + busy * *sim->busy_mw_per_cpu;
+	nj = mul_u64_u32_div(nj, sim->percent, 100);
 	/* CPUs are asked one after another: a counter may stand still for microseconds, never go back. */
 	if (nj > sim->last_nj)
 		sim->last_nj = nj;
@@ -190,12 +194,12 @@ static const struct powercap_zone_constraint_ops no_constraints = {
 	.set_time_window_us = no_limit_set,
 };
 
-static int register_sim(struct sim_zone *sim, struct powercap_zone *parent)
+static int register_sim(struct sim_zone *sim, const char *name, struct powercap_zone *parent)
 {
 	struct powercap_zone *zone;
 
 	mutex_init(&sim->lock);
-	zone = powercap_register_zone(&sim->zone, control_type, sim->name, parent, &zone_ops, 0,
+	zone = powercap_register_zone(&sim->zone, control_type, name, parent, &zone_ops, 0,
 				      &no_constraints);
 	if (IS_ERR(zone))
 		return PTR_ERR(zone);
@@ -203,12 +207,31 @@ static int register_sim(struct sim_zone *sim, struct powercap_zone *parent)
 	return 0;
 }
 
+static int register_package(int n)
+{
+	static const char *const names[MAX_PACKAGES] = { "package-0", "package-1" };
+	uint second = packages > 1 ? second_package_percent : 0;
+	int err;
+
+	package[n].idle_mw = &package_idle_mw;
+	package[n].busy_mw_per_cpu = &package_busy_mw_per_cpu;
+	dram[n].idle_mw = &dram_idle_mw;
+	dram[n].busy_mw_per_cpu = &dram_busy_mw_per_cpu;
+	package[n].percent = dram[n].percent = n ? second : 100 - second;
+	err = register_sim(&package[n], names[n], NULL);
+	return err ? err : register_sim(&dram[n], "dram", &package[n].zone);
+}
+
 static void unregister_all(void)
 {
-	if (dram.registered)
-		powercap_unregister_zone(control_type, &dram.zone);
-	if (package.registered)
-		powercap_unregister_zone(control_type, &package.zone);
+	int n;
+
+	for (n = MAX_PACKAGES - 1; n >= 0; n--) {
+		if (dram[n].registered)
+			powercap_unregister_zone(control_type, &dram[n].zone);
+		if (package[n].registered)
+			powercap_unregister_zone(control_type, &package[n].zone);
+	}
 	powercap_unregister_control_type(control_type);
 }
 
@@ -244,6 +267,10 @@ static int check_parameters(void)
 		pr_err("fde_rapl_sim: max_energy_range_uj must be at least 1\n");
 		return -EINVAL;
 	}
+	if (packages < 1 || packages > MAX_PACKAGES || second_package_percent > 100) {
+		pr_err("fde_rapl_sim: there are 1 or 2 packages, and the second takes 0 to 100 percent\n");
+		return -EINVAL;
+	}
 	if (package_idle_mw > MAX_MW || package_busy_mw_per_cpu > MAX_MW || dram_idle_mw > MAX_MW ||
 	    dram_busy_mw_per_cpu > MAX_MW) {
 		pr_err("fde_rapl_sim: no power may be above %u mW\n", MAX_MW);
@@ -258,6 +285,7 @@ static int check_parameters(void)
 
 static int __init sim_init(void)
 {
+	uint n;
 	int cpu, err;
 
 	err = check_parameters();
@@ -271,16 +299,15 @@ static int __init sim_init(void)
 	if (IS_ERR(control_type))
 		return PTR_ERR(control_type);
 
-	err = register_sim(&package, NULL);
-	if (!err)
-		err = register_sim(&dram, &package.zone);
+	for (n = 0; n < packages && !err; n++)
+		err = register_package(n);
 	if (!err)
 		err = register_thermal();
 	if (err) {
 		unregister_all();
 		return err;
 	}
-	pr_info("fde_rapl_sim: modelled RAPL zones package-0 and dram; nothing here is measured\n");
+	pr_info("fde_rapl_sim: modelled RAPL zones of %u package(s); nothing here is measured\n", packages);
 	return 0;
 }
 

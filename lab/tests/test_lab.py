@@ -17,7 +17,7 @@ from lab.devices import DRIVES
 from lab.lifecycle import LabOptions
 from lab.machines import kernel
 from lab.machines.base import DEBIAN_KERNEL, TWO_CPUS
-from lab.paths import cache_dir
+from lab.paths import REPOSITORY, cache_dir
 from lab.power import machine_of
 from lab.power_model import MODEL_FILE
 from lab.state import Layout
@@ -151,10 +151,51 @@ print(json.dumps([int(open("{ZONE}/max_energy_range_uj").read()), values]))
         assert fall_uj + range_uj <= 1e6 * most_w * (took_s + 0.01)
 
 
+TWO_PACKAGES = """
+import json, sys, time
+sys.path.insert(0, "/tmp/fde-test")
+from instrumentation.sources.powercap import PowercapSource
+from instrumentation.sources.zones import summands
+with PowercapSource.open() as source:
+    before = source.read()
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        pass
+    after = source.read()
+    used = {n: (after[n].energy_uj - before[n].energy_uj) / 1e6 for n in source.names}
+    read_s = (after["package-0"].t_before_ns - before["package-0"].t_before_ns) / 1e9
+    own = [zone.name for zone in source.zones if zone.mirror_of is None]
+print(json.dumps([used, summands(own), read_s]))
+"""
+
+
+def test_two_packages_share_the_joules_of_one(lab: LabHandle, model: dict[str, float]) -> None:
+    """One CPU spins; a lost package, or one counted twice, would not add up to the model."""
+    load = "modprobe -r fde_rapl_sim && modprobe fde_rapl_sim"
+    lab.send(REPOSITORY / "instrumentation", "/tmp/fde-test")
+    try:
+        lab.ssh(f"{load} packages=2")
+        script = TWO_PACKAGES.encode()
+        used_j, zones, read_s = json.loads(lab.ssh("python3 -", stdin=script).stdout)
+    finally:
+        lab.ssh(load)
+    assert zones == {
+        "package": ["package-0", "package-1"],
+        "dram": ["package-0/dram", "package-1/dram"],
+    }
+    cpus = int(lab.ssh("nproc").stdout)
+    for kind, parts in zones.items():
+        whole_j = sum(used_j[zone] for zone in parts)
+        assert used_j[parts[1]] == pytest.approx(0.4 * whole_j, rel=0.01)
+        idle_w, busy_w = (model[f"{kind}_{part}"] for part in ("idle_mw", "busy_mw_per_cpu"))
+        least_j, most_j = ((idle_w + busy * busy_w) * read_s for busy in (0.9, cpus))
+        assert least_j <= whole_j <= 1.02 * most_j
+
+
 def test_senseless_parameters_are_refused(lab: LabHandle) -> None:
     try:
         lab.ssh("modprobe -r fde_rapl_sim")
-        for parameter in ("max_energy_range_uj=0", "package_idle_mw=2000000"):
+        for parameter in ("max_energy_range_uj=0", "package_idle_mw=2000000", "packages=3"):
             assert lab.ssh(f"modprobe fde_rapl_sim {parameter}", check=False).returncode != 0
     finally:
         lab.ssh("modprobe fde_rapl_sim")

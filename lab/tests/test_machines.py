@@ -55,11 +55,12 @@ def test_a_guest_that_cannot_go_on_is_noticed(tmp_path: Path) -> None:
 def test_rapl_words_are_milliwatts_of_the_model(tmp_path: Path) -> None:
     model = tmp_path / "power_model.yml"
     model.write_text(RAPL)
-    assert rapl_words(model) == [
+    assert rapl_words(model, packages=2) == [
         "fde_rapl_sim.package_idle_mw=5000",
         "fde_rapl_sim.package_busy_mw_per_cpu=10000",
         "fde_rapl_sim.dram_idle_mw=1000",
         "fde_rapl_sim.dram_busy_mw_per_cpu=500",
+        "fde_rapl_sim.packages=2",
     ]
 
 
