@@ -165,7 +165,7 @@ def test_every_configuration_is_entered_and_proven(
         "dmcrypt-aes256-on-sed": "off",
         "sed-unlocked": "off",
     }
-    assert proofs["opal"]["opal"]["locked_read"] == "ENODATA"
+    assert proofs["opal"]["opal"]["state_before"] == "locked"
     for configuration in CONFIGURATIONS:
         _assert_as_planned(configuration, proofs[configuration["name"]])
     assert _mapped(target) == []

@@ -57,7 +57,7 @@ def provenance_section(found: Results) -> Html:
     changed = [
         [key, before.get(key, words.NOTHING), after.get(key, words.NOTHING)]
         for key in sorted(before.keys() | after.keys())
-        if after and before.get(key) != after.get(key)
+        if after and before.get(key) != after.get(key) and not key.startswith("locked_reads")
     ]
     page = _time(suite.timing)
     page += markup.table("Plan and machine", ["What", "Value"], facts, words=2)
