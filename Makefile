@@ -72,8 +72,8 @@ image: venv ## build the guest's image, or find it in the cache
 	@$(PY) -m lab image
 
 .PHONY: lab
-lab: venv ## start the virtual lab, or with TARGET=two-labs both
-	@for lab in $(or $(LABS),$(FDE_LAB_DIR)); do $(PY) -m lab up --dir $$lab; done
+lab: venv ## start the virtual lab, or with TARGET=two-labs both; DISKS=model from lab/disk_models.yml
+	@for lab in $(or $(LABS),$(FDE_LAB_DIR)); do $(PY) -m lab up --dir $$lab $(if $(DISKS),--disks $(DISKS)); done
 
 .PHONY: lab-down
 lab-down: ## stop every virtual lab
@@ -239,6 +239,10 @@ bench-metrology: venv ## time and energy against known truth: table, plots, buil
 .PHONY: bench-analysis
 bench-analysis: venv ## intervals and verdicts against simulated suites: table, build/bench/analysis.json
 	@$(PY) -m lab.inference $(PARTS)
+
+.PHONY: bench-fairness
+bench-fairness: venv ## answers of simulated suites on modelled disks: table, build/bench/fairness.json
+	@$(PY) -m lab.fairness $(PARTS)
 
 .PHONY: bench-drive
 bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json

@@ -38,6 +38,7 @@ def _up(arguments: argparse.Namespace) -> int:
         drives=not arguments.no_drives,
         meter=not arguments.no_meter,
         truth=arguments.truth,
+        disks=arguments.disks,
     )
     if not lifecycle.up(layout, say, options):
         say(f"lab: up already ({layout.state})")
@@ -100,6 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--no-drives", action="store_true", help="the guest and the meter only")
     up.add_argument("--no-meter", action="store_true", help="the drives and the guest only")
     up.add_argument("--truth", action="store_true", help="write down what the meter is fed")
+    up.add_argument(
+        "--disks", default="", metavar="MODEL", help="that disks behave as (lab/disk_models.yml)"
+    )
     down = commands.add_parser("down", help="stop them, and labs in directories below")
     status = commands.add_parser("status", help="say what runs; exit status 1 if the lab is not up")
     shell = commands.add_parser("ssh", help="run a command in the guest, or a shell")

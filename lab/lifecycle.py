@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.controller.interrupts import deferred_interrupts, term_interrupts
-from lab import boot, image, machines, network, ssh
+from lab import boot, disk_models, image, machines, network, ssh
 from lab.boot import Say
 from lab.devices import DRIVES, start_drive, start_meter, write_secrets
 from lab.launcher import Launcher
@@ -52,12 +52,14 @@ class LabOptions:
     """How the lab is to be: `machine` is auto or one of `lab.machines.MACHINES`.
 
     With `truth` the meter writes down what it was fed, for a comparison with what was recorded.
+    `disks` names a model of `lab.disk_models`, "" for disks without a behaviour of their own.
     """
 
     machine: str = field(default_factory=_wanted_machine)
     drives: bool = True
     meter: bool = True
     truth: bool = False
+    disks: str = ""
 
 
 def up(layout: Layout, say: Say, options: LabOptions) -> bool:
@@ -67,6 +69,8 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     """
     if running(layout):
         return False
+    if options.disks:
+        disk_models.find(options.disks)
     machine, guest_image = machines.ready(options.machine, say)
     down(layout)
     require_room(layout.directory, ROOM_BYTES, "the lab")
@@ -99,6 +103,9 @@ def _start(
         for kind in DRIVES
         if options.drives
     }
+    if options.disks:
+        disk_models.apply(options.disks, drives)
+        words.append(f"fde.disks={options.disks}")
     words += [f"fde.drive={drive['port']},{drive['nqn']}" for drive in drives.values()]
     guest = Guest(
         image=guest_image,

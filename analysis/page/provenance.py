@@ -16,6 +16,7 @@ MACHINE = {
     "uname": "Kernel",
     "cpu.model": "Processor",
     "lab_machine": "Virtual lab's machine",
+    "lab_disks": "Virtual lab's model of its disks",
     "versions.cryptsetup": "cryptsetup",
 }
 TIMES = {
