@@ -76,7 +76,8 @@ def test_only_a_machine_proves_its_storage(whole_suite: tuple[Path, Truth]) -> N
     suite = read(whole_suite[0])
     count = len(suite.runs)
     assert trust.proof(suite, "measured").endswith(f"in {count} of them")
-    wrong = replace(suite, runs=[replace(suite.runs[0], proof={"ok": False}), *suite.runs[1:]])
+    unproven = replace(suite.runs[0], proof={"ok": False})
+    wrong = replace(suite, runs=(unproven, *suite.runs[1:]))
     assert trust.proof(wrong, "modelled").endswith(f"in {count - 1} of them")
     assert trust.proof(suite, "synthetic") == "there was no storage to prove"
 

@@ -1,1 +1,1 @@
-"""Whether disks bias the answer for or against a storage stack: simulated suites, modelled disks."""
+"""Whether disks bias the answer for or against a storage stack: simulated suites on models."""
