@@ -162,6 +162,7 @@ def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
             raise
         if error.status != opal_ioctl.NOT_AUTHORISED:
             raise NotTakenError(str(error)) from error
+        pin_tries.login(device, pin_tries.SID).count()
         free = False
     # An interrupted try may have set the PIN: then it is ours, and this is what is left to do.
     try:
