@@ -8,14 +8,14 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from agent.controller.interrupts import deferred_interrupts, term_interrupts
 from lab import boot, disk_models, image, machines, network, ssh
 from lab.boot import Say
-from lab.devices import DRIVES, start_drive, start_meter, write_secrets
+from lab.devices import DRIVES, DriveKind, start_drive, start_meter, write_secrets
 from lab.launcher import Launcher
 from lab.machines.base import OVERLAY, Guest, Machine
 from lab.network import Network
@@ -70,7 +70,7 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     if running(layout):
         return False
     if options.disks:
-        disk_models.find(options.disks)
+        disk_models.find(options.disks)  # before anything is built
     machine, guest_image = machines.ready(options.machine, say)
     down(layout)
     require_room(layout.directory, ROOM_BYTES, "the lab")
@@ -100,7 +100,7 @@ def _start(
     psid = write_secrets(layout)
     drives = {
         kind.role: start_drive(launcher, kind, psid, lab_network)
-        for kind in DRIVES
+        for kind in _kinds(options)
         if options.drives
     }
     if options.disks:
@@ -137,6 +137,12 @@ def _start(
     if options.meter:
         state["meter"] = start_meter(launcher, truth=options.truth)
     return state, Process.of("guest", state["guest"]["pid"])
+
+
+def _kinds(options: LabOptions) -> list[DriveKind]:
+    """The drives to start, under the model name that the model of disks gives them."""
+    name = disk_models.find(options.disks).name if options.disks else ""
+    return [replace(kind, model=name or kind.model) for kind in DRIVES]
 
 
 def _start_network(launcher: Launcher, machine: Machine, say: Say) -> Network:

@@ -7,7 +7,6 @@ those of the lab's power model plus scatter. All is modelled; nothing here was m
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +16,8 @@ from agent.checks.table import TABLE
 from agent.controller.sequence import Turn, order
 from analysis.inference.family import judged
 from analysis.inference.stats import Comparison, compare
-from lab.drive.behaviour import Behaviour, Timing
+from lab.disk_models import DiskModel
+from lab.drive.behaviour import Timing
 from lab.power_model import Activity, PowerModel
 
 _MIB = 1 << 20
@@ -65,7 +65,7 @@ class Suite:
     """
 
     rules: Rules
-    model: Mapping[str, Behaviour]
+    model: DiskModel
     seed: int
     blocks: int = 10
     ratio: float = 1.0
@@ -78,7 +78,7 @@ class Suite:
     def run(self) -> None:
         """Go through all runs."""
         scatter = np.random.default_rng(self.seed)
-        disks = {role: Timing(b, EXTENT_MIB * _MIB) for role, b in self.model.items()}
+        disks = {role: Timing(b, EXTENT_MIB * _MIB) for role, b in self.model.behaviours.items()}
         now_s, entered, entry = 0.0, ("", -1), 0.0
         turns = [Turn(name, tuple(ENTRY_S)) for name in WORKLOADS]
         for run in order(tuple(ENTRY_S), turns, blocks=self.blocks, seed=self.seed):

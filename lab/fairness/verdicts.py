@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from lab import disk_models
 from lab.bench import Figure, at_least, at_most
-from lab.drive.behaviour import Behaviour
+from lab.disk_models import DiskModel
 from lab.fairness.simulated import BEFORE, Rules, Suite
 
 SUITES, FEW = 100, 6
 SEED = 20_261_100
 EFFECT = 1.03
-Model = Mapping[str, Behaviour]
 
 # What the disks do, and what it is called.
 BIASES = {
@@ -49,7 +47,7 @@ def measure(quick: bool = False) -> list[Figure]:
     return [*figures, at_least("true 3 % found with all of them, 10 blocks", found, "%", 80.0)]
 
 
-def _differing(model: Model, rules: Rules, suites: int) -> tuple[float, float, int]:
+def _differing(model: DiskModel, rules: Rules, suites: int) -> tuple[float, float, int]:
     """Share of comparisons in which a change is claimed, in %, also one within the margin; the
     largest mean difference over all suites, in %; throttled runs that counted."""
     ratios: dict[str, list[float]] = {}
@@ -67,7 +65,7 @@ def _differing(model: Model, rules: Rules, suites: int) -> tuple[float, float, i
     return 100 * differ / made, worst, counted
 
 
-def _found(model: Model, suites: int) -> float:
+def _found(model: DiskModel, suites: int) -> float:
     """Share of suites in which both dm-crypt stacks are judged to differ, in %."""
     found = 0
     for number in range(suites):
