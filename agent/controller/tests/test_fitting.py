@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,14 @@ def test_an_unfinished_suite_tells_its_runs_but_no_block(tmp_path: Path) -> None
     assert len(others) == 2, "the configuration that was not reached is taken as slow as these"
     assert found.basis["block_s"] == pytest.approx(BLOCK_S - 5 * GAP_S)
     assert "none was seen yet" in found.sentences[1]
+
+
+def test_what_a_suite_took_to_precondition_its_disks_is_no_others_end(tmp_path: Path) -> None:
+    seen = plan(blocks=1)
+    first, *rest = walk(seen)
+    keep(tmp_path, seen, [first, replace(first, state="preconditioned"), *rest], wall_s=9999)
+    known = durations.seen(tmp_path, "target", "modelled")
+    assert len(known.runs_s) == 6 and known.ends_s == []
 
 
 def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path) -> None:
