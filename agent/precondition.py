@@ -112,7 +112,8 @@ class _Work:
     def document(self, wanted: Precondition) -> dict[str, Any]:
         """Do it; what is kept of it (data/README.md)."""
         started_wall, start_ns = datetime.now(UTC), time.monotonic_ns()
-        before = self._health()
+        name = devices.kernel_name(self.disk.by_id)
+        before = smart.lifetime(name)
         discarded_bytes = discard.extent(self.place)
         passes = [self._pass(number, wanted) for number in range(wanted.passes)]
         rounds: list[Written] = []
@@ -135,7 +136,7 @@ class _Work:
             "filled": [asdict(each) for each in passes],
             "written": [asdict(each) for each in rounds],
             "steady": bool(window and window.steady),
-            "health": {"before": before, "after": self._health()},
+            "health": {"before": before, "after": smart.lifetime(name)},
         }
 
     def _pass(self, number: int, wanted: Precondition) -> Written:
@@ -167,11 +168,3 @@ class _Work:
                 f"Disk {self.disk.role} ({self.disk.by_id}) could not be preconditioned: {error}"
             ) from error
         return Written(written_bytes, max(seconds, 0.001))
-
-    def _health(self) -> dict[str, int | None] | None:
-        """What the disk says that it has written in its life, and how much of that is used."""
-        name = devices.kernel_name(self.disk.by_id)
-        found = smart.read("smartctl", name) if name else None
-        if found is None:
-            return None
-        return {"written_bytes": found.written_bytes, "used_percent": found.used_percent}
