@@ -82,7 +82,8 @@ def seen(folder: Path, host: str, origin: str) -> Seen:
             continue
         if "finished" in last_states(entries).values():
             found.suites.append(str(plan["suite_id"]))
-            found.ends_s.extend(_ends_s(suite_dir, entries))
+            with suppress(OSError, KeyError, TypeError, ValueError):
+                found.ends_s.extend(_ends_s(suite_dir, entries))
     return found
 
 

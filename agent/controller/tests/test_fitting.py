@@ -202,7 +202,10 @@ def test_a_damaged_suite_beside_does_no_harm(tmp_path: Path) -> None:
         (tmp_path / f"damaged-{number}").mkdir()
         (tmp_path / f"damaged-{number}" / "plan.json").write_text(text, encoding="utf-8")
     seen = plan(blocks=1)
-    keep(tmp_path, seen, walk(seen))
+    keep(tmp_path, seen, walk(seen), wall_s=BLOCK_S + 60)
+    (sessions,) = tmp_path.glob("*/sessions.jsonl")
+    sessions.unlink()
+    sessions.mkdir()
     assert fit(tmp_path, seen, 9).blocks > 1
 
 
