@@ -24,7 +24,8 @@ quoted = '$(subst ','\'',$(1))'
 THE_SUITE = $(call quoted,$(SUITE_DIR))
 PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(call quoted,$(PILOT))) \
   $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
-  $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS)) $(if $(SKIP),--skip $(SKIP))
+  $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS)) $(if $(SKIP),--skip $(SKIP)) \
+  $(if $(CONFIRM),--confirm $(CONFIRM))
 
 # The directories of the labs that an inventory names; none where it is of real hardware.
 LABS-lab = $(FDE_LAB_DIR)
@@ -80,9 +81,10 @@ lab-down: ## stop every virtual lab
 	@[ ! -x $(PY) ] || $(PY) -m lab down --dir $(FDE_LAB_DIR)
 
 .PHONY: check
-check: venv ## say what would happen to the target, disk by disk; touches nothing
+check: venv ## say what would happen to the target, disk by disk (and with SUITE=…, its wear); touches nothing
 	$(NEED_LAB)
-	@$(PY) -m agent.controller check --inventory $(INVENTORY)
+	@$(PY) -m agent.controller check --inventory $(INVENTORY) \
+	  $(if $(filter file,$(origin SUITE)),,--suite $(SUITE) $(if $(SCALE),--scale $(SCALE)))
 
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need; the first time: CONFIRM="serial …"

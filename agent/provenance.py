@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from agent.checks import smart
 from agent.command import CommandError, run
 from agent.journal import boot_id
 from agent.plan import Disk, StorageSpec
@@ -124,6 +125,7 @@ def _disk(disk: Disk) -> dict[str, Any]:
         "scheduler": _text(queue / "scheduler"),
         "write_cache": _text(queue / "write_cache"),
         "transport": _text(device / "transport"),
+        **(smart.lifetime(name) or {}),
     }
 
 

@@ -18,6 +18,7 @@ from agent import (
     needs,
     notify,
     plan,
+    precondition,
     provenance,
     quiet,
 )
@@ -144,6 +145,12 @@ class Suite:
             needs.check(self.plan, measure.SCRATCH_ROOT)
         self._provenance("before")
         stack.leave()
+        precondition.all_disks(
+            *(self.plan, self.folder, stack, self.journal.entries),
+            tell=self._tell,
+            watchdog=self.watchdog,
+        )
+        self.watchdog.within(STEP_S)
         marks.play(self.plan.watermark, self.folder, "start")
         bench = measure.Bench(self.plan, self.folder, stack, counters, self.watchdog)
         while True:

@@ -54,6 +54,14 @@ def read(program: str, name: str) -> Health | None:
     return health
 
 
+def lifetime(name: str | None) -> dict[str, int | None] | None:
+    """`written_bytes` and `used_percent` of the disk with this kernel name; None without SMART."""
+    found = read("smartctl", name) if name else None
+    if found is None:
+        return None
+    return {"written_bytes": found.written_bytes, "used_percent": found.used_percent}
+
+
 def parse(report: dict[str, Any]) -> Health | None:
     """From smartctl's JSON (smartmontools 7: NVMe, ATA and SCSI each have their own part)."""
     passed = report.get("smart_status", {}).get("passed")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,17 @@ from typing import Any, Protocol
 from agent.command import CommandError, run
 from agent.errors import AgentError
 from agent.plan import Configuration, Disk, StorageSpec
-from agent.storage import canary, devices, discard, guard, layout, mapping, opal, registry
+from agent.storage import (
+    canary,
+    devices,
+    discard,
+    guard,
+    layout,
+    mapping,
+    opal,
+    opal_ioctl,
+    registry,
+)
 from agent.storage.base import Kind, Place
 from agent.storage.secrets import Secrets
 
@@ -164,6 +174,22 @@ class Stack:
         self.entered = None
         for edge in reversed(self._edges):
             edge.down()
+
+    @contextmanager
+    def below(self, disk: Disk) -> Iterator[Place]:
+        """The disk's place with nothing on it, for who writes the extent itself: held, checked as
+        for a configuration, a range that locks open meanwhile. Raises AgentError."""
+        self.leave()
+        with self._hold(disk):
+            place = layout.place(disk, self.spec.extent, self._check(disk))
+            found = opal.range_found(place, self.secrets)
+            try:
+                if found is not None and found.state != "unlocked":
+                    pin = self.secrets.opal_admin_pin
+                    opal_ioctl.unlock(place.partition, place.number, pin)
+                yield place
+            finally:
+                opal.relock(place, self.secrets)
 
     def _go_back(self, first: BaseException) -> None:
         """To bare after a failure; a second failure is told, but does not hide the first."""

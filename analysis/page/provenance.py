@@ -23,6 +23,7 @@ TIMES = {
     "measuring_s": "Measuring (phases and tails)",
     "preparing_s": "Preparing and settling",
     "between_phases_s": "Between phases",
+    "preconditioning_s": "Preconditioning the disks",
     "switching_s": "Switching configurations",
     "proving_s": "Proving configurations",
     "between_runs_s": "Between runs",
