@@ -20,7 +20,7 @@ from analysis.rest import run_edges
 from analysis.suite_folder import rapl_readings
 from analysis.uncertainty import TypeB, half_width
 from instrumentation.sources import counter as rapl
-from instrumentation.sources.zones import kind_of
+from instrumentation.sources.zones import summands
 
 MORE_WORK = (
     *("rows", "transactions", "operations", "derivations", "keys", "matches"),
@@ -143,14 +143,14 @@ def summed_zones(by_zone: Mapping[str, Mapping[str, tuple[float, Energy]]]) -> d
     """Zones to add up, by the component that they make: `package` and `dram` of all sockets.
 
     A single one that is called so already is the machine's. What shows another's counter once more
-    counts nowhere, and core, uncore and psys lie within a package or around everything.
+    counts nowhere.
     """
-    kinds: dict[str, list[str]] = {"package": [], "dram": []}
-    for zone, found in by_zone.items():
-        mirror = any(rapl.MIRROR in energy.flags for _, energy in found.values())
-        if kind_of(zone) in kinds and not mirror:
-            kinds[kind_of(zone)].append(zone)
-    return {c: zones for c, zones in kinds.items() if zones not in ([], ["package-0"], ["dram"])}
+    own = (
+        zone
+        for zone, found in by_zone.items()
+        if not any(rapl.MIRROR in energy.flags for _, energy in found.values())
+    )
+    return {c: z for c, z in summands(own).items() if z not in ([], ["package-0"], ["dram"])}
 
 
 def _together(parts: Sequence[Energy]) -> Energy:

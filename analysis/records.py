@@ -71,7 +71,8 @@ class Run:
 
     `workload` is the name of the plan's entry, which is the workload's own where it has no other.
     `program` says in words what did the measured work, `cpus` is the number of logical CPUs,
-    `kept` holds the SHA-256 of files that the workload kept, by their path below `kept`.
+    `kept` holds the SHA-256 of files that the workload kept, by their path below `kept`; `disks` is
+    what the disks told of themselves, as it stands in run.json.
     """
 
     run_id: str
@@ -92,6 +93,7 @@ class Run:
     cpus: int | None = None
     left_out: tuple[LeftOut, ...] = ()
     kept: Mapping[str, str] = field(default_factory=dict)
+    disks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def measured_phases(self) -> tuple[Phase, ...]:

@@ -13,6 +13,7 @@ import polars as pl
 
 from analysis import currency
 from analysis.align import TargetClock
+from analysis.disk_condition import Condition, conditions, findings
 from analysis.doubts import doubts
 from analysis.energy import energy_table
 from analysis.inference.canary import Canary, canary
@@ -64,10 +65,16 @@ class Results:
         """First against last run of the canary."""
         return canary(self.suite, self.energy, self.clock)
 
+    @cached_property
+    def disks(self) -> list[Condition]:
+        """What the disk under each configuration told of itself."""
+        return conditions(self.suite)
+
     @property
     def doubts(self) -> list[str]:
         """What the suite went through that its figures bear, as sentences; empty where nothing."""
-        return doubts(self.suite, self.energy, self.canary)
+        of_disks = findings(self.suite, self.disks)
+        return [*doubts(self.suite, self.energy, self.canary), *of_disks]
 
     @cached_property
     def next_suite(self) -> dict[str, Any]:

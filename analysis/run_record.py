@@ -53,6 +53,7 @@ def parse(document: Mapping[str, Any]) -> Run:
             LeftOut(str(e["what"]), str(e["reason"])) for e in document.get("left_out") or ()
         ),
         kept={str(k): str(v) for k, v in (document.get("kept") or {}).items()},
+        disks=dict(document.get("disks") or {}),
     )
 
 

@@ -41,9 +41,13 @@ class MeterTrust:
 
 @dataclass(frozen=True)
 class WholeAgainstParts:
-    """Runs in which package and memory (RAPL) took more than the whole machine (meter) did."""
+    """Runs in which package and memory (RAPL) took more than the whole machine (meter) did.
+
+    Without `memory` the machine has no DRAM zone.
+    """
 
     runs: int
+    memory: bool
     exceeding: int
     worst_ratio: float | None
     modelled: bool
@@ -96,18 +100,24 @@ def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
 def whole(energy: pl.DataFrame) -> WholeAgainstParts:
     """Hold the processor's and memory's joules (RAPL) against the whole machine's (meter).
 
-    Domains inside a package (core, uncore) and psys are not parts beside it, so they stay out.
+    Of several packages or memories that is their sum. Domains inside a package (core, uncore) and
+    psys are not parts beside it, so they stay out.
     """
     runs = energy.filter((pl.col("phase") == "all") & pl.col("energy_j").is_not_null())
-    part = pl.col("component").str.contains(r"^package-[^/]+$|dram$")
-    part &= (pl.col("source") == "rapl") & ~pl.col("flags").str.contains(r"\bmirror\b")
-    parts = runs.filter(part).group_by("run_id").agg(pl.col("energy_j").sum().alias("parts_j"))
+    rapl = runs.filter(pl.col("source") == "rapl")
+    package = "package" if "package" in set(rapl["component"]) else "package-0"
+    parts = (
+        rapl.filter(pl.col("component").is_in([package, "dram"]))
+        .group_by("run_id")
+        .agg(pl.col("energy_j").sum().alias("parts_j"))
+    )
     both = parts.join(
         runs.filter((pl.col("source") != "rapl") & (pl.col("component") == "system")), on="run_id"
     ).filter(pl.col("energy_j") > 0)
     ratios = [float(r) for r in both["parts_j"] / both["energy_j"]]
     return WholeAgainstParts(
         runs=len(ratios),
+        memory="dram" in set(rapl["component"]),
         exceeding=sum(ratio > 1 for ratio in ratios),
         worst_ratio=max(ratios, default=None),
         modelled=bool((both["origin"] == "modelled").any()),

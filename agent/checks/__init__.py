@@ -54,7 +54,8 @@ class Inspection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.found: list[Finding] = []
-        self.disks: dict[str, Any] = {}  # their condition `before` and `after` the run
+        # Their condition `before` and `after` the run, and how much warmer or colder they may be.
+        self.disks: dict[str, Any] = {"limit_k": scene.disk_c}
         self._memory = memory
         self._scene = scene
         self._sleep = sleep

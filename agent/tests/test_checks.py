@@ -211,6 +211,30 @@ def test_disks_are_asked_once_a_run_and_what_happened_between_two_runs_is_seen(
     assert asked.read_text().split() == ["asked"] * 3
 
 
+def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> None:
+    """What data/README.md says of `disks` in run.json."""
+    inspection = Inspection(place.scene, Memory())
+    inspection.before(lambda _: None)
+    place.write(f"{DEVICE}/hwmon3/temp1_input", "38500")
+    inspection.after()
+    told = {
+        "temperature_c": 35.0,
+        "link": "8.0 GT/s PCIe, x4, queue of 32",
+        "write_cache": None,
+        "latency_tolerance_us": None,
+        "throttled": 1,
+        "written_bytes": 1_024_000,
+        "spare_percent": 100,
+        "used_percent": None,
+        "errors": 3,
+    }
+    assert inspection.disks == {
+        "limit_k": 5.0,
+        "before": {DISK: told},
+        "after": {DISK: told | {"temperature_c": 38.5}},
+    }
+
+
 def test_a_disk_that_failed_is_asked_again_before_the_next_run(place: Machine) -> None:
     memory = Memory()
     well = (place.root / "smart.json").read_text()

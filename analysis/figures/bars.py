@@ -70,8 +70,8 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     rows = energy.filter((pl.col("workload") == plot.workload) & (pl.col("phase") == plot.phase))
     there = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
     panels = [c for c in PARTS if c in there] if plot.parts else []
-    if "package" in panels:  # of several: what they take together
-        panels.remove("package-0")
+    if "package" in panels:  # of several packages or dies: what they take together
+        panels = [c for c in panels if c != "package-0"]
     panels += [SYSTEM] if SYSTEM in there else []
     found = {c: bars for c in panels if (bars := _bars_of(plot, energy, suite, c))}
     if not found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -53,7 +54,8 @@ class Steadiness:
     `between_sd_percent` is the scatter of the blocks' means, `within_sd_percent` what is left of
     single runs, the place's effect in it. `drift_percent_per_hour` takes a block as one value, so
     it needs three. `place_percent` is the change from one place in the order within a block to the
-    next; a steady drift shows in both. `blocks` are the blocks' own effects, from their mean.
+    next; a steady drift shows in both. `carry_over_p` is the p-value of no configuration mattering
+    for the one that runs after it. `blocks` are the blocks' own effects, from their mean.
     """
 
     workload: str
@@ -63,6 +65,7 @@ class Steadiness:
     within_sd_percent: float | None
     drift_percent_per_hour: Estimate | None
     place_percent: Estimate | None
+    carry_over_p: float | None
     blocks: Mapping[int, Estimate]
     outliers: tuple[Outlier, ...]
     beside: tuple[Beside, ...]
@@ -75,6 +78,7 @@ class _Cell:
     log: float
     hours: float | None
     place: float
+    after: str | None  # the configuration that ran just before
 
 
 def steadiness(
@@ -82,6 +86,7 @@ def steadiness(
 ) -> list[Steadiness]:
     """By workload, in the plan's order; only workloads with joules of this component."""
     hours, places = hours_of(suite.runs, clock), places_of(suite.runs, clock)
+    after = {entry: before for (_, before), entry in pairwise(places)}
     rows = energy.filter(
         (pl.col("component") == component) & (pl.col("phase") == ALL) & (pl.col("energy_j") > 0)
     )
@@ -93,7 +98,10 @@ def steadiness(
             "run_id", "block", "configuration", "energy_j"
         ).iter_rows():
             place = float(places.get((block, name), 0))
-            one = _Cell(block, name, float(np.log(joules)), hours.get(run_id), place)
+            one = _Cell(
+                *(block, name, float(np.log(joules)), hours.get(run_id), place),
+                after.get((block, name)),
+            )
             cells.setdefault((block, name), []).append(one)
         if cells:
             means = [_mean_cell(cells[key]) for key in sorted(cells)]
@@ -118,7 +126,8 @@ def hours_of(runs: Sequence[Run], clock: TargetClock) -> dict[str, float]:
 
 
 def places_of(runs: Sequence[Run], clock: TargetClock) -> dict[tuple[int, str], int]:
-    """Place of each configuration in the order of its block, from 0, by (block, configuration).
+    """Place of each configuration in the order of its block, from 0, by (block, configuration), and
+    these in order of time.
 
     The canary is none of a block's runs.
     """
@@ -142,6 +151,7 @@ def _mean_cell(cells: Sequence[_Cell]) -> _Cell:
         sum(cell.log for cell in cells) / len(cells),
         sum(times) / len(times) if len(times) == len(cells) else None,
         cells[0].place,
+        cells[0].after,
     )
 
 
@@ -149,7 +159,9 @@ def _of_workload(suite: Suite, workload: str, component: str, cells: list[_Cell]
     blocks = sorted({cell.block for cell in cells})
     layout = _layout(cells)
     if layout is None or layout.freedom < 1:
-        return Steadiness(workload, component, len(blocks), None, None, None, None, {}, (), ())
+        return Steadiness(
+            workload, component, len(blocks), None, None, None, None, None, {}, (), ()
+        )
     logs = np.array([cell.log for cell in cells])
     places = np.array([cell.place for cell in cells])
     hours = [cell.hours for cell in cells if cell.hours is not None]
@@ -163,6 +175,7 @@ def _of_workload(suite: Suite, workload: str, component: str, cells: list[_Cell]
         within_sd_percent=percent(float(layout.within_sd(logs))),
         drift_percent_per_hour=_estimate(drift, len(blocks)),
         place_percent=_estimate(layout.slope_within(logs, places), len(blocks)),
+        carry_over_p=_carry_over_p(layout, cells),
         blocks=_block_effects(layout, logs, blocks),
         outliers=tuple(outliers),
         beside=tuple(_beside(suite, cells, outliers)),
@@ -178,6 +191,15 @@ def _layout(cells: Sequence[_Cell]) -> Layout | None:
         tuple(blocks.index(cell.block) for cell in cells),
         tuple(names.index(cell.configuration) for cell in cells),
     )
+
+
+def _carry_over_p(layout: Layout, cells: Sequence[_Cell]) -> float | None:
+    """Of what ran just before, the last of the block before included."""
+    logs, places = (np.array([getattr(cell, key) for cell in cells]) for key in ("log", "place"))
+    names = sorted({cell.after for cell in cells if cell.after is not None})
+    after = np.array([names.index(cell.after) if cell.after else -1 for cell in cells])
+    p_value = float(layout.carry_over_p(logs, after, places))
+    return p_value if np.isfinite(p_value) else None
 
 
 def _estimate(slope: Slope | None, n: int) -> Estimate | None:

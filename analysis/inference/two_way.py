@@ -18,6 +18,7 @@ from scipy import stats
 
 from analysis.inference.stats import LEVEL, Floats
 
+Ints = npt.NDArray[np.int64]
 ROUNDING = 1e-12  # of a logarithm: a residual as small is none
 
 
@@ -97,6 +98,26 @@ class Layout:
         effects, along = self.block_effects(values), self.block_effects(x)
         return _slope(effects, along, freedom) if freedom > 0 else None
 
+    def carry_over_p(self, values: Floats, after: Ints, places: Floats) -> Floats:
+        """p-value of the F test that the configuration that ran just before does not matter.
+
+        First-order carry-over: additive effects, tested all at once beside those of block,
+        configuration and place (B. Jones and M. G. Kenward, Design and Analysis of Cross-Over
+        Trials). All are … × N, `after` counted from 0 and −1 where nothing ran before, which tells
+        nothing; the p-values are …, and not a number where the order cannot tell.
+        """
+        kinds = np.arange(-1, int(after.max(initial=0)) + 1)
+        columns = np.concatenate([places[..., None], after[..., None] == kinds], axis=-1)
+        left, along = self.residuals(values), self.residual @ columns
+        less, of_less = _explained(left, along[..., :2])
+        more, of_more = _explained(left, along)
+        tested, freedom = of_more - of_less, self.freedom - of_more
+        rest = np.maximum(np.sum(left**2, axis=-1) - more, ROUNDING**2)
+        told = (tested > 0) & (freedom > 0)
+        one, other = np.where(told, tested, 1), np.where(told, freedom, 1)
+        p_values = stats.f.sf(np.maximum(more - less, 0.0) / one / (rest / other), one, other)
+        return np.asarray(np.where(told, p_values, np.nan))
+
     def deleted_t(self, values: Floats) -> Floats:
         """Each residual in standard errors that the other values alone tell; needs `freedom` ≥ 2.
 
@@ -109,6 +130,14 @@ class Layout:
         squares = np.divide(left**2, own, out=np.zeros_like(left), where=told)
         rest = np.maximum(np.sum(left**2, axis=-1)[..., None] - squares, ROUNDING**2)
         return np.asarray(np.sign(left) * np.sqrt(squares / (rest / (self.freedom - 1))))
+
+
+def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
+    """The sum of squares that columns (… × N × K) explain of values (… × N), and their rank."""
+    basis, weights, _ = np.linalg.svd(columns, full_matrices=False)
+    independent = weights > 1e-9  # the columns are of the order of 1
+    along = np.einsum("...nk,...n->...k", basis, values)
+    return np.sum(along**2 * independent, axis=-1), np.sum(independent, axis=-1)
 
 
 def _slope(left: Floats, along: Floats, freedom: int) -> Slope:

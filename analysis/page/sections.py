@@ -170,7 +170,7 @@ def _memory(found: Results) -> str:
     there = set(found.summary["component"])
     if "dram" in there or not {"package", "package-0"} & there:
         return ""
-    return "This machine's RAPL has no counter for its memory. "
+    return "This machine's RAPL has no DRAM zone: none of its figures holds the memory's joules. "
 
 
 def _single(found: Results) -> bool:

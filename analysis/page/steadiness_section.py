@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from analysis import words
 from analysis.inference.canary import CANNOT_TELL, HELD, MOVED, Canary, Reading
-from analysis.inference.stats import Estimate
+from analysis.inference.family import holm
+from analysis.inference.stats import LEVEL, Estimate
 from analysis.inference.steadiness import Steadiness
 from analysis.page import markup
 from analysis.page.markup import Html
@@ -28,14 +31,17 @@ def steadiness_section(found: Results, steady: Sequence[Steadiness], canary: Can
             "SD of single runs (%)",
             "Drift (%/h)",
             "A place later in the block (%)",
+            "Carry-over (p)",
             "Flagged",
         ],
         [_row(s) for s in steady],
         origin=found.origin,
     )
+    page += markup.paragraph(carry_over_sentence(steady, len(found.suite.configurations)))
     page += markup.paragraph(
         "Drift and order with 95 % intervals: one that holds 0 shows nothing. Blocks in random "
-        "order keep both out of the verdicts; they only widen the intervals.",
+        "order keep both out of the verdicts; they only widen the intervals. Carry-over: F test "
+        "that no configuration matters for the one that runs after it, beside the place.",
         "key",
     )
     page += markup.table(
@@ -63,6 +69,26 @@ def steadiness_section(found: Results, steady: Sequence[Steadiness], canary: Can
         words=2,
         origin=found.origin,
         group=True,
+    )
+
+
+def carry_over_sentence(steady: Sequence[Steadiness], configurations: int) -> str:
+    """Whether the configuration before changes a run's joules, in any workload (Holm).
+
+    None follows itself within a block, so that random order leaves a share of it in the ratios.
+    """
+    tested = [(s.workload, s.carry_over_p) for s in steady if s.carry_over_p is not None]
+    if not tested:
+        return "Carry-over from one configuration to the next was not tested: too few blocks."
+    p_values = holm(np.array([p for _, p in tested]))
+    found = [words.name_of(w) for (w, _), p in zip(tested, p_values, strict=True) if p < LEVEL]
+    least = f"smallest p by Holm over {len(tested)} workloads: {words.p_value(min(p_values))}"
+    if not found:
+        return f"No carry-over from one configuration to the next was found ({least})."
+    return (
+        f"The configuration that ran just before changes the joules of {', '.join(found)} "
+        f"({least}): 1/{configurations} of that is left in the ratios of {configurations} "
+        "configurations in random order. A longer rest before each run (settle_s) makes it smaller."
     )
 
 
@@ -140,6 +166,7 @@ def _row(s: Steadiness) -> list[str]:
         words.number(s.within_sd_percent, 2),
         _slope(s.drift_percent_per_hour),
         _slope(s.place_percent),
+        words.p_value(s.carry_over_p),
         str(len(s.outliers)),
     ]
 

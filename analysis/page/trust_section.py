@@ -8,7 +8,7 @@ import polars as pl
 
 from analysis import manifest, readers, trust, words
 from analysis.doubts import COVERED, uncovered_phases
-from analysis.page import markup, missing_section, night_table
+from analysis.page import disk_table, markup, missing_section, night_table
 from analysis.page.markup import Html
 from analysis.records import Meter, Suite
 from analysis.results import Results
@@ -56,6 +56,7 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
     page += missing_section.left_out(found)
     page += missing_section.own_share(found)
     page += night_table.night_table(found.night)
+    page += disk_table.disk_table(found)
     page += _uncertainty(found)
     page += _coverage(found)
     page += _uncovered(found)
@@ -148,7 +149,8 @@ def _whole(found: trust.WholeAgainstParts) -> Iterator[list[str]]:
     """Two sources that cannot both be right, or a row that they can."""
     if not found.runs or found.worst_ratio is None:
         return
-    what = ["CPU package and RAM (RAPL)", "whole system (meter)"]
+    parts = "CPU package and RAM (RAPL)" if found.memory else "CPU package (RAPL; no DRAM zone)"
+    what = [parts, "whole system (meter)"]
     worst = words.rounded(found.worst_ratio * 100)
     if not found.exceeding:
         yield [*what, f"never more than {worst} % of it, in {found.runs} runs", AGREES]

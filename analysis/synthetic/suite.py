@@ -65,6 +65,7 @@ CANARY_PHASES: Mapping[str, float] = {"idle": 1.0, "busy": 1.0}
 SLOWER = {"plain": 1.0, "opal": 1.012, "dmcrypt-aes128": 1.25, "dmcrypt-aes256": 1.34}
 TIED_TO_TIME = ("video", "idle", CANARY)
 IDLE_W = (21.0, 2.2, 4.0, 0.9)  # by component
+DISKS_C: Mapping[str, float] = {"plain": 36.0, "sed": 37.0}  # by role, before a run
 REST_S, TAIL_S = 0.5, 0.4
 WORK = {"bytes": 41943040.0, "files": 4.0}
 PRECONDITION = {"passes": 2, "rounds": 25, "round_s": 60, "access": "sequential"}
@@ -93,6 +94,7 @@ class Options:
     group: str | None = None
     slower: Mapping[str, float] = field(default_factory=lambda: SLOWER)
     machine: Mapping[str, Any] = field(default_factory=dict)  # more of provenance/before.json
+    disks_c: Mapping[str, float] = field(default_factory=lambda: DISKS_C)
     clocks: Clocks = field(default_factory=Clocks)
     counter_start_uj: int = 5_000_000_000
     lost_windows: tuple[float, float] | None = None  # controller seconds without samples
@@ -126,7 +128,8 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
     for run in plan["runs"]:
         run_id = run["run_id"]
         marks = _enact(run, o, generator, power, truth)
-        done.append(Done(run, marks, work={phase: WORK for phase, _, _ in marks}))
+        more = {"disks": _disks(run, o.disks_c)}
+        done.append(Done(run, marks, work={phase: WORK for phase, _, _ in marks}, more=more))
         start, end = truth.runs[run_id]
         states += [(start - 0.2, "switching", run_id), (start - 0.1, "running", run_id)]
         states.append((end + 0.01, "finished", run_id))
@@ -231,6 +234,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
             "blocks": o.blocks,
             "created_wall": "2026-01-01T00:00:00+00:00",
             "origin": o.origin,
+            "disks": {role: {"serial": _serial(role)} for role in o.disks_c},
             "configurations": [{"name": name, **STACKS.get(name, {})} for name in o.configurations],
             "workloads": [{"name": name, "parameters": {}} for name in workloads],
             "runs": runs,
@@ -280,6 +284,33 @@ def _enact(
     for phase, begin, end in marks:
         truth.phases_s[run_id, phase] = (begin, end)
     return marks
+
+
+def _disks(run: Mapping[str, Any], before_c: Mapping[str, float]) -> dict[str, Any]:
+    """What both disks would tell around a run: the one under test writes, and grows 3 K warmer."""
+    used = STACKS.get(run["configuration"], {}).get("disk")
+    serials = {role: _serial(role) for role in before_c}
+    return {
+        when: {
+            serial: {
+                "temperature_c": before_c[role] + 3.0 * (role == used) * done,
+                "link": "8.0 GT/s PCIe, x4",
+                "write_cache": "write back",
+                "latency_tolerance_us": "25000",
+                "throttled": 0,
+                "written_bytes": round(1e12 + WORK["bytes"] * (2 * run["index"] + done)),
+                "spare_percent": 100,
+                "used_percent": 1,
+                "errors": 0,
+            }
+            for role, serial in serials.items()
+        }
+        for done, when in enumerate(("before", "after"))
+    } | {"limit_k": 5.0}
+
+
+def _serial(role: str) -> str:
+    return f"SYNTHETIC-{role.upper()}"
 
 
 def _true_energies(truth: Truth, power: Power) -> None:

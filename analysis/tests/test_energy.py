@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +10,17 @@ import pytest
 
 from analysis.align import TargetClock
 from analysis.counted import counted
+from analysis.energy import energy_table
 from analysis.metered import Metered
-from analysis.records import Counter
+from analysis.records import Counter, Phase
 from analysis.rest import run_edges
 from analysis.results import results
+from analysis.suite_folder import read
 from analysis.synthetic.folder import RANGE_UJ
 from analysis.synthetic.suite import Options, Truth, write_suite
-from instrumentation.sources.counter import Reading
-from instrumentation.sources.zones import kind_of
+from instrumentation.sources.counter import MIRROR, Reading
+from instrumentation.sources.powercap import PowercapSource
+from instrumentation.tests.trees import TREES, counting
 
 S = 1_000_000_000
 
@@ -82,46 +86,38 @@ def test_known_joules_are_recovered_across_three_clocks(tmp_path: Path) -> None:
         assert float(np.median(errors(energy, truth, component, None))) < 4e-3
 
 
-SOCKETS = {
-    "two sockets": ("package-0", "package-1", "package-0/dram", "package-1/dram"),
-    "four sockets": ("package-0", "package-1", "package-2", "package-3", "package-0/dram"),
-    "two dies": ("package-0-die-0", "package-0-die-1", "package-0-die-1/dram"),
-    "AMD, no memory counter": ("package-0", "package-1", "package-0/core"),
-    "psys and parts": ("psys", "package-0", "package-1", "package-1/uncore", "psys-1"),
-}
-
-
-@pytest.mark.parametrize("mirror", [None, "package-1", "package-0-die-1"])
-@pytest.mark.parametrize("zones", SOCKETS.values(), ids=SOCKETS)
+@pytest.mark.parametrize("name", TREES)
 def test_all_sockets_are_one_sum_in_which_nothing_counts_twice(
-    tmp_path: Path, zones: tuple[str, ...], mirror: str | None
+    whole_suite: tuple[Path, Truth], tmp_path: Path, name: str
 ) -> None:
-    truth = write_suite(tmp_path / "s", Options(blocks=1, workloads=("idle",)), seal=False)
-    for path in (tmp_path / "s" / "runs").glob("*/run.json"):
-        document = json.loads(path.read_text())
-        for phase in document["phases"]:
-            own = {counter["zone"]: counter for counter in phase["counters"]}
-            phase["counters"] = [
-                {
-                    **own["dram" if zone.endswith("dram") else "package-0"],
-                    "zone": zone,
-                    **({"flags": ["mirror"]} if zone == mirror else {}),
-                }
-                for zone in zones
-            ]
-        path.write_text(json.dumps(document))
-    energy = results(tmp_path / "s").energy
-    for component, single in (("package", "package-0"), ("dram", "dram")):
-        parts = [z for z in zones if kind_of(z) == component and z != mirror]
-        rows = energy.filter((pl.col("component") == component) & (pl.col("phase") == "all"))
-        named = "package-0" if component == "package" else "dram"
-        if not parts or parts == [named]:
-            assert rows.is_empty()
-            continue
-        for row in rows.iter_rows(named=True):
-            joules = truth.energy_j[row["run_id"], "all", single]
-            assert row["energy_j"] == pytest.approx(len(parts) * joules, rel=1e-5)
-        assert len(rows) == 4
+    """Each zone of a machine's tree counts a number of joules of its own."""
+    tree = TREES[name]
+    root = tree.lay_out(tmp_path)
+    with counting(tmp_path), PowercapSource.open(root, mirror_wait_s=5) as source:
+        zones = source.zones
+    used_j = dict(zip(tree.names, (10.0**n for n in range(len(tree.names))), strict=True))
+    counters = tuple(
+        Counter(
+            "powercap",
+            zone.name,
+            Reading(0, 10, 0),
+            Reading(S, S + 10, round(used_j[zone.mirror_of or zone.name] * 1e6)),
+            None,
+            (MIRROR,) if zone.mirror_of else (),
+        )
+        for zone in zones
+    )
+    suite = read(whole_suite[0])
+    run = replace(suite.runs[0], phases=(Phase("write", 0, S, counters, {}),))
+    energy = energy_table(replace(suite, runs=(run,), meters=()))
+    found = dict(
+        energy.filter(pl.col("phase") == "all").select("component", "energy_j").iter_rows()
+    )
+    for component, alone in (("package", "package-0"), ("dram", "dram")):
+        parts = [n for n in tree.add_up if n.endswith("dram") == (component == "dram")]
+        whole = found.get(component, found.get(alone))
+        assert whole == (sum(used_j[n] for n in parts) if parts else None)
+    assert set(tree.names) <= found.keys()
 
 
 def test_all_is_the_sum_of_the_phases_without_the_tail(whole_suite: tuple[Path, Truth]) -> None:

@@ -129,6 +129,16 @@ def test_the_papers_figures_are_there(found: Results) -> None:
     ]
 
 
+def test_a_package_counted_by_its_dies_is_drawn_as_one(found: Results) -> None:
+    """No zone is called package-0 there, only package-0-die-0 and so on, and their sum."""
+    summed = found.energy.with_columns(pl.col("component").replace("package-0", "package"))
+    for plot in bars.PLOTS[:2]:
+        figure, usual = (bars.draw(plot, e, found.suite) for e in (summed, found.energy))
+        assert figure is not None
+        assert usual is not None
+        assert len(figure.axes) == len(usual.axes)
+
+
 def test_an_unknown_workload_is_drawn_and_a_missing_one_is_not(found: Results) -> None:
     renamed = found.energy.with_columns(workload=pl.lit("ciphers"))
     (plot,) = bars.plots_of("ciphers")

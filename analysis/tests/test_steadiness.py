@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from statsmodels.regression.linear_model import OLS
 from analysis.align import TargetClock
 from analysis.inference.steadiness import hours_of, places_of, steadiness
 from analysis.inference.two_way import Layout
+from analysis.page.steadiness_section import carry_over_sentence
 from analysis.records import Run, Suite
 from analysis.synthetic.tables import energy_of, run_id_of, suite_of
 
@@ -27,27 +29,30 @@ def made(
     sd: float = 0.002,
     drift_per_h: float = 0.0,
     place: float = 0.0,
+    carry: float = 0.0,
     block_sd: float = 0.01,
     workloads: Sequence[str] = ("write",),
     seed: int = 3,
     outlier: tuple[int, str, float] | None = None,
     **plan: Any,
 ) -> tuple[Suite, pl.DataFrame]:
-    """Half an hour for each configuration, in random order within each block."""
+    """Half an hour for each configuration, in random order within each block; `carry` is what
+    `true` adds to the one that runs after it."""
     generator = np.random.default_rng(seed)
-    rows, runs = [], []
+    rows, runs, last = [], [], ""
     for block in range(blocks):
         of_block = float(generator.normal(0, block_sd))
         for at, name in enumerate(generator.permutation(list(KINDS))):
             hours = (block * len(KINDS) + at) / 2
             for workload in workloads:
                 log = of_block + drift_per_h * hours + place * at + 0.05 * list(KINDS).index(name)
-                log += float(generator.normal(0, sd))
+                log += float(generator.normal(0, sd)) + carry * (last == "true")
                 if outlier is not None and outlier[:2] == (block, name):
                     log += outlier[2]
                 row = {"workload": workload, "configuration": str(name), "block": block}
                 rows.append({**row, "energy_j": 500 * math.exp(log)})
                 runs.append(run(row, hours))
+            last = str(name)
     # As the plan would have them, which is not the order of time here.
     return suite_of(KINDS, workloads, runs=sorted(runs, key=lambda r: r.run_id), **plan), energy_of(
         rows
@@ -129,6 +134,46 @@ def test_place_and_blocks_are_those_of_the_whole_regression() -> None:
     assert found.blocks[2].low == pytest.approx(100 * math.expm1(test.conf_int()[0, 0]))
 
 
+def test_carry_over_is_the_whole_regressions_f_test() -> None:
+    """Also with a hole, and across blocks: the first of one runs after the last of the other."""
+    suite, energy = made(6, place=0.001, carry=0.003)
+    energy = energy.filter(~((pl.col("block") == 2) & (pl.col("configuration") == "soft")))
+    found = steadiness(suite, energy, NO_CLOCK)[0]
+    in_time = sorted(suite.runs, key=lambda r: r.t_start_ns)
+    before = {
+        (late.block, late.configuration): early.configuration for early, late in pairwise(in_time)
+    }
+    places = places_of(suite.runs, NO_CLOCK)
+    rows = energy.select("block", "configuration", "energy_j").rows()
+    block = np.array([[row[0] == b for b in range(6)] for row in rows], float)
+    name = np.array([[row[1] == n for n in list(KINDS)[1:]] for row in rows], float)
+    place = np.array([[places[row[0], row[1]]] for row in rows], float)
+    first = np.array([[row[:2] not in before] for row in rows], float)
+    after = np.array([[before.get(row[:2]) == n for n in KINDS] for row in rows], float)
+    assert first.sum() == 1
+    logs = np.log([row[2] for row in rows])
+    less = OLS(logs, np.hstack([block, name, place, first])).fit()
+    more = OLS(logs, np.hstack([block, name, place, first, after[:, 1:]])).fit()
+    assert found.carry_over_p == pytest.approx(more.compare_f_test(less)[1], rel=1e-6)
+
+
+def test_a_carry_over_is_found_where_there_is_one_and_told_by_workload() -> None:
+    there = steadiness(*made(12, carry=0.01, place=0.001), NO_CLOCK)
+    assert there[0].carry_over_p is not None
+    assert there[0].carry_over_p < 1e-4
+    said = carry_over_sentence(there, 4)
+    assert "changes the joules of write" in said
+    assert "1/4 of that" in said
+    none = [
+        steadiness(*made(6, place=0.01, drift_per_h=0.004, seed=k), NO_CLOCK) for k in range(60)
+    ]
+    p_values = [found[0].carry_over_p or 0.0 for found in none]
+    assert sum(p < 0.05 for p in p_values) <= 9  # 3 expected
+    assert max(p_values) > 0.8
+    likely = next(found for found in none if (found[0].carry_over_p or 0.0) > 0.1)
+    assert carry_over_sentence(likely, 4).startswith("No carry-over")
+
+
 def test_an_outlier_is_flagged_and_stays_in_the_figures() -> None:
     suite, energy = made(8, outlier=(3, "soft", 0.05))
     found = steadiness(suite, energy, NO_CLOCK)[0]
@@ -174,6 +219,8 @@ def test_what_few_blocks_cannot_tell_is_none() -> None:
     two = steadiness(*made(2), NO_CLOCK)[0]
     assert two.drift_percent_per_hour is None  # a line through two points fits always
     assert two.place_percent is not None
+    assert two.carry_over_p is None
+    assert "too few blocks" in carry_over_sentence([two], 4)
     suite, energy = made(3)
     lone = energy.filter(pl.col("configuration") == "plain")
     assert steadiness(suite, lone, NO_CLOCK)[0].between_sd_percent is None
@@ -207,7 +254,7 @@ def test_the_same_order_in_every_block_cannot_tell_places() -> None:
         for r in suite.runs
     ]
     found = steadiness(replace(suite, runs=tuple(runs)), energy, NO_CLOCK)[0]
-    assert found.place_percent is None
+    assert (found.place_percent, found.carry_over_p) == (None, None)
     assert found.drift_percent_per_hour is not None
 
 

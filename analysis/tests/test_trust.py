@@ -9,6 +9,9 @@ import polars as pl
 import pytest
 
 from analysis import trust
+from analysis.page.sections import Report
+from analysis.page.trust_section import twice
+from analysis.results import results
 from analysis.suite_folder import read
 from analysis.synthetic.suite import Truth
 
@@ -45,27 +48,36 @@ def test_parts_are_added_and_held_against_the_whole() -> None:
     assert found.worst_ratio == pytest.approx(1.2)
 
 
-def test_domains_inside_a_package_are_not_added_twice() -> None:
+def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
     found = trust.whole(
         rows(
             ("a", "rapl", "package-0", 4.0),
-            ("a", "rapl", "package-1", 4.0),
+            ("a", "rapl", "package-1", 3.0),
+            ("a", "rapl", "package", 7.0),
+            ("a", "rapl", "package-0/dram", 1.0),
             ("a", "rapl", "package-1/dram", 1.0),
-            ("a", "rapl", "core", 90.0),
+            ("a", "rapl", "dram", 2.0),
             ("a", "rapl", "package-1/core", 90.0),
             ("a", "rapl", "psys", 90.0),
             ("a", "meter0", "system", 10.0),
         )
     )
-    assert found.exceeding == 0
+    assert (found.exceeding, found.memory) == (0, True)
     assert found.worst_ratio == pytest.approx(0.9)
 
 
-def test_a_mirrored_die_is_added_once() -> None:
-    dies = rows(("a", "rapl", "package-0-die-0", 6.0), ("a", "meter0", "system", 10.0))
-    mirror = rows(("a", "rapl", "package-0-die-1", 6.0), flags="wrap-corrected mirror")
-    found = trust.whole(pl.concat([dies, mirror]))
-    assert found.worst_ratio == pytest.approx(0.6)
+def test_a_machine_without_a_dram_zone_is_said_to_have_none(
+    whole_suite: tuple[Path, Truth],
+) -> None:
+    found = results(whole_suite[0])
+    energy, summary = (
+        frame.filter(pl.col("component") != "dram") for frame in (found.energy, found.summary)
+    )
+    assert not trust.whole(energy).memory
+    for memory, one in ((True, found), (False, replace(found, energy=energy, summary=summary))):
+        (row,) = (row for row in twice(one) if row[1] == "whole system (meter)")
+        assert ("no DRAM zone" in row[0]) != memory
+        assert ("has no DRAM zone" in str(Report(one).figures())) != memory
 
 
 def test_without_a_meter_there_is_nothing_to_compare() -> None:

@@ -60,12 +60,18 @@ def default_max_power_w(name: str) -> float:
     return PLATFORM_MAX_POWER_W if kind_of(name) == "psys" else MAX_POWER_W
 
 
-def independent(zones: Iterable[Zone]) -> tuple[Zone, ...]:
-    """The zones whose sum counts nothing twice: packages (or their dies) and memory.
+def summands(names: Iterable[str]) -> dict[str, list[str]]:
+    """The zones whose sum is the whole machine's, by `package` (or their dies) and `dram`; empty
+    where there is none, as of AMD's memory.
 
-    Core and uncore lie within the package, psys around everything; mirrors show another's counter.
+    Core and uncore lie within the package, psys around everything. `names` are without mirrors,
+    which show another's counter.
     """
-    return tuple(z for z in zones if z.kind in {"package", "dram"} and z.mirror_of is None)
+    found: dict[str, list[str]] = {"package": [], "dram": []}
+    for name in names:
+        if (kind := kind_of(name)) in found:
+            found[kind].append(name)
+    return found
 
 
 def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tuple[Zone, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,6 +57,31 @@ class Tree:
         return links
 
 
+@contextmanager
+def counting(root: Path) -> Iterator[None]:
+    """Every counter file of a tree moves on by itself, in step with no other."""
+    files = {path.resolve() for path in root.rglob("energy_uj")}
+    descriptors = [os.open(path, os.O_RDWR) for path in sorted(files)]
+    stop = threading.Event()
+
+    def count() -> None:
+        step = 0
+        while not stop.wait(0.001):
+            step += 1
+            for number, descriptor in enumerate(descriptors):
+                os.pwrite(descriptor, b"%d\n" % (10**9 + step * (number + 1)), 0)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
 ONE_SOCKET = {
     f"{P}:0": "package-0",
     child(P, 0, 0): "core",
@@ -78,6 +106,36 @@ _RANGE = f"{P}:0/max_energy_range_uj"
 
 TREES: dict[str, Tree] = {
     "one socket": Tree(ONE_SOCKET, _ONE_SOCKET_NAMES, ("package-0", "dram")),
+    "two sockets, each with all its parts": Tree(
+        {
+            **ONE_SOCKET,
+            f"{P}:1": "package-1",
+            child(P, 1, 0): "core",
+            child(P, 1, 1): "uncore",
+            child(P, 1, 2): "dram",
+        },
+        tuple(f"package-{n}{part}" for n in (0, 1) for part in ("", "/core", "/uncore", "/dram")),
+        _TWO_SOCKETS,
+    ),
+    "four sockets": Tree(
+        {
+            path: name
+            for n in range(4)
+            for path, name in ((f"{P}:{n}", f"package-{n}"), (child(P, n, 0), "dram"))
+        },
+        tuple(f"package-{n}{part}" for n in range(4) for part in ("", "/dram")),
+        tuple(f"package-{n}{part}" for n in range(4) for part in ("", "/dram")),
+    ),
+    "AMD, two sockets": Tree(
+        {
+            f"{P}:0": "package-0",
+            child(P, 0, 0): "core",
+            f"{P}:1": "package-1",
+            child(P, 1, 0): "core",
+        },
+        ("package-0", "package-0/core", "package-1", "package-1/core"),
+        ("package-0", "package-1"),
+    ),
     "psys first": Tree(
         {f"{P}:0": "psys", f"{P}:1": "package-0", child(P, 1, 0): "dram"},
         ("psys", "package-0", "dram"),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.inference.stats import Floats
+from analysis.inference.two_way import Ints
 from lab.bench import Figure
 
 SUITES, FEW = 10_000, 400
@@ -23,8 +24,9 @@ class Scene:
     """A suite's layout and faults; all effects are of the logarithm (0.01 is about 1 %).
 
     Drift is per hour of the suite, `swing` a slow wave besides. `place` is the change from one
-    place in the order of a block to the next. `run_h` is the time of one configuration with all
-    its workloads. `ratio` is the true one of every configuration but the first to the first.
+    place in the order of a block to the next, `carry` what the last configuration adds to the one
+    that runs after it. `run_h` is the time of one configuration with all its workloads. `ratio` is
+    the true one of every configuration but the first to the first.
     """
 
     blocks: int = 10
@@ -37,6 +39,7 @@ class Scene:
     drift_per_h: float = 0.002
     swing: float = 0.002
     place: float = 0.0005
+    carry: float = 0.0
     run_h: float = 0.25
     tails: int | None = None  # degrees of freedom of a t instead of the normal scatter of runs
 
@@ -50,12 +53,14 @@ class Scene:
 class Simulated:
     """Logarithms (suites × workloads × blocks × configurations), and what they are made of.
 
-    Hours, places and the blocks' own true effects are suites × blocks × configurations.
+    Hours, places, the configuration that ran just before (−1: none) and the blocks' own true
+    effects are suites × blocks × configurations.
     """
 
     logs: Floats
     hours: Floats
     places: Floats
+    after: Ints
     blocks: Floats
 
 
@@ -65,12 +70,17 @@ def simulate(scene: Scene, suites: int, generator: np.random.Generator) -> Simul
     shape = suites, s.blocks, s.configurations
     places = generator.permuted(np.broadcast_to(np.arange(s.configurations), shape), axis=-1)
     hours = (np.arange(s.blocks)[:, None] * s.configurations + places) * s.run_h
+    order = np.argsort(places, axis=-1).reshape(suites, s.blocks * s.configurations)
+    before = np.roll(order, 1, axis=-1)
+    before[:, :1] = -1
+    after = np.take_along_axis(before.reshape(shape), places, axis=-1)
     phase = generator.uniform(0, 2 * math.pi, (suites, 1, 1))
     of_blocks = generator.normal(0, s.block_sd, (suites, s.blocks, 1)) + np.zeros(shape)
     common = (
         s.drift_per_h * hours
         + s.swing * np.sin(hours / 2 + phase)
         + s.place * places
+        + s.carry * (after == s.configurations - 1)
         + of_blocks
         + generator.normal(0, s.entry_sd, shape)
     )
@@ -82,7 +92,7 @@ def simulate(scene: Scene, suites: int, generator: np.random.Generator) -> Simul
         scale = s.run_sd / math.sqrt(s.tails / (s.tails - 2))
         scatter = scale * generator.standard_t(s.tails, of_runs)
     of_blocks = of_blocks + s.drift_per_h * np.mean(hours, axis=-1, keepdims=True)
-    return Simulated(common[:, None] + scatter, hours, places.astype(float), of_blocks)
+    return Simulated(common[:, None] + scatter, hours, places.astype(float), after, of_blocks)
 
 
 def share(held: Floats | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> float:

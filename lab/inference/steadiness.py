@@ -1,13 +1,16 @@
-"""How often drift, place and blocks lie within their intervals, and how often a flag is false."""
+"""How often drift, place and blocks lie within their intervals, how often a flag is false, and how
+often a carry-over is found that is there, or that is not.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from scipy import stats
 
-from analysis.inference.stats import Floats
+from analysis.inference.stats import LEVEL, Floats
 from analysis.inference.steadiness import FLAGGED
 from analysis.inference.two_way import Layout, Slope
 from lab.bench import Figure, within
@@ -16,6 +19,7 @@ from lab.inference.simulated import (
     SEED,
     SUITES,
     Scene,
+    Simulated,
     no_more_by_chance,
     share,
     simulate,
@@ -23,6 +27,7 @@ from lab.inference.simulated import (
 
 BLOCKS = (3, 10, 20)
 OUTLIER = 8.0  # standard deviations of a run
+CARRY = 0.005  # of the joules, after one of the configurations
 
 
 def measure(quick: bool = False) -> list[Figure]:
@@ -34,7 +39,8 @@ def measure(quick: bool = False) -> list[Figure]:
 def _of(blocks: int, suites: int) -> list[Figure]:
     scene = Scene(blocks=blocks, swing=0.0, ratio=1.05)
     layout = layout_of(scene)
-    told = simulate(scene, suites, np.random.default_rng(SEED + 8))
+    generator = np.random.default_rng(SEED + 8)
+    told = simulate(scene, suites, generator)
     logs, hours, places = (flat(part) for part in (told.logs[:, 0], told.hours, told.places))
     drift, place = layout.slope_between(logs, hours), layout.slope_within(logs, places)
     # Within a block the drift adds to the place: each place is a run later.
@@ -67,7 +73,36 @@ def _of(blocks: int, suites: int) -> list[Figure]:
     logs = logs.copy()
     logs[:, 1] += OUTLIER * math.hypot(scene.run_sd, scene.entry_sd)
     title = f"outliers of {OUTLIER:g} standard deviations that are flagged, {blocks} blocks"
-    return [*figures, Figure(title, share(_flagged(layout, logs)), "%")]
+    flagged = Figure(title, share(_flagged(layout, logs)), "%")
+    return [*figures, flagged, *_of_carry_over(scene, layout, told, generator)]
+
+
+def _of_carry_over(
+    scene: Scene, layout: Layout, told: Simulated, generator: np.random.Generator
+) -> list[Figure]:
+    """Of suites without carry-over, and of suites with one."""
+    suites = len(told.logs)
+    carried = simulate(replace(scene, carry=CARRY), suites, generator)
+    change = np.mean(carried.logs[:, 0, :, -1] - carried.logs[:, 0, :, 0]) - math.log(scene.ratio)
+    return [
+        no_more_by_chance(
+            f"suites without carry-over in which one is found, {scene.blocks} blocks",
+            share(_carried(layout, told)),
+            suites,
+            100 * LEVEL,
+        ),
+        Figure(
+            f"suites in which a carry-over of {CARRY:.1%} after one configuration is found, "
+            f"{scene.blocks} blocks",
+            share(_carried(layout, carried)),
+            "%",
+        ),
+        Figure(
+            f"left of that carry-over in the ratio of two configurations, {scene.blocks} blocks",
+            100 * float(change),
+            "%",
+        ),
+    ]
 
 
 def layout_of(scene: Scene) -> Layout:
@@ -90,6 +125,13 @@ def _covered(slope: Slope | None, truth: float) -> float:
         return 0.0
     low, high = slope.interval()
     return share((low <= truth) & (truth <= high))
+
+
+def _carried(layout: Layout, told: Simulated) -> Floats:
+    """Suites in which the test of carry-over rejects that there is none."""
+    after = told.after.reshape(len(told.after), -1)
+    p_values = layout.carry_over_p(flat(told.logs[:, 0]), after, flat(told.places))
+    return np.asarray(p_values < LEVEL)
 
 
 def _flagged(layout: Layout, logs: Floats) -> Floats:

@@ -109,6 +109,11 @@ def test_steadiness_holds_the_truth_and_flags_rarely() -> None:
     assert all(91.5 < value < 98.5 for value in slopes)
     assert all(f.meets for name, f in figures.items() if "flagged" in name and f.target)
     assert figures["outliers of 8 standard deviations that are flagged, 10 blocks"].value > 80
+    carried = {name: f for name, f in figures.items() if "carry-over" in name}
+    assert all(f.meets for f in carried.values() if f.target)
+    found, left = (f.value for n, f in carried.items() if n.endswith("10 blocks") and not f.target)
+    assert found > 70
+    assert left == pytest.approx(-0.5 / 4, abs=0.03)  # of 4 configurations
 
 
 def test_what_is_said_of_several_hosts_holds_as_often_as_it_should() -> None:

@@ -1,0 +1,151 @@
+"""The disk's own condition by configuration, from made-up run records, and on the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.disk_condition import conditions, findings, limit_k, too_warm
+from analysis.page.disk_table import SILENT, disk_table
+from analysis.records import Run, Suite
+from analysis.results import results
+from analysis.suite_folder import read
+from analysis.synthetic.suite import Options, Truth, write_suite
+
+PLAIN, SED = "SYNTHETIC-PLAIN", "SYNTHETIC-SED"
+Change = Callable[[Run, str, dict[str, Any]], dict[str, Any]]
+
+
+@pytest.fixture
+def suite(whole_suite: tuple[Path, Truth]) -> Suite:
+    return read(whole_suite[0])
+
+
+def changed(suite: Suite, change: Change, on: str = SED) -> Suite:
+    """The suite with what one disk told around each run changed."""
+
+    def of(run: Run) -> Run:
+        told = {
+            when: {**run.disks[when], on: change(run, when, run.disks[when][on])}
+            for when in ("before", "after")
+        }
+        return replace(run, disks={**run.disks, **told})
+
+    return replace(suite, runs=tuple(map(of, suite.runs)))
+
+
+def test_temperatures_are_those_of_the_configurations_own_disk(suite: Suite) -> None:
+    found = {c.configuration: c for c in conditions(suite)}
+    assert list(found) == suite.configurations
+    assert [c.disk for c in found.values()] == [PLAIN, SED, PLAIN, PLAIN]
+    of_opal = found["opal"]
+    before, after = (of_opal.temperature_c[when] for when in ("before", "after"))
+    assert (before.mid, before.low, before.high, after.mid) == (37.0, 37.0, 37.0, 40.0)
+    assert of_opal.warmer_k == {"before": 1.0, "after": 1.0}
+    assert found["plain"].warmer_k == {}
+    assert list(findings(suite, list(found.values()))) == []
+
+
+@pytest.mark.parametrize(
+    ("more_c", "said"), [(9.0, ["10.0 K warmer"]), (-7.5, ["6.5 K colder"]), (3.9, [])]
+)
+def test_a_disk_that_ran_warmer_is_flagged_beyond_the_suites_limit(
+    suite: Suite, more_c: float, said: list[str]
+) -> None:
+    def heat(_run: Run, _when: str, told: dict[str, Any]) -> dict[str, Any]:
+        return told | {"temperature_c": told["temperature_c"] + more_c}
+
+    warm = changed(suite, heat)
+    found = conditions(warm)
+    assert limit_k(warm) == 5.0
+    assert [bool(too_warm(c, 5.0)) for c in found] == [False, bool(said), False, False]
+    for sentence, words in zip(findings(warm, found), said, strict=True):
+        assert words in sentence
+        assert "limit 5 K" in sentence
+    assert too_warm(found[1], None) is None  # older suites state no limit
+
+
+def test_the_baseline_is_compared_within_blocks_and_workloads(suite: Suite) -> None:
+    """One lacks the runs of a workload with a hot disk, the other a block: no difference."""
+
+    def heat(run: Run, _when: str, told: dict[str, Any]) -> dict[str, Any]:
+        return told | {"temperature_c": 60.0 if run.workload == "sql" else 40.0}
+
+    hot = changed(changed(suite, heat), heat, PLAIN)
+    lost = {("opal", "sql", b) for b in range(3)} | {("plain", w, 0) for w in suite.workloads}
+    runs = (r for r in hot.runs if (r.configuration, r.workload, r.block) not in lost)
+    found = {c.configuration: c for c in conditions(replace(hot, runs=tuple(runs)))}
+    assert found["opal"].temperature_c["before"].mid < found["plain"].temperature_c["before"].mid
+    assert found["opal"].warmer_k["before"] == 0.0
+
+
+def test_counters_are_those_of_the_runs_alone(suite: Suite) -> None:
+    def counting(run: Run, when: str, told: dict[str, Any]) -> dict[str, Any]:
+        at = 10 * suite.runs.index(run) + (when == "after")
+        return told | {
+            "throttled": at,
+            "written_bytes": at * 1000,
+            "spare_percent": 100 - at // 400,
+        }
+
+    found = {c.configuration: c for c in conditions(changed(suite, counting))}
+    runs = sum(run.configuration == "opal" for run in suite.runs)
+    assert found["opal"].counted == {"throttled": runs, "written_bytes": 1000 * runs, "errors": 0}
+    assert found["opal"].life["spare_percent"] == (100.0, 99.0)
+
+
+def test_a_link_or_a_cache_that_changed_is_said_with_where(suite: Suite) -> None:
+    last = max(run.block for run in suite.runs)
+    slow = changed(
+        suite, lambda run, _w, d: d | {"link": "2.5 GT/s" if run.block == last else d["link"]}
+    )
+    slow = changed(slow, lambda _r, _w, d: d | {"write_cache": "write through"})
+    link, cache = findings(slow, conditions(slow))
+    assert "link or queue was not the same" in link
+    assert "Opal drive: 8.0 GT/s PCIe, x4, then 2.5 GT/s" in link
+    assert "write cache was not the same" in cache
+    assert "plain: write back; Opal drive: write through" in cache
+
+
+def test_what_a_disk_keeps_to_itself_is_said_and_no_nought(suite: Suite, tmp_path: Path) -> None:
+    silent = changed(suite, lambda _r, _w, d: dict.fromkeys(d))
+    opal = conditions(silent)[1]
+    assert (opal.temperature_c, opal.warmer_k, opal.counted) == ({}, {}, {})
+    assert (opal.settings, opal.life) == ({}, {})
+    write_suite(tmp_path / "s", Options(blocks=1, workloads=("idle",)))
+    page = disk_table(replace(results(tmp_path / "s"), suite=silent)).text
+    (row,) = (row for row in page.split("</tr>") if SED in row)
+    assert re.findall(r"<td[^>]*>([^<]*)</td>", row) == [SED, *[SILENT] * 10]
+    assert "No temperature is reported by the disk under Opal drive" in page
+
+
+def test_the_disk_is_found_by_its_serial_number_or_as_the_only_one(suite: Suite) -> None:
+    wwid = {
+        when: {f"t10.ATA     A1  {name}": told for name, told in suite.runs[0].disks[when].items()}
+        for when in ("before", "after")
+    }
+    of_one = replace(suite, runs=(replace(suite.runs[0], disks=wwid),))
+    assert [c.disk.endswith((PLAIN, SED)) for c in conditions(of_one)] == [True]
+    unnamed = replace(of_one, plan={**suite.plan, "disks": {}})
+    assert conditions(unnamed) == []  # two disks, and nothing tells which of them it was
+    alone = {when: {"X": {"temperature_c": 30}} for when in ("before", "after")}
+    runs = (replace(suite.runs[0], disks=alone),)
+    assert [c.disk for c in conditions(replace(unnamed, runs=runs))] == ["X"]
+
+
+def test_the_page_shows_the_table_and_flags_heat_beside_the_answer(tmp_path: Path) -> None:
+    options = Options(blocks=2, workloads=("idle",), disks_c={"plain": 36.0, "sed": 45.0})
+    write_suite(tmp_path / "s", options)
+    found = results(tmp_path / "s")
+    page = disk_table(found).text
+    assert "flagged: +9.0; +9.0" in page
+    assert any("9.0 K warmer before its runs" in doubt for doubt in found.doubts)
+    older = tuple(replace(run, disks={}) for run in found.suite.runs)
+    untold = replace(found, suite=replace(found.suite, runs=older))
+    assert "do not tell the condition" in disk_table(untold).text
+    assert not [doubt for doubt in untold.doubts if "disk" in doubt]
