@@ -162,7 +162,8 @@ def test_senseless_parameters_are_refused(lab: LabHandle) -> None:
 
 def test_both_drives_are_there_by_id_with_their_size(lab: LabHandle) -> None:
     for kind in DRIVES:
-        size = lab.ssh(f"blockdev --getsize64 --getpbsz {by_id(kind.model, kind.serial)}").stdout.split()
+        disk = by_id(kind.model, kind.serial)
+        size = lab.ssh(f"blockdev --getsize64 --getpbsz {disk}").stdout.split()
         drive: dict[str, Any] = lab.state["drives"][kind.role]
         assert [int(n) for n in size] == [drive["size_bytes"], drive["block_size"]]
 
