@@ -359,7 +359,7 @@ try:
         + EPILOGUE
     )
     said = json.loads(target.python(script))
-    assert said["open before"] == ["the range could be read before it was unlocked"]
+    assert said["open before"] == ["the range was not locked before it was opened"]
     assert "an MBR shadow hides the start of the disk" in said["shadow"]
     assert said["locking"] == ["Opal range state is 'unlocked', planned 'off'"]
     assert said["state"] == "bare"
