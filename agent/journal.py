@@ -15,9 +15,12 @@ from agent.files import Reserve, sync_folder
 from instrumentation import strict_json
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# A disk is brought to a steady state, and that is over; the detail begins with the disk's role.
+PRECONDITIONING, PRECONDITIONED = "preconditioning", "preconditioned"
 TERMINAL = frozenset({"suite-finished", "suite-failed"})
 STATES = TERMINAL | {
-    *("suite-started", "waiting", "switching", "running", "proving", "finished", "void")
+    *("suite-started", "waiting", "switching", "running", "proving", "finished", "void"),
+    *(PRECONDITIONING, PRECONDITIONED),
 }
 
 

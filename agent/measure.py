@@ -106,7 +106,7 @@ class Bench:
         if entered is None:
             raise AgentError("No configuration is entered.")
         found = self._findings
-        found.inspection = Inspection(self._scene(), self._memory)
+        found.inspection = Inspection(self.scene(), self._memory)
         reason = self._try(run, found.inspection, waiting)
         if found.samples is not None:
             found.rapl_sha256 = found.samples.write(self._folder(run) / "rapl.jsonl")
@@ -121,7 +121,8 @@ class Bench:
         self.sha256 = self._write(run, "finished", None)
         return None
 
-    def _scene(self) -> Scene:
+    def scene(self) -> Scene:
+        """What the checks look at."""
         disks = (devices.kernel_name(disk.by_id) for disk in self._plan.storage.disks.values())
         return Scene.here(
             self._stack.mount_point, suite_dir=self._suite_dir, disks=filter(None, disks)

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import AgentError
-from instrumentation import names, strict_json
+from instrumentation import names, steady_state, strict_json
 
 FORMAT = "fde-plan/1"
 TARGET_FORMAT = "fde-target/1"
 # The header area in front of the data: one LUKS2 header fits, for every configuration alike.
 DATA_OFFSET_BYTES = 16 * 2**20
+
+# What is written in the rounds of preconditioning: 128 KiB in order, or 4 KiB anywhere.
+ACCESSES = ("sequential", "random")
+MOST_PASSES = 10
 
 ParameterValue = int | float | str | bool
 
@@ -121,6 +125,24 @@ class Watermark:
 
 
 @dataclass(frozen=True)
+class Precondition:
+    """How the disks under test are brought to a steady state before the first run.
+
+    `passes` over the whole extent, then at most `rounds` of the `access` (one of `ACCESSES`), each
+    for `round_s` seconds, and never more than once over the extent.
+    """
+
+    passes: int
+    rounds: int
+    round_s: float
+    access: str
+
+    def most_bytes(self, extent: Extent) -> int:
+        """What it writes to each disk at most."""
+        return (self.passes + self.rounds) * extent.size_bytes
+
+
+@dataclass(frozen=True)
 class Plan:
     """A whole frozen plan; `runs` is the order of execution."""
 
@@ -146,7 +168,14 @@ class Plan:
     watermark: Watermark | None
     # Entries whose runs may be skipped where their workload cannot run; None: any.
     may_skip: tuple[str, ...] | None
+    precondition: Precondition | None
     sha256: str
+
+    @property
+    def disks_used(self) -> list[Disk]:
+        """Those that a configuration of the plan lies on."""
+        used = {configuration.disk for configuration in self.storage.configurations.values()}
+        return [disk for role, disk in self.storage.disks.items() if role in used]
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
@@ -275,6 +304,7 @@ def _plan(document: Mapping[str, Any]) -> Plan:
         asset_sums={n: e for n, e in document["assets"].items() if isinstance(e, Mapping)},
         watermark=_watermark(document.get("watermark")),
         may_skip=None if (skip := document.get("may_skip")) is None else tuple(skip),
+        precondition=_precondition(document.get("precondition")),
         sha256=document["sha256"],
     )
 
@@ -302,6 +332,23 @@ def _watermark(entry: Mapping[str, Any] | None) -> Watermark | None:
     if not (0 < watermark.chip_s < math.inf and 0 <= watermark.pad_s < math.inf):
         raise ValueError("the watermark's chip_s or pad_s is no length of time")
     return watermark
+
+
+def _precondition(entry: Mapping[str, Any] | None) -> Precondition | None:
+    """None in plans without it, older ones among them."""
+    if entry is None:
+        return None
+    found = Precondition(
+        int(entry["passes"]), int(entry["rounds"]), float(entry["round_s"]), entry["access"]
+    )
+    if not (
+        1 <= found.passes <= MOST_PASSES
+        and steady_state.WINDOW <= found.rounds <= steady_state.MOST_ROUNDS
+        and 0 < found.round_s < math.inf
+        and found.access in ACCESSES
+    ):
+        raise ValueError("its preconditioning is none that this agent knows")
+    return found
 
 
 def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:

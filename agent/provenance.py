@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from agent.checks import smart
 from agent.command import CommandError, run
 from agent.journal import boot_id
 from agent.plan import Disk, StorageSpec
@@ -41,7 +42,8 @@ def gather(spec: StorageSpec) -> dict[str, Any]:
         "uname": list(os.uname()),
         "os_release": platform.freedesktop_os_release().get("PRETTY_NAME"),
         "kernel_command_line": _text(Path("/proc/cmdline")),
-        "lab_machine": lab_machine(_text(Path("/proc/cmdline")) or ""),
+        "lab_machine": lab_word("fde.machine", _text(Path("/proc/cmdline")) or ""),
+        "lab_disks": lab_word("fde.disks", _text(Path("/proc/cmdline")) or ""),
         "cpu": _cpu(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "swaps": (_text(Path("/proc/swaps")) or "").splitlines()[1:],
@@ -51,10 +53,13 @@ def gather(spec: StorageSpec) -> dict[str, Any]:
     }
 
 
-def lab_machine(command_line: str) -> str | None:
-    """What the virtual lab's guest runs on (kvm, uml, tcg), as its kernel was told; or None."""
+def lab_word(key: str, command_line: str) -> str | None:
+    """What the virtual lab told its guest's kernel, None outside of it.
+
+    `fde.machine`: what the guest runs on (kvm, uml, tcg); `fde.disks`: the model of its disks.
+    """
     words = (word.partition("=") for word in command_line.split())
-    return next((value for name, _, value in words if name == "fde.machine"), None)
+    return next((value for name, _, value in words if name == key), None)
 
 
 def versions() -> dict[str, str | None]:
@@ -120,6 +125,7 @@ def _disk(disk: Disk) -> dict[str, Any]:
         "scheduler": _text(queue / "scheduler"),
         "write_cache": _text(queue / "write_cache"),
         "transport": _text(device / "transport"),
+        **(smart.lifetime(name) or {}),
     }
 
 

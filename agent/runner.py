@@ -6,8 +6,22 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from agent import assets, journal, limits, lock, measure, needs, notify, plan, provenance, quiet
+from agent import (
+    assets,
+    journal,
+    limits,
+    lock,
+    locked_read,
+    measure,
+    needs,
+    notify,
+    plan,
+    precondition,
+    provenance,
+    quiet,
+)
 from agent import requests as asked
 from agent import watermarks as marks
 from agent.errors import AgentError
@@ -131,6 +145,12 @@ class Suite:
             needs.check(self.plan, measure.SCRATCH_ROOT)
         self._provenance("before")
         stack.leave()
+        precondition.all_disks(
+            *(self.plan, self.folder, stack, self.journal.entries),
+            tell=self._tell,
+            watchdog=self.watchdog,
+        )
+        self.watchdog.within(STEP_S)
         marks.play(self.plan.watermark, self.folder, "start")
         bench = measure.Bench(self.plan, self.folder, stack, counters, self.watchdog)
         while True:
@@ -139,7 +159,7 @@ class Suite:
             stack.leave()
             self.waits.for_room(self.folder)
             marks.play(self.plan.watermark, self.folder, "end")
-            self._provenance("after")
+            self._provenance("after", locked_reads=self._locked_reads(stack, bench))
             if not self._fold_requests():
                 break
         self._say_finished()
@@ -247,18 +267,24 @@ class Suite:
             sync_folder(folder.parent)
             sync_folder(self.folder)
 
-    def _provenance(self, when: str) -> None:
-        """Gathered once a boot before the runs, and after them."""
+    def _locked_reads(self, stack: Stack, bench: measure.Bench) -> dict[str, Any]:
+        """Once a suite, also where runs were repeated after its end."""
+        path = self.folder / "provenance" / "after.json"
+        return _field(path, "locked_reads") or locked_read.look(stack, bench.scene())
+
+    def _provenance(self, when: str, **more: Any) -> None:
+        """Gathered once a boot before the runs, and after them with `more`."""
         folder = self.folder / "provenance"
         folder.mkdir(exist_ok=True)
         path = folder / f"{when}.json"
         number = 1
         while when == "before" and path.exists():
-            if _boot_of(path) == journal.boot_id():
+            if _field(path, "boot_id") == journal.boot_id():
                 return
             path = folder / f"before-resumed-{number}.json"
             number += 1
-        write_json(path, {**provenance.gather(self.plan.storage), "assets": self._assets})
+        found = {**provenance.gather(self.plan.storage), "assets": self._assets}
+        write_json(path, found | more)
 
     def _finished(self) -> int:
         return sum(self.accounts.of(run.run_id).finished for run in self.plan.runs)
@@ -288,9 +314,9 @@ class Suite:
         return 1
 
 
-def _boot_of(path: Path) -> str | None:
+def _field(path: Path, name: str) -> Any:
+    """Of a JSON file of ours; None where it cannot be had."""
     try:
-        boot_id = json.loads(path.read_text(encoding="utf-8"))["boot_id"]
+        return json.loads(path.read_text(encoding="utf-8"))[name]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return str(boot_id)

@@ -29,6 +29,7 @@ AROUND_NS = 60_000_000_000  # beside the canary's runs, so that the meter's own 
 PARTS = {
     "preparing_s": "preparing",
     "between_phases_s": "between phases",
+    "preconditioning_s": "preconditioning",
     "switching_s": "switching",
     "proving_s": "proving",
     "between_runs_s": "between runs",

@@ -10,6 +10,7 @@ from typing import Any
 
 from analysis.labels import configuration_label
 from analysis.money.assumptions import Assumptions, assumptions_of
+from analysis.preconditioned import Preconditioned
 from analysis.samples import Samples
 from instrumentation.sources.counter import Reading
 
@@ -152,6 +153,7 @@ class Suite:
     journal: tuple[Mapping[str, Any], ...] = ()
     controller_boots: int = 1
     skipped: tuple[VoidRun, ...] = ()
+    preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)
 
     @property
     def suite_id(self) -> str:

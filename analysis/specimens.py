@@ -30,16 +30,16 @@ def table(suite: Suite) -> list[list[str]]:
 
     Headed by the disks' roles; empty where there is one disk.
     """
-    roles = _roles(suite)
-    if len(roles) < 2:
+    there = roles(suite)
+    if len(there) < 2:
         return []
-    known = [_facts(suite, role) for role in roles]
+    known = [_facts(suite, role) for role in there]
     rows = [
         [called, *(str(facts.get(key) or "not known") for facts in known)]
         for key, called in FIELDS.items()
         if len({str(facts.get(key)) for facts in known}) > 1
     ]
-    return [["", *roles], *rows]
+    return [["", *there], *rows]
 
 
 def unlike(suite: Suite) -> list[str]:
@@ -51,13 +51,14 @@ def described(suite: Suite) -> str:
     """`they differ in model and firmware` or `two specimens of one model`."""
     fields = [field.removesuffix(" (B)").removesuffix(" (%)") for field in unlike(suite)]
     if not fields:
-        known = any(_facts(suite, role).get("model") for role in _roles(suite))
+        known = any(_facts(suite, role).get("model") for role in roles(suite))
         return "two specimens of one model" if known else "two disks of which nothing is known"
     together = ", ".join(fields[:-1])
     return f"they differ in {f'{together} and {fields[-1]}' if together else fields[-1]}"
 
 
-def _roles(suite: Suite) -> list[str]:
+def roles(suite: Suite) -> list[str]:
+    """Of the disks that the configurations lie on, in the plan's order."""
     return list(dict.fromkeys(filter(None, map(suite.disk_of, suite.configurations))))
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis import controllers, manifest, recordings, run_record
+from analysis import controllers, manifest, preconditioned, recordings, run_record
 from analysis.documents import lines, optional, seconds
 from analysis.records import Run, Suite, SuiteError, VoidRun
 from instrumentation import names, strict_json
@@ -56,6 +56,7 @@ def read(folder: Path, raw: bool = False) -> Suite:
         sealed=seal.sealed,
         journal=journal,
         controller_boots=max(1, len(shift_ns)),
+        preconditioned=preconditioned.read(folder, plan, problems),
     )
     return replace(suite, problems=(*problems, *_gaps(suite)))
 

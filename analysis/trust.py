@@ -5,7 +5,7 @@ The agreement of the RAPL readers is in analysis.readers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import polars as pl
 
 from analysis import align
 from analysis.origin import SYNTHETIC
-from analysis.records import TAIL, Run, Suite
+from analysis.records import TAIL, Suite
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,14 @@ def _check(check: Mapping[str, Any]) -> tuple[str, str]:
     return str(check.get("name", "")), str(check.get("message") or "")
 
 
-def proof(runs: Sequence[Run], origin: str) -> str:
+def proof(suite: Suite, origin: str) -> str:
     """A clause after the number of finished runs: in how many the storage was as planned."""
     if origin == SYNTHETIC:
         return "there was no storage to prove"
-    proven = sum(bool(run.proof.get("ok")) for run in runs)
-    return f"the storage was proven to be the planned one in {proven} of them"
+    proven = sum(bool(run.proof.get("ok")) for run in suite.runs)
+    said = f"the storage was proven to be the planned one in {proven} of them"
+    for serial, read in (suite.after.get("locked_reads") or {}).items():
+        said += f"; locked after the last of them, {serial} refused a read ({read['error']})"
+        if read["link_before"] != read["link_after"]:
+            said += ", which changed its link: switch the machine off before the next suite"
+    return said

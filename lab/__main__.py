@@ -39,6 +39,7 @@ def _up(arguments: argparse.Namespace) -> int:
         meter=not arguments.no_meter,
         truth=arguments.truth,
         packages=arguments.packages,
+        disks=arguments.disks,
     )
     if not lifecycle.up(layout, say, options):
         say(f"lab: up already ({layout.state})")
@@ -103,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--truth", action="store_true", help="write down what the meter is fed")
     up.add_argument(
         "--packages", type=int, choices=(1, 2), default=1, help="processor packages with counters"
+    )
+    up.add_argument(
+        "--disks", default="", metavar="MODEL", help="that disks behave as (lab/disk_models.yml)"
     )
     down = commands.add_parser("down", help="stop them, and labs in directories below")
     status = commands.add_parser("status", help="say what runs; exit status 1 if the lab is not up")

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab import ssh
 from lab.console import gave_up, tail
-from lab.devices import DRIVES
+from lab.devices import by_id
 from lab.errors import LabError
 from lab.network import Network
 from lab.state import Layout
@@ -26,7 +26,7 @@ def wait_for_guest(
     layout: Layout, state: Mapping[str, Any], alive: Callable[[], bool], say: Say
 ) -> None:
     """Wait until the guest answers by SSH and has its drives, saying how long it takes."""
-    links = [kind.by_id for kind in DRIVES if kind.role in state["drives"]]
+    links = [by_id(drive["model"], drive["serial"]) for drive in state["drives"].values()]
     question = ["udevadm", "wait", "--timeout=60", ROOT_DISK, *links]
     started = said = time.monotonic()
     while True:

@@ -30,9 +30,10 @@ class DriveKind:
     def nqn(self) -> str:
         return f"nqn.2026-01.org.fde-testbed:{self.role}"
 
-    @property
-    def by_id(self) -> str:
-        return f"/dev/disk/by-id/nvme-{self.model}_{self.serial}"
+
+def by_id(model: str, serial: str) -> str:
+    """What udev calls such a disk in the guest."""
+    return f"/dev/disk/by-id/nvme-{model}_{serial}"
 
 
 DRIVES = (

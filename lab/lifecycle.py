@@ -8,14 +8,14 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from agent.controller.interrupts import deferred_interrupts, term_interrupts
-from lab import boot, image, machines, network, ssh
+from lab import boot, disk_models, image, machines, network, ssh
 from lab.boot import Say
-from lab.devices import DRIVES, start_drive, start_meter, write_secrets
+from lab.devices import DRIVES, DriveKind, start_drive, start_meter, write_secrets
 from lab.launcher import Launcher
 from lab.machines.base import OVERLAY, Guest, Machine
 from lab.network import Network
@@ -53,6 +53,7 @@ class LabOptions:
 
     With `truth` the meter writes down what it was fed, for a comparison with what was recorded.
     `packages`, 1 or 2, share the modelled joules of the processor and of the memory.
+    `disks` names a model of `lab.disk_models`, "" for disks without a behaviour of their own.
     """
 
     machine: str = field(default_factory=_wanted_machine)
@@ -60,6 +61,7 @@ class LabOptions:
     meter: bool = True
     truth: bool = False
     packages: int = 1
+    disks: str = ""
 
 
 def up(layout: Layout, say: Say, options: LabOptions) -> bool:
@@ -69,6 +71,8 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     """
     if running(layout):
         return False
+    if options.disks:
+        disk_models.find(options.disks)  # before anything is built
     machine, guest_image = machines.ready(options.machine, say)
     down(layout)
     require_room(layout.directory, ROOM_BYTES, "the lab")
@@ -98,9 +102,12 @@ def _start(
     psid = write_secrets(layout)
     drives = {
         kind.role: start_drive(launcher, kind, psid, lab_network)
-        for kind in DRIVES
+        for kind in _kinds(options)
         if options.drives
     }
+    if options.disks:
+        disk_models.apply(options.disks, drives)
+        words.append(f"fde.disks={options.disks}")
     words += [f"fde.drive={drive['port']},{drive['nqn']}" for drive in drives.values()]
     guest = Guest(
         image=guest_image,
@@ -132,6 +139,12 @@ def _start(
     if options.meter:
         state["meter"] = start_meter(launcher, truth=options.truth)
     return state, Process.of("guest", state["guest"]["pid"])
+
+
+def _kinds(options: LabOptions) -> list[DriveKind]:
+    """The drives to start, under the model name that the model of disks gives them."""
+    name = disk_models.find(options.disks).name if options.disks else ""
+    return [replace(kind, model=name or kind.model) for kind in DRIVES]
 
 
 def _start_network(launcher: Launcher, machine: Machine, say: Say) -> Network:

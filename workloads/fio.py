@@ -38,8 +38,8 @@ def io_parameters(engine: str, depth: int) -> tuple[Parameter, ...]:
 class Job:
     """One stretch of fio: `pattern` is fio's own word (`write`, `randread` ...), sizes in bytes.
 
-    `area_bytes` is the part of the file that is used, from its start, `passes` times over, and
-    `at_most_bytes` how much is moved (0: all of that). After `seconds` it ends in any case (0:
+    `area_bytes` is the part of the file that is used, from `offset_bytes` on, `passes` times over,
+    and `at_most_bytes` how much is moved (0: all of that). After `seconds` it ends in any case (0:
     never); with `repeat` it goes over the area again until then. With `fsync` it ends when the
     drive has the data, with `fresh` every request has data of its own.
     """
@@ -47,6 +47,7 @@ class Job:
     pattern: str
     block_bytes: int
     area_bytes: int
+    offset_bytes: int = 0
     passes: int = 1
     at_most_bytes: int = 0
     seconds: float = 0
@@ -70,7 +71,7 @@ def check_engine(parameters: Mapping[str, ParameterValue]) -> None:
 def lay_out(context: Context, path: Path, size_bytes: int) -> None:
     """Write the file with fio's fresh, seeded data, which zlib cannot make smaller."""
     job = Job("write", MIB, size_bytes, fsync=True, fresh=True)
-    programs.run([*command(context, path, job), "--allow_file_create=1", "--overwrite=0"])
+    programs.run([*command(path, job, context.seed), "--allow_file_create=1", "--overwrite=0"])
 
 
 def measure(context: Context, phase: str, path: Path, job: Job) -> None:
@@ -80,7 +81,7 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     Raises WorkloadError.
     """
     context.drop_caches()
-    with Held(command(context, path, job), context.scratch) as fio:
+    with Held(command(path, job, context.seed), context.scratch) as fio:
         with context.phase(phase) as work:
             fio.go()
         output = fio.report()
@@ -88,12 +89,14 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     work.add(**counted(output))
 
 
-def command(context: Context, path: Path, job: Job) -> list[str]:
-    """How fio is called: direct I/O on one existing file, seeded, its report as JSON."""
+def command(path: Path, job: Job, seed: int) -> list[str]:
+    """How fio is called: direct I/O on one existing file (or device), its report as JSON."""
     argv = ["fio", "--name=job", f"--filename={path}", f"--rw={job.pattern}"]
     argv += [f"--bs={job.block_bytes}", f"--size={job.area_bytes}", "--direct=1"]
-    argv += [f"--ioengine={job.engine}", f"--iodepth={job.depth}", f"--randseed={context.seed}"]
+    argv += [f"--ioengine={job.engine}", f"--iodepth={job.depth}", f"--randseed={seed}"]
     argv += ["--overwrite=1", "--allow_file_create=0", "--eta=never", "--output-format=json"]
+    if job.offset_bytes:
+        argv.append(f"--offset={job.offset_bytes}")
     if job.passes > 1:
         argv.append(f"--loops={job.passes}")
     if job.at_most_bytes:

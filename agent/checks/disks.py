@@ -65,7 +65,10 @@ def firmware(scene: Scene) -> Seen | None:
 
 
 def temperatures_c(scene: Scene) -> dict[str, float]:
-    """What the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number."""
+    """What the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number.
+
+    Where it reads none, what SMART says.
+    """
     found = {}
     for name in scene.disks:
         device = _device(scene, name)
@@ -73,6 +76,8 @@ def temperatures_c(scene: Scene) -> dict[str, float]:
         values = [value for sensor in sensors if (value := number(sensor)) is not None]
         if values:
             found[_serial(scene, name)] = max(values) / 1000
+        elif name in scene.health and (said := scene.health[name].temperature_c) is not None:
+            found[_serial(scene, name)] = float(said)
     return found
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.command import CommandError, run
+from agent.storage import nvme
 
 # ATA attributes that count what the medium lost: reallocated, uncorrectable, pending, offline.
 _LOST = frozenset({5, 187, 197, 198})
 _WRITTEN = 241  # total LBAs written
+
 _HEAT = ("warning_temp_time", "critical_comp_time")
 
 
@@ -18,14 +21,16 @@ _HEAT = ("warning_temp_time", "critical_comp_time")
 class Health:
     """`passed` is the disk's verdict on itself, None if it gives none; `errors` of its medium.
 
-    `throttled` counts what heat did to it in its life: minutes above its limits and transitions to
-    slower states; `written_bytes` those of its life, `spare_percent` of its spare blocks that are
-    left, `used_percent` of the life that its maker reckons with. None where it does not say.
+    `throttled` counts what heat did to an NVMe disk in its life: minutes above its limits and, as
+    far as it can be read, transitions to slower states; `written_bytes` those of its life,
+    `spare_percent` of its spare blocks that are left, `used_percent` of the life that its maker
+    reckons with. None where it does not say.
     """
 
     serial: str
     passed: bool | None
     errors: int
+    temperature_c: float | None = None
     throttled: int | None = None
     written_bytes: int | None = None
     spare_percent: int | None = None
@@ -42,30 +47,43 @@ def read(program: str, name: str) -> Health | None:
         report = json.loads(said)
     except (CommandError, ValueError):
         return None
-    return parse(report) if isinstance(report, dict) else None
+    health = parse(report) if isinstance(report, dict) else None
+    # Its JSON leaves out how often an NVMe disk became slower.
+    with suppress(OSError):
+        return health and replace(health, throttled=nvme.throttlings(f"/dev/{name}"))
+    return health
+
+
+def lifetime(name: str | None) -> dict[str, int | None] | None:
+    """`written_bytes` and `used_percent` of the disk with this kernel name; None without SMART."""
+    found = read("smartctl", name) if name else None
+    if found is None:
+        return None
+    return {"written_bytes": found.written_bytes, "used_percent": found.used_percent}
 
 
 def parse(report: dict[str, Any]) -> Health | None:
     """From smartctl's JSON (smartmontools 7: NVMe, ATA and SCSI each have their own part)."""
     passed = report.get("smart_status", {}).get("passed")
-    nvme = report.get("nvme_smart_health_information_log", {})
+    log = report.get("nvme_smart_health_information_log", {})
     ata = report.get("ata_smart_attributes", {}).get("table", [])
     scsi = report.get("scsi_error_counter_log", {})
-    if passed is None and not (nvme or ata or scsi):
+    if passed is None and not (log or ata or scsi):
         return None
-    errors = nvme.get("media_errors", 0)
+    errors = log.get("media_errors", 0)
     errors += sum(row["raw"]["value"] for row in ata if row["id"] in _LOST)
     errors += sum(part.get("total_uncorrected_errors", 0) for part in scsi.values())
-    heat = [n for key, n in nvme.items() if key in _HEAT or "trans_count" in key]
-    units = nvme.get("data_units_written")
+    heat = [log[key] for key in _HEAT if key in log]
+    units = log.get("data_units_written")
     sectors = next((row["raw"]["value"] for row in ata if row["id"] == _WRITTEN), None)
     return Health(
         str(report.get("serial_number", "")),
         passed,
         errors,
         throttled=sum(heat) if heat else None,
+        temperature_c=report.get("temperature", {}).get("current"),
         # NVMe Base Specification, SMART log: thousands of 512 bytes.
         written_bytes=units * 512_000 if units is not None else sectors and sectors * 512,
-        spare_percent=nvme.get("available_spare"),
-        used_percent=nvme.get("percentage_used"),
+        spare_percent=log.get("available_spare"),
+        used_percent=log.get("percentage_used"),
     )

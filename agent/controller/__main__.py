@@ -21,6 +21,7 @@ from agent.controller import (
     durations,
     fitting,
     holder,
+    look,
     many,
     pilot,
     prove,
@@ -28,6 +29,7 @@ from agent.controller import (
     session,
     timing,
     watch,
+    wear,
 )
 from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
@@ -92,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
 
     checking = commands.add_parser("check", help="say what would happen to a target's disks")
     checking.add_argument("--inventory", type=Path, required=True)
+    checking.add_argument("--suite", help="say what its preconditioning would cost each disk")
+    checking.add_argument("--scale", help="one of the suite's scales, as lab")
     checking.set_defaults(command=_check)
 
     confirming = commands.add_parser("confirm", help="ask before a disk is first written")
@@ -130,6 +134,10 @@ def _plan_options(parser: argparse.ArgumentParser, suite_required: bool = True) 
     )
     parser.add_argument(
         *("--configurations", "-c"), nargs="+", default=(), help="instead of the suite's own"
+    )
+
+    parser.add_argument(
+        "--confirm", nargs="+", default=(), help="serials of disks that may be preconditioned"
     )
 
 
@@ -178,7 +186,7 @@ def _watch(options: argparse.Namespace) -> bool:
 
 
 def _check(options: argparse.Namespace) -> bool:
-    return check.run(options.inventory, _say)
+    return check.run(options.inventory, _say, suite=options.suite, scale=options.scale)
 
 
 def _confirm(options: argparse.Namespace) -> None:
@@ -217,7 +225,8 @@ def _frozen(
         now=now,
     )
     if options.hours is None:
-        return compiled(blocks=options.blocks if earlier is None else earlier.blocks)
+        blocks = options.blocks if earlier is None else earlier.blocks
+        return _wear_told(compiled(blocks=blocks), options)
     one = compiled(blocks=1)
     known = durations.seen(options.out, one["host"], one["origin"])
     fit = fitting.fit(one, known, options.hours)
@@ -226,7 +235,26 @@ def _frozen(
         return compiled(blocks=options.blocks, fitted=fitted)
     for sentence in fit.sentences:
         _say(sentence)
-    return compiled(blocks=fit.blocks, fitted=fitted)
+    return _wear_told(compiled(blocks=fit.blocks, fitted=fitted), options)
+
+
+def _wear_told(plan: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """The plan, once it is said what its preconditioning costs each disk, and allowed."""
+    if "precondition" not in plan:
+        return plan
+    target = remote.read_target(options.target)
+    seen = look.look(target)
+    if seen.error:
+        raise ControllerError(f"What preconditioning would cost cannot be said: {seen.error}.")
+    found = wear.costs(plan, seen.disks)
+    for cost in found:
+        _say(cost.sentences)
+    if options.hours is not None:
+        _say("How long the preconditioning takes is not known before, and HOURS does not count it.")
+    ask = confirm.at_terminal if sys.stdin.isatty() else None
+    if not target.get("lab"):  # a virtual disk does not wear
+        wear.require(found, options.confirm, ask)
+    return plan
 
 
 def _write_plan(options: argparse.Namespace) -> Path:

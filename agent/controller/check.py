@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent.controller import confirm, secrets_file, stacks
+from agent.controller import confirm, secrets_file, stacks, wear
 from agent.controller import inventory as inventories
+from agent.controller.compile import compile_plan
 from agent.controller.errors import ControllerError
 from agent.controller.look import Look, checks_file, look
-from agent.controller.suites import load_suite
+from agent.controller.suites import load_suite, scaled
+from agent.errors import AgentError
 from agent.files import write_json
 
 FORMAT = "fde-check/1"
@@ -23,10 +25,11 @@ LABEL = 12
 Say = Callable[[str], None]
 
 
-def run(path: Path, say: Say) -> bool:
+def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = None) -> bool:
     """Print the page of every host of an inventory; whether nothing stands against going on.
 
-    Raises ControllerError where the inventory cannot be read at all.
+    Of a `suite` it is said what its preconditioning would cost each disk. Raises ControllerError
+    where the inventory cannot be read at all.
     """
     say(f"CHECK of {path}: nothing is installed, no disk is touched.")
     found = inventories.resolve(path)
@@ -36,7 +39,7 @@ def run(path: Path, say: Say) -> bool:
         for reason in reasons:
             _lines("refused", reason, say)
     for target in found.targets:
-        refusals += _one(target, say)
+        refusals += _one(target, say, suite, scale)
     say("")
     if refusals:
         count = "One thing stands" if refusals == 1 else f"{refusals} things stand"
@@ -49,7 +52,7 @@ def run(path: Path, say: Say) -> bool:
     return True
 
 
-def _one(target: Mapping[str, Any], say: Say) -> int:
+def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | None) -> int:
     """The page of one host; how many refusals are on it."""
     refusals = _inventory(target, say)
     say(f"\nTARGET  {_address(target)}")
@@ -71,9 +74,27 @@ def _one(target: Mapping[str, Any], say: Say) -> int:
     say("\nCONFIGURATIONS")
     for line in stacks.table(target["configurations"]):
         say(f"  {line}")
+    if suite is not None and seen is not None:
+        refusals += _suite(target, seen, suite, scale, say)
     if refusals == 0 and one_disk(target):
         say("\nSUITE  make run SUITE=one-disk answers first: the Opal disk compared with itself.")
     return refusals
+
+
+def _suite(target: Mapping[str, Any], seen: Look, name: str, scale: str | None, say: Say) -> int:
+    """What a suite's preconditioning would cost each disk; how many refusals there are."""
+    try:
+        plan = compile_plan(name, scaled(load_suite(name), scale), target, seed=0)
+    except AgentError as error:
+        _lines("refused", str(error), say)
+        return 1
+    found = wear.costs(plan, seen.disks)
+    say(f"\nSUITE  {name}: " + ("" if found else "the disks are taken as they are"))
+    for cost in found:
+        _lines("wear", cost.sentences, say)
+        if cost.reason and not target.get("lab"):
+            _lines("will ask", f"make run CONFIRM={cost.serial}, as {cost.reason}", say)
+    return 0
 
 
 def one_disk(target: Mapping[str, Any]) -> bool:
@@ -149,6 +170,8 @@ def _disk(disk: Mapping[str, Any], say: Say) -> None:
     if disk.get("size_bytes"):
         _lines("", f"serial {disk.get('serial')}, {_bytes(disk['size_bytes'])}", say)
     _lines("found", disk["found"], say)
+    if life := wear.lifetime(**(disk.get("lifetime") or {})):
+        _lines("", life, say)
     for reason in disk["refusals"]:
         _lines("refused", reason, say)
     if not disk["refusals"]:

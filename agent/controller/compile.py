@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agent.controller.declared import comparisons, contrasts, extra, share
+from agent.controller.declared import comparisons, contrasts, extra, precondition, share
 from agent.controller.errors import ControllerError
 from agent.controller.names import unknown
 from agent.controller.sequence import CANARY, between_canaries, order
@@ -71,6 +71,7 @@ def compile_plan(
     loads = entries(suite, names, target.get("database", "any"), chosen=chosen)
     further = extra(suite, names, loads, chosen=chosen)
     compared = comparisons(suite, names, loads, chosen=chosen)
+    settled = precondition(suite)
     slowest_s = _slowest_s(target["meters"])
     runs = order(names, [load.turn for load in loads], blocks=count, seed=seed)
     further_keys = {}
@@ -103,7 +104,9 @@ def compile_plan(
             "extent": {"offset_bytes": DATA_OFFSET_BYTES, "size_bytes": target["extent_bytes"]},
             "filesystem": target["filesystem"],
             "configurations": stacks,
-            "discard_first": _flag(suite, "discard_first"),
+            # Discarded anew each time, a disk would not stay as it was brought to.
+            "discard_first": _flag(suite, "discard_first", otherwise=settled is None),
+            **({} if settled is None else {"precondition": settled}),
             "workloads": workloads,
             "may_skip": sorted(skip),
             "runs": runs,
@@ -140,9 +143,9 @@ def _watermark(suite: Mapping[str, Any], slowest_s: float) -> dict[str, float] |
     }
 
 
-def _flag(suite: Mapping[str, Any], key: str) -> bool:
-    """A key that is true where it is not named."""
-    wanted = suite.get(key, True)
+def _flag(suite: Mapping[str, Any], key: str, *, otherwise: bool = True) -> bool:
+    """A key that says yes or no; `otherwise` where it is not named."""
+    wanted = suite.get(key, otherwise)
     if not isinstance(wanted, bool):
         raise ControllerError(f"The suite's key {key} is {wanted!r}: say true or false.")
     return wanted

@@ -1,4 +1,5 @@
-"""What a suite declares before its first run: contrasts, comparisons, extra blocks, margins."""
+"""What a suite declares before its first run: contrasts, comparisons, extra blocks, margins,
+preconditioning."""
 
 from __future__ import annotations
 
@@ -11,11 +12,21 @@ from agent.controller.errors import ControllerError
 from agent.controller.names import unknown
 from agent.controller.sequence import Turn
 from agent.controller.variants import Entry, configurations_of
+from agent.plan import ACCESSES, MOST_PASSES
+from instrumentation import steady_state
 from workloads.base import UNITS
 
 MOST_EXTRA_BLOCKS = 10_000
+MOST_ROUND_S = 3600
 EXTRA_KEYS = ("blocks", "configurations", "workloads")
 COMPARISON_KEYS = ("name", "question", "first", "second", "per", "configurations")
+# The specification's own numbers: see instrumentation/steady_state.py.
+PRECONDITION: dict[str, Any] = {
+    "passes": 2,
+    "rounds": steady_state.MOST_ROUNDS,
+    "round_s": 60,
+    "access": "sequential",
+}
 SIDE_KEYS = ("workload", "phase")
 # The sum of a run's phases without its tail.
 ALL_PHASES = "all"
@@ -179,3 +190,41 @@ def share(suite: Mapping[str, Any], key: str, otherwise: float) -> float:
             f"The suite's key {key} is {value!r}: give a share above 0 and below 1, as {otherwise}."
         )
     return float(value)
+
+
+def precondition(suite: Mapping[str, Any]) -> dict[str, Any] | None:
+    """How the disks are brought to a steady state, all keys filled in; None where they are not."""
+    given = suite.get("precondition", False)
+    if given is False:
+        return None
+    if given is not True and not isinstance(given, Mapping):
+        raise ControllerError(
+            f"The suite's key precondition is {given!r}: say true, false, or its passes, rounds, "
+            "round_s and access."
+        )
+    if suite.get("discard_first"):
+        raise ControllerError(
+            "The suite says precondition and discard_first: to discard the extent before each "
+            "configuration undoes the preconditioning, so take one of them out."
+        )
+    found = {**PRECONDITION, **({} if given is True else given)}
+    for key in found:
+        if key not in PRECONDITION:
+            raise ControllerError(unknown("key of precondition", str(key), PRECONDITION))
+    for key, least, most in (
+        ("passes", 1, MOST_PASSES),
+        ("rounds", steady_state.WINDOW, steady_state.MOST_ROUNDS),
+    ):
+        if type(found[key]) is not int or not least <= found[key] <= most:
+            raise ControllerError(
+                f"The {key} of precondition are {found[key]!r}: give a whole number from {least} "
+                f"to {most}."
+            )
+    seconds = found["round_s"]
+    if type(seconds) not in (int, float) or not 0 < seconds <= MOST_ROUND_S:
+        raise ControllerError(
+            f"The round_s of precondition is {seconds!r}: give seconds up to {MOST_ROUND_S}."
+        )
+    if found["access"] not in ACCESSES:
+        raise ControllerError(unknown("access of precondition", str(found["access"]), ACCESSES))
+    return found

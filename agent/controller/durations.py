@@ -14,7 +14,7 @@ from typing import Any
 from agent.controller import sessions
 from agent.controller.progress import NS
 from agent.errors import AgentError
-from agent.journal import Entry, last_states, read
+from agent.journal import PRECONDITIONED, Entry, last_states, read
 from agent.tries import SKIPPED
 from instrumentation import names, strict_json
 from workloads import registry
@@ -82,7 +82,8 @@ def seen(folder: Path, host: str, origin: str) -> Seen:
             continue
         if "finished" in last_states(entries).values():
             found.suites.append(str(plan["suite_id"]))
-            found.ends_s.extend(_ends_s(suite_dir, entries))
+            with suppress(OSError, KeyError, TypeError, ValueError):
+                found.ends_s.extend(_ends_s(suite_dir, entries))
     return found
 
 
@@ -155,11 +156,13 @@ def _blocks(
 
 
 def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
-    """What a suite that went through in one session took besides its runs."""
+    """What a suite that went through in one session took besides its runs, where its disks were
+    not preconditioned."""
     known = sessions.read(sessions.lines(suite_dir / sessions.FILE), ())
     of_runs = [entry for entry in entries if entry.run_id]
     whole = entries[-1].state == "suite-finished" and len({e.boot_id for e in entries}) == 1
-    if len(known) != 1 or known[0].killed or not whole:
+    longer = any(entry.state == PRECONDITIONED for entry in entries)
+    if len(known) != 1 or known[0].killed or not whole or longer:
         return
     yield max(0.0, known[0].seconds["wall_s"] - (of_runs[-1].t_mono_ns - of_runs[0].t_mono_ns) / NS)
 

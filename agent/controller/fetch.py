@@ -22,11 +22,11 @@ from instrumentation import strict_json
 
 SALVAGE_LIMIT_S = 120.0
 # The journal last: whatever it tells of is there before it.
-TAKEN = ("watermark.jsonl", "provenance", "runs", "requests.jsonl", "journal.jsonl")
+TAKEN = ("watermark.jsonl", "provenance", "precondition", "runs", "requests.jsonl", "journal.jsonl")
 
 
 def unpack(archive: Path, suite_dir: Path) -> None:
-    """Take journal, runs and provenance out of what `python3 -m agent pack` has written.
+    """Take journal, runs and what belongs to them out of what `python3 -m agent pack` has written.
 
     Nothing is taken unless all of it is whole. Raises ControllerError if a sum differs, a file is
     missing, or the archive is another suite's or cannot be read.

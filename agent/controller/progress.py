@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from agent.journal import TERMINAL, Entry
+from agent.journal import PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
 from agent.plan import Plan, Run
 from agent.tries import INTERRUPTED, REPEAT, SKIPPED, Accounts
 
@@ -35,7 +35,7 @@ def entry_costs_s(entries: Sequence[Entry]) -> list[float]:
     for entry in entries:
         if entry.state == "running" and before and before.boot_id == entry.boot_id:
             costs.append((entry.t_mono_ns - before.t_mono_ns) / NS)
-        if entry.state in ("suite-started", "finished", "void"):
+        if entry.state in ("suite-started", PRECONDITIONED, "finished", "void"):
             before = entry
         elif entry.state == "running":
             before = None
@@ -118,8 +118,9 @@ def event(plan: Plan, entry: Entry) -> str | None:
         return f"waiting: {waited_for(detail)}"
     if entry.state == "void":
         return f"{name_of(plan, entry.run_id)} {_voided(detail)}"
-    if entry.state in TERMINAL:
-        return f"{entry.state.replace('-', ' ')}" + (f": {detail}" if detail else "")
+    if entry.state in (*TERMINAL, PRECONDITIONING, PRECONDITIONED):
+        told = detail.partition(" sha256:")[0]
+        return entry.state.replace("-", " ") + (f": {told}" if told else "")
     return None
 
 

@@ -26,7 +26,7 @@ SEALED = (
     "sessions.jsonl",
     "timing.json",
 )
-SEALED_FOLDERS = ("runs", "meters", "provenance")
+SEALED_FOLDERS = ("runs", "meters", "provenance", "precondition")
 
 
 def seal(suite_dir: Path, *, decoded: bool = False) -> Path:

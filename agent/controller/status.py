@@ -14,14 +14,17 @@ from typing import Any
 from agent.controller import live, progress, status_page
 from agent.controller.holder import myself
 from agent.files import write_json
-from agent.journal import TERMINAL, Entry
+from agent.journal import PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
 from agent.plan import Plan
 from agent.tries import BEGUN
 
 FORMAT = "fde-status/1"
 WRITE_PERIOD_S = 5.0
 EVENTS = 3
-TOLD_STATES = TERMINAL | {"suite-started", "waiting", "running", "void"}
+TOLD_STATES = TERMINAL | {
+    *("suite-started", "waiting", "running", "void"),
+    *(PRECONDITIONING, PRECONDITIONED),
+}
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = (
     *("configurations", "contrasts", "margin", "half_width", "watermark"),
     *("attempts", "run_limit_s", "canary", "scales", "extra", "comparisons", "one_disk"),
-    "discard_first",
+    *("discard_first", "precondition"),
 )
 # What other machines need other values of; what is measured stays the same in every scale.
 SCALED_KEYS = (
     *("summary", "blocks", "settle_s", "tail_s", "run_limit_s", "canary", "rapl_hz"),
-    *("workloads", "entries", "extra", "comparisons"),
+    *("precondition", "workloads", "entries", "extra", "comparisons"),
 )
 # What a scale may change of an entry besides its parameters, and of a comparison.
 ENTRY_KEYS = ("repeat", "configurations")

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.controller import sessions
 from agent.controller.progress import minutes
-from agent.journal import TERMINAL, Entry, read
+from agent.journal import PRECONDITIONING, TERMINAL, Entry, read
 from agent.tries import BEGUN, CLOSED, INTERRUPTED
 from instrumentation import strict_json
 
@@ -18,6 +18,7 @@ FORMAT = "fde-timing/1"
 # The parts that add up to `wall_s`, and what they are called in the table.
 PARTS = {
     "measuring_s": "measuring",
+    "preconditioning_s": "preconditioning disks",
     "switching_s": "switching storage",
     "preparing_s": "preparing runs",
     "between_phases_s": "between phases",
@@ -59,6 +60,7 @@ def of_journal(
     clock readings, 0 without them.
     """
     spent = dict.fromkeys(("waiting_s", "down_s", "repeated_s", "between_runs_s"), 0.0)
+    spent[f"{PRECONDITIONING}_s"] = 0.0
     spent |= dict.fromkeys((f"{state}_s" for state in BEGUN), 0.0)
     voided = {e.run_id: place for place, e in enumerate(entries) if e.state == "void"}
     starts = _starts(entries)
@@ -68,8 +70,8 @@ def of_journal(
                 spent["down_s"] += _between_s(now, then, clock)
         elif now.boot_id != then.boot_id:
             continue
-        elif now.state == "waiting":
-            spent["waiting_s"] += (then.t_mono_ns - now.t_mono_ns) / NS
+        elif now.state in ("waiting", PRECONDITIONING):
+            spent[f"{now.state}_s"] += (then.t_mono_ns - now.t_mono_ns) / NS
         elif now.state in CLOSED and then.state not in TERMINAL:
             spent["between_runs_s"] += (then.t_mono_ns - now.t_mono_ns) / NS
         elif now.state in BEGUN:
@@ -114,6 +116,7 @@ def summary(
     wall_s = controller["wall_s"]
     parts = {
         "measuring_s": measuring_s,
+        "preconditioning_s": states["preconditioning_s"],
         "switching_s": states["switching_s"],
         "preparing_s": max(0.0, states["running_s"] - measuring_s - between_s),
         "between_phases_s": between_s,

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from agent.checks import smart
 from agent.command import run
 from agent.plan import Disk, StorageSpec
 from agent.storage import facts, guard, layout, notes
@@ -34,6 +35,7 @@ def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
         "size_bytes": found.size_bytes,
         "model": model,
         "transport": transport,
+        "lifetime": smart.lifetime(Path(found.path).name) if found.path else None,
         "found": describe(disk, found, spec),
         "would": [] if reasons else would(spec, disk, found),
         "refusals": reasons,

@@ -14,7 +14,7 @@ from typing import Any
 from agent.command import CommandError, run
 from agent.errors import AgentError
 from agent.plan import Configuration
-from agent.storage import canary, opal_ioctl, pin_tries
+from agent.storage import opal_ioctl, pin_tries
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
@@ -44,13 +44,15 @@ class Opal(Kind):
         )
 
     def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
-        """Make range and header anew if another kind used their place; then the proof of locking.
+        """Make range and header anew if another kind used their place.
 
-        The locked range must refuse a direct read: `locked_read` is the error's name.
+        The drive is asked whether the range is locked; no read is tried, since a refused one
+        disturbs the link that is about to be measured (`agent.locked_read`).
         """
         if why_not_ready(place, secrets, try_passphrase=False) is not None:
             own(place, secrets)
-        return {"locked_read": canary.locked_read(place.partition, place.extent.offset_bytes)}
+        found = range_found(place, secrets)
+        return {"state_before": found.state if found else None}
 
     def attach(
         self, place: Place, configuration: Configuration, secrets: Secrets
@@ -160,6 +162,7 @@ def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
             raise
         if error.status != opal_ioctl.NOT_AUTHORISED:
             raise NotTakenError(str(error)) from error
+        pin_tries.login(device, pin_tries.SID).count()
         free = False
     # An interrupted try may have set the PIN: then it is ours, and this is what is left to do.
     try:
@@ -237,7 +240,7 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
 
 
 def findings(place: Place, secrets: Secrets, evidence: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Opal's part of a proof: discovery flags, the range and its state, the locked read before.
+    """Opal's part of a proof: discovery flags, the range, its state now and before it was opened.
 
     None where the disk has no Opal. `state` is `off` where nothing ever locks.
     """
@@ -249,5 +252,5 @@ def findings(place: Place, secrets: Secrets, evidence: Mapping[str, Any]) -> dic
         "status": asdict(status),
         "range": asdict(found) if found else None,
         "state": "off" if found is None or found.off else found.state,
-        "locked_read": evidence.get("locked_read"),
+        "state_before": evidence.get("state_before"),
     }

@@ -159,8 +159,8 @@ def _opal_mismatches(plan: Planned, opal_found: Mapping[str, Any]) -> list[str]:
             for key, value in wanted.items()
             if range_.get(key) != value
         ]
-        if opal_found.get("locked_read") is None:
-            said.append("the range could be read before it was unlocked")
+        if opal_found.get("state_before") != "locked":
+            said.append("the range was not locked before it was opened")
         if not status.get("locking_enabled"):
             said.append("Opal locking is not enabled")
     if status.get("mbr_enabled") and not status.get("mbr_done"):

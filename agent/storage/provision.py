@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agent.command import CommandError
 from agent.plan import Disk, StorageSpec
-from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl
+from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl, pin_tries
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError
@@ -246,6 +246,7 @@ def _take(
         return []
     if dry:
         return []
+    pin_tries.login(path, pin_tries.SID).check()
     with guard.holding(disk):
         guard.check_still(_given_up(disk, before), before)
         notes.begin_taking(disk)

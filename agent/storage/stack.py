@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,17 @@ from typing import Any, Protocol
 from agent.command import CommandError, run
 from agent.errors import AgentError
 from agent.plan import Configuration, Disk, StorageSpec
-from agent.storage import devices, discard, guard, layout, mapping, opal, registry
+from agent.storage import (
+    canary,
+    devices,
+    discard,
+    guard,
+    layout,
+    mapping,
+    opal,
+    opal_ioctl,
+    registry,
+)
 from agent.storage.base import Kind, Place
 from agent.storage.secrets import Secrets
 
@@ -165,6 +175,22 @@ class Stack:
         for edge in reversed(self._edges):
             edge.down()
 
+    @contextmanager
+    def below(self, disk: Disk) -> Iterator[Place]:
+        """The disk's place with nothing on it, for who writes the extent itself: held, checked as
+        for a configuration, a range that locks open meanwhile. Raises AgentError."""
+        self.leave()
+        with self._hold(disk):
+            place = layout.place(disk, self.spec.extent, self._check(disk))
+            found = opal.range_found(place, self.secrets)
+            try:
+                if found is not None and found.state != "unlocked":
+                    pin = self.secrets.opal_admin_pin
+                    opal_ioctl.unlock(place.partition, place.number, pin)
+                yield place
+            finally:
+                opal.relock(place, self.secrets)
+
     def _go_back(self, first: BaseException) -> None:
         """To bare after a failure; a second failure is told, but does not hide the first."""
         try:
@@ -176,6 +202,21 @@ class Stack:
             if isinstance(first, AgentError):
                 raise StorageError(f"{first} {said}") from first
             print(f"fde: {said}", file=sys.stderr, flush=True)
+
+    def locked_reads(self) -> dict[str, str | None]:
+        """From bare, one direct read of each locked range: the error's name by serial number.
+
+        None for a range that could be read. Raises AgentError.
+        """
+        locked = (
+            place
+            for place in self._locking()
+            if (found := opal.range_found(place, self.secrets)) and found.state == "locked"
+        )
+        return {
+            place.disk.serial: canary.locked_read(place.partition, place.extent.offset_bytes)
+            for place in locked
+        }
 
     # The ways up.
 
@@ -229,20 +270,22 @@ class Stack:
 
     def _unmap(self) -> None:
         self._mapper.close()
+        for place in self._locking():
+            opal.relock(place, self.secrets)
+
+    def _locking(self) -> Iterator[Place]:
+        """Where a configuration has a range that locks, if its partition is there at all."""
         locking = {
             configuration.disk
             for configuration in self.spec.configurations.values()
             if self._load_kind(configuration.kind).range_state == "unlocked"
         }
         for role in sorted(locking):
-            self._lock(self.spec.disks[role])
-
-    def _lock(self, disk: Disk) -> None:
-        """Lock the disk's range, if its partition is there at all."""
-        name = devices.kernel_name(disk.by_id)
-        parts = devices.partitions(name) if name else []
-        if len(parts) == 1:
-            opal.relock(Place(disk, f"/dev/{parts[0]}", 1, self.spec.extent), self.secrets)
+            disk = self.spec.disks[role]
+            name = devices.kernel_name(disk.by_id)
+            parts = devices.partitions(name) if name else []
+            if len(parts) == 1:
+                yield Place(disk, f"/dev/{parts[0]}", 1, self.spec.extent)
 
 
 def _for_all() -> list[str]:

@@ -333,7 +333,7 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
     """A sealed suite that both the analysis and a session take."""
     options = Options(
         blocks=1, interval_ms=500, configurations=("plain", "opal"), workloads=("idle",),
-        host="target",
+        host="target", settling={"plain": [400, 100, 100, 101, 99, 100]},
     )  # fmt: skip
     write_suite(folder, options, seal=False)
     plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
@@ -341,7 +341,7 @@ def _sound(folder: Path, target: dict[str, Any]) -> None:
     whole["workloads"] = [{"name": "idle", "parameters": {"seconds": 3}}]
     whole = plans.freeze({key: value for key, value in whole.items() if key != "sha256"})
     (folder / "plan.json").write_text(json.dumps(whole), encoding="utf-8")
-    for path in folder.glob("runs/*/run.json"):
+    for path in (*folder.glob("runs/*/run.json"), *folder.glob("precondition/*.json")):
         run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": whole["sha256"]}
         path.write_text(json.dumps(run), encoding="utf-8")
     session = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": 60.0}

@@ -69,6 +69,7 @@ class StandIn:
         self.calls: list[str] = []
         self.refuse: set[str] = set()
         self.impatient = False
+        self.reads: dict[str, str | None] = {}
 
     def enter(self, name: str) -> None:
         self.leave()
@@ -85,6 +86,10 @@ class StandIn:
             os.kill(os.getpid(), signal.SIGTERM)
         self.calls.append("bare")
         self.entered = None
+
+    def locked_reads(self) -> dict[str, str | None]:
+        self.calls.append("read")
+        return self.reads
 
 
 Action = Callable[[Context], None]

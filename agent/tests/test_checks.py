@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,7 +14,17 @@ from pathlib import Path
 import pytest
 
 from agent import hold
-from agent.checks import TABLE, Finding, Inspection, Memory, Scene, blockers, kernel_log, machine
+from agent.checks import (
+    TABLE,
+    Finding,
+    Inspection,
+    Memory,
+    Scene,
+    blockers,
+    kernel_log,
+    machine,
+    smart,
+)
 from agent.checks.__main__ import document
 from agent.tests.check_scene import DISK, FILES, SMART, Machine, Patience, build, program
 
@@ -231,6 +242,18 @@ def test_a_disk_that_failed_is_asked_again_before_the_next_run(place: Machine) -
     assert _failed(_inspect(place, lambda: failing(place), memory=memory))
     place.write("smart.json", well)
     assert _failed(_inspect(place, memory=memory)) == []
+
+
+def test_a_disk_tells_what_of_its_life_is_used(
+    place: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{place.root}:{os.environ['PATH']}")
+    assert smart.lifetime(DISK) == {"written_bytes": 1_024_000, "used_percent": None}
+    _write("smart.json", _smart(percentage_used=7))(place)
+    assert smart.lifetime(DISK) == {"written_bytes": 1_024_000, "used_percent": 7}
+    place.write("smart.json", "{}")
+    assert smart.lifetime(DISK) is None
+    assert smart.lifetime(None) is None
 
 
 def test_what_a_machine_does_not_offer_is_no_finding(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agent.tests.guest import REPOSITORY
+from lab.drive.control import ask
 
 if TYPE_CHECKING:
     from conftest import LabHandle
@@ -70,3 +72,47 @@ def test_the_checks_see_what_happens_in_the_guest(lab: LabHandle) -> None:
         "active\nactive\n"
     )
     assert lab.ssh("systemctl --failed --no-legend").stdout == ""
+
+
+HEAT = """
+import json, subprocess, sys
+from pathlib import Path
+from agent.checks import Inspection, Memory, Scene
+name = Path(sys.argv[1]).resolve().name
+scene = Scene(Path("/"), 9.0, Path(sys.argv[2]), (name,), poll_s=0.5, disk_c=3.0)
+look = Inspection(scene, Memory())
+said = []
+look.before(said.append)
+subprocess.run(["dd", f"if=/dev/{name}", "of=/dev/null", "bs=1M", "count=96", "iflag=direct"],
+               check=True, capture_output=True)
+look.after()
+later = Inspection(scene, Memory())
+later.before(said.append)
+print(json.dumps({"found": look.found, "disks": look.disks, "said": said, "later": later.found}))
+"""
+
+
+def test_a_disk_that_gets_too_hot_voids_the_run_and_is_waited_for(lab: LabHandle) -> None:
+    """96 MiB at 64 MiB/s warm the drive from 30 to nearly 60 °C; it throttles from 45 °C on."""
+    for package in ("agent", "instrumentation"):
+        lab.send(REPOSITORY / package, CODE)
+    drive = lab.state["drives"]["plain"]
+    control = Path(drive["control"])
+    hot = {"read_mib_s": 64, "rise_c": 40, "warm_up_s": 1, "throttle_c": 45, "recover_c": 40}
+    try:
+        assert ask(control, "behave", throttle_slowdown=2, **hot)["ok"]
+        disk = f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
+        lab.ssh(f"cat > {CODE}/heat.py", stdin=HEAT.encode())
+        command = f"cd {CODE} && PYTHONPATH=. python3 heat.py {disk} $(mktemp -d)"
+        told = json.loads(lab.ssh(command).stdout)
+    finally:
+        assert ask(control, "behave")["ok"]
+    before, after = (told["disks"][when][drive["serial"]] for when in ("before", "after"))
+    assert before["temperature_c"] == 30
+    assert after["temperature_c"] > 45
+    assert after["throttled"] > before["throttled"]
+    void = {f["name"] for f in told["found"] if not f["ok"] and f["severity"] == "blocker"}
+    assert void == {"disk-throttle"}
+    assert any(said.startswith("disk-temperature: a disk is warmer") for said in told["said"])
+    (waited,) = (f for f in told["later"] if f["name"] == "disk-temperature")
+    assert waited["ok"] and waited["waited_s"] > 0

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from agent import plan
 from agent.tests.guest import CODE, FOLDER, Target
+from agent.tests.test_plan import DOCUMENT
 
 pytestmark = pytest.mark.lab
 
@@ -125,6 +127,56 @@ try:
             assert passed_on == (name != "dmcrypt-aes256")
 
 
+def test_disks_are_preconditioned_within_their_extent_and_locked_again(target: Target) -> None:
+    """By fio on the real devices, below every layer; nothing beside the extent changes."""
+    frozen = plan.freeze(
+        {
+            **DOCUMENT,
+            **target.description(),
+            "format": plan.FORMAT,
+            "extent": {"offset_bytes": plan.DATA_OFFSET_BYTES, "size_bytes": EXTENT_BYTES},
+            "precondition": {"passes": 1, "rounds": 5, "round_s": 0.2, "access": "sequential"},
+        }
+    )
+    target.put(f"{FOLDER}/plan.json", frozen)
+    script = (
+        PROLOGUE
+        + f"""
+from agent import notify, precondition
+planned = plan.load(Path("{FOLDER}/plan.json"))
+def beside(disk):
+    end = (17 << 20) + {EXTENT_BYTES}
+    for skip, count in ((0, 17), (end >> 20, 64), ((disk.size_bytes >> 20) - 2, 2)):
+        where = f"if={{disk.by_id}} bs=1M skip={{skip}} count={{count}} iflag=direct status=none"
+        yield run(["sh", "-c", f"dd {{where}} | sha256sum"]).out
+folder = Path("{FOLDER}/preconditioned")
+folder.mkdir()
+lines = []
+try:
+    before = [list(beside(disk)) for disk in planned.disks_used]
+    precondition.all_disks(
+        *(planned, folder, stack, []),
+        tell=lambda state, *, detail: lines.append([state, detail.split()[0]]),
+        watchdog=notify.Watchdog(send=False),
+    )
+    said["same"] = before == [list(beside(disk)) for disk in planned.disks_used]
+    said["kept"] = {{p.stem: json.loads(p.read_text()) for p in folder.glob("*/*.json")}}
+    said["lines"] = lines
+"""
+        + EPILOGUE
+    )
+    said = json.loads(target.python(script))
+    assert said["same"]
+    assert [role for state, role in said["lines"] if state == "preconditioned"] == ["plain", "sed"]
+    for found in said["kept"].values():
+        assert [each["bytes"] for each in found["filled"]] == [EXTENT_BYTES]
+        assert len(found["written"]) == 5
+        told_bytes = sum(each["bytes"] for each in (*found["filled"], *found["written"]))
+        before, after = (found["health"][when]["written_bytes"] for when in ("before", "after"))
+        assert after - before >= told_bytes - 2**20, "by the drive's own count"
+    assert not target.reads("sed")
+
+
 def _mapped(target: Target) -> list[str]:
     listed: str = target.lab.ssh("dmsetup ls").stdout
     return [line.split()[0] for line in listed.splitlines() if line.startswith("fde-data")]
@@ -165,7 +217,7 @@ def test_every_configuration_is_entered_and_proven(
         "dmcrypt-aes256-on-sed": "off",
         "sed-unlocked": "off",
     }
-    assert proofs["opal"]["opal"]["locked_read"] == "ENODATA"
+    assert proofs["opal"]["opal"]["state_before"] == "locked"
     for configuration in CONFIGURATIONS:
         _assert_as_planned(configuration, proofs[configuration["name"]])
     assert _mapped(target) == []
@@ -307,7 +359,7 @@ try:
         + EPILOGUE
     )
     said = json.loads(target.python(script))
-    assert said["open before"] == ["the range could be read before it was unlocked"]
+    assert said["open before"] == ["the range was not locked before it was opened"]
     assert "an MBR shadow hides the start of the disk" in said["shadow"]
     assert said["locking"] == ["Opal range state is 'unlocked', planned 'off'"]
     assert said["state"] == "bare"

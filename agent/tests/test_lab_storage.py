@@ -99,7 +99,7 @@ def test_every_configuration_is_entered_and_proven(target: Target) -> None:
         "dmcrypt-aes128": False,
         "dmcrypt-aes256": False,
     }
-    assert proofs["opal"]["opal"]["locked_read"] == "ENODATA"
+    assert proofs["opal"]["opal"]["state_before"] == "locked"
     assert proofs["opal"]["luks"]["segments"]["0"]["type"] == "hw-opal"
     assert "512-bit-key" in proofs["dmcrypt-aes256"]["dmsetup_table"]
     assert "aes" in proofs["dmcrypt-aes256"]["cipher_driver"]

@@ -41,13 +41,13 @@ OPAL: dict[str, Any] = {
         "write_lock_enabled": True,
     },
     "state": "unlocked",
-    "locked_read": "ENODATA",
+    "state_before": "locked",
 }
 OFF: dict[str, Any] = {
     "status": {"locking_enabled": True, "mbr_enabled": False, "mbr_done": False},
     "range": {"read_lock_enabled": False, "write_lock_enabled": False},
     "state": "off",
-    "locked_read": None,
+    "state_before": None,
 }
 HEADER = {"chain": "aes-twofish-serpent", "mode": "xts-plain64", "key_bits": "1536"}
 
@@ -245,7 +245,8 @@ def test_a_header_that_is_not_the_mapping_s_is_told(key: str, value: object) -> 
         ("status", "mbr_enabled", True),
         (None, "state", "locked"),
         (None, "state", "off"),
-        (None, "locked_read", None),
+        (None, "state_before", "unlocked"),
+        (None, "state_before", None),
     ],
 )
 def test_a_range_that_does_not_lock_as_planned_is_told(

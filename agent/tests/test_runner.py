@@ -25,9 +25,9 @@ def test_a_whole_suite_in_the_order_of_its_plan(lab: Lab) -> None:
     finished = [run_id for state, run_id in lab.states() if state == "finished"]
     assert finished == [run.run_id for run in lab.plan.runs]
     # Entered once a configuration and block, also where the block's last is the next one's first.
-    entered = [call for call in lab.stack.calls if call != "bare"]
+    entered = [call for call in lab.stack.calls if call not in ("bare", "read")]
     assert entered == ["plain", "opal", "opal", "plain", "plain", "opal"]
-    assert lab.stack.calls[-1] == "bare"
+    assert lab.stack.calls[-2:] == ["bare", "read"]
     per_run = [s for s, r in lab.states() if r == lab.plan.runs[0].run_id]
     assert per_run == ["switching", "running", "proving", "finished"]
 
@@ -192,3 +192,12 @@ def test_an_asset_is_compared_before_the_first_run_and_its_sum_kept(lab: Lab) ->
     assert lab.execute() == 0
     kept = json.loads((lab.folder / "provenance" / "before.json").read_text(encoding="utf-8"))
     assert kept["assets"] == {"clip": entry["sha256"]}
+
+
+def test_a_locked_range_that_can_be_read_fails_the_suite_each_time(lab: Lab) -> None:
+    lab.stack.reads = {"S": None}
+    for _ in range(2):
+        assert lab.execute() == 1
+        entry = journal.read(lab.folder / "journal.jsonl")[-1]
+        assert entry.state == "suite-failed"
+        assert "The locked range of S can be read" in entry.detail

@@ -176,6 +176,17 @@ def test_requests_never_cost_a_run_its_last_try(lab: Lab) -> None:
     assert sound(lab) == {run.run_id for run in lab.plan.runs}
 
 
+def test_locked_ranges_are_read_once_a_suite(lab: Lab) -> None:
+    lab.stack.reads = {"S": "ENODATA"}
+    assert lab.execute() == 0
+    assert request(lab, 0, finished_seq(lab, 0)) == 0
+    assert lab.execute() == 0
+    assert states_of(lab, 0).count("finished") == 2
+    assert lab.stack.calls.count("read") == 1
+    kept = json.loads((lab.folder / "provenance" / "after.json").read_text())["locked_reads"]
+    assert kept == {"S": {"error": "ENODATA", "link_before": None, "link_after": None}}
+
+
 def test_a_request_does_not_give_others_their_tries_again(lab: Lab) -> None:
     def fail(_context: Context) -> None:
         raise ValueError("never")

@@ -14,6 +14,7 @@ from analysis.inference.steadiness import Steadiness, steadiness
 from analysis.page import (
     answer,
     contrasts_section,
+    disks_section,
     markup,
     matrix,
     money_section,
@@ -130,8 +131,10 @@ class Report:
         )
 
     def steadiness(self) -> Html:
-        """Drift, order, canary and flags."""
-        return steadiness_section.steadiness_section(self.found, self.steady, self.found.canary)
+        """The disks' state, drift, order, canary and flags."""
+        return disks_section.disks_section(self.found) + steadiness_section.steadiness_section(
+            self.found, self.steady, self.found.canary
+        )
 
     def workloads(self) -> Html:
         """Each workload: time or power, components, phases, figures, one run over time, blocks."""

@@ -54,7 +54,7 @@ def _blocks(found: Results) -> str:
     sealed = "" if suite.sealed else " The files are not sealed."
     return (
         f"{blocks}{of} block{'s' * (blocks != 1)}, {count(len(suite.runs), 'finished run')}, {void}"
-        f"; {trust.proof(suite.runs, found.origin)}.{sealed}"
+        f"; {trust.proof(suite, found.origin)}.{sealed}"
     )
 
 

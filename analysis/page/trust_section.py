@@ -48,7 +48,7 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
     )
     page += markup.bullets(
         [
-            f"{len(suite.runs)} runs finished; {trust.proof(suite.runs, found.origin)}.",
+            f"{len(suite.runs)} runs finished; {trust.proof(suite, found.origin)}.",
             _seal(suite),
             *(_accuracy(meter) for meter in suite.meters),
         ]

@@ -68,6 +68,7 @@ IDLE_W = (21.0, 2.2, 4.0, 0.9)  # by component
 DISKS_C: Mapping[str, float] = {"plain": 36.0, "sed": 37.0}  # by role, before a run
 REST_S, TAIL_S = 0.5, 0.4
 WORK = {"bytes": 41943040.0, "files": 4.0}
+PRECONDITION = {"passes": 2, "rounds": 25, "round_s": 60, "access": "sequential"}
 ASSUMPTIONS = {
     "sed_extra_price": 25.0,
     "currency": "USD",
@@ -98,6 +99,7 @@ class Options:
     counter_start_uj: int = 5_000_000_000
     lost_windows: tuple[float, float] | None = None  # controller seconds without samples
     reopen_after_loss: bool = True
+    settling: Mapping[str, Sequence[float]] | None = None  # MiB/s of preconditioning, by disk
     canary: float | None = None  # power of its last run against that of its first; None: no canary
     accuracy: Mapping[str, Any] = field(
         default_factory=lambda: {"relative_limit": 0.03, "absolute_limit_w": 0.0005, "source": "-"}
@@ -147,9 +149,26 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
     dump(folder / "provenance" / "before.json", provenance)
     dump(folder / "provenance" / "after.json", provenance)
     dump(folder / "timing.json", {"wall_s": 100.0, "measuring_s": 60.0, "other_s": 40.0})
+    for role, rates in (o.settling or {}).items():
+        dump(folder / "precondition" / f"{role}.json", _settled(role, rates, plan["sha256"]))
     if seal:
         write_manifest(folder)
     return truth
+
+
+def _settled(role: str, rates_mib_s: Sequence[float], plan_sha256: str) -> dict[str, Any]:
+    """How a disk was preconditioned, in rounds of a second."""
+    rounds = [{"bytes": round(rate * 2**20), "seconds": 1.0} for rate in rates_mib_s]
+    return {
+        "format": "fde-precondition/1",
+        "plan_sha256": plan_sha256,
+        "role": role,
+        "size_bytes": 2**34,
+        **PRECONDITION,
+        "filled": [{"bytes": 2**34, "seconds": 30.0}] * 2,
+        "written": rounds,
+        "interrupted": 0,
+    }
 
 
 def shuffled(
@@ -220,6 +239,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
             "workloads": [{"name": name, "parameters": {}} for name in workloads],
             "runs": runs,
             **canary,
+            **({} if o.settling is None else {"precondition": PRECONDITION}),
             "settle_s": REST_S,
             "analysis": {
                 "contrasts": [["plain", "opal"], ["opal", "dmcrypt-aes128"]],

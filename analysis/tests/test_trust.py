@@ -85,8 +85,21 @@ def test_without_a_meter_there_is_nothing_to_compare() -> None:
 
 
 def test_only_a_machine_proves_its_storage(whole_suite: tuple[Path, Truth]) -> None:
-    runs = read(whole_suite[0]).runs
-    assert trust.proof(runs, "measured").endswith(f"in {len(runs)} of them")
-    wrong = [replace(runs[0], proof={"ok": False}), *runs[1:]]
-    assert trust.proof(wrong, "modelled").endswith(f"in {len(runs) - 1} of them")
-    assert trust.proof(runs, "synthetic") == "there was no storage to prove"
+    suite = read(whole_suite[0])
+    count = len(suite.runs)
+    assert trust.proof(suite, "measured").endswith(f"in {count} of them")
+    unproven = replace(suite.runs[0], proof={"ok": False})
+    wrong = replace(suite, runs=(unproven, *suite.runs[1:]))
+    assert trust.proof(wrong, "modelled").endswith(f"in {count - 1} of them")
+    assert trust.proof(suite, "synthetic") == "there was no storage to prove"
+
+
+@pytest.mark.parametrize(("after", "changed"), [("6.0 Gbps", False), ("3.0 Gbps", True)])
+def test_a_link_that_a_refused_read_changed_is_told(
+    whole_suite: tuple[Path, Truth], after: str, changed: bool
+) -> None:
+    suite = read(whole_suite[0])
+    refused = {"S": {"error": "ENODATA", "link_before": "6.0 Gbps", "link_after": after}}
+    said = trust.proof(replace(suite, after={"locked_reads": refused}), "measured")
+    assert "S refused a read (ENODATA)" in said
+    assert ("changed its link" in said) == changed

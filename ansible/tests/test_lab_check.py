@@ -79,7 +79,7 @@ def test_who_is_not_let_in_is_told_why(controller: Any, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     nobody.touch()
     assert "does not let you in: see ansible_user" in look(controller, tmp_path, key=str(key))
-    assert "its host key is unknown" in look(controller, tmp_path, known_hosts=str(nobody))
+    assert "its host key is not known here" in look(controller, tmp_path, known_hosts=str(nobody))
 
 
 @pytest.fixture

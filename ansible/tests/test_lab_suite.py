@@ -41,11 +41,15 @@ def test_every_run_finished_and_was_proven(suite: Path) -> None:
         assert run["origin"] == "modelled"
 
 
-def test_the_proof_of_opal_names_its_segment_and_the_locked_read(suite: Path) -> None:
+def test_the_proof_of_opal_names_its_segment_and_the_refused_read(suite: Path) -> None:
     proofs = [run["proof"] for run in _runs(suite) if run["configuration"] == "opal"]
     for proof in proofs:
         assert {segment["type"] for segment in proof["luks"]["segments"].values()} == {"hw-opal"}
-        assert proof["opal"]["locked_read"]
+        assert proof["opal"]["state_before"] == "locked"
+    after = json.loads((suite / "provenance" / "after.json").read_text())
+    (refused,) = after["locked_reads"].values()
+    assert refused["error"] == "ENODATA"
+    assert refused["link_before"] == refused["link_after"]
     ciphers = {
         run["configuration"]: run["proof"]["key_bits"]
         for run in _runs(suite)

@@ -4,15 +4,19 @@
   methods hosts have called, and how they ended.
 - `power-cycle`, `warm-reset`: every connection ends; the drive does what it does on a loss of
   power, or on a reset.
+- `behave` with the parameters of a `lab.drive.behaviour`; without any, as fast as it can be again.
 - `fault` with `name` and the fault's parameters (`lab.drive.faults`); `clear-faults`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, Protocol
 
-from lab.drive import faults
+from lab.drive import behaviour, faults
+from lab.drive.behaviour import Timing
 from lab.drive.control import Action, ControlError
 from lab.drive.faults import AuthorityLockedOut, BlockSid, Fault, RefuseOpal, ShadowOn
 from lab.drive.server import Server
@@ -49,13 +53,25 @@ class Actions:
             "calls": _bare(self.calls),
             "power-cycle": _bare(self.power_cycle),
             "warm-reset": _bare(self.warm_reset),
+            "behave": self.behave,
             "fault": self.fault,
             "clear-faults": _bare(self.clear_faults),
         }
 
     def status(self) -> dict[str, object]:
         config = self._subsystem.config
-        known = {"model": config.model, "serial": config.serial, "opal": config.opal}
+        known: dict[str, object] = {
+            "model": config.model,
+            "serial": config.serial,
+            "opal": config.opal,
+        }
+        if (timing := self._subsystem.timing) is not None:
+            known |= {
+                "behaviour": asdict(timing.behaviour),
+                "temperature_c": round(timing.temperature_c(time.monotonic()), 2),
+                "throttlings": timing.throttlings,
+                "used_share": round(timing.used_share, 4),
+            }
         in_force = self._subsystem.faults.describe()
         if self._opal is None:
             return {**known, "faults": in_force}
@@ -79,6 +95,17 @@ class Actions:
             if self._opal is not None:
                 self._opal.reset()
         return {}
+
+    def behave(self, request: Mapping[str, Any]) -> dict[str, object]:
+        """From now on: an empty cache, a cool disk, none of its blocks in use."""
+        subsystem = self._subsystem
+        if not request:
+            subsystem.timing = None
+            return {}
+        size_bytes = subsystem.config.blocks * subsystem.config.block_bytes
+        timing = Timing(behaviour.parse(request), size_bytes, time.monotonic())
+        subsystem.timing = timing
+        return {"behaviour": asdict(timing.behaviour)}
 
     def fault(self, request: Mapping[str, Any]) -> dict[str, object]:
         parameters = dict(request)

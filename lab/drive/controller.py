@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from lab.drive import identify
+from lab.drive.behaviour import Timing
 from lab.drive.faults import Kind
 from lab.drive.media import AccessDeniedError
 from lab.drive.nvme_tcp import Command, Connection
@@ -68,6 +69,8 @@ class Queue:
         try:
             if self._faults.active:
                 self._meet_faults(command, data)
+            if self._subsystem.timing is not None:
+                self._take_time(self._subsystem.timing, command, data)
             self._commands.get(command.opcode, self._unknown)(command, data)
         except CommandError as error:
             self._connection.respond(command.cid, error.status)
@@ -90,6 +93,20 @@ class Queue:
         if outcome.media_error or outcome.io_error:
             status = READ_ERROR if kind == "read" else WRITE_FAULT
             raise CommandError(status | (DNR if outcome.media_error else 0))
+
+    def _take_time(self, timing: Timing, command: Command, data: memoryview) -> None:
+        """Waits as long as the declared behaviour says."""
+        kind = self._kinds.get(command.opcode)
+        if kind not in ("read", "write"):
+            return
+        size, now_s = self._config.block_bytes, time.monotonic()
+        for lba, blocks in _extents(command, kind, data):
+            if command.opcode == _DATASET:
+                timing.deallocate(lba * size, blocks * size)
+            elif kind == "read":
+                time.sleep(timing.read(blocks * size, now_s))
+            else:
+                time.sleep(timing.write(lba * size, blocks * size, now_s))
 
     def _write_half(self, command: Command, data: memoryview) -> None:
         """Stores the first half of the blocks, as whole blocks: no more is promised to a host."""
@@ -215,7 +232,11 @@ class Queue:
     def _get_log_page(self, command: Command, _data: memoryview) -> None:
         page = command.cdw10 & 0xFF
         log = bytearray(512)
-        if page == 0x02:  # SMART: only what is counted; a temperature of 0 K is "not reported"
+        if page == 0x02:  # SMART: only what is known; a temperature of 0 K is "not reported"
+            if (timing := self._subsystem.timing) is not None:
+                kelvin = round(timing.temperature_c(time.monotonic()) + 273.15)
+                struct.pack_into("<H", log, 1, kelvin)
+                struct.pack_into("<I", log, 216, timing.throttlings)
             counts = self._stats.snapshot()
             units = [-(-counts[name] // 512_000) for name in ("bytes_read", "bytes_written")]
             for index, value in enumerate([*units, counts["reads"], counts["writes"]]):

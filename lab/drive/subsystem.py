@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from lab.drive.behaviour import Timing
 from lab.drive.faults import Faults
 from lab.drive.identify import DriveConfig
 from lab.drive.media import Media
@@ -47,6 +48,7 @@ class Subsystem:
         self.stats = stats
         self.security = security
         self.faults = Faults()
+        self.timing: Timing | None = None  # as fast as it can be, and without a temperature
         self.on_power_loss: Callable[[], object] = lambda: None
         self._controllers: dict[int, Controller] = {}
         self._ids = itertools.count(1)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from lab import lifecycle
-from lab.devices import DRIVES
+from lab.devices import DRIVES, by_id
 from lab.lifecycle import LabOptions
 from lab.machines import kernel
 from lab.machines.base import DEBIAN_KERNEL, TWO_CPUS
@@ -203,7 +203,8 @@ def test_senseless_parameters_are_refused(lab: LabHandle) -> None:
 
 def test_both_drives_are_there_by_id_with_their_size(lab: LabHandle) -> None:
     for kind in DRIVES:
-        size = lab.ssh(f"blockdev --getsize64 --getpbsz {kind.by_id}").stdout.split()
+        disk = by_id(kind.model, kind.serial)
+        size = lab.ssh(f"blockdev --getsize64 --getpbsz {disk}").stdout.split()
         drive: dict[str, Any] = lab.state["drives"][kind.role]
         assert [int(n) for n in size] == [drive["size_bytes"], drive["block_size"]]
 

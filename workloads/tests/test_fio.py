@@ -54,7 +54,9 @@ def report(**changes: object) -> str:
 def test_the_papers_accesses_are_what_fio_is_told(root: Path) -> None:
     context, _ = made(root, "access_patterns")
     told = {
-        (way, order): fio.command(context, Path("file"), access_patterns.job(context, way, order))
+        (way, order): fio.command(
+            Path("file"), access_patterns.job(context, way, order), context.seed
+        )
         for way in ("write", "read")
         for order in ("sequential", "random")
     }
@@ -213,7 +215,7 @@ def test_a_phase_has_none_of_fios_start(root: Path) -> None:
     registry.load("access_patterns").prepare(context)
     (file,) = context.disk.iterdir()
     job = fio.Job("read", 4096, 4096)
-    with held.Held(fio.command(context, file, job), context.scratch) as one:
+    with held.Held(fio.command(file, job, context.seed), context.scratch) as one:
         for _ in range(20):  # it waits, however long we do
             assert one._process.poll() is None
             time.sleep(0.05)
@@ -229,7 +231,7 @@ def test_a_fio_that_dies_is_an_error_with_its_last_words(when: str, root: Path) 
     if when == "after":
         file.write_bytes(bytes(MIB))
     # There is no such file, or no direct I/O of 100 bytes.
-    argv = fio.command(context, file, fio.Job("read", 100, 1000))
+    argv = fio.command(file, fio.Job("read", 100, 1000), context.seed)
     said = "file creation disallowed" if when == "before" else "Invalid argument"
     with (
         pytest.raises(WorkloadError, match=rf"^fio failed \(status 1\): .*{said}"),
@@ -246,7 +248,7 @@ def test_a_phase_ends_when_all_is_written(root: Path) -> None:
     file = context.disk / "file"
     file.write_bytes(bytes(4 * MIB))
     with held.Held(
-        fio.command(context, file, fio.Job("write", MIB, 4 * MIB)), context.scratch
+        fio.command(file, fio.Job("write", MIB, 4 * MIB), context.seed), context.scratch
     ) as one:
         assert not any(file.read_bytes())
         one.go()
@@ -258,7 +260,7 @@ def test_a_fio_that_is_killed_while_it_is_held_is_an_error(root: Path) -> None:
     context, _ = made(root / "a", "access_patterns", file_mib=4)
     file = context.disk / "file"
     file.write_bytes(bytes(MIB))
-    argv = fio.command(context, file, fio.Job("read", 4096, 4096))
+    argv = fio.command(file, fio.Job("read", 4096, 4096), context.seed)
     with held.Held(argv, context.scratch) as one:
         programs.kill_group(one._process)
         with pytest.raises(
@@ -272,7 +274,7 @@ def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(root: Path) -> None:
     context, _ = made(root / "a", "access_patterns", file_mib=4)
     file = context.disk / "file"
     file.write_bytes(bytes(MIB))
-    argv = fio.command(context, file, fio.Job("read", 4096, MIB, seconds=600, repeat=True))
+    argv = fio.command(file, fio.Job("read", 4096, MIB, seconds=600, repeat=True), context.seed)
     with pytest.raises(KeyError), held.Held(argv, context.scratch) as one:
         os.write(one._word, b"go\n")
         time.sleep(0.3)
@@ -286,7 +288,7 @@ def test_a_held_fio_ends_with_whoever_holds_it(root: Path) -> None:
     context, _ = made(root / "a", "access_patterns", file_mib=4)
     file = context.disk / "file"
     file.write_bytes(bytes(MIB))
-    argv = fio.command(context, file, fio.Job("read", 4096, 4096))
+    argv = fio.command(file, fio.Job("read", 4096, 4096), context.seed)
     parent = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(context.scratch), *argv],
         cwd=ROOT,

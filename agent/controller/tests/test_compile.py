@@ -356,3 +356,46 @@ def test_a_scale_changes_single_sizes_and_is_named_in_the_plan() -> None:
 def test_a_scale_that_cannot_be_is_told(scales: object, scale: str, message: str) -> None:
     with pytest.raises(ControllerError, match=message):
         scaled(suite(scales=scales), scale)
+
+
+def test_a_suite_is_not_preconditioned_unless_it_asks_for_it() -> None:
+    assert "precondition" not in plan() and plan()["discard_first"]
+    assert "precondition" not in plan(precondition=False)
+    for name in suite_names():
+        assert not load_suite(name).get("precondition")
+
+
+def test_preconditioning_takes_the_specifications_numbers_and_ends_discarding() -> None:
+    whole = {"passes": 2, "rounds": 25, "round_s": 60, "access": "sequential"}
+    assert plan(precondition=True)["precondition"] == whole
+    made = plan(precondition={"rounds": 7, "access": "random"})
+    assert made["precondition"] == {**whole, "rounds": 7, "access": "random"}
+    assert made["discard_first"] is False
+    parsed = plans.parse(made)
+    assert parsed.precondition is not None
+    assert parsed.precondition.most_bytes(parsed.storage.extent) == 9 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"precondition": True, "discard_first": True}, "take one of them out"),
+        ({"precondition": "yes"}, "precondition is 'yes': say true, false, or its passes"),
+        ({"precondition": {"pases": 2}}, "did you mean passes"),
+        ({"precondition": {"passes": 0}}, "passes of precondition are 0: .* from 1 to 10"),
+        ({"precondition": {"passes": True}}, "passes of precondition are True"),
+        ({"precondition": {"rounds": 4}}, "rounds of precondition are 4: .* from 5 to 25"),
+        ({"precondition": {"rounds": 26}}, "rounds of precondition are 26"),
+        ({"precondition": {"round_s": 0}}, "round_s of precondition is 0"),
+        ({"precondition": {"access": "randm"}}, "did you mean random"),
+    ],
+)
+def test_a_preconditioning_that_cannot_be_is_told(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ControllerError, match=message):
+        plan(**changes)
+
+
+def test_a_scale_may_precondition_in_smaller_numbers() -> None:
+    loaded = suite(precondition=True, scales={"lab": {"precondition": {"rounds": 5}}})
+    made = compile_plan("smoke", scaled(loaded, "lab"), target(), seed=7, now=NOW)
+    assert made["precondition"]["rounds"] == 5

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,14 @@ def test_an_unfinished_suite_tells_its_runs_but_no_block(tmp_path: Path) -> None
     assert "none was seen yet" in found.sentences[1]
 
 
+def test_what_a_suite_took_to_precondition_its_disks_is_no_others_end(tmp_path: Path) -> None:
+    seen = plan(blocks=1)
+    first, *rest = walk(seen)
+    keep(tmp_path, seen, [first, replace(first, state="preconditioned"), *rest], wall_s=9999)
+    known = durations.seen(tmp_path, "target", "modelled")
+    assert len(known.runs_s) == 6 and known.ends_s == []
+
+
 def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path) -> None:
     seen = plan(blocks=1)
     entries = walk(seen)
@@ -194,7 +202,10 @@ def test_a_damaged_suite_beside_does_no_harm(tmp_path: Path) -> None:
         (tmp_path / f"damaged-{number}").mkdir()
         (tmp_path / f"damaged-{number}" / "plan.json").write_text(text, encoding="utf-8")
     seen = plan(blocks=1)
-    keep(tmp_path, seen, walk(seen))
+    keep(tmp_path, seen, walk(seen), wall_s=BLOCK_S + 60)
+    (sessions,) = tmp_path.glob("*/sessions.jsonl")
+    sessions.unlink()
+    sessions.mkdir()
     assert fit(tmp_path, seen, 9).blocks > 1
 
 

@@ -26,7 +26,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     here = tmp_path_factory.mktemp("controller") / "suite"
     write_suite(here, SMALL, seal=False)
     document = json.loads((here / "plan.json").read_text(encoding="utf-8"))
-    whole = {**plan(), **document, "workloads": [{"name": "idle", "parameters": {}}]}
+    idle = {"name": "idle", "parameters": {}}
+    whole = {**plan(), **document, "workloads": [idle], "disks": plan()["disks"]}
     frozen = plans.freeze({key: value for key, value in whole.items() if key != "sha256"})
     (here / "plan.json").write_text(json.dumps(frozen), encoding="utf-8")
     for name in ("timing.json", "meters/meter0/samples.parquet"):

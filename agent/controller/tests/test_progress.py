@@ -76,14 +76,24 @@ def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
         ("void", IDS[2], "repeat: meter0 was silent", "run 3 (opal file_io) is run again: meter0"),
         ("void", IDS[2], "proof failed", "run 3 (opal file_io) is void: proof failed"),
         ("suite-failed", "", "no disk", "suite failed: no disk"),
+        ("preconditioning", "", "sed pass 1 of 2", "preconditioning: sed pass 1 of 2"),
+        ("preconditioned", "", f"sed sha256:{64 * '0'}", "preconditioned: sed"),
     ],
 )
 def test_what_is_worth_telling_is_told_in_words(
     state: str, run_id: str, detail: str, told: str
 ) -> None:
     entry = replace(journal([(0, state, run_id)])[0], detail=detail)
-    assert (progress.event(PLAN, entry) or "").startswith(told)
+    said = progress.event(PLAN, entry) or ""
+    assert said.startswith(told) and "sha256" not in said
     assert progress.event(PLAN, replace(entry, state="running")) is None
+
+
+def test_what_preconditioning_took_is_expected_of_no_run() -> None:
+    lines = [(0, "suite-started", ""), (1, "preconditioning", ""), (9000, "preconditioned", "")]
+    entries = journal([*lines, (9004, "running", IDS[0]), (9014, "finished", IDS[0])])
+    assert progress.entry_costs_s(entries) == [pytest.approx(4)]
+    assert "preconditioning" in progress.line(PLAN, entries[:2], {})
 
 
 def test_times_of_two_boots_are_not_subtracted() -> None:

@@ -45,6 +45,8 @@ def _suite_folder(folder: Path) -> Path:
     phases = [{"name": "write", "t_start_ns": 0, "t_end_ns": 10**9}]
     run = {"status": "finished", "t_start_ns": 0, "t_end_ns": 10**9, "phases": phases}
     (folder / "runs" / RUN / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    (folder / "precondition").mkdir()
+    (folder / "precondition" / "sed.json").write_text("{}", encoding="utf-8")
     meter = {"kind": "smartpower3", "channels": {"0": "system"}, "name": "meter0"}
     (folder / "meters" / "meter0" / "meter.json").write_text(json.dumps(meter), encoding="utf-8")
     stream = StreamWriter(folder / "meters" / "meter0" / "stream.raw")
@@ -66,6 +68,7 @@ def test_the_seal_covers_every_file_and_shows_a_change(tmp_path: Path) -> None:
         "watermark.jsonl",
         "sessions.jsonl",
         "timing.json",
+        "precondition/sed.json",
         f"runs/{RUN}/run.json",
         "meters/meter0/meter.json",
         "meters/meter0/stream.raw",
@@ -102,6 +105,8 @@ def _archive(folder: Path, document: dict[str, object], out: Path) -> Path:
     (came / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
     (came / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
     (came / "runs" / "r" / "run.json").write_text("{}", encoding="utf-8")
+    (came / "precondition").mkdir()
+    (came / "precondition" / "sed.json").write_text("{}", encoding="utf-8")
     with out.open("wb") as file:
         pack.pack(came, file)
     return out
@@ -115,7 +120,7 @@ def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: 
     fetch.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
     assert (suite_dir / "runs" / "r" / "run.json").read_text(encoding="utf-8") == "{}"
     assert journals.read(suite_dir / "journal.jsonl") == ENTRIES
-    names = {"plan.json", "runs", "journal.jsonl", "watermark.jsonl"}
+    names = {"plan.json", "runs", "journal.jsonl", "watermark.jsonl", "precondition"}
     assert {path.name for path in suite_dir.iterdir()} == names
 
 

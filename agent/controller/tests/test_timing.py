@@ -99,6 +99,20 @@ def test_waiting_within_and_between_runs_is_no_work() -> None:
     assert spent["running_s"] == pytest.approx(12 + 3 + 4)
 
 
+def test_preconditioning_has_a_place_of_its_own() -> None:
+    lines = [
+        (0, "suite-started", "", ""),
+        (1, "preconditioning", "", "sed begun"),
+        (31, "preconditioning", "", "sed pass 1 of 2"),
+        (91, "preconditioned", "", "sed sha256:0"),
+        *((100 + at, state, run_id, said) for at, state, run_id, said in WHOLE[1:]),
+    ]
+    found = timing.summary(journal(lines), [FINISHED], 1.0, {"wall_s": 200.0})
+    assert found["preconditioning_s"] == pytest.approx(90)
+    assert total(found) == pytest.approx(200)
+    assert any("preconditioning disks" in line for line in timing.table(found))
+
+
 def cut_power() -> list[Entry]:
     """The power goes 5 s into a run; the agent is back 60 s after its line `running`."""
     before = journal([*WHOLE, (20, "running", IDS[1], "")])

@@ -1,0 +1,170 @@
+"""Brings the disks under test to a steady state before the first run.
+
+By the SNIA's Solid State Storage Performance Test Specification 2.0.2, as in its section 7.2: the
+range is written over in order in requests of 128 KiB, twice as a rule, whatever is measured later;
+then the access itself is written in rounds of a minute until `instrumentation.steady_state` finds
+the disk settled. The range is here the extent that all configurations share, and a discard of it
+stands for the specification's purge of the whole disk: nothing beside the extent is written.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from agent.checks import smart
+from agent.command import CommandError, run
+from agent.errors import AgentError
+from agent.files import sync_folder, write_json
+from agent.journal import PRECONDITIONED, PRECONDITIONING, Entry, boot_id
+from agent.notify import Watchdog
+from agent.plan import Disk, Plan, Precondition
+from agent.storage import devices, discard
+from agent.storage.base import Place
+from agent.storage.stack import Stack
+from instrumentation import steady_state
+from workloads import fio
+from workloads.base import WorkloadError
+
+FORMAT = "fde-precondition/1"
+FOLDER = "precondition"
+BEGUN = "begun"
+# What is common to passes and rounds: fresh data, which the specification asks for, 16 in flight.
+FILL = fio.Job("write", 128 * fio.KIB, 0, fsync=True, fresh=True, engine="libaio", depth=16)
+ACCESSES = {
+    "sequential": replace(FILL, fsync=False),
+    "random": replace(FILL, pattern="randwrite", block_bytes=4 * fio.KIB, fsync=False),
+}
+# A disk that writes no more than this does not answer any more.
+LEAST_BYTES_PER_S = 10**6
+GRACE_S = 900.0
+
+
+class PreconditionError(AgentError):
+    """A disk could not be preconditioned."""
+
+
+class Tell(Protocol):
+    """Writes a line of the journal."""
+
+    def __call__(self, state: str, *, detail: str) -> object: ...
+
+
+@dataclass(frozen=True)
+class Written:
+    """A pass or a round, as fio reports it."""
+
+    bytes: int
+    seconds: float
+
+    @property
+    def mib_s(self) -> float:
+        """MiB a second."""
+        return self.bytes / self.seconds / fio.MIB
+
+
+def all_disks(
+    plan: Plan,
+    suite_dir: Path,
+    stack: Stack,
+    entries: Iterable[Entry],
+    *,
+    tell: Tell,
+    watchdog: Watchdog,
+) -> None:
+    """Every disk of the plan but those that the journal's `entries` call preconditioned.
+
+    One that was interrupted begins anew. Leaves `precondition/<role>.json`. Raises AgentError.
+    """
+    if plan.precondition is None:
+        return
+    lines = [(entry.state, entry.detail.split()) for entry in entries]
+    for disk in plan.disks_used:
+        if any(state == PRECONDITIONED and words[:1] == [disk.role] for state, words in lines):
+            continue
+        with stack.below(disk) as place:
+            tell(PRECONDITIONING, detail=f"{disk.role} {BEGUN}")
+            found = _Work(plan, disk, place, tell, watchdog).document(plan.precondition)
+        found["interrupted"] = lines.count((PRECONDITIONING, [disk.role, BEGUN]))
+        folder = suite_dir / FOLDER
+        folder.mkdir(exist_ok=True)
+        sync_folder(suite_dir)
+        sha256 = write_json(folder / f"{disk.role}.json", found)
+        tell(PRECONDITIONED, detail=f"{disk.role} sha256:{sha256}")
+
+
+@dataclass(frozen=True)
+class _Work:
+    """One disk, whose place is open for writing."""
+
+    plan: Plan
+    disk: Disk
+    place: Place
+    tell: Tell
+    watchdog: Watchdog
+
+    def document(self, wanted: Precondition) -> dict[str, Any]:
+        """Do it; what is kept of it (data/README.md)."""
+        started_wall, start_ns = datetime.now(UTC), time.monotonic_ns()
+        name = devices.kernel_name(self.disk.by_id)
+        before = smart.lifetime(name)
+        discarded_bytes = discard.extent(self.place)
+        passes = [self._pass(number, wanted) for number in range(wanted.passes)]
+        rounds: list[Written] = []
+        window = None
+        while len(rounds) < wanted.rounds and not (window and window.steady):
+            rounds.append(self._round(len(rounds), wanted))
+            window = steady_state.window([each.mib_s for each in rounds])
+        return {
+            "format": FORMAT,
+            "plan_sha256": self.plan.sha256,
+            "boot_id": boot_id(),
+            "started_wall": started_wall.isoformat(timespec="seconds"),
+            "t_start_ns": start_ns,
+            "t_end_ns": time.monotonic_ns(),
+            "role": self.disk.role,
+            "serial": self.disk.serial,
+            **asdict(self.place.extent),
+            **asdict(wanted),
+            "discarded_bytes": discarded_bytes,
+            "filled": [asdict(each) for each in passes],
+            "written": [asdict(each) for each in rounds],
+            "steady": bool(window and window.steady),
+            "health": {"before": before, "after": smart.lifetime(name)},
+        }
+
+    def _pass(self, number: int, wanted: Precondition) -> Written:
+        self.tell(PRECONDITIONING, detail=f"{self.disk.role} pass {number + 1} of {wanted.passes}")
+        limit_s = self.place.extent.size_bytes / LEAST_BYTES_PER_S
+        return self._write(FILL, f"pass {number}", limit_s)
+
+    def _round(self, number: int, wanted: Precondition) -> Written:
+        job = replace(ACCESSES[wanted.access], seconds=wanted.round_s)
+        found = self._write(job, f"round {number}", wanted.round_s)
+        told = f"round {number + 1} of at most {wanted.rounds}, {found.mib_s:.1f} MiB/s"
+        self.tell(PRECONDITIONING, detail=f"{self.disk.role} {told}")
+        return found
+
+    def _write(self, job: fio.Job, seed: str, limit_s: float) -> Written:
+        """Run fio on the extent and nothing else."""
+        extent = self.place.extent
+        job = replace(job, offset_bytes=extent.offset_bytes, area_bytes=extent.size_bytes)
+        number = zlib.crc32(f"{self.plan.seed}:{self.disk.role}:{seed}".encode()) >> 1
+        argv = fio.command(Path(self.place.partition), job, number)
+        self.watchdog.within(limit_s + 2 * GRACE_S)
+        try:
+            # Threads, so that nothing is left of fio where it is killed.
+            output = run([*argv, "--thread=1"], timeout_s=limit_s + GRACE_S).out
+            written_bytes = int(fio.counted(output)["bytes"])
+            seconds = json.loads(output)["jobs"][0]["write"]["runtime"] / 1000
+        except (CommandError, WorkloadError) as error:
+            raise PreconditionError(
+                f"Disk {self.disk.role} ({self.disk.by_id}) could not be preconditioned: {error}"
+            ) from error
+        return Written(written_bytes, max(seconds, 0.001))

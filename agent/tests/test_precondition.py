@@ -1,0 +1,254 @@
+"""Preconditioning: what fio is told, when the rounds end, where it is written, what is resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import journal, notify, plan, precondition
+from agent.plan import Disk, Plan
+from agent.storage import opal, opal_ioctl
+from agent.storage.base import Place
+from agent.storage.guard import GuardError
+from agent.storage.opal_ioctl import RangeStatus
+from agent.tests.suite_lab import Lab, blocks_document
+from agent.tests.test_plan import DOCUMENT
+from agent.tests.test_stack import EXTENT, SIZE_BYTES, Scene
+
+WANTED = {"passes": 2, "rounds": 7, "round_s": 60, "access": "sequential"}
+with_fio = pytest.mark.skipif(
+    shutil.which("fio") is None, reason="fio is not installed: install its package."
+)
+# Writes down what it was told, and reports the next of the speeds that it is given (MiB/s).
+FIO = """#!/bin/sh
+cd "$(dirname "$0")"
+echo "$@" >> told
+speed=$(head -n 1 speeds); sed -i 1d speeds
+[ -n "$speed" ] || { echo "fio: no space left" >&2; exit 1; }
+echo "{\\"jobs\\": [{\\"error\\": 0, \\"read\\": {\\"io_bytes\\": 0, \\"total_ios\\": 0}, \
+\\"write\\": {\\"io_bytes\\": $((speed * 1048576)), \\"total_ios\\": 1, \\"runtime\\": 1000}}]}"
+"""
+
+
+class Fio:
+    """A stand-in for fio, first in the search path."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "fio").write_text(FIO)
+        (folder / "fio").chmod(0o755)
+
+    def at(self, *speeds: int) -> None:
+        """The speeds in MiB/s of the calls to come; after them it fails."""
+        (self.folder / "speeds").write_text("".join(f"{speed}\n" for speed in speeds))
+        (self.folder / "told").write_text("")
+
+    @property
+    def told(self) -> list[dict[str, str]]:
+        """The options of each call."""
+        lines = (self.folder / "told").read_text().splitlines()
+        return [
+            {name: value for name, _, value in (word[2:].partition("=") for word in line.split())}
+            for line in lines
+        ]
+
+
+@pytest.fixture
+def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fio:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return Fio(folder)
+
+
+@pytest.fixture
+def lab(three_blocks: Lab) -> Lab:
+    """A suite that is preconditioned, on a stand-in whose disk is a file."""
+    three_blocks.plan = planned()
+
+    @contextmanager
+    def below(disk: Disk) -> Iterator[Place]:
+        three_blocks.stack.calls.append(f"below {disk.role}")
+        yield Place(disk, "/dev/sdx1", 1, three_blocks.plan.storage.extent)
+        three_blocks.stack.calls.append("relocked")
+
+    three_blocks.stack.below = below  # type: ignore[attr-defined]
+    return three_blocks
+
+
+def planned(**changes: Any) -> Plan:
+    document = blocks_document()
+    document["disks"] = {**DOCUMENT["disks"], "sed": {**DOCUMENT["disks"]["plain"], "serial": "S2"}}
+    return plan.parse(plan.freeze({**document, "precondition": {**WANTED, **changes}}))
+
+
+def kept(lab: Lab) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((lab.folder / "precondition" / "plain.json").read_text())
+    return found
+
+
+def lines(lab: Lab, *states: str) -> list[str]:
+    entries = journal.read(lab.folder / "journal.jsonl")
+    return [entry.detail for entry in entries if entry.state in states]
+
+
+def test_the_disks_in_use_are_preconditioned_once_before_the_first_configuration(
+    lab: Lab, fio: Fio
+) -> None:
+    fio.at(500, 500, *(400, 100, 100, 101, 100, 99))
+    lab.reasons["file_io"] = ["it is not there"]
+    assert lab.execute() == 0
+    assert lab.stack.calls[:4] == ["bare", "below plain", "relocked", "bare"]
+    assert lab.stack.calls.count("below plain") == 1 and "below sed" not in lab.stack.calls
+    found = kept(lab)
+    assert found["steady"] and len(found["filled"]) == 2
+    assert [each["bytes"] >> 20 for each in found["written"]] == [400, 100, 100, 101, 100, 99]
+    assert (found["serial"], found["interrupted"], found["plan_sha256"]) == (
+        *("S1", 0),
+        lab.plan.sha256,
+    )
+    sha256 = hashlib.sha256((lab.folder / "precondition" / "plain.json").read_bytes()).hexdigest()
+    assert lines(lab, "preconditioned") == [f"plain sha256:{sha256}"]
+    assert lines(lab, "preconditioning")[:4] == [
+        *("plain begun", "plain pass 1 of 2", "plain pass 2 of 2"),
+        "plain round 1 of at most 7, 400.0 MiB/s",
+    ]
+    lab.reasons.clear()
+    assert lab.execute() == 0, "runs are left to do, and fio would fail"
+    assert set(lab.last().values()) == {"finished"}
+
+
+def test_fio_is_told_to_write_the_extent_and_nothing_else(lab: Lab, fio: Fio) -> None:
+    fio.at(*[100] * 7)
+    assert lab.execute() == 0
+    for told in fio.told:
+        assert (told["filename"], told["offset"], told["size"]) == (
+            *("/dev/sdx1", str(2**24)),
+            str(2**30),
+        )
+        assert told["allow_file_create"] == "0" and told["direct"] == told["refill_buffers"] == "1"
+        assert (told["rw"], told["bs"]) == ("write", "131072")
+        assert "io_size" not in told and "loops" not in told and "time_based" not in told
+    assert [told.get("runtime") for told in fio.told] == [None, None, *["60000ms"] * 5]
+    assert len({told["randseed"] for told in fio.told}) == 7
+
+
+def test_the_rounds_may_be_of_random_writes(lab: Lab, fio: Fio) -> None:
+    lab.plan = planned(access="random")
+    fio.at(*[100] * 7)
+    assert lab.execute() == 0
+    accesses = [(told["rw"], told["bs"]) for told in fio.told]
+    assert accesses == [("write", "131072")] * 2 + [("randwrite", "4096")] * 5
+
+
+def test_a_disk_that_does_not_settle_is_said_so_and_the_suite_goes_on(lab: Lab, fio: Fio) -> None:
+    fio.at(500, 500, *(100, 200) * 4)
+    assert lab.execute() == 0
+    found = kept(lab)
+    assert not found["steady"]
+    assert len(found["written"]) == WANTED["rounds"]
+
+
+def test_what_was_interrupted_begins_anew(lab: Lab, fio: Fio) -> None:
+    fio.at(500, 500, 100, 100)
+    assert lab.execute() == 1
+    assert not (lab.folder / "precondition").exists()
+    (why,) = lines(lab, "suite-failed")
+    assert why.startswith("Disk plain (/dev/disk/by-id/x) could not be preconditioned: fio failed")
+    assert why.endswith("no space left")
+    assert "running" not in [state for state, _ in lab.states()]
+    fio.at(500, 500, *[100] * 5)
+    assert lab.execute() == 0
+    assert kept(lab)["interrupted"] == 1
+    assert len(kept(lab)["filled"]) == 2
+
+
+def test_a_fio_that_is_missing_is_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workloads.fio.command", lambda *_: ["no-such-fio"])
+    assert lab.execute() == 1
+    assert "no-such-fio is missing: install its package" in lines(lab, "suite-failed")[0]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{}, {**WANTED, "passes": 0}, {**WANTED, "rounds": 26}, {**WANTED, "access": "trim"}, 3],
+)
+def test_a_plan_with_a_preconditioning_that_cannot_be_is_refused(entry: object) -> None:
+    assert plan.parse(plan.freeze(DOCUMENT)).precondition is None
+    with pytest.raises(plan.PlanError, match="not complete"):
+        plan.freeze({**DOCUMENT, "precondition": entry})
+
+
+# What is written is an extent of a disk, here a file.
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+@with_fio
+def test_the_extent_is_written_and_not_a_byte_beside_it(scene: Scene) -> None:
+    extent, end = EXTENT, EXTENT.offset_bytes + EXTENT.size_bytes
+    scene.backing.write_bytes(b"\xaa" * (SIZE_BYTES + 2**20))
+    told: list[str] = []
+    whole = planned(rounds=5, round_s=10)
+    wanted = replace(whole, storage=replace(whole.storage, disks=scene.spec.disks, extent=extent))
+    wanted = replace(
+        wanted, storage=replace(wanted.storage, configurations=scene.spec.configurations)
+    )
+    precondition.all_disks(
+        *(wanted, scene.backing.parent, scene.stack(wanted.storage), []),
+        tell=lambda state, *, detail: told.append(f"{state} {detail}"),
+        watchdog=notify.Watchdog(send=False),
+    )
+    found = json.loads((scene.backing.parent / "precondition" / "plain.json").read_text())
+    assert {each["bytes"] for each in found["filled"] + found["written"]} == {extent.size_bytes}
+    assert all(each["seconds"] > 0 for each in found["filled"] + found["written"])
+    after = scene.backing.read_bytes()
+    assert len(after) == SIZE_BYTES + 2**20
+    assert set(after[: extent.offset_bytes]) == set(after[end:]) == {0xAA}
+    blocks = [after[at : at + 4096] for at in range(extent.offset_bytes, end, 4096)]
+    assert len(set(blocks)) == len(blocks), "data that a disk could not make smaller"
+    assert told[-1].startswith("preconditioned plain sha256:")
+
+
+def test_nothing_is_written_where_the_guard_refuses(scene: Scene, fio: Fio) -> None:
+    fio.at(100)
+    scene.refuse_from = 1
+    with pytest.raises(GuardError), scene.stack().below(scene.spec.disks["plain"]):
+        raise AssertionError("it was let through")
+
+
+def test_a_range_that_locks_is_open_meanwhile_and_locked_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    locked = RangeStatus(0, 1, True, True, "locked")
+    monkeypatch.setattr(opal, "range_found", lambda *_: locked)
+    monkeypatch.setattr(opal_ioctl, "unlock", lambda *given: calls.append(given))
+    monkeypatch.setattr(opal, "relock", lambda *_: calls.append("relock"))
+    disk = scene.spec.disks["plain"]
+    with pytest.raises(ValueError, match="of ours"), scene.stack().below(disk) as place:
+        assert calls == [(place.partition, 1, b"pin")]
+        raise ValueError("of ours")
+    assert calls[1:] == ["relock"]
+
+
+def test_a_place_of_another_size_is_refused(scene: Scene) -> None:
+    other = replace(scene.spec, extent=replace(EXTENT, size_bytes=2**24))
+    disk = scene.spec.disks["plain"]
+    with (
+        pytest.raises(Exception, match="provision the target again"),
+        scene.stack(other).below(disk),
+    ):
+        raise AssertionError("it was let through")

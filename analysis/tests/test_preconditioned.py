@@ -1,0 +1,175 @@
+"""In which state the disks were: read from a suite's folder, said, and drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.figures import rounds
+from analysis.page import disks_section
+from analysis.page.sections import Report
+from analysis.records import Suite
+from analysis.results import Results, results
+from analysis.suite_folder import read
+from analysis.synthetic.suite import Options, write_suite
+
+STEADY = (400.0, 210.0, 100.0, 98.0, 101.0, 102.0, 99.0)
+RESTLESS = (100.0, 150.0) * 4
+
+
+def folder_of(
+    folder: Path,
+    settling: Mapping[str, Sequence[float]] | None = None,
+    configurations: Sequence[str] = ("plain", "opal"),
+    disks: Mapping[str, Any] | None = None,
+) -> Path:
+    options = Options(
+        blocks=1,
+        interval_ms=500,
+        workloads=("idle",),
+        configurations=configurations,
+        settling=settling,
+        machine={} if disks is None else {"disks": disks},
+    )
+    write_suite(folder, options, seal=False)
+    return folder
+
+
+def said(folder: Path) -> list[str]:
+    return list(disks_section.sentences(read(folder)))
+
+
+def test_a_disk_that_settled_is_told_with_its_window(tmp_path: Path) -> None:
+    plain, sed = said(folder_of(tmp_path / "s", {"plain": STEADY, "sed": RESTLESS}))
+    assert "17.2 GB written over 2 times, then 7 rounds of 128 KiB in order" in plain
+    assert (
+        "It was steady: 100 MiB/s in rounds 3 to 7, range 4.00 % of that (at most 20.0 %)" in plain
+    )
+    assert "Steady state was not reached in 8 rounds: 130 MiB/s in rounds 4 to 8" in sed
+    assert "count all the same" in sed
+
+
+def test_what_was_asked_for_and_is_not_there_is_a_problem_and_no_guess(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "s", {"plain": STEADY})
+    suite = read(folder)
+    assert "Disk sed was to be preconditioned, and there is no record of it." in suite.problems
+    assert said(folder)[1].endswith("nothing tells whether it was.")
+
+
+def test_a_suite_without_it_has_no_such_problem(tmp_path: Path) -> None:
+    suite = read(folder_of(tmp_path / "s"))
+    assert suite.preconditioned == {}
+    assert not [problem for problem in suite.problems if "precondition" in problem]
+
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.update(plan_sha256="0" * 64),
+        lambda d: d.update(format="fde-precondition/2"),
+        lambda d: d.update(written=[{"bytes": 0, "seconds": 1}]),
+        lambda d: d.update(written=[{"bytes": 1, "seconds": 0}]),
+        lambda d: d.update(written=[{"bytes": True, "seconds": 1}]),
+        lambda d: d.update(written=[{"bytes": 1.5, "seconds": 1}]),
+        lambda d: d.update(written=d["written"] * 9),
+        lambda d: d.update(filled="none"),
+        lambda d: d.update(size_bytes=-1),
+        lambda d: d.pop("interrupted"),
+        lambda d: d.clear(),
+    ],
+)
+def test_a_record_that_is_none_says_nothing(tmp_path: Path, change: Change) -> None:
+    folder = folder_of(tmp_path / "s", {"plain": STEADY, "sed": STEADY})
+    path = folder / "precondition" / "plain.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+    suite = read(folder)
+    assert suite.preconditioned["plain"] is None and suite.preconditioned["sed"] is not None
+    assert any("plain" in problem for problem in suite.problems)
+
+
+def test_tries_before_are_told(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "s", {"plain": STEADY}, configurations=("plain",))
+    path = folder / "precondition" / "plain.json"
+    document = {**json.loads(path.read_text(encoding="utf-8")), "interrupted": 2}
+    path.write_text(json.dumps({**document, "written": document["written"][:4]}), encoding="utf-8")
+    (sentence,) = said(folder)
+    assert "begun 2 more times, and interrupted" in sentence
+    assert "too few to tell whether it was steady" in sentence
+
+
+def changed(suite_folder: Path, **proof: Any) -> Path:
+    for path in suite_folder.glob("runs/*-opal-*/run.json"):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        run["proof"].update(proof)
+        path.write_text(json.dumps(run), encoding="utf-8")
+    return suite_folder
+
+
+def test_without_it_a_disk_was_discarded_or_as_found(tmp_path: Path) -> None:
+    disks = {"plain": {"written_bytes": 12_300_000_000_000, "used_percent": 4}}
+    folder = changed(folder_of(tmp_path / "s", disks=disks), discard={"first_bytes": 2**30})
+    plain, sed = said(folder)
+    assert plain == (
+        "Disk plain was not preconditioned; it was as found: 12.3 TB written in its life, 4 % of "
+        "its life used."
+    )
+    assert sed == (
+        "Disk sed was not preconditioned; its whole extent was discarded each time before a "
+        "configuration was made."
+    )
+    odds: list[Any] = [{"first_bytes": 0}, {"first_bytes": "much"}, None, []]
+    for odd in odds:
+        assert said(changed(folder, discard=odd))[1].endswith("it does not tell.")
+
+
+def test_a_range_that_is_made_anew_is_told_where_others_share_its_disk(tmp_path: Path) -> None:
+    alone = folder_of(tmp_path / "a", {"plain": STEADY, "sed": STEADY})
+    assert not any("made anew" in sentence for sentence in said(alone))
+    shared = folder_of(tmp_path / "b", {"sed": STEADY}, configurations=("sed-unlocked", "opal"))
+    (sentence,) = said(shared)
+    assert "its range is then made anew each time" in sentence
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("suites") / "s"
+    return results(folder_of(folder, {"plain": STEADY, "sed": RESTLESS}))
+
+
+def done(suite: Suite, role: str) -> Any:
+    return suite.preconditioned[role]
+
+
+def test_the_picture_has_the_rounds_the_window_and_its_bounds(found: Results) -> None:
+    figure = rounds.draw(done(found.suite, "plain"), found.origin)
+    assert figure is not None
+    assert figure.get_suptitle() == "Preconditioning of disk plain (modelled)"
+    (axis,) = figure.axes
+    assert axis.get_ylabel().endswith("(MiB/s)")
+    drawn = {line.get_label(): line for line in axis.lines}
+    assert list(np.asarray(drawn["rounds"].get_ydata())) == pytest.approx(STEADY)
+    slope, start = np.polyfit(range(5), STEADY[-5:], 1)
+    assert list(np.asarray(drawn["best line"].get_ydata())) == pytest.approx(
+        [start, start + 4 * slope]
+    )
+    assert list(np.asarray(drawn["best line"].get_xdata())) == [3, 7]
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert shown == ["rounds", "window", "its mean", "mean ± 10 %", "best line"]
+
+
+def test_the_section_stands_in_the_page_with_its_pictures(found: Results) -> None:
+    section = disks_section.disks_section(found).text
+    assert section.count("<figure") == 2 and section.count("<p>") == 2
+    page = Report(found).steadiness().text
+    assert section in page
+    assert "Steady state was not reached" in page and ">modelled</span>" in page

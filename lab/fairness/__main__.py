@@ -1,0 +1,16 @@
+"""`python -m lab.fairness [--quick] [PART…]`: suites on modelled disks; all parts by default.
+
+Every module of this package with a `measure(quick)` is a part. Prints a table and writes
+build/bench/fairness.json, the commit and the machine beside it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from lab.bench import Bench, parts_of
+
+SUBJECT = "none: simulated suites on modelled disks"
+
+if __name__ == "__main__":
+    sys.exit(Bench("fairness", "lab.fairness", parts_of("lab.fairness"), SUBJECT).main())
