@@ -192,6 +192,8 @@ def revert(device: str, pin: bytes, *, psid: bool = False) -> None:
     """Put the drive back to its factory state by the owner's PIN or by the PSID; erases it."""
     authority, request = (PSID, _PSID_REVERT) if psid else (SID, _REVERT)
     _log_in(device, authority, request, bytearray(_key(0, pin)), "revert to its factory state")
+    for other in (SID, ADMIN1):  # a drive in its factory state has refused nobody
+        pin_tries.login(device, other).forget()
 
 
 def _key(number: int, pin: bytes) -> bytes:
