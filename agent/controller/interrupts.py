@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -22,16 +22,17 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def deferred_interrupts() -> Iterator[None]:
+def deferred_interrupts() -> Iterator[Sequence[int]]:
     """Ctrl-C and SIGTERM wait for the end of the block, which then raises KeyboardInterrupt: for
-    the start of a process that must be known before it can be left running."""
+    the start of a process that must be known before it can be left running. Yields the signals
+    that have come."""
     pending: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
         pending.append(number)
 
     with _handled({signal.SIGINT: note, signal.SIGTERM: note}):
-        yield
+        yield pending
     if pending:
         raise KeyboardInterrupt
 

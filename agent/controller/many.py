@@ -16,6 +16,7 @@ from typing import Any
 
 from agent.controller import group, inventory
 from agent.controller.errors import ControllerError
+from agent.controller.interrupts import deferred_interrupts
 from agent.controller.many_view import View
 from agent.controller.playbook import ROOT
 from agent.controller.seal import MANIFEST
@@ -137,16 +138,15 @@ def run(options: Options) -> bool:
     named = {_planned_host(path): path for path in waiting}
     for host in named:
         _of_host(options.targets, host, options.inventory)
-    sessions = [_start(host, path, options.inventory) for host, path in named.items()]
-    view = View(sys.stdout, list(named))
-    view.say(f"group {folder.name}: {', '.join(named)}")
-    interrupted = _follow(sessions, view)
-    os.utime(folder)  # the newest, for `make report`
-    failed = [session for session in sessions if session.process.returncode]
-    for session in sessions:
-        view.say(f"{session.host}: {_outcome(session, options.inventory)}")
-    if interrupted:
-        raise KeyboardInterrupt
+    with deferred_interrupts() as interrupts:
+        sessions = [_start(host, path, options.inventory) for host, path in named.items()]
+        view = View(sys.stdout, list(named))
+        view.say(f"group {folder.name}: {', '.join(named)}")
+        _follow(sessions, view, interrupts)
+        os.utime(folder)  # the newest, for `make report`
+        for session in sessions:
+            view.say(f"{session.host}: {_outcome(session, options.inventory)}")
+    failed = any(session.process.returncode for session in sessions)
     if not failed:
         view.say(f"all hosts came through: make report SUITE_DIR={folder}")
     return not failed
@@ -168,27 +168,26 @@ def _start(host: str, folder: Path, path: Path) -> Session:
         return Session(host, folder, process, log.tell())
 
 
-def _follow(sessions: Sequence[Session], view: View) -> bool:
-    """Tell what the sessions say until all have ended; whether we were interrupted."""
-    interrupted = False
+def _follow(sessions: Sequence[Session], view: View, interrupts: Sequence[int]) -> None:
+    """Tell what the sessions say until all have ended; each interrupt is handed on to them."""
+    handed_on = 0
     while True:
-        try:
-            ended = [session.process.poll() is not None for session in sessions]
-            for session in sessions:
-                for line in session.new_lines():
-                    view.line(session.host, line)
-                view.status(session.host, _status(session))
-            view.draw()
-            if all(ended):
-                return interrupted
-            time.sleep(POLL_S)
-        except KeyboardInterrupt:
-            interrupted = True
+        ended = [session.process.poll() is not None for session in sessions]
+        for session in sessions:
+            for line in session.new_lines():
+                view.line(session.host, line)
+            view.status(session.host, _status(session))
+        view.draw()
+        if all(ended):
+            return
+        if len(interrupts) > handed_on:
+            handed_on = len(interrupts)
             view.say("interrupted: every host's session is told to end in order")
             for session in sessions:
                 if session.process.poll() is None:
                     # Not SIGINT: what a shell started in the background does not hear it.
                     session.process.terminate()
+        time.sleep(POLL_S)
 
 
 def _status(session: Session) -> Mapping[str, Any] | None:

@@ -236,6 +236,23 @@ def test_an_interruption_reaches_every_session_and_is_waited_for(
     assert said.count("did not come through: interrupted, what was measured is kept.") == 2
 
 
+def test_an_interruption_while_they_are_started_leaves_none_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, _ = prepared(tmp_path, monkeypatch, alder="wait", birch="wait")
+    start, started = many._start, []
+
+    def interrupted(*named: Any) -> many.Session:
+        started.append(start(*named))
+        os.kill(os.getpid(), signal.SIGINT)
+        return started[-1]
+
+    monkeypatch.setattr(many, "_start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        many.run(options)
+    assert [session.process.returncode is None for session in started] == [False, False]
+
+
 def test_a_target_that_is_away_is_told_in_its_own_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
