@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +9,13 @@ import pytest
 
 from analysis.align import TargetClock
 from analysis.counted import counted
-from analysis.energy import energy_table
 from analysis.metered import Metered
-from analysis.records import Counter, Phase
+from analysis.records import Counter
 from analysis.rest import run_edges
 from analysis.results import results
-from analysis.suite_folder import read
 from analysis.synthetic.folder import RANGE_UJ
 from analysis.synthetic.suite import Options, Truth, write_suite
-from instrumentation.sources.counter import MIRROR, Reading
-from instrumentation.sources.powercap import PowercapSource
-from instrumentation.tests.trees import TREES, counting
+from instrumentation.sources.counter import Reading
 
 S = 1_000_000_000
 
@@ -84,40 +79,6 @@ def test_known_joules_are_recovered_across_three_clocks(tmp_path: Path) -> None:
     for component in ("system", "drive"):
         assert max(errors(energy, truth, component, "all")) < 4e-3
         assert float(np.median(errors(energy, truth, component, None))) < 4e-3
-
-
-@pytest.mark.parametrize("name", TREES)
-def test_all_sockets_are_one_sum_in_which_nothing_counts_twice(
-    whole_suite: tuple[Path, Truth], tmp_path: Path, name: str
-) -> None:
-    """Each zone of a machine's tree counts a number of joules of its own."""
-    tree = TREES[name]
-    root = tree.lay_out(tmp_path)
-    with counting(tmp_path), PowercapSource.open(root, mirror_wait_s=5) as source:
-        zones = source.zones
-    used_j = dict(zip(tree.names, (10.0**n for n in range(len(tree.names))), strict=True))
-    counters = tuple(
-        Counter(
-            "powercap",
-            zone.name,
-            Reading(0, 10, 0),
-            Reading(S, S + 10, round(used_j[zone.mirror_of or zone.name] * 1e6)),
-            None,
-            (MIRROR,) if zone.mirror_of else (),
-        )
-        for zone in zones
-    )
-    suite = read(whole_suite[0])
-    run = replace(suite.runs[0], phases=(Phase("write", 0, S, counters, {}),))
-    energy = energy_table(replace(suite, runs=(run,), meters=()))
-    found = dict(
-        energy.filter(pl.col("phase") == "all").select("component", "energy_j").iter_rows()
-    )
-    for component, alone in (("package", "package-0"), ("dram", "dram")):
-        parts = [n for n in tree.add_up if n.endswith("dram") == (component == "dram")]
-        whole = found.get(component, found.get(alone))
-        assert whole == (sum(used_j[n] for n in parts) if parts else None)
-    assert set(tree.names) <= found.keys()
 
 
 def test_all_is_the_sum_of_the_phases_without_the_tail(whole_suite: tuple[Path, Truth]) -> None:

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from analysis.synthetic.suite import Options, write_suite
+from instrumentation.tests.trees import TREES
 from lab import disk_models
 from lab.errors import LabError
+from lab.fairness import sockets
 from lab.fairness.simulated import BEFORE, ENTRY_S, WORKLOADS, Rules, Suite
 
 SAME_DISK = replace(BEFORE, one_disk=True)
@@ -71,3 +74,21 @@ def test_a_file_of_models_that_is_none_is_refused(tmp_path: Path, text: str) -> 
 def test_a_model_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(LabError, match=r"no model of disks none: choose from write-cache, heat"):
         disk_models.find("none")
+
+
+@pytest.fixture(scope="module")
+def idle_suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("suites") / "idle"
+    write_suite(folder, Options(blocks=1, workloads=("idle",)))
+    return folder
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_all_sockets_are_one_sum_in_which_nothing_counts_twice(
+    idle_suite: Path, tmp_path: Path, name: str
+) -> None:
+    tree = TREES[name]
+    found = sockets.energies(tree, idle_suite, tmp_path)
+    summed = {part: sockets.whole(found, part) for part in ("package", "dram")}
+    assert summed == sockets.expected(tree)
+    assert set(tree.names) <= found.keys()
