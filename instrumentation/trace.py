@@ -1,9 +1,9 @@
 """How the raw bytes of a meter are kept: frames in an append-only file.
 
-A frame is `t_mono_ns` (u64), `length` (u32), both little-endian, and the bytes. Bit 31 of the
-length marks bytes that were sent to the meter: what it answers depends on what it was asked. A
-frame of length 0 marks a (re)opening of the port. A cut-off last frame, as a crash or a full disk
-leaves it, is ignored; so is all from two headers of nothing but zeros on.
+A frame is `t_mono_ns` (i64, never negative), `length` (u32), both little-endian, and the bytes.
+Bit 31 of the length marks bytes that were sent to the meter: what it answers depends on what it was
+asked. A frame of length 0 marks a (re)opening of the port. A cut-off last frame, as a crash or a
+full disk leaves it, is ignored; so is all from two headers of nothing but zeros on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-_HEADER = struct.Struct("<QI")
+_HEADER = struct.Struct("<qI")
 MAX_FRAME_BYTES = 1 << 24
 _SENT = 1 << 31
 _NEVER_WRITTEN = bytes(2 * _HEADER.size)
@@ -85,6 +85,8 @@ def _frame_at(data: bytes, offset: int, start: int) -> Frame | None:
         return None  # blocks that a power cut kept from the medium read as zeros
     t_mono_ns, word = _HEADER.unpack_from(data, offset)
     length = word & ~_SENT
+    if t_mono_ns < 0:
+        raise StreamError(f"no frame at byte {start + offset}: a time of {t_mono_ns} ns")
     if length > MAX_FRAME_BYTES:
         where = start + offset
         raise StreamError(f"no frame at byte {where}: a length of {length} is not possible")
@@ -142,11 +144,11 @@ def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
     while offset + header <= size:
         t_mono_ns, word = unpack(data, offset)
         body = offset + header
-        if not 0 < word <= MAX_FRAME_BYTES or body + word > size:
+        if not 0 < word <= MAX_FRAME_BYTES or body + word > size or t_mono_ns < 0:
             break
         if not one_by_one and offset + _ALIKE * (header + word) <= size:
             found = _frames_of(word).unpack_from(data, offset)
-            if found[1::3] == (word,) * _ALIKE:
+            if found[1::3] == (word,) * _ALIKE and min(found[0::3]) >= 0:
                 times += found[0::3]
                 bodies += found[2::3]
                 offset += _ALIKE * (header + word)
@@ -162,7 +164,7 @@ def _received(data: bytes, offset: int) -> tuple[list[int], list[bytes], int]:
 @lru_cache(maxsize=64)
 def _frames_of(length: int) -> struct.Struct:
     """Many frames of one length: where they are that, reading them at once is quicker."""
-    return struct.Struct("<" + f"QI{length}s" * _ALIKE)
+    return struct.Struct("<" + f"qI{length}s" * _ALIKE)
 
 
 @contextmanager

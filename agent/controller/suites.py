@@ -103,6 +103,10 @@ def on_one_disk(
     names = _mapping(suite.get("one_disk"), "The suite's key one_disk")
     rest = {key: value for key, value in suite.items() if key != "one_disk"}
     own = suite.get("configurations") or []
+    if not isinstance(own, list) or not all(isinstance(each, str) for each in own):
+        raise ControllerError(f"The suite's configurations are a list of names, not {own!r}.")
+    if not all(isinstance(each, str) for pair in names.items() for each in pair):
+        raise ControllerError("The suite's key one_disk has a name for each name: mend it.")
     if stray := [name for name in names if name not in own]:
         raise ControllerError(unknown("configuration in one_disk", str(stray[0]), own))
     renamed = [names.get(name, name) for name in own]

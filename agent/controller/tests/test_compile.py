@@ -169,6 +169,21 @@ def test_one_disk_is_taken_only_where_it_is_meant() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"configurations": True},
+        {"configurations": ["plain", 5, None]},
+        {"one_disk": {"plain": ["sed-unlocked"]}},
+        {"one_disk": {5: "sed-unlocked"}},
+    ],
+    ids=str,
+)
+def test_configurations_that_are_no_names_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ControllerError, match="name"):
+        compile_plan("smoke", suite(**{**ONE_DISK, **changes}), target(), seed=7, now=NOW)
+
+
 def test_the_database_server_is_the_targets_choice_unless_the_suite_names_one() -> None:
     def server(database: str | None, parameters: dict[str, object]) -> object:
         document = {**target(), **({"database": database} if database else {})}
