@@ -39,6 +39,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(pytest_times.Times(config.getoption("tier")))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests, a module that needs a guest stays in one; all that
+    look at one suite do."""
+    for item in items:
+        if item.get_closest_marker("lab"):
+            watched = "witness" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("suite" if watched else item.path.stem))
+
+
 @dataclass(frozen=True)
 class LabHandle:
     """A lab that is up. `state` is the content of its state.json."""

@@ -7,6 +7,7 @@ several processes share the tests, their sum exceeds the wall time.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -32,7 +33,8 @@ class Times:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Called for each of setup, call and teardown, in the process that the user started."""
-        self._durations.append((report.nodeid, report.duration))
+        test = re.sub(r"@[^@\]]*$", "", report.nodeid)  # xdist adds the group
+        self._durations.append((test, report.duration))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The table, and the file."""

@@ -1,8 +1,8 @@
 """The lab's passphrase, PIN, PSID and a volume key show nowhere, and the search would find them.
 
 Everything is done once under watch: torn down, provisioned, proven, and the micro suite of
-test_lab_suite.py with its report. Then the same search is made for the secrets and for a decoy
-that was put on purpose wherever one might be careless.
+test_lab_suite.py with its report. Then one search is made for the secrets and for decoys that were
+put on purpose wherever one might be careless.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import secrets
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,16 +72,25 @@ class Scene:
         assert done.returncode == code, done.stdout + done.stderr
         self.said[arguments] = done.stdout + done.stderr
 
-    def places(self, wanted: list[bytes], tmp_path: Path) -> set[str]:
-        """Where any of these bytes is found."""
-        found = {name for name, text in self.said.items() if _holds(text.encode(), wanted)}
+    def places(self, wanted: Mapping[str, list[bytes]], tmp_path: Path) -> dict[str, set[str]]:
+        """Where any of the bytes of each name is found."""
+        texts = {name: text.encode() for name, text in self.said.items()}
         for place, seen in self.witness.seen().items():
             for kind in ("argv", "environ"):
-                words = "".join(seen[kind]).encode("latin-1")
-                found |= {f"{kind} on the {place}"} if _holds(words, wanted) else set()
-        return found | self._on_the_controller(wanted, tmp_path) | self._in_the_guest(wanted)
+                texts[f"{kind} on the {place}"] = "".join(seen[kind]).encode("latin-1")
+        file = tmp_path / "needles"
+        file.touch(mode=0o600)
+        file.write_bytes(b"\n".join(needle for each in wanted.values() for needle in each))
+        shown = [*self._on_the_controller(file), *self._in_the_guest(file)]
+        return {
+            name: {place for place, text in texts.items() if any(n in text for n in each)}
+            | {place for place, text in shown if text in each}
+            for name, each in wanted.items()
+        }
 
-    def search(self, after: str, wanted: list[bytes], tmp_path: Path) -> set[str]:
+    def search(
+        self, after: str, wanted: Mapping[str, list[bytes]], tmp_path: Path
+    ) -> dict[str, set[str]]:
         """`places`, and how many were looked at, for the figures of what was found."""
         found = self.places(wanted, tmp_path)
         here = sum(path.is_file() for folder in self.folders for path in folder.rglob("*"))
@@ -93,40 +102,41 @@ class Scene:
             "command_lines_and_environments": processes,
             "outputs_of_programs": len(self.said),
             "logs": 2,  # the journal and the kernel's own
-            "found": len(found),
+            **{f"{name}_found": len(places) for name, places in found.items()},
         }
         FIGURES.parent.mkdir(parents=True, exist_ok=True)
         FIGURES.write_text(json.dumps(self.figures, indent=1) + "\n", encoding="utf-8")
         return found
 
-    def _on_the_controller(self, wanted: list[bytes], tmp_path: Path) -> set[str]:
+    def _on_the_controller(self, wanted: Path) -> list[tuple[str, bytes]]:
         """The suite, its report, the build folder, and the lab: logs, console, all disks."""
-        file = tmp_path / "needles"
-        file.touch(mode=0o600)
-        file.write_bytes(b"\n".join(wanted))
         left_out = [f"--exclude={name}" for name in HELD_SECRETS]
-        argv = ["grep", "-rlaF", "-D", "skip", *left_out, "-f", str(file), *map(str, self.folders)]
+        # -z: what no NUL divides is a line, so that a medium is not one, and holes are passed over.
+        argv = ["grep", "-raozFHZ", "-D", "skip", *left_out, "-f", str(wanted)]
+        argv += map(str, self.folders)
         done = subprocess.run(
-            argv, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+            argv, capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"}
         )
         assert done.returncode < 2, done.stderr
-        return set(done.stdout.split())
+        return _shown(done.stdout)
 
-    def _in_the_guest(self, wanted: list[bytes]) -> set[str]:
+    def _in_the_guest(self, wanted: Path) -> list[tuple[str, bytes]]:
         """Its files, its journal and what its kernel said."""
         lab = self.controller.lab
-        lab.ssh(f"umask 077; cat > {NEEDLES}", stdin=b"\n".join(wanted))
-        grep = f"LC_ALL=C grep -aF -f {NEEDLES}"
+        lab.ssh(f"umask 077; cat > {NEEDLES}", stdin=wanted.read_bytes())
+        grep = f"LC_ALL=C grep -aozFHZ -f {NEEDLES}"
         script = (
-            f"{grep} -rls -D skip --exclude=secrets.json --exclude=needles {FOLDERS}; "
-            f"journalctl --no-pager --output=export | {grep} -q && echo journal; "
-            f"dmesg | {grep} -q && echo dmesg; rm {NEEDLES}"
+            f"{grep} -rs -D skip --exclude=secrets.json --exclude=needles {FOLDERS}; "
+            f"journalctl --no-pager --output=export | {grep} --label=journal; "
+            f"dmesg | {grep} --label=dmesg; rm {NEEDLES}"
         )
-        return set(lab.ssh(script).stdout.split())
+        return _shown(lab.ssh(script).stdout.encode())
 
 
-def _holds(text: bytes, wanted: list[bytes]) -> bool:
-    return any(needle in text for needle in wanted)
+def _shown(output: bytes) -> list[tuple[str, bytes]]:
+    """Of what grep printed: the places, and which of the needles each shows."""
+    words = output.split(b"\0")
+    return [(place.decode(), text) for place, text in zip(words[:-1:2], words[1::2], strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +175,9 @@ def _secrets(controller: Any) -> dict[str, str]:
     return found
 
 
-def _wanted(scene: Scene) -> list[bytes]:
-    return [n for secret in _secrets(scene.controller).values() for n in needles(secret.encode())]
+def _wanted(scene: Scene) -> dict[str, list[bytes]]:
+    held = _secrets(scene.controller).values()
+    return {"secrets": [needle for secret in held for needle in needles(secret.encode())]}
 
 
 def test_the_watch_was_awake(scene: Scene) -> None:
@@ -182,32 +193,74 @@ def test_the_watch_was_awake(scene: Scene) -> None:
     assert missed < started / 20
 
 
-def test_a_secret_that_leaks_is_found(scene: Scene, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def found(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """One search, for all: it takes a minute."""
+    lab, decoy, dumped = scene.controller.lab, secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    key = _volume_key(scene)
+    try:
+        _plant(lab, decoy)
+        _crashes(lab, "decoy", dumped.encode())
+        wanted = {
+            **_wanted(scene),
+            "volume_key": needles(key),
+            "decoy": needles(decoy.encode()),
+            "dumped_decoy": needles(dumped.encode()),
+        }
+        return scene.search("suite", wanted, tmp_path_factory.mktemp("search"))
+    finally:
+        lab.ssh(
+            f"rm -rf /run/fde-watch/decoy {CORES}; echo core > /proc/sys/kernel/core_pattern; "
+            "journalctl --rotate --vacuum-time=1s; dmesg --clear"
+        )
+
+
+def _plant(lab: Any, decoy: str) -> None:
     """A decoy, put once wherever one might be careless, in the ways that it might look."""
-    decoy = secrets.token_urlsafe(24)
     packed = base64.b64encode(f'{{"pin": "{decoy}"}}'.encode()).decode()
-    lab = scene.controller.lab
     planted = (
         "cat > /run/fde-watch/decoy; "
         f"D={packed} sh -c 'sleep 1'; env D={decoy} sleep 1; "
         f"echo {decoy.encode().hex()} | logger; echo {packed} > /dev/kmsg; "
         f"echo {decoy} > /var/decoy; sync; rm /var/decoy"
     )
-    try:
-        lab.ssh(planted, stdin=decoy.encode())
-        subprocess.run([sys.executable, "-c", "import time; time.sleep(1)", decoy], check=True)
-        found = scene.search("decoy", needles(decoy.encode()), tmp_path)
-    finally:
-        lab.ssh("rm -f /run/fde-watch/decoy; journalctl --rotate --vacuum-time=1s; dmesg --clear")
+    lab.ssh(planted, stdin=decoy.encode())
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(1)", decoy], check=True)
+
+
+def _volume_key(scene: Scene) -> bytes:
+    """Of dm-crypt, whose configuration has been entered and left."""
+    scene.agent("storage prove dmcrypt-aes256")
+    lab = scene.controller.lab
+    plain = json.loads(scene.controller.target.read_text())["disks"]["plain"]["by_id"]
+    passphrase = _secrets(scene.controller)["luks_passphrase"]
+    dump = "cryptsetup luksDump --batch-mode --dump-volume-key --key-file -"
+    key = "/run/fde-watch/key"
+    lab.ssh(f"{dump} --volume-key-file {key} {plain}-part1", stdin=passphrase.encode())
+    return base64.b64decode(lab.ssh(f"base64 -w0 {key}; rm {key}").stdout)
+
+
+def test_a_secret_that_leaks_is_found(scene: Scene, found: dict[str, set[str]]) -> None:
     planted_in = {
         *("argv on the guest", "environ on the guest", "argv on the controller"),
-        *("journal", "dmesg", "/run/fde-watch/decoy", str(lab.directory / OVERLAY)),
+        *("journal", "dmesg", "/run/fde-watch/decoy"),
+        str(scene.controller.lab.directory / OVERLAY),
     }
-    assert planted_in - found == set()
+    assert planted_in - found["decoy"] == set()
 
 
-def test_no_secret_shows_anywhere(scene: Scene, tmp_path: Path) -> None:
-    assert scene.search("suite", _wanted(scene), tmp_path) == set()
+def test_a_secret_in_a_core_dump_is_found(found: dict[str, set[str]]) -> None:
+    dumps = {place for place in found["dumped_decoy"] if place.startswith(CORES)}
+    assert len(dumps) == 3, dumps  # SIGKILL dumps none
+
+
+def test_no_secret_shows_anywhere(found: dict[str, set[str]]) -> None:
+    assert found["secrets"] == set()
+
+
+def test_no_volume_key_shows_anywhere(found: dict[str, set[str]]) -> None:
+    """dm-crypt's key is in the kernel's memory and, encrypted, in the header; nowhere else."""
+    assert found["volume_key"] == set()
 
 
 def test_the_secrets_lie_in_memory_only(scene: Scene) -> None:
@@ -217,19 +270,6 @@ def test_the_secrets_lie_in_memory_only(scene: Scene) -> None:
     )
     found = scene.controller.lab.ssh(f"{look}; stat -f -c %T .").stdout
     assert found.split() == ["600", "root", "ramfs"]
-
-
-def test_no_volume_key_shows_anywhere(scene: Scene, tmp_path: Path) -> None:
-    """dm-crypt's key is in the kernel's memory and, encrypted, in the header; nowhere else."""
-    scene.agent("storage prove dmcrypt-aes256")
-    lab = scene.controller.lab
-    plain = json.loads(scene.controller.target.read_text())["disks"]["plain"]["by_id"]
-    passphrase = _secrets(scene.controller)["luks_passphrase"]
-    dump = "cryptsetup luksDump --batch-mode --dump-volume-key --key-file -"
-    key = "/run/fde-watch/key"
-    lab.ssh(f"{dump} --volume-key-file {key} {plain}-part1", stdin=passphrase.encode())
-    shown = lab.ssh(f"base64 -w0 {key}; rm {key}").stdout
-    assert scene.places(needles(base64.b64decode(shown)), tmp_path) == set()
 
 
 # With the secrets in its memory it is ended as a crash or the service's watchdog would.
@@ -255,12 +295,7 @@ def _crashes(lab: Any, what: str, decoy: bytes = b"") -> None:
 
 def test_a_crash_brings_no_secret_to_a_disk(scene: Scene, tmp_path: Path) -> None:
     lab = scene.controller.lab
-    decoy = secrets.token_urlsafe(24)
     try:
-        _crashes(lab, "decoy", decoy.encode())
-        found = scene.search("decoy in a core dump", needles(decoy.encode()), tmp_path)
-        assert sum(place.startswith(CORES) for place in found) == 3, found  # SIGKILL dumps none
-        lab.ssh(f"rm -rf {CORES}")
         _crashes(lab, "/run/fde-testbed/secrets.json")
         assert lab.ssh(f"ls {CORES}").stdout == ""
         # The agent itself, killed while it is at work on a stack.
@@ -270,7 +305,7 @@ def test_a_crash_brings_no_secret_to_a_disk(scene: Scene, tmp_path: Path) -> Non
         )
         limit = lab.ssh("systemctl show -p LimitCORE,LimitCORESoft fde-agent@x.service").stdout
         assert limit.split() == ["LimitCORE=0", "LimitCORESoft=0"]
-        assert scene.search("crash", _wanted(scene), tmp_path) == set()
+        assert scene.search("crash", _wanted(scene), tmp_path) == {"secrets": set()}
     finally:
         lab.ssh(f"rm -rf {CORES}; echo core > /proc/sys/kernel/core_pattern")
 
@@ -282,6 +317,6 @@ def test_a_teardown_leaves_no_secret(scene: Scene, tmp_path: Path) -> None:
         assert not lab.ssh("find / -xdev -name secrets.json; ls /run/fde-testbed").stdout.count(
             "secrets.json"
         )
-        assert scene.search("teardown", _wanted(scene), tmp_path) == set()
+        assert scene.search("teardown", _wanted(scene), tmp_path) == {"secrets": set()}
     finally:
         assert scene.controller.play("site.yml").returncode == 0  # as the tests after it find it
