@@ -186,9 +186,10 @@ LAB_OPTIONS := -n $(shell nproc | awk '{print $$1 < 2 ? 1 : 2}') --dist loadgrou
 test-unit: venv ## tests that need no guest
 	@$(UNIT_TESTS)
 
+# pytest ends with 2 where it was interrupted.
 .PHONY: test
 test: packages venv lint image ## what must hold before a change lands: lint, unit tests, and each kind of thing once on a guest
-	@units=0; $(UNIT_TESTS) || units=$$?; \
+	@units=0; $(UNIT_TESTS) || units=$$?; [ $$units != 2 ] || exit 2; \
 	  $(PYTEST) -m "lab and not slow" --tier lab $(LAB_OPTIONS) && \
 	  { [ $$units = 0 ] || { echo "fde: tests that need no guest failed; see their output above the lab's" >&2; exit 1; }; }
 
