@@ -179,7 +179,7 @@ UNIT_OPTIONS := -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
 UNIT_TESTS := $(PYTEST) -m "not lab and not slow" --tier unit --timeout 300 $(UNIT_OPTIONS)
 # A guest keeps one processor busy. Each process has a guest of its own and takes one module after another,
 # those of Ansible first, which are the longest.
-LAB_OPTIONS := -n $(shell nproc | awk '{print $$1 < 2 ? 1 : 2}') --dist loadgroup --no-loadscope-reorder \
+LAB_OPTIONS := -n $(shell nproc | awk '{print $$1 < 2 ? 1 : 2}') --dist loadfile --no-loadscope-reorder -v \
   ansible lab agent workloads
 
 .PHONY: test-unit

@@ -14,6 +14,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from lab import lifecycle, pytest_times, ssh
 from lab.power import machine_of
@@ -39,14 +40,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(pytest_times.Times(config.getoption("tier")))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests, a module that needs a guest stays in one; all that
-    look at one suite do."""
-    for item in items:
-        if item.get_closest_marker("lab"):
-            watched = "witness" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("suite" if watched else item.path.stem))
+class _Modules(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """A module for each process, and those that look at one suite for the same."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return (
+            "suite" if module.endswith(("/test_lab_secrets.py", "/test_lab_suite.py")) else module
+        )
+
+
+@pytest.hookimpl(optionalhook=True)  # not known with -p no:xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """Called in the process that the user started; None is xdist's own scheduler."""
+    return _Modules(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ several processes share the tests, their sum exceeds the wall time.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -33,8 +32,7 @@ class Times:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Called for each of setup, call and teardown, in the process that the user started."""
-        test = re.sub(r"@[^@\]]*$", "", report.nodeid)  # xdist adds the group
-        self._durations.append((test, report.duration))
+        self._durations.append((report.nodeid, report.duration))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The table, and the file."""
