@@ -177,10 +177,10 @@ PYTEST := $(VENV)/bin/pytest
 # far as may be, and with it what the module has set up.
 UNIT_OPTIONS := -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
 UNIT_TESTS := $(PYTEST) -m "not lab and not slow" --tier unit --timeout 300 $(UNIT_OPTIONS)
-# A guest keeps one processor busy. Each process has a guest of its own and takes one module after another,
-# those of Ansible first, which are the longest.
+# A guest keeps one processor busy. Each process has a guest of its own and takes one module after another:
+# first what looks at a guest as it comes, then Ansible's, which take longest.
 LAB_OPTIONS := -n $(shell nproc | awk '{print $$1 < 2 ? 1 : 2}') --dist loadfile --no-loadscope-reorder -v \
-  ansible lab agent workloads
+  lab ansible agent workloads
 
 .PHONY: test-unit
 test-unit: venv ## tests that need no guest
