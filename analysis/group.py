@@ -49,7 +49,7 @@ def members(folder: Path) -> list[Path]:
         found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
         known = found["format"] == FORMAT
         ids = list(found["suites"])
-        if not all(names.safe(suite_id) for suite_id in ids):
+        if not ids or not all(names.safe(suite_id) for suite_id in ids):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError):
         raise SuiteError(

@@ -127,11 +127,11 @@ def _runs(suite: Suite, told: Night) -> str:
     planned = suite.plan.get("runs")
     entries = [e for e in planned if isinstance(e, dict)] if isinstance(planned, list) else []
     done = {run.run_id for run in suite.runs}
-    blocks: dict[object, bool] = {}
+    blocks: dict[str, bool] = {}
     for entry in entries:
         if entry.get("workload") != CANARY:
-            block = entry.get("block")
-            blocks[block] = blocks.get(block, True) and entry.get("run_id") in done
+            block = str(entry.get("block"))
+            blocks[block] = blocks.get(block, True) and str(entry.get("run_id")) in done
     return (
         f"{sum(blocks.values())} of {len(blocks)} blocks whole; {len(done)} of {len(entries)} runs "
         f"finished, {len(told.void_to_end)} void to the end, {told.never} never made"

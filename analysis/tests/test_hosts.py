@@ -355,7 +355,8 @@ def test_one_block_has_means_without_intervals(tmp_path: Path) -> None:
 
 
 def test_a_group_that_is_damaged_or_alone_is_refused(tmp_path: Path) -> None:
-    for text in ("{", '{"format": "fde-group/2", "suites": []}', "[]"):
+    none = '{"format": "fde-group/1", "suites": []}'
+    for text in ("{", '{"format": "fde-group/2", "suites": ["a"]}', "[]", none):
         (tmp_path / "group.json").write_text(text, encoding="utf-8")
         with pytest.raises(SuiteError, match=r"group.json"):
             members(tmp_path)
