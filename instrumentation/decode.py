@@ -198,9 +198,10 @@ def write_samples(meter_dir: Path) -> Decoder:
         yield from decoder.tables(stream)
 
     try:
-        with _as_decode_errors(meter_dir):
+        # Opened here: Polars might open it after it has raised an error of the stream.
+        with _as_decode_errors(meter_dir), fresh.open("wb") as file:
             source = register_io_source(pieces, schema=decoder.schema)
-            source.sink_parquet(fresh, row_group_size=_GROUP_RECORDS, compression_level=1)
+            source.sink_parquet(file, row_group_size=_GROUP_RECORDS, compression_level=1)
         fresh.replace(meter_dir / "samples.parquet")
     finally:
         fresh.unlink(missing_ok=True)
