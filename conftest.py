@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -54,6 +55,15 @@ class _Modules(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
     """Called in the process that the user started; None is xdist's own scheduler."""
     return _Modules(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """No KeyboardInterrupt is lost in a callback of the garbage collector: Hypothesis has one."""
+    kept = gc.callbacks.copy()
+    gc.callbacks.clear()
+    yield
+    gc.callbacks[:] = kept
 
 
 @dataclass(frozen=True)

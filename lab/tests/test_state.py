@@ -19,6 +19,7 @@ from lab.errors import LabError
 from lab.launcher import Launcher
 from lab.state import Layout, Process, Started, read_json, read_started, write_json, write_started
 
+pytestmark = pytest.mark.usefixtures("interruptible")
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 STUBBORN = [
     sys.executable,

@@ -28,6 +28,7 @@ from agent.controller.playbook import ROOT
 from agent.controller.seal import MANIFEST
 from agent.controller.tests import examples
 
+pytestmark = pytest.mark.usefixtures("interruptible")
 METER = {"name": "meter0", "kind": "smartpower3", "origin": "modelled", "channels": {"0": "system"}}
 
 

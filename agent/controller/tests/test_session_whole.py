@@ -29,6 +29,7 @@ from agent.controller.tests.standin import Standin
 from agent.controller.tests.test_recorders import meter, speaking, wait_until
 from agent.tries import REPEAT
 
+pytestmark = pytest.mark.usefixtures("interruptible")
 RUN_S = 0.5
 # The service is the stand-in for the agent: it is active as long as that lives.
 SYSTEMCTL = """#!/bin/sh

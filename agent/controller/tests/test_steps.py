@@ -14,6 +14,7 @@ import pytest
 
 from agent.controller import bench, steps
 
+pytestmark = pytest.mark.usefixtures("interruptible")
 STEPS = Path(steps.__file__)
 MAKEFILE = """
 packages venv image provision run report verify:
