@@ -49,7 +49,7 @@ help: ## list the steps
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
-	@$(PYTHON) -m agent.controller.steps --target $(TARGET) --suite $(SUITE) --inventory $(INVENTORY) \
+	@$(PYTHON) -m controller.steps --target $(TARGET) --suite $(SUITE) --inventory $(INVENTORY) \
 	  --labs $(LABS)
 
 .PHONY: packages
@@ -84,50 +84,50 @@ lab-down: ## stop every virtual lab
 .PHONY: check
 check: venv ## say what would happen to the target, disk by disk (and with SUITE=…, its wear); touches nothing
 	$(NEED_LAB)
-	@$(PY) -m agent.controller check --inventory $(INVENTORY) \
+	@$(PY) -m controller check --inventory $(INVENTORY) \
 	  $(if $(filter file,$(origin SUITE)),,--suite $(SUITE) $(if $(SCALE),--scale $(SCALE)))
 
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need; the first time: CONFIRM="serial …"
 	$(NEED_LAB)
-	@confirmed=$$($(if $(LABS),echo '{}',$(PY) -m agent.controller confirm --inventory $(INVENTORY) $(CONFIRM))) && \
-	  $(PY) -m agent.controller.playbook -i $(INVENTORY) -e "$$confirmed" ansible/site.yml
+	@confirmed=$$($(if $(LABS),echo '{}',$(PY) -m controller confirm --inventory $(INVENTORY) $(CONFIRM))) && \
+	  $(PY) -m controller.playbook -i $(INVENTORY) -e "$$confirmed" ansible/site.yml
 
 .PHONY: assets
 assets: venv ## make the kernel archives and the clip on the target: make assets [KERNEL=path] [CLIP=path]
 	$(NEED_LAB)
-	@$(PY) -m agent.controller.playbook -i $(INVENTORY) $(if $(KERNEL),-e assets_kernel=$(abspath $(KERNEL))) \
+	@$(PY) -m controller.playbook -i $(INVENTORY) $(if $(KERNEL),-e assets_kernel=$(abspath $(KERNEL))) \
 	  $(if $(CLIP),-e assets_clip=$(abspath $(CLIP))) ansible/assets.yml
 
 .PHONY: prove
 prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
 	$(NEED_LAB)
-	@$(PY) -m agent.controller prove --inventory $(INVENTORY) $(CONFIGURATIONS)
+	@$(PY) -m controller prove --inventory $(INVENTORY) $(CONFIGURATIONS)
 
 .PHONY: teardown
 teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
 	$(NEED_LAB)
-	@$(PY) -m agent.controller.playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
+	@$(PY) -m controller.playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
 
 .PHONY: plan
 plan: venv ## freeze a plan for SUITE, on every host of the inventory
 	$(NEED_LAB)
-	@$(PY) -m agent.controller plan --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
+	@$(PY) -m controller plan --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: run
 run: venv ## freeze a plan for SUITE and run it, on every host of the inventory at once
 	$(NEED_LAB)
-	@$(PY) -m agent.controller run --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
+	@$(PY) -m controller run --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: resume
 resume: venv ## go on with an interrupted suite
 	$(NEED_LAB)
 	$(NEED_SUITE)
-	@$(PY) -m agent.controller resume $(THE_SUITE) --inventory $(INVENTORY)
+	@$(PY) -m controller resume $(THE_SUITE) --inventory $(INVENTORY)
 
 .PHONY: watch
 watch: venv ## attach to what runs, here or on the target: make watch [SUITE_DIR=…] [SERVE=8080]
-	@$(PY) -m agent.controller watch $(if $(filter file,$(origin SUITE_DIR)),,$(THE_SUITE)) \
+	@$(PY) -m controller watch $(if $(filter file,$(origin SUITE_DIR)),,$(THE_SUITE)) \
 	  $(if $(SERVE),--serve $(SERVE)) $(if $(LAB_IS_DOWN),,--inventory $(INVENTORY))
 
 .PHONY: report
@@ -152,7 +152,7 @@ synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled s
 .PHONY: report-pdf
 report-pdf: venv ## the report of the newest suite as report.pdf, for paper
 	$(NEED_SUITE)
-	@$(PY) -m analysis.page.pdf $(THE_SUITE)
+	@$(PY) -m analysis.report.pdf $(THE_SUITE)
 
 .PHONY: verify
 verify: venv ## check the sums of a suite and make its figures again
@@ -180,7 +180,7 @@ UNIT_TESTS := $(PYTEST) -m "not lab and not slow" --tier unit --timeout 300 $(UN
 # A guest keeps one processor busy. Each process has a guest of its own and takes one module after another:
 # first what looks at a guest as it comes, then Ansible's, which take longest.
 LAB_OPTIONS := -n $(shell nproc | awk '{print $$1 < 2 ? 1 : 2}') --dist loadfile --no-loadscope-reorder -v \
-  lab ansible agent workloads
+  lab ansible agent drive workloads
 
 .PHONY: test-unit
 test-unit: venv ## tests that need no guest
@@ -202,27 +202,27 @@ test-all: packages venv lint image ## every test, the long ones and those that n
 
 .PHONY: test-drive
 test-drive: packages venv ## all tests of the virtual drive, the long ones too, with every host program in the guest
-	@$(VENV)/bin/pytest lab/drive
+	@$(VENV)/bin/pytest drive
 
 .PHONY: test-faults
 test-faults: packages venv ## every fault in a lab of its own: make test-faults [PARTS="power-cut …"] [QUICK=1] [OVERNIGHT=suite]
-	@$(PY) -m lab.faults $(if $(QUICK),--quick) $(if $(SEED),--seed $(SEED)) $(if $(OVERNIGHT),--overnight $(OVERNIGHT)) $(PARTS)
+	@$(PY) -m validation.faults $(if $(QUICK),--quick) $(if $(SEED),--seed $(SEED)) $(if $(OVERNIGHT),--overnight $(OVERNIGHT)) $(PARTS)
 
 .PHONY: test-dangers
 test-dangers: packages venv image ## dangerous situations, hostile folders, the fuzzed drive, leaks: test-dangers [FOLDERS=n] [INPUTS=n]
 	@$(PYTEST) -m lab -q agent/tests/test_lab_dangers.py agent/tests/test_lab_namespaces.py \
 	  ansible/tests/test_lab_secrets.py || failed=1; \
 	  $(PY) -m agent.tests.hostile_folders --count $(or $(FOLDERS),2000) || failed=1; \
-	  $(PY) -m lab.drive.tests.fuzz --inputs $(or $(INPUTS),20000) --out $(FDE_BUILD)/bench/drive-fuzz.json || failed=1; \
+	  $(PY) -m drive.tests.fuzz --inputs $(or $(INPUTS),20000) --out $(FDE_BUILD)/bench/drive-fuzz.json || failed=1; \
 	  $(PY) -m agent.tests.dangers && [ -z "$${failed:-}" ]
 
 .PHONY: test-night
 test-night: packages venv ## an hour of the suite overnight in the lab, with three power cuts and a pulled meter, its report and verify
-	@$(PY) -m lab.faults.overnight $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS))
+	@$(PY) -m validation.faults.overnight $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS))
 
 .PHONY: papers
 papers: packages venv ## every experiment of the five papers in a lab of its own, at its sizes: make papers [SUITES="paper …"]
-	@$(PY) -m lab.papers $(if $(SEED),--seed $(SEED)) $(SUITES)
+	@$(PY) -m validation.papers $(if $(SEED),--seed $(SEED)) $(SUITES)
 
 .PHONY: meter-new
 meter-new: venv ## lay out a new meter: make meter-new NAME=…
@@ -236,19 +236,19 @@ workload-new: venv ## lay out a new workload: make workload-new NAME=…
 
 .PHONY: bench-metrology
 bench-metrology: venv ## time and energy against known truth: table, plots, build/bench/metrology.json
-	@$(PY) -m lab.metrology $(PARTS)
+	@$(PY) -m validation.metrology $(PARTS)
 
 .PHONY: bench-analysis
 bench-analysis: venv ## intervals and verdicts against simulated suites: table, build/bench/analysis.json
-	@$(PY) -m lab.inference $(PARTS)
+	@$(PY) -m validation.inference $(PARTS)
 
 .PHONY: bench-fairness
 bench-fairness: venv ## answers of simulated suites on modelled disks: table, build/bench/fairness.json
-	@$(PY) -m lab.fairness $(PARTS)
+	@$(PY) -m validation.fairness $(PARTS)
 
 .PHONY: bench-drive
 bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json
-	@$(PY) -m lab.drive.bench
+	@$(PY) -m validation.drive.bench
 
 .PHONY: clean
 clean: lab-down ## remove what was built here; suites and the image cache stay

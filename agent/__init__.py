@@ -1,1 +1,1 @@
-"""What runs on the target, and the controller's side of a suite."""
+"""What runs on the target."""

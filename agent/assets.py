@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent.errors import AgentError
-from agent.plan import Plan
+from contract.errors import AgentError
+from contract.plan import Plan
 from workloads import registry
 
 

@@ -12,11 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent import hold, identity, journal, lock, memory, notify, pack, plan, quiet, requests
-from agent.errors import AgentError
+from agent import hold, lock, memory, notify, pack, quiet, requests
 from agent.limits import Stop
 from agent.storage import inspect, proof, provision, secrets
 from agent.storage.stack import Entered, Stack
+from contract import identity, journal, plan
+from contract.errors import AgentError
 
 TARGET = Path("/etc/fde-testbed/target.json")
 # Exit codes beside 0, 1 and 2; all but the first two of sysexits.h's restart the service.

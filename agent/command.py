@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from agent import lock
-from agent.errors import AgentError
+from contract.errors import AgentError
 
 
 class CommandError(AgentError):

@@ -9,8 +9,8 @@ import json
 import time
 from pathlib import Path
 
-from agent.errors import AgentError
-from agent.files import write_json
+from contract.errors import AgentError
+from contract.files import write_json
 
 HOLD = Path("/run/fde-testbed/hold.json")
 LONGEST_S = 3600.0

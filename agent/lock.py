@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from agent.errors import AgentError
+from contract.errors import AgentError
 
 RUN = Path("/run/fde-testbed")
 

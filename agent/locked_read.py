@@ -11,8 +11,8 @@ from typing import Any
 
 from agent.checks import Scene
 from agent.checks.disks import links
-from agent.errors import AgentError
 from agent.storage.stack import Stack
+from contract.errors import AgentError
 
 
 def look(stack: Stack, scene: Scene) -> dict[str, dict[str, Any]]:

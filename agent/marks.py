@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from agent import cpu_time
-from agent.errors import AgentError
 from agent.sampler import Sampler
+from contract.errors import AgentError
 from instrumentation.sources.counter import (
     MIRROR,
     READ_FAILED,

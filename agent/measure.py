@@ -19,18 +19,18 @@ from typing import Any
 
 from agent import kept
 from agent.checks import Inspection, Memory, Scene, blockers
-from agent.errors import AgentError
-from agent.files import write_json
-from agent.journal import boot_id
 from agent.limits import Limit, TooLong, reap
 from agent.marks import Counters, Marks
 from agent.notify import Watchdog
-from agent.plan import Plan, Run, WorkloadSpec
 from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
 from agent.storage import devices, proof
 from agent.storage.stack import Stack
+from contract.errors import AgentError
+from contract.files import write_json
+from contract.journal import boot_id
+from contract.plan import Plan, Run, WorkloadSpec
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
 

@@ -12,7 +12,7 @@ import os
 import resource
 from pathlib import Path
 
-from agent.errors import AgentError
+from contract.errors import AgentError
 
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 # asm-generic/mman.h. Only what is used is kept in memory: a thread's whole stack is not.

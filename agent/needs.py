@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.errors import AgentError
-from agent.plan import Plan, WorkloadSpec
+from contract.errors import AgentError
+from contract.plan import Plan, WorkloadSpec
 from workloads import registry
 from workloads.base import Needs
 

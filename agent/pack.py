@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 from typing import IO
 
-from agent.errors import AgentError
+from contract.errors import AgentError
 
 SUMS = "sums.json"
 

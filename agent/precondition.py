@@ -2,7 +2,7 @@
 
 By the SNIA's Solid State Storage Performance Test Specification 2.0.2, as in its section 7.2: the
 range is written over in order in requests of 128 KiB, twice as a rule, whatever is measured later;
-then the access itself is written in rounds of a minute until `instrumentation.steady_state` finds
+then the access itself is written in rounds of a minute until `contract.steady_state` finds
 the disk settled. The range is here the extent that all configurations share, and a discard of it
 stands for the specification's purge of the whole disk: nothing beside the extent is written.
 """
@@ -20,15 +20,15 @@ from typing import Any, Protocol
 
 from agent.checks import smart
 from agent.command import CommandError, run
-from agent.errors import AgentError
-from agent.files import sync_folder, write_json
-from agent.journal import PRECONDITIONED, PRECONDITIONING, Entry, boot_id
 from agent.notify import Watchdog
-from agent.plan import Disk, Plan, Precondition
 from agent.storage import devices, discard
 from agent.storage.base import Place
 from agent.storage.stack import Stack
-from instrumentation import steady_state
+from contract import steady_state
+from contract.errors import AgentError
+from contract.files import sync_folder, write_json
+from contract.journal import PRECONDITIONED, PRECONDITIONING, Entry, boot_id
+from contract.plan import Disk, Plan, Precondition
 from workloads import fio
 from workloads.base import WorkloadError
 

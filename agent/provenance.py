@@ -13,10 +13,10 @@ from typing import Any
 
 from agent.checks import smart
 from agent.command import CommandError, run
-from agent.journal import boot_id
-from agent.plan import Disk, StorageSpec
 from agent.storage import devices
 from agent.storage.devices import BLOCK
+from contract.journal import boot_id
+from contract.plan import Disk, StorageSpec
 
 SIMULATED_RAPL = Path("/sys/module/fde_rapl_sim")
 _VERSIONS = {

@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from agent.command import CommandError, run
-from agent.files import write_json
 from agent.lock import RUN
+from contract.files import write_json
 
 REMEMBERED = RUN / "quiet.json"
 # Services that start programs by a calendar of their own, look for updates, or poll disks.

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent import journal, plan
-from agent.errors import AgentError
-from agent.files import append_line
-from agent.journal import Entry
+from contract import journal, plan
+from contract.errors import AgentError
+from contract.files import append_line
+from contract.journal import Entry
 
 FILE = "requests.jsonl"
 

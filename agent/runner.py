@@ -10,30 +10,29 @@ from typing import Any
 
 from agent import (
     assets,
-    journal,
     limits,
     lock,
     locked_read,
     measure,
     needs,
     notify,
-    plan,
     precondition,
     provenance,
     quiet,
 )
 from agent import requests as asked
 from agent import watermarks as marks
-from agent.errors import AgentError
-from agent.files import sync_folder, write_json
-from agent.journal import Journal
 from agent.limits import Stop
 from agent.marks import Counters
 from agent.notify import Watchdog
-from agent.plan import Plan, Run
 from agent.storage.stack import Stack
 from agent.tries import INTERRUPTED, REPEAT, SKIPPED, Accounts
 from agent.waiting import PATIENCE_S, NotYetError, Waits
+from contract import journal, plan
+from contract.errors import AgentError
+from contract.files import sync_folder, write_json
+from contract.journal import Journal
+from contract.plan import Plan, Run
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
 # So many distinct runs void in a row for a reason that is not the workload's absence: it is the

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from agent.files import write_lines
+from contract.files import write_lines
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.series import Series
 

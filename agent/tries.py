@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from agent.journal import TERMINAL, Entry
-from agent.plan import Run
+from contract.journal import TERMINAL, Entry
+from contract.plan import Run
 
 # How the detail of `void` begins where the run itself was not at fault.
 INTERRUPTED = "interrupted: "

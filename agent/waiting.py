@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent import hold
-from agent.errors import AgentError
-from agent.journal import Journal
 from agent.notify import Watchdog
-from agent.plan import Disk
 from agent.storage import devices, secrets
 from agent.storage.secrets import Secrets
+from contract.errors import AgentError
+from contract.journal import Journal
+from contract.plan import Disk
 
 T = TypeVar("T")
 

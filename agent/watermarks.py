@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agent.files import append_line
-from agent.journal import boot_id
-from agent.plan import Watermark
+from contract.files import append_line
+from contract.journal import boot_id
+from contract.plan import Watermark
 from instrumentation import watermark as pattern
 
 FILE = "watermark.jsonl"

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from analysis.records import SuiteError
-from instrumentation import names
+from analysis.suite.records import SuiteError
+from contract import names
 
 HOSTS = Path("build") / "hosts"  # reports of suites that are no group
 
@@ -66,13 +66,13 @@ def _say(text: str) -> None:
 
 def _each(folders: list[Path]) -> list[Path]:
     """The suites that are meant: a group's folder stands for those of its hosts."""
-    from analysis import group
+    from analysis.suite import group
 
     return [one for f in folders for one in (group.members(f) if group.is_group(f) else [f])]
 
 
 def _report(folders: list[Path]) -> int:
-    from analysis.page import build, hosts_page
+    from analysis.report import build, hosts_page
 
     several = _each(folders) != folders or len(folders) > 1
     built = hosts_page.write(folders, HOSTS) if several else build.build(folders[0])
@@ -81,7 +81,7 @@ def _report(folders: list[Path]) -> int:
 
 
 def _verify(folder: Path) -> int:
-    from analysis import verify
+    from analysis.stats import verify
 
     outcome = verify.verify(folder)
     _say("\n".join([f"{folder.name}:", *outcome.said]))
@@ -91,15 +91,15 @@ def _verify(folder: Path) -> int:
 
 
 def _summary(folder: Path) -> int:
-    from analysis import morning
+    from analysis.report import morning
 
     _say("\n".join(morning.lines(folder)))
     return 0
 
 
 def _compare(a: Path, b: Path, out: Path) -> int:
-    from analysis import compare
-    from analysis.page import compare_page
+    from analysis.report import compare_page
+    from analysis.stats import compare
 
     found = compare.compare(a, b)
     _say(compare_page.text(found))
@@ -108,7 +108,7 @@ def _compare(a: Path, b: Path, out: Path) -> int:
 
 
 def _trace(folder: Path, run_id: str, out: Path) -> int:
-    from analysis import trace
+    from analysis.report import trace
 
     traced = trace.trace(folder, run_id, out)
     _say(f"{traced.svg}\n{traced.png}")
@@ -116,7 +116,7 @@ def _trace(folder: Path, run_id: str, out: Path) -> int:
 
 
 def _pair() -> int:
-    from analysis.page import build
+    from analysis.report import build
 
     build.NOTEBOOK.write_text(build.pair(), encoding="utf-8")
     return 0

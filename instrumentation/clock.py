@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from instrumentation import strict_json
+from contract import strict_json
 
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 

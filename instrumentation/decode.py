@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from instrumentation import strict_json
+from contract import strict_json
 from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError

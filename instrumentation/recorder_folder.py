@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
+from contract import strict_json
 from instrumentation import recorder_words as words
-from instrumentation import strict_json
 from instrumentation.clock import boot_id
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.trace import StreamError, StreamWriter

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.launcher import Launcher
 from lab.network import Network
-from lab.paths import GIB
+from lab.paths import GIB, cache_dir
 from lab.state import Layout, write_json
 
 DRIVE_BYTES = 2 * GIB
@@ -82,7 +82,7 @@ def start_drive(
         "stats": files["stats"],
         "control": launcher.sockets / kind.role,
     }
-    command = [sys.executable, "-m", "lab.drive"]
+    command = ["env", f"VIRTUAL_DRIVE_CACHE={cache_dir()}", sys.executable, "-m", "drive"]
     command += [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if kind.opal:
         command += ["--opal", "--state", str(files["opal"]), "--psid-file", str(psid)]

@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from lab.drive import behaviour, control
-from lab.drive.behaviour import Behaviour, BehaviourError
+from drive import behaviour, control
+from drive.behaviour import Behaviour, BehaviourError
 from lab.errors import LabError
 
 FILE = Path(__file__).with_name("disk_models.yml")

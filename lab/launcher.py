@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent import private
-from agent.controller.interrupts import deferred_interrupts
-from agent.errors import AgentError
+from contract import private
+from contract.errors import AgentError
+from contract.interrupts import deferred_interrupts
 from lab.console import tail
 from lab.errors import LabError
 from lab.paths import REPOSITORY

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent.controller.interrupts import deferred_interrupts, term_interrupts
+from contract.interrupts import deferred_interrupts, term_interrupts
 from lab import boot, disk_models, image, machines, network, ssh
 from lab.boot import Say
 from lab.devices import DRIVES, DriveKind, start_drive, start_meter, write_secrets

@@ -18,7 +18,7 @@ paper=(
     libpangoft2-1.0-0
 )
 
-# gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (lab/drive/xts.c); with bc,
+# gcc, libc6-dev and libssl-dev make the cipher loop of the virtual drive (drive/xts.c); with bc,
 # bison, flex, kmod, make, patch and xz-utils also the kernel of User Mode Linux (lab/machines/kernel.py).
 packages=(
     bc

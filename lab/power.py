@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.controller.interrupts import deferred_interrupts
+from contract.interrupts import deferred_interrupts
+from drive import control
 from lab import boot, machines
-from lab.drive import control
 from lab.errors import LabError
 from lab.launcher import Launcher
 from lab.machines.base import Machine

@@ -48,7 +48,7 @@ class Times:
 
 
 def part_of(test: str) -> str:
-    """The part that a test belongs to: `agent/controller` of `agent/controller/tests/….py::…`."""
+    """The part that a test belongs to: `controller` of `controller/tests/….py::…`."""
     return test.partition("::")[0].rpartition("/tests/")[0] or "."
 
 

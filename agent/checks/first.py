@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agent.files import write_json
+from contract.files import write_json
 
 NAME = "first-readings.json"
 

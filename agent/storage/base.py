@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.plan import Configuration, Disk, Extent
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.secrets import Secrets
+from contract.plan import Configuration, Disk, Extent
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from agent.errors import AgentError
+from contract.errors import AgentError
 
 BLOCK_BYTES = 4096
 _FIEMAP = 0xC020660B  # FS_IOC_FIEMAP, linux/fs.h

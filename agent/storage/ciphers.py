@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from agent.plan import Configuration
+from contract.plan import Configuration
 from workloads.children.kernel_ciphers import restriction
 
 

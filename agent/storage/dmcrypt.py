@@ -6,11 +6,11 @@ import os
 from typing import Any
 
 from agent.command import run
-from agent.plan import Configuration
 from agent.storage import ciphers
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.guard import LUKS_LABEL, MAPPING
 from agent.storage.secrets import Secrets
+from contract.plan import Configuration
 
 # Key derivation is not what is measured, and the passphrase is random: the fewest rounds allowed.
 CHEAP_PBKDF = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")

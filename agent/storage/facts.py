@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.command import run
-from agent.plan import DATA_OFFSET_BYTES, Disk
 from agent.storage import devices, notes, opal_ioctl, samples
 from agent.storage.canary import locked_read
 from agent.storage.devices import Use
+from contract.plan import DATA_OFFSET_BYTES, Disk
 
 MARKER_TYPE = "6ba54ad2-4c4c-4b5e-9d1c-fde7e57bed01"
 MARKER_NAME = "fde-testbed"

@@ -10,8 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from agent.command import CommandError
-from agent.errors import AgentError
-from agent.plan import Disk
 from agent.storage import devices
 from agent.storage.facts import (
     LUKS_LABEL,
@@ -22,6 +20,8 @@ from agent.storage.facts import (
     Signature,
     gather,
 )
+from contract.errors import AgentError
+from contract.plan import Disk
 
 MAPPING = "fde-data"
 MOUNT_POINT = "/run/fde-testbed/disk"

@@ -11,10 +11,10 @@ from typing import Any
 
 from agent.checks import smart
 from agent.command import run
-from agent.plan import Disk, StorageSpec
 from agent.storage import facts, guard, layout, notes
 from agent.storage.facts import DiskFacts
 from agent.storage.provision import carries_opal, reasons_not_to_prepare
+from contract.plan import Disk, StorageSpec
 
 
 def check(spec: StorageSpec) -> dict[str, Any]:

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.command import run
-from agent.errors import AgentError
-from agent.plan import DATA_OFFSET_BYTES, Disk, Extent
 from agent.storage import devices, guard, notes
 from agent.storage.base import Place
 from agent.storage.facts import (
@@ -19,6 +17,8 @@ from agent.storage.facts import (
     partition_uuid,
     with_contents,
 )
+from contract.errors import AgentError
+from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
 
 MIB = 2**20
 START_BYTES = MIB

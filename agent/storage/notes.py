@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.errors import AgentError
-from agent.files import write_json
-from agent.journal import boot_id
-from agent.plan import Disk
 from agent.storage import samples
+from contract.errors import AgentError
+from contract.files import write_json
+from contract.journal import boot_id
+from contract.plan import Disk
 
 if TYPE_CHECKING:
     from agent.storage.facts import DiskFacts

@@ -12,14 +12,14 @@ from dataclasses import asdict
 from typing import Any
 
 from agent.command import CommandError, run
-from agent.errors import AgentError
-from agent.plan import Configuration
 from agent.storage import opal_ioctl, pin_tries
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.guard import LUKS_LABEL, MAPPING
 from agent.storage.secrets import Secrets
+from contract.errors import AgentError
+from contract.plan import Configuration
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 

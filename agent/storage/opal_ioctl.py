@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from agent.errors import AgentError
 from agent.storage import pin_tries
 from agent.storage.pin_tries import ADMIN1, PSID, SID
+from contract.errors import AgentError
 
 _WRITE, _READ = 1, 2
 _KEY = struct.Struct("<BB6x256s")  # locking range, key length, key

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from agent.errors import AgentError
-from agent.files import write_json
 from agent.lock import RUN
 from agent.storage import devices
+from contract.errors import AgentError
+from contract.files import write_json
 
 PLACE = RUN / "pin-tries.json"
 # Drives are sold with limits of five and more; what is left is for their owner.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.plan import Configuration
 from agent.storage import mapping
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
+from contract.plan import Configuration
 
 
 class Plain(Kind):

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.command import CommandError
-from agent.plan import Disk, StorageSpec
 from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl, pin_tries
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Stack
+from contract.plan import Disk, StorageSpec
 
 
 def prepare(

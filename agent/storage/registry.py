@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from agent.errors import AgentError
 from agent.storage.base import Kind
+from contract.errors import AgentError
 
 _KINDS = {
     "plain": "agent.storage.plain:Plain",

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent import private
-from agent.errors import AgentError
+from contract import private
+from contract.errors import AgentError
 
 
 class SecretsError(AgentError):

@@ -19,8 +19,6 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from agent.command import CommandError, run
-from agent.errors import AgentError
-from agent.plan import Configuration, Disk, StorageSpec
 from agent.storage import (
     canary,
     devices,
@@ -34,6 +32,8 @@ from agent.storage import (
 )
 from agent.storage.base import Kind, Place
 from agent.storage.secrets import Secrets
+from contract.errors import AgentError
+from contract.plan import Configuration, Disk, StorageSpec
 
 STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5

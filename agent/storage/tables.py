@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agent.command import run
-from agent.errors import AgentError
 from agent.storage import mapping
 from agent.storage.base import Layer, Segment
 from agent.storage.devices import SECTOR_BYTES, dm_name
+from contract.errors import AgentError
 
 
 class TableError(AgentError):

@@ -13,13 +13,13 @@ import threading
 from typing import Any
 
 from agent.command import CommandError, run
-from agent.plan import Configuration
 from agent.storage import ciphers, mapping
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import open_arguments, options
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
+from contract.plan import Configuration
 
 HEADERS_SECTORS = 128 * 1024 // SECTOR_BYTES
 BACKUP_OFFSET_SECTORS = 8 * 2**20 // SECTOR_BYTES

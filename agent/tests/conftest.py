@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent import measure, plan
+from agent import measure
 from agent.tests.suite_lab import Lab, one_block_document
+from contract import plan
 
 
 @pytest.fixture

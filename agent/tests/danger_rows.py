@@ -6,9 +6,9 @@ import json
 import struct
 from typing import Any
 
-from agent.plan import DATA_OFFSET_BYTES, Disk, Extent
 from agent.storage import layout, samples
 from agent.tests.dangers import CODE, Row, poke
+from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
 
 EXTENT = Extent(DATA_OFFSET_BYTES, 64 * 2**20)
 # A place that is read of the plain disk, a good way in.

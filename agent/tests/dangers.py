@@ -19,12 +19,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.files import write_json
 from agent.storage import pin_tries
+from contract.files import write_json
+from controller.bundle import PACKAGES
+from drive.control import ask
+from drive.tests.guest_sed import SCRIPTS
+from drive.tests.marked import insert
 from lab import ssh
-from lab.drive.control import ask
-from lab.drive.tests.guest_sed import SCRIPTS
-from lab.drive.tests.marked import insert
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "dangers.md"
@@ -124,7 +125,7 @@ class Guest:
         self.lab = lab
         self.drives: dict[str, dict[str, Any]] = lab.state["drives"]
         self.secrets: dict[str, str] = json.loads(Path(lab.state["secrets"]).read_text())
-        for package in ("agent", "workloads", "instrumentation"):
+        for package in PACKAGES:
             lab.send(REPOSITORY / package, CODE)
         self.sh(f"umask 077; mkdir -p {FOLDER}; modprobe -a loop raid0 raid1 bcache dm-multipath")
         lab.send(SCRIPTS, FOLDER)

@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from agent import plan
+from contract import plan
+from controller.bundle import PACKAGES
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CODE = "/opt/fde-agent-test"
@@ -35,7 +36,7 @@ class Target:
             for role, drive in lab.state["drives"].items()
         }
         self.secrets = json.loads(Path(lab.state["secrets"]).read_text())
-        for package in ("agent", "workloads", "instrumentation"):
+        for package in PACKAGES:
             lab.send(REPOSITORY / package, CODE)
         found = find_spec("pyRAPL")
         assert found is not None

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from agent.plan import digest
 from analysis.synthetic.folder import write_manifest
+from contract.plan import digest
 
 Chance = random.Random
 Change = Callable[[Path, Chance], None]

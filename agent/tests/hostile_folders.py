@@ -32,20 +32,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from agent import journal
-from agent import plan as plans
-from agent.controller import __main__ as controller
-from agent.controller import compile, fetch, holder, remote, suites
-from agent.controller.names import SUITES
-from agent.controller.status import Event
-from agent.controller.status import document as status_document
-from agent.controller.tests import examples
-from agent.errors import AgentError
 from agent.tests import hostile_changes
 from analysis import __main__ as analysis
 from analysis.synthetic.folder import write_manifest
 from analysis.synthetic.suite import Options, write_suite
-from instrumentation import names
+from contract import journal, names
+from contract import plan as plans
+from contract.errors import AgentError
+from controller import __main__ as controller
+from controller import compile, fetch, holder, remote, suites
+from controller.names import SUITES
+from controller.status import Event
+from controller.status import document as status_document
+from controller.tests import examples
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of one case: on a busy machine the processor's time says more.
@@ -183,7 +182,7 @@ class Cases:
 
     def _page(self, _: random.Random) -> object:
         """All of the page, in this process: what the notebook's kernel does."""
-        from analysis.derive import derive
+        from analysis.report.derive import derive
         from analysis.tests.pages import live_markup, whole_page
 
         def made() -> int:

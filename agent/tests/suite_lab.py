@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from agent import journal, limits, notify, plan, runner
-from agent.errors import AgentError
-from agent.journal import Entry, Journal
+from agent import limits, notify, runner
 from agent.storage.stack import Stack
-from agent.tests.test_plan import DOCUMENT
+from contract import journal, plan
+from contract.errors import AgentError
+from contract.journal import Entry, Journal
+from contract.tests.test_plan import DOCUMENT
 from instrumentation.sources.powercap import PowercapSource
 from workloads.base import Context, Needs, ParameterValue, Workload
 

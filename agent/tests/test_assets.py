@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent import assets, plan
-from agent.tests.test_plan import DOCUMENT
+from agent import assets
+from contract import plan
+from contract.tests.test_plan import DOCUMENT
 
 CONTENT = b"a clip"
 SUM = hashlib.sha256(CONTENT).hexdigest()

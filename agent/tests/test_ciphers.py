@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.plan import Configuration, freeze, parse
 from agent.storage import ciphers
 from agent.tests.suite_lab import blocks_document
+from contract.plan import Configuration, freeze, parse
 from workloads.children import kernel_ciphers
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from agent.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 from agent.storage import facts, guard, inspect, layout, opal, provision
 from agent.storage.devices import Use, zero
 from agent.storage.facts import DiskFacts, Partition, Signature, disk_uuid, partition_uuid
@@ -23,6 +22,7 @@ from agent.storage.opal_ioctl import Status
 from agent.storage.secrets import Secrets
 from agent.tests import dangers
 from agent.tests.danger_rows import ROWS
+from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 
 DISK = Disk("plain", "/dev/disk/by-id/nvme-x_S1", "S1", 2**31)
 ERASABLE = replace(DISK, erase="S1")

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import plan as plans
-from agent.controller import group, orders
-from agent.controller.errors import ControllerError
-from agent.controller.tests.examples import plan
-from agent.plan import PlanError
-from analysis import group as hosts
-from analysis.records import SuiteError
-from analysis.suite_folder import read
+from analysis.suite import group as hosts
+from analysis.suite.records import SuiteError
+from analysis.suite.suite_folder import read
 from analysis.synthetic.suite import Options, write_suite
-from instrumentation import names
+from contract import names
+from contract import plan as plans
+from contract.plan import PlanError
+from controller import group, orders
+from controller.errors import ControllerError
+from controller.tests.examples import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = (
@@ -134,7 +134,7 @@ def _scripts(tree: ast.AST) -> Iterator[ast.expr]:
 def test_no_text_of_the_shell_is_made_from_data() -> None:
     """Each is a constant: by its value, or by a name in capitals."""
     seen = 0
-    for package in ("agent", "analysis", "instrumentation", "workloads"):
+    for package in ("agent", "analysis", "contract", "controller", "instrumentation", "workloads"):
         for path in (ROOT / package).rglob("*.py"):
             source = path.read_text(encoding="utf-8")
             assert "shell=True" not in source or path == Path(__file__), path

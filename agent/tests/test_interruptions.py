@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from agent import journal, plan, tries
-from agent.journal import Journal
+from agent import tries
 from agent.tests.suite_lab import Deadly, Lab, die, entries, killed, sound
+from contract import journal, plan
+from contract.journal import Journal
 from workloads.base import Context
 
 
@@ -126,7 +127,7 @@ def test_what_belongs_to_a_boot_is_done_once_however_often_it_is_killed(
     assert _provenance(lab) == ["after.json", "before.json"]
     assert _watermarks(lab) == ["start", "end"]
     # A boot later it is another machine state, and another clock.
-    monkeypatch.setattr("agent.journal.boot_id", lambda: "another")
+    monkeypatch.setattr("contract.journal.boot_id", lambda: "another")
     monkeypatch.setattr("agent.watermarks.boot_id", lambda: "another")
     writer = Journal(lab.folder / "journal.jsonl")
     writer.append("void", lab.plan.runs[0].run_id, "repeat: the meter was silent")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.tests.guest import REPOSITORY
-from lab.drive.control import ask
+from controller.bundle import PACKAGES
+from drive.control import ask
 
 if TYPE_CHECKING:
     from conftest import LabHandle
@@ -24,7 +25,7 @@ def _failed(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def test_the_checks_see_what_happens_in_the_guest(lab: LabHandle) -> None:
-    for package in ("agent", "instrumentation"):
+    for package in PACKAGES:
         lab.send(REPOSITORY / package, CODE)
     by_id = [
         f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"
@@ -94,7 +95,7 @@ print(json.dumps({"found": look.found, "disks": look.disks, "said": said, "later
 
 def test_a_disk_that_gets_too_hot_voids_the_run_and_is_waited_for(lab: LabHandle) -> None:
     """96 MiB at 64 MiB/s warm the drive from 30 to nearly 60 °C; it throttles from 45 °C on."""
-    for package in ("agent", "instrumentation"):
+    for package in PACKAGES:
         lab.send(REPOSITORY / package, CODE)
     drive = lab.state["drives"]["plain"]
     control = Path(drive["control"])

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agent import plan
 from agent.tests.guest import CODE, FOLDER, Target
-from agent.tests.test_plan import DOCUMENT
+from contract import plan
+from contract.tests.test_plan import DOCUMENT
 
 pytestmark = pytest.mark.lab
 
@@ -69,7 +69,7 @@ PROLOGUE = f"""
 import json, os, sys
 from dataclasses import replace
 from pathlib import Path
-from agent import plan
+from contract import plan
 from agent.command import run
 from agent.storage import opal, opal_ioctl, proof, registry, secrets
 from agent.storage.stack import Stack

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.controller import remote
+from controller import remote
 
 pytestmark = pytest.mark.lab
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.tests.guest import Target
-from lab.drive.tests.started import Started
+from drive.tests.started import Started
 from lab.network import Network
 
 pytestmark = pytest.mark.lab

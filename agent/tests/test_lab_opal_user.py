@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent.tests.guest import FOLDER, Target
-from lab.drive.tests.guest_sed import NOT_AUTHORIZED, SCRIPTS, SUCCESS
+from drive.tests.guest_sed import NOT_AUTHORIZED, SCRIPTS, SUCCESS
 
 pytestmark = pytest.mark.lab
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from agent import plan
 from agent.storage import pin_tries
 from agent.tests.guest import FOLDER, Target
-from lab.drive.control import ask
-from lab.drive.tests.guest_sed import SCRIPTS
+from contract import plan
+from drive.control import ask
+from drive.tests.guest_sed import SCRIPTS
 from workloads import registry
 
 pytestmark = pytest.mark.lab

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from agent import plan
 from agent.tests.guest import CODE, FOLDER, Target
+from contract import plan
 from workloads import registry
 
 pytestmark = pytest.mark.lab
@@ -150,7 +150,7 @@ def test_a_mapping_that_is_not_the_planned_one_is_not_proven(target: Target) -> 
     script = f"""
 import dataclasses, json
 from pathlib import Path
-from agent import plan
+from contract import plan
 from agent.storage import proof, secrets
 from agent.storage.stack import Stack
 spec = plan.load_target(Path("{FOLDER}/target.json"))

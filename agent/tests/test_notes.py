@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import AgentError
-from agent.plan import Disk
 from agent.storage import notes, samples
 from agent.storage.facts import DiskFacts
 from agent.storage.opal_ioctl import Status
+from contract.errors import AgentError
+from contract.plan import Disk
 
 DISK = Disk("sed", "/dev/disk/by-id/nvme-x", "S1", 2**31)
 FACTORY = Status(

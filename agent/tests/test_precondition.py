@@ -14,15 +14,16 @@ from typing import Any
 
 import pytest
 
-from agent import journal, notify, plan, precondition
-from agent.plan import Disk, Plan
+from agent import notify, precondition
 from agent.storage import opal, opal_ioctl
 from agent.storage.base import Place
 from agent.storage.guard import GuardError
 from agent.storage.opal_ioctl import RangeStatus
 from agent.tests.suite_lab import Lab, blocks_document
-from agent.tests.test_plan import DOCUMENT
 from agent.tests.test_stack import EXTENT, SIZE_BYTES, Scene
+from contract import journal, plan
+from contract.plan import Disk, Plan
+from contract.tests.test_plan import DOCUMENT
 
 WANTED = {"passes": 2, "rounds": 7, "round_s": 60, "access": "sequential"}
 with_fio = pytest.mark.skipif(

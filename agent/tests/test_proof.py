@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agent.plan import Configuration, Disk, Extent
 from agent.storage import canary, ciphers, proof, registry, tables, tcrypt
 from agent.storage.base import Layer, Place, Segment
 from agent.storage.proof import Found, Planned
+from contract.plan import Configuration, Disk, Extent
 
 PLACE = Place(Disk("plain", "/x", "S", 2**31), "/dev/sdx1", 1, Extent(2**24, 2**30))
 SEEN = {"through_mapping": True, "on_medium": False}

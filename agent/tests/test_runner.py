@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent import journal, limits, measure, plan, runner
+from agent import limits, measure, runner
 from agent.tests.suite_lab import Action, Lab, blocks_document
+from contract import journal, plan
 from workloads.base import Context
 
 

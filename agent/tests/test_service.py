@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from agent import cli, hold, identity, journal, lock, notify, pack, plan
-from agent.errors import AgentError
+from agent import cli, hold, lock, notify, pack
 from agent.tests.suite_lab import one_block_document
 from agent.waiting import NotYetError, Waits
+from contract import identity, journal, plan
+from contract.errors import AgentError
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRETS = {"luks_passphrase": "tell nobody", "opal_admin_pin": "nor this"}
@@ -134,7 +135,7 @@ def test_a_hold_needs_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 FULL = """
 import os, sys
 from pathlib import Path
-from agent.journal import Journal, read
+from contract.journal import Journal, read
 folder = Path(sys.argv[1])
 writer = Journal(folder / "journal.jsonl")
 writer.append("suite-started")

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from agent.command import CommandError
-from agent.errors import AgentError
-from agent.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 from agent.storage import layout, mapping, registry
 from agent.storage.base import Expectation, Kind, Layer, Place
 from agent.storage.guard import MARKER_NAME, MARKER_TYPE, GuardError, Partition
 from agent.storage.secrets import Secrets
 from agent.storage.stack import STATES, Stack, StorageError
+from contract.errors import AgentError
+from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 
 EXTENT = Extent(2**24, 2**25)
 SIZE_BYTES = layout.partition_bytes(EXTENT)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agent import cli, journal, plan, requests
-from agent.errors import AgentError
+from agent import cli, requests
 from agent.tests.suite_lab import Lab, entries, killed, sound
+from contract import journal, plan
+from contract.errors import AgentError
 from workloads.base import Context
 
 

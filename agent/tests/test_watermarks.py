@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from agent import journal, plan, watermarks
+from agent import watermarks
 from agent.tests.suite_lab import Lab
+from contract import journal, plan
 from workloads.base import Context
 
 SHORT = plan.Watermark(chip_s=0.002, pad_s=0.0)

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from agent import cpu_time, kept, needs, pack, plan
+from agent import cpu_time, kept, needs, pack
 from agent.limits import Stop
 from agent.tests.suite_lab import Lab, blocks_document, entries
 from agent.tries import SKIPPED
+from contract import plan
 from workloads.base import Context, Needs, Workload
 
 MIB, GIB = 2**20, 2**30

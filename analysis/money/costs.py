@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analysis import origin
-from analysis.inference.contrasts import working
-from analysis.inference.stats import Estimate, estimate
-from analysis.money.assumptions import PAPER_WORKLOAD
+from analysis.energy.uncertainty import TypeB
 from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
-from analysis.money.span import Span
-from analysis.records import CANARY, SYSTEM, Meter, Suite
-from analysis.uncertainty import TypeB
+from analysis.stats.contrasts import working
+from analysis.stats.span import Span
+from analysis.stats.stats import Estimate, estimate
+from analysis.suite import origin
+from analysis.suite.assumptions import PAPER_WORKLOAD
+from analysis.suite.records import CANARY, SYSTEM, Meter, Suite
 
 BlockValues = Mapping[int, float]
 

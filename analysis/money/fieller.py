@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-from analysis.money.span import Span
+from analysis.stats.span import Span
 
 
 def ratio(

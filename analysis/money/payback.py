@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from analysis.inference.stats import Estimate, estimate
 from analysis.money import fieller
-from analysis.money.assumptions import Assumptions
-from analysis.money.span import Span
+from analysis.stats.span import Span
+from analysis.stats.stats import Estimate, estimate
+from analysis.suite.assumptions import Assumptions
 
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25

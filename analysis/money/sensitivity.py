@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.align import Floats
-from analysis.money.assumptions import RANGED, Assumptions
 from analysis.money.payback import Payback, annuity, net_present_value
-from analysis.money.span import Span
+from analysis.stats.span import Span
+from analysis.suite.align import Floats
+from analysis.suite.assumptions import RANGED, Assumptions
 
 SAVING, METER = "saving_j", "meter_j"
 

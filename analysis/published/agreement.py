@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from analysis.inference.stats import Comparison
 from analysis.published.beside import Beside
 from analysis.published.reference import Published
+from analysis.stats.stats import Comparison
 
 Word = Literal["agrees", "same way, less", "same way, more", "other way", "not settled"]
 WORDS: tuple[Word, ...] = (

@@ -8,13 +8,13 @@ from typing import Any
 
 import polars as pl
 
-from analysis import origin
-from analysis.inference.stats import Comparison, Estimate
 from analysis.published.here import Here, likes, plain_unit
 from analysis.published.reference import Published, configurations
 from analysis.published.runs_here import RunsHere, joules_of, of_seconds
-from analysis.records import SYSTEM, Suite
-from analysis.summary import BlockValues, compare_blocks, estimate_of
+from analysis.stats.stats import Comparison, Estimate
+from analysis.stats.summary import BlockValues, compare_blocks, estimate_of
+from analysis.suite import origin
+from analysis.suite.records import SYSTEM, Suite
 
 PLAIN = ("plain", "none")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.inference.stats import Estimate
 from analysis.money.payback import battery_runs, runs_to_repay
 from analysis.published.reference import Published, published
+from analysis.stats.stats import Estimate
 
 PAPER = "fujimoto"
 S_PER_MIN = 60.0

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from analysis.origin import MEASURED, MODELLED
-from analysis.own_share import program_of
+from analysis.energy.own_share import program_of
 from analysis.published.beside import PLAIN, Beside
 from analysis.published.reference import FOLDER
-from analysis.records import Suite
+from analysis.suite.origin import MEASURED, MODELLED
+from analysis.suite.records import Suite
 
 AES, EMULATOR = "aes", "QEMU"
 

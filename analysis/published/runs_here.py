@@ -12,10 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from analysis.energy import WORK
+from analysis.energy.energy import WORK
 from analysis.published.here import Here, Part
-from analysis.records import SYSTEM
-from analysis.summary import BlockValues
+from analysis.stats.summary import BlockValues
+from analysis.suite.records import SYSTEM
 
 Row = Mapping[str, Any]
 COLUMNS = ("duration_s", "energy_j", "power_w")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.origin import SYNTHETIC
+from analysis.suite.origin import SYNTHETIC
 from analysis.synthetic.folder import (
     Done,
     Marks,

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from analysis.origin import SYNTHETIC
+from analysis.suite.origin import SYNTHETIC
 from analysis.synthetic.folder import (
     Done,
     Line,

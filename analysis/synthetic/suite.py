@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.manifest import canonical_sha256
-from analysis.records import CANARY
+from analysis.suite.manifest import canonical_sha256
+from analysis.suite.records import CANARY
 from analysis.synthetic.folder import (
     Done,
     Line,

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from analysis.energy import ENERGY_SCHEMA
-from analysis.records import Run, Suite
+from analysis.energy.energy import ENERGY_SCHEMA
+from analysis.suite.records import Run, Suite
 
 DEFAULTS: Mapping[str, Any] = {
     "suite_id": "made",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.page.sections import Report
-from analysis.results import Results
+from analysis.report.sections import Report
+from analysis.stats.results import Results
 from analysis.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
 CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")

@@ -10,16 +10,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.inference.stats import Comparison
-from analysis.page import beside_tables, published_section
 from analysis.published import unsafe
 from analysis.published.agreement import agreement, judged, spoilt, word
 from analysis.published.beside import Beside, beside, configuration_here
 from analysis.published.here import PANDA_SIZES, likes, plain_unit
 from analysis.published.reasons import hardware, reasons
 from analysis.published.reference import citations, published
-from analysis.records import Suite
-from analysis.results import Results, results
+from analysis.report import beside_tables, published_section
+from analysis.stats.results import Results, results
+from analysis.stats.stats import Comparison
+from analysis.suite.records import Suite
 from analysis.synthetic.papers import COST, SPEED, write_papers_suite
 
 MB = 2**20

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis import align, samples, windows
+from analysis.energy import windows
+from analysis.suite import align, samples
 
 S = 1_000_000_000
 LIMIT_S = 0.02

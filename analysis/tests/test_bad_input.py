@@ -21,9 +21,9 @@ import pytest
 
 from analysis import load
 from analysis.__main__ import main
-from analysis.derive import terminal_text
-from analysis.records import SuiteError
-from analysis.results import results
+from analysis.report.derive import terminal_text
+from analysis.stats.results import results
+from analysis.suite.records import SuiteError
 from analysis.synthetic.folder import write_manifest
 from analysis.synthetic.suite import Options, write_suite
 
@@ -301,7 +301,7 @@ def test_the_command_itself_reckons_nothing(
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("reckoned a second time")
 
-    monkeypatch.setattr("analysis.results.reckoned", forbidden)
+    monkeypatch.setattr("analysis.stats.results.reckoned", forbidden)
     assert main(["report", str(suite)]) == 0
     said = capsys.readouterr().out
     assert "Kernel grep" in said and "MODELLED" in said

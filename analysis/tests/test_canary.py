@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.inference.canary import CANNOT_TELL, HELD, MOVED, canary
-from analysis.inference.steadiness import places_of
-from analysis.page.sections import Report
-from analysis.records import Suite
-from analysis.results import results, write
+from analysis.report.sections import Report
+from analysis.stats.canary import CANNOT_TELL, HELD, MOVED, canary
+from analysis.stats.results import results, write
+from analysis.stats.steadiness import places_of
+from analysis.suite.records import Suite
 from analysis.synthetic.suite import Options, write_suite
 from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.pages import whole_page

@@ -12,12 +12,12 @@ import pytest
 from scipy import stats
 
 from analysis.__main__ import main
-from analysis.compare import compare, welch
-from analysis.manifest import canonical_sha256
+from analysis.report.trace import find, nearest
+from analysis.stats.compare import compare, welch
+from analysis.stats.tidy import load
+from analysis.suite.manifest import canonical_sha256
 from analysis.synthetic.folder import write_manifest
 from analysis.synthetic.suite import IDLE_W, Options, write_suite
-from analysis.tidy import load
-from analysis.trace import find, nearest
 
 SMALL = Options(blocks=4, interval_ms=100, workloads=("kernel_grep", "sql"))
 

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from analysis.inference import contrasts
-from analysis.summary import summarise
+from analysis.stats import contrasts
+from analysis.stats.summary import summarise
 from analysis.synthetic.tables import energy_of, suite_of
 
 KINDS = {"bare": "plain", "sed": "opal", "soft": "dmcrypt", "true": "tcrypt"}

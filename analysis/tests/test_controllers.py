@@ -9,12 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis import trace, verify
-from analysis.controllers import shifts
-from analysis.page.night_table import night_table
-from analysis.recordings import read as recordings
-from analysis.results import Results, results, write
-from analysis.suite_folder import read
+from analysis.report import trace
+from analysis.report.night_table import night_table
+from analysis.stats import verify
+from analysis.stats.results import Results, results, write
+from analysis.suite.controllers import shifts
+from analysis.suite.recordings import read as recordings
+from analysis.suite.suite_folder import read
 from analysis.synthetic.folder import clock_lines, write_lines, write_manifest
 from analysis.synthetic.power import Clocks
 from analysis.synthetic.suite import Options, Truth, write_suite

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from analysis.inference.decomposition import decompose, idle_share, tail
-from analysis.inference.stats import estimate
+from analysis.stats.decomposition import decompose, idle_share, tail
+from analysis.stats.stats import estimate
 from analysis.synthetic.tables import energy_of
 
 

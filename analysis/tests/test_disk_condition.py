@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from analysis.disk_condition import conditions, findings, limit_k, too_warm
-from analysis.page.disk_table import SILENT, disk_table
-from analysis.records import Run, Suite
-from analysis.results import results
-from analysis.suite_folder import read
+from analysis.report.disk_table import SILENT, disk_table
+from analysis.stats.disk_condition import conditions, findings, limit_k, too_warm
+from analysis.stats.results import results
+from analysis.suite.records import Run, Suite
+from analysis.suite.suite_folder import read
 from analysis.synthetic.suite import Options, Truth, write_suite
 
 PLAIN, SED = "SYNTHETIC-PLAIN", "SYNTHETIC-SED"

@@ -7,12 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.align import TargetClock
-from analysis.counted import counted
-from analysis.metered import Metered
-from analysis.records import Counter
-from analysis.rest import run_edges
-from analysis.results import results
+from analysis.energy.counted import counted
+from analysis.energy.metered import Metered
+from analysis.energy.rest import run_edges
+from analysis.stats.results import results
+from analysis.suite.align import TargetClock
+from analysis.suite.records import Counter
 from analysis.synthetic.folder import RANGE_UJ
 from analysis.synthetic.suite import Options, Truth, write_suite
 from instrumentation.sources.counter import Reading

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from analysis.inference.family import holm, judged
-from analysis.inference.stats import Comparison, compare
+from analysis.stats.family import holm, judged
+from analysis.stats.stats import Comparison, compare
 
 
 def compared(*ratios: float, margin: float = 0.02) -> Comparison:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.inference.stats import estimate
 from analysis.money import fieller
-from analysis.money.span import Span
+from analysis.stats.span import Span
+from analysis.stats.stats import estimate
 
 TRUE_TOP, TRUE_BOTTOM = 120.0, 8.0
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
-from analysis.manifest import canonical_sha256
-from analysis.results import results
+from analysis.stats.results import results
+from analysis.suite.manifest import canonical_sha256
 from analysis.synthetic.folder import write_manifest
 from analysis.synthetic.suite import Options, write_suite
 from analysis.tests.pages import live_markup, whole_page

@@ -17,16 +17,16 @@ from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
 from analysis.__main__ import main
-from analysis.figures import hosts_forest
-from analysis.group import members
-from analysis.hosts import Effect, Hosts, hosts
-from analysis.hosts_table import table
-from analysis.inference import hosts as factor
-from analysis.inference.stats import Floats
-from analysis.manifest import canonical_sha256
-from analysis.page import build, hosts_answer, hosts_page
-from analysis.records import SuiteError
-from analysis.results import results, write
+from analysis.report import build, hosts_answer, hosts_page
+from analysis.report.figures import hosts_forest
+from analysis.report.hosts_table import table
+from analysis.stats import host_effects as factor
+from analysis.stats.hosts import Effect, Hosts, hosts
+from analysis.stats.results import results, write
+from analysis.stats.stats import Floats
+from analysis.suite.group import members
+from analysis.suite.manifest import canonical_sha256
+from analysis.suite.records import SuiteError
 from analysis.synthetic.folder import write_manifest
 from analysis.synthetic.group import write_group
 from analysis.synthetic.suite import Options, write_suite

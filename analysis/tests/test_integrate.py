@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import samples
-from analysis.curve import Curve, Edge
-from analysis.integrate import NEAR, integrate
-from analysis.metered import Metered
+from analysis.energy.curve import Curve, Edge
+from analysis.energy.integrate import NEAR, integrate
+from analysis.energy.metered import Metered
+from analysis.energy.uncertainty import Resolution
+from analysis.energy.windows import Windows
+from analysis.suite import samples
 from analysis.tests.test_align import table
-from analysis.uncertainty import Resolution
-from analysis.windows import Windows
 
 S = 1_000_000_000
 FINE = Resolution()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis import origin
-from analysis.labels import configuration_label
+from analysis.suite import origin
+from analysis.suite.labels import configuration_label
 
 AES = {"kind": "dmcrypt", "disk": "plain", "cipher": "aes-xts-plain64", "key_bits": 256}
 

@@ -9,15 +9,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.align import TargetClock
-from analysis.figures import payback_curve, tornado
-from analysis.inference.stats import estimate
-from analysis.money import costs, said, sensitivity
-from analysis.money.assumptions import Assumptions
+from analysis.money import costs, sensitivity
 from analysis.money.payback import PROFILE, net_present_value, payback
-from analysis.money.span import Span
-from analysis.page.money_section import money_section
-from analysis.results import Results, results
+from analysis.report import payback_text as said
+from analysis.report.figures import payback_curve, tornado
+from analysis.report.money_section import money_section
+from analysis.stats.results import Results, results
+from analysis.stats.span import Span
+from analysis.stats.stats import estimate
+from analysis.suite.align import TargetClock
+from analysis.suite.assumptions import Assumptions
 from analysis.synthetic.suite import ASSUMPTIONS, Options, write_suite
 from analysis.synthetic.tables import energy_of, suite_of
 

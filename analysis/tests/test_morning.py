@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis import morning
 from analysis.__main__ import main
-from analysis.results import results, write
+from analysis.report import morning
+from analysis.stats.results import results, write
 from analysis.synthetic.folder import write_manifest
 from analysis.synthetic.suite import Options, write_suite
 from analysis.tests.night import Night, faulty

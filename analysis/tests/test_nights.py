@@ -11,20 +11,20 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.doubts import uncovered
-from analysis.nights import REBOOT, RESTART, Interruption, night
-from analysis.page import night_table
-from analysis.page.sections import Report
-from analysis.records import Suite
-from analysis.results import results, write
-from analysis.samples import chained, of_table
-from analysis.silences import pauses_s
+from analysis.report import night_table
+from analysis.report.sections import Report
+from analysis.stats.doubts import uncovered
+from analysis.stats.results import results, write
+from analysis.stats.verify import verify
+from analysis.suite.nights import REBOOT, RESTART, Interruption, night
+from analysis.suite.records import Suite
+from analysis.suite.samples import chained, of_table
+from analysis.suite.silences import pauses_s
 from analysis.synthetic.suite import Truth
 from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.night import Night, faulty
 from analysis.tests.pages import whole_page
 from analysis.tests.test_remarks import table
-from analysis.verify import verify
 
 S = 1_000_000_000
 

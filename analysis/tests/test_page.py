@@ -16,10 +16,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis import words
-from analysis.inference.decomposition import Decomposition
-from analysis.inference.stats import Comparison, Estimate
-from analysis.page import (
+from analysis.report import (
     answer,
     build,
     decomposition_tables,
@@ -28,10 +25,13 @@ from analysis.page import (
     pdf,
     steadiness_section,
     trust_box,
+    words,
 )
-from analysis.page.sections import Report
-from analysis.records import SuiteError
-from analysis.results import Results, results
+from analysis.report.sections import Report
+from analysis.stats.decomposition import Decomposition
+from analysis.stats.results import Results, results
+from analysis.stats.stats import Comparison, Estimate
+from analysis.suite.records import SuiteError
 from analysis.synthetic.suite import SLOWER, STACKS, Options, Truth, write_suite
 from analysis.tests.pages import whole_page, write_wide
 
@@ -406,7 +406,7 @@ def test_without_the_library_for_paper_there_is_one_clear_sentence(tmp_path: Pat
     (tmp_path / "report.html").write_text("<p>page</p>")
     paths = os.pathsep.join([str(stand_in.parent), str(Path(pdf.__file__).parents[2])])
     outcome = subprocess.run(
-        [sys.executable, "-m", "analysis.page.pdf", str(tmp_path)],
+        [sys.executable, "-m", "analysis.report.pdf", str(tmp_path)],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,

@@ -15,19 +15,26 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis import left_out, morning
-from analysis.energy import WORK
-from analysis.inference.comparisons import Question, Side, comparisons, questions
-from analysis.inference.contrasts import by_workload, contrasts
-from analysis.nights import night
-from analysis.own_share import LIMIT, own_shares
-from analysis.page import answer, missing_section, questions_section, tables, units_section
-from analysis.page.sections import Report
-from analysis.per_unit import MB, per_unit
-from analysis.records import Suite
-from analysis.results import Results, results, write
-from analysis.suite_folder import read
-from analysis.summary import block_values
+from analysis.energy.energy import WORK
+from analysis.energy.own_share import LIMIT, own_shares
+from analysis.report import (
+    answer,
+    left_out,
+    missing_section,
+    morning,
+    questions_section,
+    tables,
+    units_section,
+)
+from analysis.report.sections import Report
+from analysis.stats.comparisons import Question, Side, comparisons, questions
+from analysis.stats.contrasts import by_workload, contrasts
+from analysis.stats.per_unit import MB, per_unit
+from analysis.stats.results import Results, results, write
+from analysis.stats.summary import block_values
+from analysis.suite.nights import night
+from analysis.suite.records import Suite
+from analysis.suite.suite_folder import read
 from analysis.synthetic.papers import (
     BLOCKS,
     COMPARISONS,

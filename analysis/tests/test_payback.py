@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.inference.stats import Estimate
-from analysis.money.assumptions import Assumptions, assumptions_of
 from analysis.money.payback import (
     Payback,
     annuity,
@@ -17,8 +15,10 @@ from analysis.money.payback import (
     payback,
     runs_to_repay,
 )
-from analysis.money.said import chance, payback_sentence, price
-from analysis.money.span import Span
+from analysis.report.payback_text import chance, payback_sentence, price
+from analysis.stats.span import Span
+from analysis.stats.stats import Estimate
+from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.synthetic.suite import ASSUMPTIONS
 
 PAPER = Assumptions(25.0, "USD", 0.12, 50.0, 3.0, 100.0)

@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from analysis.figures import bars, blocks, forest, style, timeline
-from analysis.results import Results, results
-from analysis.samples import Samples, of_table
+from analysis.report.figures import bars, blocks, forest, style, timeline
+from analysis.stats.results import Results, results
+from analysis.suite.samples import Samples, of_table
 from analysis.synthetic.suite import Truth
 from analysis.tests.pages import many, write_wide
 

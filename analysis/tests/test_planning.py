@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from statsmodels.stats.power import TTestPower
 
-from analysis.inference import planning
-from analysis.inference.contrasts import contrasts
-from analysis.records import Suite
+from analysis.stats import planning
+from analysis.stats.contrasts import contrasts
+from analysis.suite.records import Suite
 from analysis.synthetic.tables import energy_of, suite_of
 
 KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt"}

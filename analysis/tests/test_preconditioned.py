@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.figures import rounds
-from analysis.page import disks_section
-from analysis.page.sections import Report
-from analysis.records import Suite
-from analysis.results import Results, results
-from analysis.suite_folder import read
+from analysis.report import disks_section
+from analysis.report.figures import rounds
+from analysis.report.sections import Report
+from analysis.stats.results import Results, results
+from analysis.suite.records import Suite
+from analysis.suite.suite_folder import read
 from analysis.synthetic.suite import Options, write_suite
 
 STEADY = (400.0, 210.0, 100.0, 98.0, 101.0, 102.0, 99.0)

@@ -7,13 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.page.published_section import published_section
-from analysis.page.published_tables import doubts, tables, value
 from analysis.published import paper
 from analysis.published.beside import beside, configuration_here
 from analysis.published.reference import Published, citations, published
-from analysis.records import Suite
-from analysis.results import Results, results
+from analysis.report.published_section import published_section
+from analysis.report.published_tables import doubts, tables, value
+from analysis.stats.results import Results, results
+from analysis.suite.records import Suite
 from analysis.synthetic.suite import Truth
 
 OWN_NAMES = {

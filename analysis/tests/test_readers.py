@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from analysis import readers
-from analysis.page.trust_section import readers_row
-from analysis.records import Counter, Phase, Run, Suite
+from analysis.report.trust_section import readers_row
+from analysis.suite import readers
+from analysis.suite.records import Counter, Phase, Run, Suite
 from instrumentation.sources.counter import Reading
 
 RANGE_UJ = 262_143_328_850

@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis import samples as records
-from analysis.remarks import Remarks
-from analysis.samples import of_table
+from analysis.energy.remarks import Remarks
+from analysis.suite import samples as records
+from analysis.suite.samples import of_table
 
 S = 1_000_000_000
 OWN = ("0", "1")

@@ -11,13 +11,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis import results, suite_folder, verify
 from analysis.__main__ import main
-from analysis.figures import forest
-from analysis.figures.bars import PLOTS, draw, plots_of
-from analysis.page import answer, build, tables
-from analysis.records import SuiteError
-from analysis.summary import SUMMARY_SCHEMA
+from analysis.report import answer, build, tables
+from analysis.report.figures import forest
+from analysis.report.figures.bars import PLOTS, draw, plots_of
+from analysis.stats import results, verify
+from analysis.stats.summary import SUMMARY_SCHEMA
+from analysis.suite import suite_folder
+from analysis.suite.records import SuiteError
 from analysis.synthetic.folder import write_manifest as seal
 from analysis.synthetic.suite import CONFIGURATIONS, PHASES, Options, Truth, write_suite
 from analysis.tests.pages import whole_page

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from analysis.align import TargetClock
-from analysis.curve import Edge
-from analysis.records import Phase, Run
-from analysis.rest import run_edges
+from analysis.energy.curve import Edge
+from analysis.energy.rest import run_edges
+from analysis.suite.align import TargetClock
+from analysis.suite.records import Phase, Run
 
 S = 1_000_000_000
 CLOCK = TargetClock.fit(

@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis import samples
+from analysis.energy.windows import fit
+from analysis.suite import samples
 from analysis.synthetic.suite import Truth
-from analysis.windows import fit
 
 COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
 

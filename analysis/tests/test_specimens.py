@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from analysis import specimens
-from analysis.money import costs, said
-from analysis.page import answer
-from analysis.results import Results, results
-from analysis.summary import block_values
+from analysis.money import costs
+from analysis.report import answer
+from analysis.report import payback_text as said
+from analysis.stats import specimens
+from analysis.stats.results import Results, results
+from analysis.stats.summary import block_values
 from analysis.synthetic.suite import Options, write_suite
 
 SOFT, ON_SED, UNLOCKED = "dmcrypt-aes256", "dmcrypt-aes256-on-sed", "sed-unlocked"

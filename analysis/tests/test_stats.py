@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis.inference.stats import compare, estimate, verdict
+from analysis.stats.stats import compare, estimate, verdict
 
 
 def test_interval_is_students_t_by_hand() -> None:

@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 from statsmodels.regression.linear_model import OLS
 
-from analysis.align import TargetClock
-from analysis.inference.steadiness import hours_of, places_of, steadiness
-from analysis.inference.two_way import Layout
-from analysis.page.steadiness_section import carry_over_sentence
-from analysis.records import Run, Suite
+from analysis.report.steadiness_section import carry_over_sentence
+from analysis.stats.steadiness import hours_of, places_of, steadiness
+from analysis.stats.two_way import Layout
+from analysis.suite.align import TargetClock
+from analysis.suite.records import Run, Suite
 from analysis.synthetic.tables import energy_of, run_id_of, suite_of
 
 KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt", "true": "tcrypt"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis import verify
-from analysis.inference.stats import Comparison
 from analysis.money.costs import paybacks
-from analysis.results import Results, results, write
+from analysis.stats import verify
+from analysis.stats.results import Results, results, write
+from analysis.stats.stats import Comparison
 from analysis.synthetic.paper import expected, write_paper_suite
 
 SOFTWARE = ("dmcrypt-aes128", "dmcrypt-aes256")

@@ -12,12 +12,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis import currency, load
-from analysis.energy import ENERGY_SCHEMA
-from analysis.records import SuiteError
-from analysis.results import results, write
+from analysis import load
+from analysis.energy.energy import ENERGY_SCHEMA
+from analysis.stats.results import results, write
+from analysis.stats.verify import differences
+from analysis.suite import currency
+from analysis.suite.records import SuiteError
 from analysis.synthetic.suite import Options, write_suite
-from analysis.verify import differences
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", RECIPES.read_text(encoding="utf-8"), re.M | re.S)

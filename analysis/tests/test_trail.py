@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.results import results, write
+from analysis.stats.results import results, write
+from analysis.stats.verify import verify
+from analysis.suite.trail import trail
 from analysis.synthetic.folder import dump, write_lines, write_manifest
 from analysis.synthetic.suite import Options, write_suite
-from analysis.trail import trail
-from analysis.verify import verify
 
 SMALL = Options(blocks=2, interval_ms=100, configurations=("plain", "opal"), workloads=("idle",))
 

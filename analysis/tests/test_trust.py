@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis import trust
-from analysis.page.sections import Report
-from analysis.page.trust_section import twice
-from analysis.results import results
-from analysis.suite_folder import read
+from analysis.energy import trust
+from analysis.report.sections import Report
+from analysis.report.trust_section import twice
+from analysis.stats.results import results
+from analysis.suite.suite_folder import read
 from analysis.synthetic.suite import Truth
 
 

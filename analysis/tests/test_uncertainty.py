@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.counted import counted
-from analysis.records import Counter
-from analysis.uncertainty import (
+from analysis.energy.counted import counted
+from analysis.energy.uncertainty import (
     Resolution,
     TypeB,
     correlation,
@@ -18,7 +17,8 @@ from analysis.uncertainty import (
     last_digit,
     reading_variance_j2,
 )
-from analysis.windows import Windows
+from analysis.energy.windows import Windows
+from analysis.suite.records import Counter
 from instrumentation.sources.counter import Reading
 
 

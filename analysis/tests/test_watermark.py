@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.align import Floats
-from analysis.watermark import Fit, fit
-from analysis.watermark_model import Readings, Watermark, load_of, part_of
+from analysis.energy.watermark import Fit, fit
+from analysis.energy.watermark_model import Readings, Watermark, load_of, part_of
+from analysis.suite.align import Floats
 from instrumentation.watermark import CHIPS, chip_s, pad_s
 
 STEP_S = 0.0005

@@ -12,13 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.align import TargetClock
-from analysis.manifest import canonical_sha256, check
-from analysis.records import Meter, Suite
-from analysis.samples import NOTHING, of_table
-from analysis.suite_folder import read
-from analysis.watermark import Fit
-from analysis.watermarks import (
+from analysis.energy.watermark import Fit
+from analysis.energy.watermarks import (
     AGREES,
     CANNOT_TELL,
     DISAGREES,
@@ -26,6 +21,11 @@ from analysis.watermarks import (
     disagreements,
     watermarks,
 )
+from analysis.suite.align import TargetClock
+from analysis.suite.manifest import canonical_sha256, check
+from analysis.suite.records import Meter, Suite
+from analysis.suite.samples import NOTHING, of_table
+from analysis.suite.suite_folder import read
 from instrumentation.watermark import CHIPS
 
 BOOT = "boot-1"

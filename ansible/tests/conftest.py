@@ -201,7 +201,7 @@ def suite(
     out = tmp_path_factory.mktemp("suites")
     place = ["--target", str(provisioned.target), "--inventory", provisioned.inventory]
     done = provisioned.python(
-        "agent.controller",
+        "controller",
         *("run", "--suite", "micro", "--blocks", "1", "--seed", "1", "--out", str(out), *place),
     )
     assert done.returncode == 0, "the suite failed; its output stands above"

@@ -26,7 +26,7 @@ SECRETS = {
 def check(inventory: Path | str, build: Path) -> subprocess.CompletedProcess[str]:
     """The page of an inventory."""
     return subprocess.run(
-        [sys.executable, "-m", "agent.controller", "check", "--inventory", str(inventory)],
+        [sys.executable, "-m", "controller", "check", "--inventory", str(inventory)],
         env={**os.environ, "FDE_BUILD": str(build), "FDE_LAB_DIR": str(build)},
         cwd=ROOT,
         capture_output=True,

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.controller import stacks
-from agent.controller.errors import ControllerError
-from agent.controller.target import CHAINS, resolve
-from analysis.money.assumptions import assumptions_of
+from analysis.suite.assumptions import assumptions_of
+from controller import stacks
+from controller.errors import ControllerError
+from controller.target import CHAINS, resolve
 
 ROLES = Path(__file__).resolve().parents[1] / "roles"
 MIB = 2**20

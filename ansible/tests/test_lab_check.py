@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from agent.controller import secrets_file
-from agent.controller.secrets_file import PLACE
+from controller import secrets_file
+from controller.secrets_file import PLACE
 
 pytestmark = pytest.mark.lab
 
@@ -23,7 +23,7 @@ LEFT = "ls -d /run/fde-check* 2>/dev/null; ls /opt /etc/fde-testbed 2>/dev/null 
 def check(controller: Any) -> subprocess.CompletedProcess[str]:
     """The page of the lab."""
     done: subprocess.CompletedProcess[str] = controller.python(
-        "agent.controller", "check", "--inventory", INVENTORY
+        "controller", "check", "--inventory", INVENTORY
     )
     assert "Traceback" not in done.stdout + done.stderr
     return done
@@ -51,7 +51,7 @@ def look(controller: Any, folder: Path, **link: object) -> str:
     """What looking says of a target whose link is another one; it must refuse."""
     ssh = controller.lab.state["ssh"] | link
     path = target_with(controller, folder, ssh=ssh)
-    done = controller.python("agent.controller.look", "--target", str(path))
+    done = controller.python("controller.look", "--target", str(path))
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("fde: ") == 1 and "Traceback" not in done.stderr
@@ -152,7 +152,7 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
 
     def secrets(action: str, *options: str) -> str:
         done = provisioned.python(
-            "agent.controller.secrets_file", action, "--target", str(path), *options
+            "controller.secrets_file", action, "--target", str(path), *options
         )
         assert done.returncode == 0
         return str(done.stdout)
@@ -174,7 +174,7 @@ def test_a_real_vault_reaches_the_targets_memory_without_the_psid(
 
 
 def test_configurations_are_proven_in_a_table(provisioned: Any) -> None:
-    command = ("agent.controller", "prove", "--target", str(provisioned.target))
+    command = ("controller", "prove", "--target", str(provisioned.target))
     done = provisioned.python(*command, "plain", "dmcrypt-aes256-plain")
     assert done.returncode == 0
     assert "2 of 2 proven" in done.stdout

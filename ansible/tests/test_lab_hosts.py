@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from agent.controller import group
+from controller import group
 
 pytestmark = pytest.mark.lab
 
@@ -24,7 +24,7 @@ def folder(two_hosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("suites")
     sizes = ("--suite", "micro", "--blocks", "2", "--seed", "1", "--out", str(out))
     place = ("--inventory", two_hosts.inventory, "--configurations", *CONFIGURATIONS)
-    done = two_hosts.python("agent.controller", "run", *sizes, *place)
+    done = two_hosts.python("controller", "run", *sizes, *place)
     assert done.returncode == 0, "the suite failed; see its output above"
     (found,) = (path.parent for path in out.glob("*/group.json"))
     done = two_hosts.python("analysis", "report", str(found))

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from agent.controller import fetch
 from agent.storage import pin_tries
 from agent.storage.guard import MAPPING, MOUNT_POINT
+from controller import fetch
+from drive import control
+from drive.tests.guest_sed import SCRIPTS
 from lab import power, ssh
-from lab.drive import control
-from lab.drive.tests.guest_sed import SCRIPTS
 from lab.state import Layout
 
 pytestmark = pytest.mark.lab
@@ -208,7 +208,7 @@ def test_a_link_lost_in_mid_provisioning(bench: Bench) -> None:
 def test_a_link_lost_in_mid_check(bench: Bench) -> None:
     """It wrote nothing, and takes itself away even so."""
     trap = bench.trap(LOOKING, "cut")
-    check = ("agent.controller", "check", "--inventory", "ansible/inventory/lab")
+    check = ("controller", "check", "--inventory", "ansible/inventory/lab")
     done = bench.controller.python(*check)
     caught = trap.sprung()
     assert done.returncode == 1
@@ -223,7 +223,7 @@ def test_a_link_lost_at_the_start_and_the_end_of_a_suite(bench: Bench, tmp_path:
     """One agent is started, not two, and what it measured arrives whole."""
     options = ("--suite", "micro", "--blocks", "1", "--out", str(tmp_path))
     done = bench.controller.python(
-        "agent.controller", "plan", *options, "--target", str(bench.controller.target)
+        "controller", "plan", *options, "--target", str(bench.controller.target)
     )
     folder = Path(done.stdout.split()[-1])
     unit = f"fde-agent@{folder.name}.service"

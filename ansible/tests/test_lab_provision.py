@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.controller.secrets_file import PLACE
+from controller.secrets_file import PLACE
 
 pytestmark = pytest.mark.lab
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agent import plan
-from agent.controller.secrets_file import PLACE
+from contract import plan
+from controller.secrets_file import PLACE
 from workloads import registry
 from workloads.tests import contract
 from workloads.tests.test_contract import ASSET_FILES, GUEST_ASSETS, SMALL

@@ -63,7 +63,7 @@ class Scene:
         self.said[playbook] = done.stdout + done.stderr
 
     def command(self, *arguments: str) -> None:
-        done = self.controller.python("agent.controller", *arguments)
+        done = self.controller.python("controller", *arguments)
         assert done.returncode == 0
         self.said[arguments[0]] = done.stdout + done.stderr
 

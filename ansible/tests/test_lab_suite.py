@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from agent.controller import seal
-from lab import closure
+from controller import seal
 from lab.state import Layout
+from validation import closure
 
 if TYPE_CHECKING:
     from conftest import LabHandle

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from lab.faults import cuts, doom
-from lab.faults.planning import LOADS, Small
-from lab.faults.trial import AT_WORK, Trial
-from lab.scene import Scene
 from lab.state import Layout
+from validation.faults import cuts, doom
+from validation.faults.planning import LOADS, Small
+from validation.faults.trial import AT_WORK, Trial
+from validation.scene import Scene
 
 pytestmark = pytest.mark.lab
 

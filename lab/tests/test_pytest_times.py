@@ -36,7 +36,7 @@ def pytest_runtest_makereport(item):
 @pytest.fixture
 def tests(tmp_path: Path) -> Path:
     (tmp_path / "conftest.py").write_text(CONFTEST)
-    for part in ("lab", "agent/controller"):
+    for part in ("lab", "controller"):
         folder = tmp_path / part / "tests"
         folder.mkdir(parents=True)
         (folder / f"test_of_{folder.parent.name}.py").write_text("def test_it(): pass\n")
@@ -55,12 +55,12 @@ def run(tests: Path, *options: str) -> str:
 def test_every_tier_keeps_its_times_by_part(tests: Path, processes: str) -> None:
     run(tests, "--tier", "test", "-k", "lab")
     shown = run(tests, "--tier", "unit", "-n", processes)
-    assert shown.index("30.0 s  agent/controller") < shown.index("9.0 s  lab")
+    assert shown.index("30.0 s  controller") < shown.index("9.0 s  lab")
     first, second = json.loads((tests / "bench" / "tests.json").read_text())
     assert [first["tier"], first["parts"]] == ["test", {"lab": 9.0}]
-    assert [second["tier"], second["parts"]] == ["unit", {"agent/controller": 30.0, "lab": 9.0}]
+    assert [second["tier"], second["parts"]] == ["unit", {"controller": 30.0, "lab": 9.0}]
     assert second["slowest"] == [
-        {"test": "agent/controller/tests/test_of_controller.py::test_it", "s": 30.0},
+        {"test": "controller/tests/test_of_controller.py::test_it", "s": 30.0},
         {"test": "lab/tests/test_of_lab.py::test_it", "s": 9.0},
     ]
     assert second["wall_s"] > 0
@@ -72,5 +72,5 @@ def test_times_without_a_tier_are_shown_and_not_kept(tests: Path) -> None:
 
 
 def test_a_part_is_the_folder_above_the_tests() -> None:
-    assert part_of("agent/controller/tests/test_many.py::test_a[x/tests/y]") == "agent/controller"
+    assert part_of("controller/tests/test_many.py::test_a[x/tests/y]") == "controller"
     assert part_of("test_alone.py::test_a") == "."

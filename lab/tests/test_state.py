@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.controller.interrupts import deferred_interrupts
+from contract.interrupts import deferred_interrupts
 from lab import lifecycle
 from lab.errors import LabError
 from lab.launcher import Launcher

@@ -1,0 +1,277 @@
+"""Joules per run, phase and component: counters at the edges, windows by their overlap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+
+from analysis.energy.counted import counted, one_per_zone, pauses
+from analysis.energy.curve import Edge
+from analysis.energy.metered import Energy, Metered
+from analysis.energy.remarks import Remarks
+from analysis.energy.rest import run_edges
+from analysis.energy.uncertainty import TypeB, half_width
+from analysis.suite.align import TargetClock
+from analysis.suite.records import TAIL, Meter, Run, Suite
+from analysis.suite.suite_folder import rapl_readings
+from instrumentation.sources import counter as rapl
+from instrumentation.sources.zones import summands
+
+MORE_WORK = (
+    *("rows", "transactions", "operations", "derivations", "keys", "matches"),
+    *("events", "video_s", "idle_s"),
+)
+ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
+    "suite_id": pl.String(),
+    "host": pl.String(),
+    "run_id": pl.String(),
+    "block": pl.Int64(),
+    "configuration": pl.String(),
+    "workload": pl.String(),
+    "phase": pl.String(),
+    "source": pl.String(),
+    "component": pl.String(),
+    "origin": pl.String(),
+    "duration_s": pl.Float64(),
+    "energy_j": pl.Float64(),
+    "power_w": pl.Float64(),
+    "energy_statistical_j": pl.Float64(),
+    "energy_type_b_j": pl.Float64(),
+    "energy_u95_j": pl.Float64(),
+    "coverage": pl.Float64(),
+    "flags": pl.String(),
+    "bytes": pl.Float64(),
+    "files": pl.Float64(),
+    "queries": pl.Float64(),
+    **dict.fromkeys(MORE_WORK, pl.Float64()),
+    "cpu_busy_s": pl.Float64(),
+    "own_cpu_s": pl.Float64(),
+    "cpus": pl.Int64(),
+}
+WORK = ("bytes", "files", "queries", *MORE_WORK)  # units of work that are columns
+CPU = ("cpu_busy_s", "own_cpu_s")
+_PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not reckoned yet
+RAPL = "rapl"
+ALL = "all"
+BETWEEN = "between"
+
+
+@dataclass(frozen=True)
+class Label:
+    """What an energy belongs to, besides its run."""
+
+    phase: str
+    source: str
+    component: str
+    origin: str
+
+
+Row = dict[str, Any]
+
+
+def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame:
+    """The table of `ENERGY_SCHEMA`: a row a run × phase × component.
+
+    `all` is the sum of the phases without the tail; `between` what lies between the phases, if
+    anything does: phases, tail and `between` are together all from the first start to the last end.
+    """
+    clock = clock or TargetClock.fit(suite.clock)
+    rows: list[Row] = []
+    for run in suite.runs:
+        rows += _counter_rows(suite, run)
+    for meter in suite.meters:
+        rows += _meter_rows(suite, meter, clock)
+    same = {"suite_id": suite.suite_id, "host": suite.host}
+    work = {(run.run_id, phase): done for run in suite.runs for phase, done in _work(run)}
+    frame = pl.DataFrame(
+        [{**same, **row, **work.get((row["run_id"], row["phase"]), {})} for row in rows],
+        schema={**ENERGY_SCHEMA, **dict.fromkeys(_PARTS, pl.Float64())},
+    )
+    frame = _with_intervals(frame).select(list(ENERGY_SCHEMA))
+    return frame.sort("run_id", "source", "component", maintain_order=True)
+
+
+def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
+    """The 95 % intervals of all rows that have both parts, at once."""
+    limit_j, sigma_j = (frame[name].fill_null(0.0).to_numpy() for name in _PARTS)
+    half_j = pl.Series("energy_u95_j", half_width(limit_j, sigma_j))
+    known = pl.col(_PARTS[0]).is_not_null()
+    return frame.with_columns(pl.when(known).then(half_j).alias("energy_u95_j"))
+
+
+def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
+    """Work and CPU seconds by phase, and of all without the tail.
+
+    The units of `WORK` are those that there are; CPU seconds of `all` are null where one of its
+    phases has none.
+    """
+    whole: dict[str, float | int | None] = {}
+    for phase in run.phases:
+        done = {unit: phase.work[unit] for unit in WORK if unit in phase.work}
+        cpu = {name: getattr(phase, name) for name in CPU}
+        yield phase.name, {**done, **cpu, "cpus": run.cpus}
+        if phase.name != TAIL:
+            whole |= {unit: (whole.get(unit) or 0.0) + amount for unit, amount in done.items()}
+    for name in CPU:
+        seconds = [getattr(phase, name) for phase in run.measured_phases]
+        whole[name] = None if None in seconds else math.fsum(seconds)
+    yield ALL, {**whole, "cpus": run.cpus}
+
+
+def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:
+    """By zone: the phases, what lies between them, and all without the tail; then the sums of
+    several packages and of several memories."""
+    zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
+    by_zone = {zone: dict(_zone_energies(suite, run, zone)) for zone in zones}
+    for component, parts in summed_zones(by_zone).items():
+        by_zone[component] = {
+            name: (duration_s, _together([by_zone[zone][name][1] for zone in parts]))
+            for name, (duration_s, _) in by_zone[parts[0]].items()
+            if all(name in by_zone[zone] for zone in parts)
+        }
+    for component, found in by_zone.items():
+        for name, (duration_s, energy) in found.items():
+            yield _row(run, Label(name, RAPL, component, run.origin), duration_s, energy, None)
+
+
+def summed_zones(by_zone: Mapping[str, Mapping[str, tuple[float, Energy]]]) -> dict[str, list[str]]:
+    """Zones to add up, by the component that they make: `package` and `dram` of all sockets.
+
+    A single one that is called so already is the machine's. What shows another's counter once more
+    counts nowhere.
+    """
+    own = (
+        zone
+        for zone, found in by_zone.items()
+        if not any(rapl.MIRROR in energy.flags for _, energy in found.values())
+    )
+    return {c: z for c, z in summands(own).items() if z not in ([], ["package-0"], ["dram"])}
+
+
+def _together(parts: Sequence[Energy]) -> Energy:
+    """Counters of the same stretch as one."""
+    whole = _sum([(1.0, energy) for energy in parts], len(parts))
+    return replace(whole, coverage=min(energy.coverage for energy in parts))
+
+
+def _zone_energies(suite: Suite, run: Run, zone: str) -> Iterator[tuple[str, tuple[float, Energy]]]:
+    found: dict[str, tuple[float, Energy]] = {}
+    for phase in run.phases:
+        for counter in one_per_zone(phase.counters):
+            if counter.zone != zone:
+                continue
+            energy = counted(counter)
+            if rapl.DOUBLE_WRAP in energy.flags:
+                energy = counted(counter, rapl_readings(suite, run.run_id, zone))
+            found[phase.name] = (phase.duration_s, energy)
+    between = [counted(counter) for counter in pauses(run.phases, zone)]
+    for name, (duration_s, energy) in found.items():
+        yield name, (duration_s, energy)
+    pause_s = sum(b - a for a, b in _pauses(run)) * 1e-9
+    if between and pause_s > 0:
+        energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
+        yield BETWEEN, (pause_s, energy)
+    measured = [found[p.name] for p in run.measured_phases if p.name in found]
+    whole_s = sum(phase.duration_s for phase in run.measured_phases)
+    yield ALL, (whole_s, _sum(measured, len(run.measured_phases)))
+
+
+def _sum(parts: Sequence[tuple[float, Energy]], wanted: int) -> Energy:
+    """Several stretches of a counter, with their durations; each has edges of its own."""
+    flags = sorted({flag for _, energy in parts for flag in energy.flags})
+    known = [energy for _, energy in parts if energy.energy_j is not None]
+    total_s = sum(seconds for seconds, _ in parts)
+    coverage = sum(seconds * energy.coverage for seconds, energy in parts) / max(total_s, 1e-9)
+    if len(known) < wanted:
+        return Energy(None, None, coverage, (*flags, "incomplete"))
+    return Energy(
+        energy_j=math.fsum(energy.energy_j or 0.0 for energy in known),
+        statistical_j=math.hypot(*(energy.statistical_j or 0.0 for energy in known)),
+        coverage=coverage,
+        flags=tuple(flags),
+    )
+
+
+def _pauses(run: Run) -> list[tuple[int, int]]:
+    """Stretches between phases, on the target's clock."""
+    pairs = ((a.t_end_ns, b.t_start_ns) for a, b in pairwise(run.phases))
+    return [(end, start) for end, start in pairs if start > end]
+
+
+def _meter_rows(suite: Suite, meter: Meter, clock: TargetClock) -> Iterator[Row]:
+    """By run and channel, as `_counter_rows`; all edges of all runs in one pass."""
+    edges = {run.run_id: run_edges(run, suite.plan, clock) for run in suite.runs}
+    every: set[Edge] = {edge for of_run in edges.values() for edge in of_run.values()}
+    metered = None
+    remarks = Remarks.of(meter.samples)
+    if every and meter.channels:
+        metered = Metered.of(
+            meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, every
+        )
+    for run in suite.runs:
+        for own, channel in zip(meter.own_names, meter.channels, strict=True):
+            for name, stretches in _stretches(run):
+                at = edges[run.run_id]
+                placed = [(at.get(start), at.get(end)) for start, end in stretches]
+                known = [(a.t_ns, b.t_ns) for a, b in placed if a is not None and b is not None]
+                if metered is None or len(known) < len(stretches):
+                    found = Energy(None, None, 0.0, ("no-clock",))
+                else:
+                    found = metered.energy(channel, known)
+                    said = (remarks.during(a, b, own, meter.own_names) for a, b in known)
+                    words = dict.fromkeys(word for part in said for word in part)
+                    found = replace(found, flags=(*found.flags, *words))
+                if name == ALL and found.energy_j is None:
+                    found = Energy(None, None, found.coverage, (*found.flags, "incomplete"))
+                duration_s = sum(end - start for start, end in stretches) * 1e-9
+                label = Label(name, meter.name, channel, meter.origin)
+                yield _row(run, label, duration_s, found, meter.accuracy)
+
+
+def _stretches(run: Run) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """The phases, what lies between them, and all without the tail, on the target's clock."""
+    for phase in run.phases:
+        yield phase.name, [(phase.t_start_ns, phase.t_end_ns)]
+    if _pauses(run):
+        yield BETWEEN, _pauses(run)
+    yield ALL, [(phase.t_start_ns, phase.t_end_ns) for phase in run.phases if phase.name != TAIL]
+
+
+def _row(
+    run: Run,
+    label: Label,
+    duration_s: float,
+    energy: Energy,
+    accuracy: Mapping[str, object] | None,
+) -> Row:
+    """`accuracy` None: nobody states limits for this source, so there is no whole interval."""
+    known = None if energy.energy_j is None else energy
+    type_b = None
+    if accuracy is not None and energy.energy_j is not None:
+        type_b = TypeB.of(accuracy, energy.energy_j, duration_s)
+    parts: tuple[float | None, float | None] = (None, None)
+    if type_b is not None and energy.statistical_j is not None:
+        parts = type_b.parts_j(energy.statistical_j)
+    return {
+        "run_id": run.run_id,
+        "block": run.block,
+        "configuration": run.configuration,
+        "workload": run.workload,
+        "phase": label.phase,
+        "source": label.source,
+        "component": label.component,
+        "origin": label.origin,
+        "duration_s": duration_s,
+        "energy_j": energy.energy_j,
+        "power_w": None if energy.energy_j is None else energy.energy_j / duration_s,
+        "energy_statistical_j": known.statistical_j if known else None,
+        "energy_type_b_j": type_b.standard_j if type_b else None,
+        **dict(zip(_PARTS, parts, strict=True)),
+        "coverage": energy.coverage,
+        "flags": " ".join(energy.flags),
+    }

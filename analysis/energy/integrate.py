@@ -1,0 +1,287 @@
+"""Energy up to each of many edges, in one pass over the windows of a meter's channel.
+
+E(t) is the energy and C(t) the time covered up to t. Each edge has one value of both, so the
+energies of adjoining stretches add up to that of the whole whatever was assumed at an edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from scipy.stats import t as student
+
+from analysis.energy.curve import Curve, Edge, Edges
+from analysis.energy.neighbours import FILL, by_counter, lasting, plateau, rests, stepped
+from analysis.energy.piece import Piece, appended, from_window
+from analysis.energy.uncertainty import Resolution
+from analysis.energy.windows import Windows
+from analysis.suite.align import Floats, Ints
+
+NEAR = 64  # windows looked at on each side of an edge
+MANY = 20  # whole windows that tell how the power steps from one to the next
+
+
+def integrate(
+    windows: Iterable[Windows],
+    edges: Sequence[Edge],
+    resolutions: Mapping[str, Resolution],
+    bound_ns: float = 0.0,
+) -> dict[str, Curve]:
+    """The curve of each channel in `resolutions`; `edges` in order of time, at least two.
+
+    `bound_ns` is how late the windows can be (`analysis.energy.windows.Timing`).
+    """
+    at = Edges(edges, bound_ns)
+    channels = {name: _Channel(at, resolution) for name, resolution in resolutions.items()}
+    held: Windows | None = None
+    done = 0
+    for chunk in windows:
+        held = chunk if held is None else appended(held, chunk)
+        end = max(done, len(held.end_ns) - NEAR)
+        piece = Piece.of(held, done, end)
+        for name, channel in channels.items():
+            channel.take(piece, name)
+        keep = max(0, end - NEAR)
+        held, done = from_window(held, keep), end - keep
+    for name, channel in channels.items():
+        if held is not None:
+            channel.take(Piece.of(held, done, len(held.end_ns)), name)
+        channel.finish(held, name)
+    return {name: channel.curve() for name, channel in channels.items()}
+
+
+class _Channel:
+    """Sums of one channel while its windows pass by.
+
+    The total is kept as a sum of two floats, and each edge keeps both: a difference of two edges
+    far into a long recording loses nothing to their size.
+    """
+
+    def __init__(self, edges: Edges, resolution: Resolution) -> None:
+        count = len(edges)
+        self._edges, self._resolution = edges, resolution
+        self._next = 0  # the first edge not yet reached
+        self._high = self._low = self._covered_s = 0.0
+        self._e_high, self._e_low = np.zeros(count), np.zeros(count)
+        self._c_s, self._split_j, self._slope_w = np.zeros((3, count))
+        self._window = -1 - np.arange(count)
+        self._filled_j, self._filled_j2, self._sum_w, self._squares_w2 = np.zeros((4, count - 1))
+        self._filled_s2, self._counted_j2, self._steps_w2 = np.zeros((3, count - 1))
+        self._count = np.zeros(count - 1, np.int64)
+        self._plateau, self._counter, self._void = np.zeros((3, count - 1), bool)
+        self._reference_w = self._rest_squares_w2 = 0.0
+        self._rest_freedom = 0
+        self._passed = 0  # windows dropped from the front so far
+        self._last_end: int | None = None
+
+    def take(self, piece: Piece, name: str) -> None:
+        """Integrate the piece's windows of this channel."""
+        held, begin, end = piece.held, piece.begin, piece.end
+        if end <= begin:
+            return
+        power = held.power_w[name]
+        if self._last_end is None:
+            self._reference_w = float(power[begin])
+            self._fill(held, name, np.array([-1]), self._before(held))
+        last = int(np.searchsorted(self._edges.t_ns, held.end_ns[end - 1], side="left"))
+        chosen = np.arange(self._next, last)
+        if len(chosen):
+            self._reach(piece, power, chosen)
+        self._describe(piece, power)
+        if len(piece.gaps):
+            bounds = held.end_ns[piece.gaps], held.start_ns[piece.gaps + 1]
+            self._fill(held, name, piece.gaps, bounds)
+        self._next = last
+        energy_j, covered_s = piece.between(power, begin, end)
+        self._add(energy_j)
+        self._covered_s += covered_s
+        self._passed += end - begin
+        self._last_end = int(held.end_ns[end - 1])
+
+    def finish(self, held: Windows | None, name: str) -> None:
+        """The edges after the last window, and what lies between it and them."""
+        rest = np.arange(self._next, len(self._edges))
+        self._e_high[rest], self._e_low[rest] = self._high, self._low
+        self._c_s[rest] = self._covered_s
+        if held is None or self._last_end is None:
+            self._void[:] = True
+            return
+        end, far = self._last_end, int(self._edges.t_ns[-1])
+        if far > end:
+            ends = np.array([end]), np.array([far])
+            self._fill(held, name, np.array([len(held.end_ns) - 1]), ends)
+
+    def curve(self) -> Curve:
+        """What was gathered."""
+        measured_j = np.diff(self._e_high) + np.diff(self._e_low)
+        return Curve(
+            t_ns=self._edges.t_ns,
+            split_j=self._split_j,
+            window=self._window,
+            slope_w=self._slope_w,
+            energy_j=measured_j + self._filled_j,
+            covered_s=np.diff(self._c_s),
+            filled_j=np.sqrt(self._gap_doubt_j2()),
+            count=self._count,
+            sum_w=self._sum_w,
+            squares_w2=self._squares_w2,
+            steps_w2=self._steps_w2,
+            by_plateau=self._plateau,
+            by_counter=self._counter,
+            void=self._void,
+            rest_squares_w2=self._rest_squares_w2,
+            rest_freedom=self._rest_freedom,
+        )
+
+    def _gap_doubt_j2(self) -> Floats:
+        """Doubt of what was filled in: by what is near, and if the power stepped as it did all the
+        time.
+
+        Few windows in all tell their scatter badly: Student's t instead of the normal quantile.
+        """
+        near = self._filled_j2 * _few(np.minimum(self._count, 2 * FILL))
+        # Half the mean square of a step is the variance of a window, given those beside it.
+        variance = self._steps_w2 / np.maximum(self._count - 1, 1) / 2 * (1 + 1 / (2 * FILL))
+        usual = np.maximum(self._filled_j2, variance * self._filled_s2)
+        return np.where(self._count < MANY, near, usual) + self._counted_j2
+
+    def _before(self, held: Windows) -> tuple[Ints, Ints]:
+        first = int(held.start_ns[0])
+        return np.array([min(first, int(self._edges.t_ns[0]))]), np.array([first])
+
+    def _add(self, energy_j: float) -> None:
+        """Knuth's two-sum: what the high part cannot hold goes to the low one."""
+        high = self._high + energy_j
+        part = high - self._high
+        self._low += (self._high - (high - part)) + (energy_j - part)
+        self._high = high
+
+    def _reach(self, piece: Piece, power: Floats, chosen: Ints) -> None:
+        """E, C and their doubt at the edges that these windows reach."""
+        held = piece.held
+        t = self._edges.t_ns[chosen]
+        i = np.searchsorted(held.end_ns, t, side="right")
+        part_s = np.maximum(t - held.start_ns[i], 0) * 1e-9
+        steps = [piece.between(power, int(a), int(b)) for a, b in pairwise([piece.begin, *i])]
+        energy_j, covered_s = np.cumsum(np.array(steps).T, axis=1)
+        energy_j += power[i] * part_s
+        covered_s += part_s
+        moved_j, self._split_j[chosen] = stepped(held, power, self._edges.t_ns, i, part_s)
+        energy_j += moved_j
+        self._slope_w[chosen] = power[i]
+        self._window[chosen] = self._passed + i - piece.begin
+        for k in np.flatnonzero(self._edges.rest[chosen]):
+            edge = int(chosen[k])
+            found = self._rested(piece, power, edge, (int(i[k]), float(part_s[k])))
+            if found is not None:
+                more_j, self._slope_w[edge], self._split_j[edge] = found
+                energy_j[k] += more_j - moved_j[k]
+                self._window[edge] = -1 - edge
+        self._e_high[chosen], self._e_low[chosen] = self._high, self._low + energy_j
+        self._c_s[chosen] = self._covered_s + covered_s
+
+    def _rested(
+        self, piece: Piece, power: Floats, edge: int, place: tuple[int, float]
+    ) -> tuple[float, float, float] | None:
+        """What an edge has to be given beyond its share of the window at `place` (number, s into
+        it), by the power of the rest beside it; that power; and the doubt.
+
+        Whole windows that lie in the rest even if all are displaced by the bound tell its power.
+        """
+        held = piece.held
+        t, bound = int(self._edges.t_ns[edge]), float(self._edges.bound_ns[edge])
+        reach = int(self._edges.rest_ns[edge]) - bound
+        side = int(self._edges.rest[edge])
+        near, far = (t - bound, t - reach) if side < 0 else (t + reach, t + bound)
+        # Whole numbers: for a fraction all of the array would be made floats each time.
+        from_ = int(np.searchsorted(held.start_ns, math.ceil(far), side="left"))
+        to = int(np.searchsorted(held.end_ns, math.floor(near), side="right"))
+        if side < 0:
+            from_ = max(from_, to - NEAR)
+        else:
+            to = min(to, from_ + NEAR)
+        if to - from_ < 2:
+            return None
+        whole = slice(from_, to)
+        if not rests(power[whole][::side], self._resolution.quantum_w):
+            return None
+        at = to if side < 0 else from_  # where the reckoning from the rest to the edge begins
+        cut, part_s = place
+        seen_j, seen_s = piece.between(power, at, cut)
+        rest_s = seen_s + part_s
+        rest_w = float(np.mean(power[whole]))
+        width_s = float(np.mean(piece.width_s[whole]))
+        split_j = self._resolution.rest_uncertainty_j(power[whole], width_s, abs(rest_s))
+        more_j = rest_w * rest_s - (seen_j + float(power[cut]) * part_s)
+        if side > 0:  # work does not begin before its mark, but may last beyond it
+            late_j, late_s = piece.between(power, cut + 1, at)
+            lasting_j = abs(late_j - rest_w * late_s) / math.sqrt(3)
+            width_s = float(piece.width_s[cut])
+            beside_w = power[max(cut - 1, 0) : cut + 1]
+            split_j = math.hypot(split_j, lasting_j, lasting(beside_w, width_s, part_s, rest_w))
+        self._rest_squares_w2 += float(np.var(power[whole])) * (to - from_)
+        self._rest_freedom += to - from_ - 1
+        return more_j, rest_w, split_j
+
+    def _describe(self, piece: Piece, power: Floats) -> None:
+        """Count, sum, squares and squared steps of the whole windows of each stretch."""
+        held, begin, end = piece.held, piece.begin, piece.end
+        t = self._edges.t_ns
+        first = max(int(np.searchsorted(t, held.start_ns[begin], side="right")) - 1, 0)
+        last = min(int(np.searchsorted(t, held.end_ns[end - 1], side="left")), len(t) - 1)
+        if last <= first:
+            return
+        starts = np.searchsorted(held.start_ns, t[first:last], side="left")
+        ends = np.searchsorted(held.end_ns, t[first + 1 : last + 1], side="right")
+        for k, start, to in zip(range(first, last), starts, ends.clip(begin, end), strict=True):
+            from_ = max(int(start), begin)
+            if to <= from_:
+                continue
+            above = power[from_:to] - self._reference_w
+            # A step has two windows: the first one of a stretch has none before it.
+            steps = np.diff(power[max(from_ - 1, int(start)) : to])
+            self._count[k] += to - from_
+            self._sum_w[k] += above.sum()
+            self._squares_w2[k] += (above * above).sum()
+            self._steps_w2[k] += (steps * steps).sum()
+
+    def _fill(self, held: Windows, name: str, after: Ints, bounds: tuple[Ints, Ints]) -> None:
+        """Fill gaps, each behind window `after` (−1: before the first), stretch by stretch."""
+        t = self._edges.t_ns
+        begin, end = bounds
+        first = np.searchsorted(t, begin, side="right") - 1
+        pieces = np.searchsorted(t, end, side="left") - first
+        gap = np.repeat(np.arange(len(after)), np.maximum(pieces, 0))
+        if len(gap) == 0:
+            return
+        number = np.arange(len(gap)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        between = first[gap] + number
+        inner = (between >= 0) & (between < len(t) - 1)
+        gap, between = gap[inner], between[inner]
+        seconds = (np.minimum(end[gap], t[between + 1]) - np.maximum(begin[gap], t[between])) * 1e-9
+        mean_w, doubt_w = plateau(held, held.power_w[name], after[gap], t[between], t[between + 1])
+        known = np.isfinite(mean_w)
+        self._void[between[~known]] = True
+        fill_j, doubt_j = mean_w * seconds, doubt_w * seconds
+        counted = np.zeros(len(gap), bool)
+        if name in held.energy_j:
+            counted_j = by_counter(held, name, after[gap], pieces[gap] == 1)
+            counted = known & np.isfinite(counted_j) & (self._resolution.counter_u_j < doubt_j)
+            fill_j = np.where(counted, counted_j, fill_j)
+            doubt_j = np.where(counted, self._resolution.counter_u_j, doubt_j)
+        np.add.at(self._filled_j, between[known], fill_j[known])
+        plain = known & ~counted
+        np.add.at(self._filled_j2, between[plain], doubt_j[plain] ** 2)
+        np.add.at(self._counted_j2, between[counted], doubt_j[counted] ** 2)
+        np.add.at(self._filled_s2, between[plain], seconds[plain] ** 2)
+        self._counter[between[counted]] = True
+        self._plateau[between[plain]] = True
+
+
+def _few(count: Ints) -> Floats:
+    """Square of what a 95 % interval from so few values is wider by than with many."""
+    known = np.maximum(count - 1, 2)  # of two, their range stands for the scatter
+    return np.asarray((student.ppf(0.975, known) / 1.959964) ** 2)

@@ -1,0 +1,137 @@
+"""Joules of a meter's channels between edges, from its curves, with their uncertainty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+
+import numpy as np
+
+from analysis.energy.curve import Curve, Edge
+from analysis.energy.integrate import integrate
+from analysis.energy.uncertainty import Resolution, reading_variance_j2
+from analysis.energy.windows import Timing, fit, windows
+from analysis.suite.samples import Samples
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Energy of one or more stretches in one component; `energy_j` None where nothing tells it.
+
+    `statistical_j` is a standard uncertainty; `coverage` the share of the time that windows cover.
+    """
+
+    energy_j: float | None
+    statistical_j: float | None
+    coverage: float
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Metered:
+    """What one pass over a meter's records tells of its channels at all edges."""
+
+    edges: tuple[Edge, ...]
+    timing: Timing
+    resolutions: dict[str, Resolution]
+    curves: dict[str, Curve]
+
+    @classmethod
+    def of(
+        cls, samples: Samples, kind: str, limit_s: float, channels: Sequence[str], edges: set[Edge]
+    ) -> Metered:
+        """Read a meter's records; `kind` and `limit_s` are its timing and its limit of delay.
+
+        One instant has one edge: of several, one with a rest beside it.
+        """
+        chosen: dict[int, Edge] = {}
+        for edge in sorted(edges, key=lambda e: (e.t_ns, e.rest is None)):
+            chosen.setdefault(edge.t_ns, edge)
+        ordered = tuple(chosen.values())
+        timing = fit(samples, kind, limit_s)
+        passing = windows(samples, timing, channels)
+        first = list(islice(passing, 1))
+        resolutions = {
+            name: Resolution.seen_in(first[0], name) if first else Resolution() for name in channels
+        }
+        curves = integrate(chain(first, passing), ordered, resolutions, timing.bound_ns)
+        resolutions = {
+            name: resolutions[name].with_rests(curve.rest_squares_w2, curve.rest_freedom)
+            for name, curve in curves.items()
+        }
+        return cls(ordered, timing, resolutions, curves)
+
+    def energy(self, channel: str, stretches: Sequence[tuple[int, int]]) -> Energy:
+        """Of one or more stretches together, each from an edge's time to another's, in ns."""
+        curve = self.curves[channel]
+        pairs = [(self._places[start], self._places[end]) for start, end in stretches]
+        between = np.concatenate([np.arange(i, j) for i, j in pairs])
+        duration_s = sum(end - start for start, end in stretches) * 1e-9
+        coverage = min(1.0, float(curve.covered_s[between].sum()) / duration_s)
+        if curve.void[between].any():
+            return Energy(None, None, coverage, ("no-samples",))
+        flags = []
+        if curve.by_plateau[between].any():
+            flags.append("gap-filled")
+        if curve.by_counter[between].any():
+            flags.append("gap-by-counter")
+        if not flags and coverage > 1 - 1e-6:  # whole but for nanoseconds
+            coverage = 1.0
+        return Energy(
+            energy_j=math.fsum(curve.energy_j[between]),
+            statistical_j=self._statistical_j(curve, channel, pairs),
+            coverage=coverage,
+            flags=tuple(flags),
+        )
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {edge.t_ns: place for place, edge in enumerate(self.edges)}
+
+    def _statistical_j(self, curve: Curve, channel: str, pairs: Sequence[tuple[int, int]]) -> float:
+        """Cuts, displacement of all windows, filled gaps, and readings; root sum of squares."""
+        weights: dict[int, float] = {}
+        for start, end in pairs:
+            weights[start] = weights.get(start, 0.0) - 1
+            weights[end] = weights.get(end, 0.0) + 1
+        cuts: dict[int, float] = {}
+        for edge, weight in weights.items():
+            window = int(curve.window[edge])
+            cuts[window] = cuts.get(window, 0.0) + weight * float(curve.split_j[edge])
+        slope_w = sum(weight * float(curve.slope_w[edge]) for edge, weight in weights.items())
+        variance_j2 = (
+            sum(cut * cut for cut in cuts.values()) + (slope_w * self._displaced_s(weights)) ** 2
+        )
+        for start, end in pairs:
+            variance_j2 += self._readings_j2(curve, channel, start, end)
+        return math.sqrt(variance_j2)
+
+    def _displaced_s(self, edges: Iterable[int]) -> float:
+        """Standard uncertainty of the place of all windows: they are off by up to the bounds."""
+        clock_ns = max(self.edges[edge].bound_ns for edge in edges)
+        # Records that are asked for come late each by itself: what they share is the mean.
+        meter_ns = self.timing.bound_ns / (2 if self.timing.kind == "poll" else 1)
+        return math.hypot(clock_ns, meter_ns) * 1e-9 / math.sqrt(3)
+
+    def _readings_j2(self, curve: Curve, channel: str, start: int, end: int) -> float:
+        """Variance from what was filled in and from the readings of one stretch's windows."""
+        inside = slice(start, end)
+        filled = float((curve.filled_j[inside] ** 2).sum())
+        count = float(curve.count[inside].sum())
+        covered_s = float(curve.covered_s[inside].sum())
+        if covered_s <= 0:
+            return filled
+        # Where all windows are cut there is still at least one reading.
+        whole = max(count, 1.0)
+        mean = float(curve.sum_w[inside].sum()) / whole
+        variance = max(0.0, float(curve.squares_w2[inside].sum()) / whole - mean * mean)
+        width_s = covered_s / whole
+        readings = reading_variance_j2(whole, width_s, variance, self.resolutions[channel])
+        if self.timing.kind == "poll":
+            # Each end is late by itself, which matters where the power steps from one to the next.
+            late_s = self.timing.bound_ns * 1e-9 / math.sqrt(12)
+            readings += late_s**2 * float(curve.steps_w2[inside].sum())
+        return filled + readings

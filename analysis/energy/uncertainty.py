@@ -1,0 +1,206 @@
+"""How far a figure of energy may be off: both parts of its uncertainty, and their interval.
+
+Terms are named and combined as the Guide to the Expression of Uncertainty in Measurement (JCGM 100)
+has it; distributions are propagated as in its Supplement 1 (JCGM 101), in closed form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import chi2
+
+from analysis.energy.windows import Windows
+from analysis.suite.align import Floats
+
+# Readings in a row whose variance is taken, and the share of its mean below which a twentieth of
+# such variances lies (χ² with one degree of freedom less). A short recording may lack a long quiet.
+_QUIET, _QUIET_IN_FEW, _FEW_READINGS = (8, 0.310), (4, 0.117), 400
+_LOOKED_AT = 50_000
+# Counters of energy in processors step by 2^-14 or 2^-16 J, about every millisecond.
+RAPL_STEP_J, RAPL_UPDATE_S = 2.0**-14, 1e-3
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a channel can tell apart: last digit and noise of its power, last digit of its counter.
+
+    `noise_w` is the standard deviation of a reading besides its rounding.
+    """
+
+    quantum_w: float = 0.0
+    noise_w: float = 0.0
+    counter_quantum_j: float = 0.0
+
+    @classmethod
+    def seen_in(cls, windows: Windows, channel: str) -> Resolution:
+        """From the readings: the smallest step there is, the scatter where they are quietest.
+
+        The power itself scatters too, so even the quietest stretch may give more than the noise.
+        """
+        power = windows.power_w[channel][:_LOOKED_AT]
+        counter = windows.energy_j.get(channel, np.empty(0))[:_LOOKED_AT]
+        quantum_w = last_digit(power)
+        return cls(quantum_w, _noise_w(power, quantum_w), last_digit(counter[np.isfinite(counter)]))
+
+    def with_rests(self, squares_w2: float, freedom: int) -> Resolution:
+        """No noisier than the readings during rests are: upper 95 % limit of their variance (χ²).
+
+        A recording that is nearly all work has no quiet stretch beside them.
+        """
+        if freedom < 1:
+            return self
+        variance = squares_w2 / float(chi2.ppf(0.05, freedom)) - self.quantum_w**2 / 12
+        least_w = max(self.quantum_w / 4, math.sqrt(max(0.0, variance)))
+        return replace(self, noise_w=min(self.noise_w, least_w))
+
+    @property
+    def counter_u_j(self) -> float:
+        """Standard uncertainty of a difference of two readings of the counter."""
+        return self.counter_quantum_j / math.sqrt(6)
+
+    def rest_uncertainty_j(self, power_w: Floats, width_s: float, rest_s: float) -> float:
+        """Of the energy of `rest_s` of rest whose power n whole windows beside it have told.
+
+        The mean's own doubt over that time, and what the power does in so short a time.
+        """
+        count = len(power_w)
+        seen = float(np.var(power_w, ddof=1))
+        moves = max(0.0, seen - self.quantum_w**2 / 12)
+        rounding = self.quantum_w**2 / 12 * correlation(seen, self.quantum_w)
+        mean = seen / count + rounding
+        return math.sqrt(mean * rest_s**2 + moves * width_s * rest_s)
+
+
+def last_digit(values: Floats) -> float:
+    """The step that all values are multiples of, 0 where they have more than nine decimals.
+
+    The greatest common divisor of the differences, in the smallest decimal unit that fits them all:
+    some ten values that differ are enough.
+    """
+    scale = max(1.0, float(np.max(np.abs(values), initial=0.0)))
+    for decimals in range(10):
+        units = values * 10.0**decimals
+        whole = np.rint(units)
+        # A sum of decimal fractions is off by some last bits.
+        if np.max(np.abs(units - whole), initial=0.0) < 1e-15 * scale * 10.0**decimals + 1e-7:
+            return float(np.gcd.reduce(np.diff(np.unique(whole)).astype(np.int64))) / 10.0**decimals
+    return 0.0
+
+
+def _noise_w(power: Floats, quantum_w: float) -> float:
+    """Standard deviation of a reading besides its rounding, where the readings are quietest.
+
+    The lowest twentieth of the variances of some readings in a row, which lies at a known share of
+    their mean if all are as quiet (χ²); if fewer are, too much is said rather than too little.
+    Noise of less than a quarter of the last digit vanishes in the rounding and is taken for that.
+    """
+    size, share = _QUIET if len(power) >= _FEW_READINGS else _QUIET_IN_FEW
+    if len(power) < size:
+        return quantum_w / 4
+    groups = np.lib.stride_tricks.sliding_window_view(power, size)
+    low = float(np.quantile(np.var(groups, axis=1, ddof=1), 0.05, method="lower")) / share
+    return max(quantum_w / 4, math.sqrt(max(0.0, low - quantum_w**2 / 12)))
+
+
+def correlation(variance_w2: float, quantum_w: float) -> float:
+    """Correlation of the rounding errors of two readings whose power scatters by this variance.
+
+    A steady power is rounded the same way each time, so its rounding does not average out. The
+    rounding error is a saw-tooth of the power; its first harmonic between two values that differ by
+    a normal deviate of variance 2σ² has the correlation exp(−4π² σ²/q²).
+    """
+    if quantum_w <= 0:
+        return 0.0
+    return math.exp(-4 * math.pi**2 * variance_w2 / quantum_w**2)
+
+
+def reading_variance_j2(
+    count: float, width_s: float, variance_w2: float, resolution: Resolution
+) -> float:
+    """Variance of the energy of n windows from the rounding and the noise of their readings."""
+    same = correlation(variance_w2, resolution.quantum_w)
+    alike = count * (1 - same) + count**2 * same
+    rounding = resolution.quantum_w**2 / 12 * alike
+    return width_s**2 * (rounding + resolution.noise_w**2 * count)
+
+
+@dataclass(frozen=True)
+class TypeB:
+    """Half widths of the rectangular terms from an instrument's limits of error, in J."""
+
+    limits_j: tuple[float, ...]
+
+    @classmethod
+    def of(cls, accuracy: Mapping[str, Any], energy_j: float, duration_s: float) -> TypeB | None:
+        """`relative_limit` of the reading and `absolute_limit_w` (meter.json); None if unknown.
+
+        Either holds in one direction for a whole run, so it does not average out.
+        """
+        relative, absolute_w = accuracy.get("relative_limit"), accuracy.get("absolute_limit_w")
+        limits = tuple(
+            abs(float(limit) * scale)
+            for limit, scale in ((relative, energy_j), (absolute_w, duration_s))
+            if isinstance(limit, int | float) and math.isfinite(limit)
+        )
+        return cls(limits) if limits else None
+
+    @property
+    def standard_j(self) -> float:
+        """Standard uncertainty: each limit / √3 (GUM 4.3.7), root sum of squares."""
+        return math.hypot(*self.limits_j) / math.sqrt(3)
+
+    def half_width_95_j(self, statistical_j: float) -> float:
+        """Of the 95 % interval together with a normal statistical part.
+
+        The widest rectangle is taken as it is; the others go in as normal.
+        """
+        widest, sigma = self.parts_j(statistical_j)
+        return float(half_width(np.array([widest]), np.array([sigma]))[0])
+
+    def parts_j(self, statistical_j: float) -> tuple[float, float]:
+        """Half width of the rectangle and deviation of the normal part, for `half_width`."""
+        widest, *others = sorted(self.limits_j, reverse=True)
+        return widest, math.hypot(statistical_j, *(limit / math.sqrt(3) for limit in others))
+
+
+def half_width(limit: Floats, sigma: Floats, level: float = 0.95) -> Floats:
+    """Half width k with P(|U + N| ≤ k) = level, U rectangular in ± limit, N normal (0, σ).
+
+    With G(x) = x Φ(x/σ) + σ φ(x/σ), an antiderivative of Φ(x/σ), that probability is
+    (G(k + a) − G(k − a))/a − 1. It rises with k, so 60 halvings of the bracket find it; both parts
+    zero give 0.
+    """
+    a, s = np.maximum(limit, 0.0), np.maximum(sigma, 0.0)
+    scale = np.maximum(a, s)
+    safe = np.where(scale > 0, scale, 1.0)
+    # A part that is a millionth of the other changes nothing, and its limit would divide by zero.
+    a, s = np.maximum(a / safe, 1e-6), np.maximum(s / safe, 1e-6)
+    low, high = np.zeros_like(a), a + 8 * s
+    for _ in range(60):
+        k = (low + high) / 2
+        inside = (_integral(k + a, s) - _integral(k - a, s)) / a - 1 >= level
+        high, low = np.where(inside, k, high), np.where(inside, low, k)
+    return np.asarray(np.where(scale > 0, high * safe, 0.0))
+
+
+def _integral(x: Floats, s: Floats) -> Floats:
+    """∫ Φ(t/s) dt up to x."""
+    z = x / s
+    density = np.exp(-np.minimum(z * z / 2, 700.0)) / math.sqrt(2 * math.pi)
+    return np.asarray(x * ndtr(z) + s * density)
+
+
+def counter_uncertainty_j(edges: Iterable[tuple[float, float]], step_j: float) -> float:
+    """Of a difference of counters; `edges` are (power in W, seconds) at its two ends.
+
+    The seconds say within how long the count that was read is that of the edge; each is a
+    rectangle, as is the counter's last digit at either end.
+    """
+    terms: Sequence[float] = [power_w * seconds for power_w, seconds in edges]
+    return math.sqrt(sum(term * term for term in terms) / 12 + step_j * step_j / 6)

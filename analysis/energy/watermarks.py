@@ -1,0 +1,184 @@
+"""The load watermarks of a suite held against its clock link: two ways to the same offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.energy.watermark import Fit, fit, reach_s
+from analysis.energy.watermark_model import Readings, Watermark
+from analysis.energy.windows import fit as fit_times
+from analysis.energy.windows import windows
+from analysis.suite.align import TargetClock
+from analysis.suite.records import Meter, Suite
+
+AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"
+# Bounds that are wider than this, all together, say nothing of a clock.
+USEFUL_MS = 250.0
+
+
+@dataclass(frozen=True)
+class WatermarkTrust:
+    """What one session's watermarks say of one meter's times.
+
+    `fit` is that of the channel that shows the load best. `verdict` is one of `agrees`,
+    `disagrees`, `cannot tell`; `sentence` says why, for people. `allowed_ms` is what the clock link
+    and the meter's delay allow the offset to be, lowest and highest, for each watermark.
+    """
+
+    session: int
+    source: str
+    component: str
+    fit: Fit
+    allowed_ms: tuple[tuple[float, float], ...]
+    verdict: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class _Session:
+    """Watermarks of one session that can be placed, or the problem why they cannot."""
+
+    marks: tuple[Watermark, ...]
+    link_bound_ms: tuple[float, ...]
+    problem: str = ""
+
+
+def watermarks(suite: Suite, clock: TargetClock) -> list[WatermarkTrust]:
+    """One entry for each session and meter; empty where the plan wants no watermark."""
+    if not suite.plan.get("watermark"):
+        return []
+    sessions = [_session(lines, clock) for lines in _sessions(suite.watermarks)]
+    if not sessions:
+        sessions = [_Session((), (), "the target left no watermark")]
+    found = []
+    for meter in suite.meters:
+        placed = [mark for session in sessions for mark in session.marks]
+        channels, limit_ms = _readings(meter, placed)
+        for number, session in enumerate(sessions, start=1):
+            component, best = _best(meter, channels, session)
+            allowed = tuple((-ms, limit_ms + ms) for ms in session.link_bound_ms)
+            verdict, sentence = agreement(best, allowed)
+            found.append(
+                WatermarkTrust(number, meter.name, component, best, allowed, verdict, sentence)
+            )
+    return found
+
+
+def disagreements(trusts: Iterable[WatermarkTrust]) -> tuple[str, ...]:
+    """Sentences that flag a suite; empty where the two ways never disagree."""
+    return tuple(
+        f"Session {trust.session}: load watermark and clock link disagree for {trust.source} "
+        f"({trust.sentence}), so its joules may stand in the wrong phases."
+        for trust in trusts
+        if trust.verdict == DISAGREES
+    )
+
+
+def agreement(found: Fit, allowed_ms: Sequence[tuple[float, float]]) -> tuple[str, str]:
+    """Verdict and reason: does the fitted interval of each watermark meet the allowed one?
+
+    `allowed_ms` are the offsets that the other way allows: from minus the clock link's bound to the
+    meter's greatest delay plus that bound.
+    """
+    if found.problem:
+        return CANNOT_TELL, found.problem
+    places = ("at the start", "at the end") if len(found.offset_ms) == 2 else ("once",)
+    seen = " and ".join(
+        f"{offset:.1f} ± {bound:.1f} ms late {place}"
+        for offset, bound, place in zip(found.offset_ms, found.bound_ms, places, strict=True)
+    )
+    low, high = min(a for a, _ in allowed_ms), max(b for _, b in allowed_ms)
+    sentence = f"seen {seen}; the clocks allow {low:.1f} to {high:.1f} ms"
+    pairs = list(zip(found.offset_ms, found.bound_ms, allowed_ms, strict=True))
+    if any(offset + bound < a or offset - bound > b for offset, bound, (a, b) in pairs):
+        return DISAGREES, sentence
+    if any(2 * bound + b - a > USEFUL_MS for _, bound, (a, b) in pairs):
+        return CANNOT_TELL, f"{sentence}: too wide to say anything"
+    return AGREES, sentence
+
+
+def _sessions(lines: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Lines by session: a start, and the end that follows it in the same boot."""
+    held: list[Mapping[str, Any]] = []
+    for line in lines:
+        joins = held and line.get("when") == "end" and line.get("boot_id") == held[0].get("boot_id")
+        if held and not joins:
+            yield held
+            held = []
+        held.append(line)
+        if line.get("when") == "end":
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _session(lines: Sequence[Mapping[str, Any]], clock: TargetClock) -> _Session:
+    """The session's watermarks on the controller's clock."""
+    marks, bounds = [], []
+    for line in lines:
+        if "error" in line:
+            return _Session((), (), f"it was not played: {line['error']}")
+        try:
+            boot_id = str(line["boot_id"])
+            edges = [(int(t), int(high)) for t, high in line["edges"]]
+            chip_s, pad_s = float(line["chip_s"]), float(line.get("pad_s", 0.0))
+            apart_s = float(line.get("spread_ns", 0)) / 1e9
+            first, last = edges[0][0], edges[-1][0]
+        except (KeyError, TypeError, ValueError, IndexError):
+            return _Session((), (), "a line of watermark.jsonl is not whole")
+        times = [clock.to_controller_ns(boot_id, t) for t, _ in edges]
+        bound_ns = max(clock.bound_ns(boot_id, t) or 0 for t in (first, last))
+        known = tuple(t for t in times if t is not None)
+        if len(known) < len(times):
+            return _Session((), (), "the clock link knows nothing of that boot of the target")
+        high = tuple(level for _, level in edges)
+        # Where CPUs take different powers, the children's mean may lie beside the middle of a rise.
+        marks.append(Watermark(known, high, chip_s, pad_s, apart_s / 2))
+        bounds.append(bound_ns / 1e6)
+    return _Session(tuple(marks), tuple(bounds))
+
+
+def _readings(meter: Meter, marks: Sequence[Watermark]) -> tuple[dict[str, Readings], float]:
+    """Readings around the watermarks by channel, and the meter's greatest delay in ms."""
+    if not marks or not meter.samples.records:
+        return {}, meter.arrival_delay_limit_s * 1e3
+    timing = fit_times(meter.samples, meter.timing, meter.arrival_delay_limit_s)
+    around_ns = [
+        (mark.t_ns[0] - _margin_ns(mark), mark.t_ns[-1] + _margin_ns(mark)) for mark in marks
+    ]
+    kept: list[tuple[np.ndarray, ...]] = []
+    for found in windows(meter.samples, timing, meter.channels):
+        near = np.zeros(len(found.end_ns), bool)
+        for begin_ns, end_ns in around_ns:
+            near |= (found.end_ns >= begin_ns) & (found.end_ns <= end_ns)
+        if near.any():
+            width_s = (found.end_ns - found.start_ns)[near] / 1e9
+            powers = [found.power_w[name][near] for name in meter.channels]
+            kept.append((found.end_ns[near], width_s, *powers))
+    if not kept:
+        return {}, timing.bound_ns / 1e6
+    ends, widths, *powers = (np.concatenate(column) for column in zip(*kept, strict=True))
+    return {
+        name: Readings(ends, widths, power_w)
+        for name, power_w in zip(meter.channels, powers, strict=True)
+    }, timing.bound_ns / 1e6
+
+
+def _margin_ns(mark: Watermark) -> int:
+    return round((mark.pad_s + 2 * reach_s(mark)) * 1e9)
+
+
+def _best(meter: Meter, channels: Mapping[str, Readings], session: _Session) -> tuple[str, Fit]:
+    """The channel whose watermark is the clearest; a drive's hardly shows the processor's load."""
+    if session.problem:
+        return "", Fit(session.problem)
+    if not channels:
+        return "", Fit(f"no watermark seen: {meter.name} has no readings of that time")
+    fits = {name: fit(readings, session.marks) for name, readings in channels.items()}
+    name = max(fits, key=lambda name: (not fits[name].problem, fits[name].quality or 0.0))
+    return name, fits[name]

@@ -1,0 +1,257 @@
+"""Windows of a meter's readings on the controller's clock, while its records pass by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from scipy.ndimage import minimum_filter1d
+
+from analysis.suite.align import Floats, Ints, Line, fit_line, lowest_of_bins
+from analysis.suite.samples import COLUMNS, Samples
+from analysis.suite.silences import BREAK_NS, BREAK_WINDOWS
+
+CONTIGUOUS_WINDOWS = 1.5  # ends further apart than this many windows have a gap between them
+AHEAD = 256  # records looked ahead at when lost ones are counted: the longest bunch that came late
+_POINTS = 4096  # points of one table that the envelope is given
+_UNKNOWN = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Windows in order and without overlap; values by channel: mean power, own energy counter."""
+
+    start_ns: Ints
+    end_ns: Ints
+    epoch: Ints
+    power_w: Mapping[str, Floats]
+    energy_j: Mapping[str, Floats] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Records by one running of the meter's clock, from `arrival_ns` and its own `own_ns` on."""
+
+    arrival_ns: int
+    own_ns: int
+    line: Line
+
+
+@dataclass(frozen=True, eq=False)
+class Timing:
+    """How a meter's records lie on the controller's clock.
+
+    `bound_ns`: all ends may be too late by up to this, the same for all of a stretch; with
+    `poll` each end by itself.
+    """
+
+    kind: str
+    stretches: tuple[Stretch, ...]
+    bound_ns: float
+
+
+class OwnTime:
+    """A meter's own time of each record in ns, and the number of the stretch that it belongs to.
+
+    `device`: the time that the record tells; a new stretch where the port was opened or that time
+    went back. `index`: records numbered, times the window. `poll`: none.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._stretch = -1
+        self._last: tuple[int, int, int] | None = None  # epoch, arrival, own time
+
+    def of(self, table: pl.DataFrame, ahead: pl.DataFrame | None) -> tuple[Ints, Ints]:
+        """Times (_UNKNOWN where there is none) and stretches; `ahead` are the records after."""
+        epoch = table["epoch"].to_numpy().astype(np.int64)
+        if self._kind == "poll":
+            return np.full(len(table), _UNKNOWN), np.zeros(len(table), np.int64)
+        if self._kind == "index":
+            return self._numbered(epoch, table, ahead)
+        if table["t_device_us"].null_count() == 0:
+            own = table["t_device_us"].to_numpy().astype(np.int64, copy=False) * 1000
+            return own, self._stretches(epoch, own)
+        own = table["t_device_us"].fill_null(0).to_numpy().astype(np.int64) * 1000
+        own[table["t_device_us"].is_null().to_numpy()] = _UNKNOWN
+        known = np.flatnonzero(own != _UNKNOWN)
+        stretch = np.full(len(table), max(self._stretch, 0))
+        if len(known):
+            stretch[known] = self._stretches(epoch[known], own[known])
+        return own, stretch
+
+    def _stretches(self, epoch: Ints, own: Ints) -> Ints:
+        last = self._last or (epoch[0] - 1, 0, own[0])
+        new = np.empty(len(own), bool)
+        new[0] = epoch[0] != last[0] or own[0] < last[2]
+        np.less(own[1:], own[:-1], out=new[1:])
+        new[1:] |= epoch[1:] != epoch[:-1]
+        stretch: Ints = self._stretch + np.cumsum(new)
+        self._stretch, self._last = int(stretch[-1]), (int(epoch[-1]), 0, int(own[-1]))
+        return stretch
+
+    def _numbered(
+        self, epoch: Ints, table: pl.DataFrame, ahead: pl.DataFrame | None
+    ) -> tuple[Ints, Ints]:
+        count = len(table)
+        last = self._last or (int(epoch[0]) - 1, int(table["t_mono_ns"][0]), 0)
+        next_rows = table.clear() if ahead is None else ahead.head(AHEAD)
+        rows = pl.concat([table, next_rows])
+        arrival = np.concatenate([[last[1]], rows["t_mono_ns"].to_numpy()])
+        epochs = np.concatenate([[last[0]], rows["epoch"].to_numpy()])
+        width = np.rint(rows["window_s"].to_numpy() * 1e9).astype(np.int64)
+        silence = np.maximum(BREAK_NS, BREAK_WINDOWS * width)
+        new = (np.diff(epochs) != 0) | (np.diff(arrival) > silence)
+        step = width.copy()
+        cuts = [0, *(np.flatnonzero(new) + 1), len(arrival)]
+        for first, end in pairwise(cuts):  # positions in `arrival`; its record k is row k - 1
+            inside = slice(first, end - 1)
+            step[inside] += width[inside] * lost_records(arrival[first:end], width[inside])
+        step[new] = 0
+        stretch = self._stretch + np.cumsum(new[:count])
+        own = last[2] + np.cumsum(step[:count])
+        starts = np.flatnonzero(new[:count])
+        if len(starts):  # each stretch counts from 0
+            own[starts[0] :] -= np.repeat(own[starts], np.diff([*starts, count]))
+        self._stretch = int(stretch[-1])
+        self._last = (int(epoch[-1]), int(arrival[count]), int(own[-1]))
+        return own, stretch
+
+
+def lost_records(arrival: Ints, width_ns: Ints) -> Ints:
+    """How many records are missing before each but the first, from arrivals of one stretch.
+
+    A record that is missing makes all that follow come a window later for their number; one that
+    only came late does not. So the lowest lateness of those ahead is looked at; near the end of a
+    stretch, where few are ahead, a pause beyond the usual delays is asked for as well.
+    """
+    if len(arrival) < 2:
+        return np.zeros(0, np.int64)
+    late = arrival - arrival[0] - np.concatenate([[0], np.cumsum(width_ns)])
+    least = minimum_filter1d(late, AHEAD, origin=-(AHEAD // 2), mode="nearest")
+    lost = np.maximum(np.rint(np.diff(least) / width_ns).astype(np.int64), 0)
+    spread = np.minimum(np.quantile(late - least, 0.95), 2 * width_ns)
+    pause = np.diff(arrival) >= CONTIGUOUS_WINDOWS * width_ns + np.maximum(spread - width_ns / 2, 0)
+    lost[-AHEAD // 8 :] *= pause[-AHEAD // 8 :]
+    return lost
+
+
+def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
+    """One pass over a meter's times. `kind` is its timing; `limit_s` the limit of its delay."""
+    limit_ns = limit_s * 1e9
+    if kind == "poll":
+        return Timing(kind, (), limit_ns)
+    gathered: list[_Gathered] = []
+    own_time = OwnTime(kind)
+    for table, ahead in _with_ahead(samples.tables(COLUMNS)):
+        arrival = table["t_mono_ns"].to_numpy().astype(np.int64)
+        own, stretch = own_time.of(table, ahead)
+        for rows in _pieces(stretch, own):
+            while len(gathered) <= stretch[rows[0]]:
+                gathered.append(_Gathered(int(arrival[rows[0]]), int(own[rows[0]])))
+            gathered[-1].add(arrival[rows], own[rows])
+    stretches = tuple(g.stretch(limit_ns) for g in gathered)
+    return Timing(kind, stretches, max((s.line.bound_ns for s in stretches), default=limit_ns))
+
+
+@dataclass
+class _Gathered:
+    """Points of one stretch as they come in: the lowest, and some regardless of their height."""
+
+    arrival_ns: int
+    own_ns: int
+    low: list[tuple[Floats, Floats]] = field(default_factory=list)
+    some: list[tuple[Floats, Floats]] = field(default_factory=list)
+
+    def add(self, arrival: Ints, own: Ints) -> None:
+        # Offsets from the first keep the floats exact to well below a microsecond.
+        x = (own - self.own_ns).astype(np.float64)
+        y = (arrival - self.arrival_ns).astype(np.float64) - x
+        low = lowest_of_bins(y, _POINTS)
+        self.low.append((x[low], y[low]))
+        every = max(1, len(x) // 512)
+        self.some.append((x[::every].copy(), y[::every].copy()))  # views would keep all of it
+
+    def stretch(self, limit_ns: float) -> Stretch:
+        line = fit_line(*_joined(self.low), _joined(self.some), limit_ns)
+        return Stretch(self.arrival_ns, self.own_ns, line)
+
+
+def _joined(parts: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+def _pieces(stretch: Ints, own: Ints) -> Iterator[Ints]:
+    """Rows with a time of their own, by stretch."""
+    known = np.flatnonzero(own != _UNKNOWN)
+    if len(known) == 0:
+        return
+    cut = np.flatnonzero(np.diff(stretch[known])) + 1
+    yield from np.split(known, cut)
+
+
+def _with_ahead(
+    tables: Iterator[pl.DataFrame],
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame | None]]:
+    held: pl.DataFrame | None = None
+    for table in tables:
+        if held is not None:
+            yield held, table
+        held = table
+    if held is not None:
+        yield held, None
+
+
+def windows(samples: Samples, timing: Timing, channels: Sequence[str]) -> Iterator[Windows]:
+    """All windows of these channels, some hundred thousand at a time.
+
+    A window starts where the one before ended if both ends are less than 1.5 windows apart, else
+    one window before its own end: what lies between is a gap and stays one.
+    """
+    columns = [f"{what}_{name}" for what in ("power_w", "energy_j") for name in channels]
+    columns = [name for name in columns if name in samples.columns]
+    own_time = OwnTime(timing.kind)
+    last = None
+    for table, ahead in _with_ahead(samples.tables([*COLUMNS, *columns])):
+        own, stretch = own_time.of(table, ahead)
+        end = table["t_mono_ns"].to_numpy().astype(np.int64)
+        for rows in _pieces(stretch, own):
+            known = timing.stretches[stretch[rows[0]]]
+            x = (own[rows] - known.own_ns).astype(np.float64)
+            end[rows] = known.arrival_ns + np.rint(known.line.at(x)).astype(np.int64)
+        values = {name: table[name].to_numpy().astype(np.float64, copy=False) for name in columns}
+        good = _readable(values)
+        if not good.any():
+            continue
+        epoch = table["epoch"].to_numpy().astype(np.int64)[good]
+        width = np.rint(table["window_s"].to_numpy() * 1e9).astype(np.int64)[good]
+        start, end = joined(end[good], width, epoch, last)
+        last = (int(end[-1]), int(epoch[-1]))
+        power, energy = (
+            {c: values[f"{what}_{c}"][good] for c in channels if f"{what}_{c}" in values}
+            for what in ("power_w", "energy_j")
+        )
+        yield Windows(start, end, epoch, power, energy)
+
+
+def _readable(values: Mapping[str, Floats]) -> npt.NDArray[np.bool_]:
+    """Records with a power in every channel; one without is as good as missing."""
+    powers = [value for name, value in values.items() if name.startswith("power_w_")]
+    good = np.ones(len(powers[0]), np.bool_)
+    for power in powers:
+        good &= np.isfinite(power)
+    return good
+
+
+def joined(end: Ints, width: Ints, epoch: Ints, last: tuple[int, int] | None) -> tuple[Ints, Ints]:
+    """Starts and ends; `last` are the end and the epoch of the window before the first."""
+    first_end, first_epoch = last or (int(end[0] - width[0]), int(epoch[0]))
+    end = np.maximum(np.maximum.accumulate(end), first_end)
+    before = np.concatenate([[first_end], end[:-1]])
+    same = np.diff(epoch, prepend=first_epoch) == 0
+    touching = same & (end - before < CONTIGUOUS_WINDOWS * width)
+    return np.where(touching, before, np.maximum(end - width, before)), end

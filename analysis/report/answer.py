@@ -1,0 +1,226 @@
+"""The answer in three sentences, the same on the page and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from analysis.report import words
+from analysis.report.payback_text import money_sentence
+from analysis.stats import specimens
+from analysis.stats.contrasts import Contrast, counted
+from analysis.stats.results import Results
+from analysis.stats.stats import LEVEL, Comparison
+from analysis.suite.origin import MEASURED, MODELLED, SYNTHETIC
+from analysis.suite.records import SYSTEM, Suite
+
+BANNER = (
+    "Figures come from the virtual lab's power model; they show that the testbed works, "
+    "and are no evidence about real hardware."
+)
+BANNERS = {
+    MODELLED: BANNER,
+    SYNTHETIC: (
+        "No machine was measured: the figures were made from given means and scatter; they show "
+        "what this report says of such data, and are no evidence about any hardware."
+    ),
+}
+NAMED = 3  # so many software configurations are told one by one, more of them as a range
+
+
+def banner(origin: str) -> str:
+    """What must be said of figures that are not measured; empty where they are."""
+    return "" if origin == MEASURED else BANNERS.get(origin, BANNER)
+
+
+def sentences(found: Results) -> list[str]:
+    """What the drive's encryption costs, what software's costs, and whether the drive is repaid.
+
+    A suite of one configuration asks something else: then that is said, and what it did.
+    """
+    if len(found.suite.configurations) == 1:
+        return list(_alone(found))
+    return [hardware(found), software(found), money_sentence(found)]
+
+
+def _alone(found: Results) -> Iterator[str]:
+    suite = found.suite
+    done = [name for name in suite.workloads if any(run.workload == name for run in suite.runs)]
+    what = ", ".join(words.name_of(name) for name in done) or "no workload"
+    yield (
+        f"This suite has one configuration ({suite.label(suite.configurations[0])}), so that it "
+        f"says nothing of what the encryption of a disk costs. It measured {what}: joules per unit "
+        "of work and the papers' figures beside them stand below."
+    )
+
+
+def hardware(found: Results) -> str:
+    """The self-encrypting drive beside the baseline over all workloads."""
+    suite, what = found.suite, "encryption in the drive (Opal)"
+    base = suite.reference(suite.sed or "")
+    contrast = against(found, base, suite.sed)
+    if contrast is None or contrast.comparison is None:
+        return f"What {what} costs cannot be said: {_lacking(found, _known(suite.sed))}."
+    c = contrast.comparison
+    where = f"against {suite.label(base or '')}, over {_scope(found, contrast)}"
+    if specimens.across(suite, base, suite.sed):
+        return (
+            f"The self-encrypting disk with Opal changes the system's energy by {words.change(c)} "
+            f"{where}. That is a difference between these two disks ({specimens.described(suite)}) "
+            f"and no verdict on encryption: the suite one-disk, or sed-unlocked in this one, tells "
+            "them apart."
+        )
+    opening = f"{_opening(what, [c])} changes the system's energy by {words.change(c)}"
+    return f"{opening} {where}: {judgement(c)}."
+
+
+def software(found: Results) -> str:
+    """The software configurations beside the baseline."""
+    suite, what = found.suite, "encryption in software"
+    there = [
+        (name, contrast, contrast.comparison)
+        for name in suite.software
+        if (contrast := against(found, suite.reference(name), name)) and contrast.comparison
+    ]
+    if not there:
+        return f"What {what} costs cannot be said: {_lacking(found, suite.software)}."
+    bases = {suite.label(contrast.base) for _, contrast, _ in there}
+    where = f"against {bases.pop() if len(bases) == 1 else 'its disk without encryption'}"
+    opening = f"{_opening(what, [c for _, _, c in there])} changes the system's energy"
+    if len(there) > NAMED:
+        several = len({contrast.workloads for _, contrast, _ in there}) > 1
+        rest = "; not all of them over the same workloads" if several else ""
+        ends = _range(found, [(name, c) for name, _, c in there])
+        return f"{opening} {where} {ends}{rest}."
+    scopes = [_scope(found, contrast) for _, contrast, _ in there]
+    same = len(set(scopes)) == 1
+    by_judgement: dict[str, list[str]] = {}
+    for (name, _, c), scope in zip(there, scopes, strict=True):
+        own = "" if same else f", over {scope}"
+        text = f"by {words.change(c)} with {suite.label(name)}{own}"
+        by_judgement.setdefault(judgement(c), []).append(text)
+    told = [
+        f"{' and '.join(texts)}: "
+        f"{verdict.replace('it differs', 'they differ') if len(texts) > 1 else verdict}"
+        for verdict, texts in by_judgement.items()
+    ]
+    over = f", over {scopes[0]}," if same else ""
+    return f"{opening} {where}{over} {'; '.join(told)}."
+
+
+def against_baseline(found: Results, name: str | None) -> Contrast | None:
+    """The contrast of a configuration with the baseline."""
+    return against(found, found.suite.baseline, name)
+
+
+def against(found: Results, base: str | None, name: str | None) -> Contrast | None:
+    """The contrast of two configurations, whichever way round it was declared."""
+    for c in found.contrasts:
+        if (c.base, c.other) == (base, name):
+            return c
+        if (c.base, c.other) == (name, base):
+            comparison = None if c.comparison is None else turned(c.comparison)
+            return replace(c, base=c.other, other=c.base, comparison=comparison)
+    return None
+
+
+def turned(c: Comparison) -> Comparison:
+    """The same comparison the other way round."""
+
+    def inverse(value: float | None) -> float | None:
+        return None if not value else 1 / value
+
+    return replace(
+        c,
+        ratio=1 / c.ratio,
+        low=inverse(c.high),
+        high=inverse(c.low),
+        low90=inverse(c.high90),
+        high90=inverse(c.low90),
+    )
+
+
+def judgement(c: Comparison) -> str:
+    """The verdict in words: what is sure, what is of no account, what is not known."""
+    margin = f"±{c.margin * 100:g} %"
+    if c.low is None:
+        return "inconclusive, for one block has no interval"
+    if c.verdict == "differs":
+        return f"it differs, surely {'more' if c.ratio > 1 else 'less'}"
+    if c.verdict == "equivalent":
+        yet = f", and yet surely {'more' if c.ratio > 1 else 'less'}" if c.both else ""
+        return f"equivalent within {margin}{yet}"
+    text = f"inconclusive, neither a difference nor equivalence within {margin} is shown"
+    if c.p_value is not None and c.p_value < LEVEL:
+        text += " once all comparisons are counted (Holm)"
+    return text
+
+
+def _opening(what: str, compared: list[Comparison]) -> str:
+    """Who reads no further than the colon must not take a guess for a finding."""
+    if all(comparison.verdict == "inconclusive" for comparison in compared):
+        return f"What {what} costs is not settled: here it"
+    return what[0].upper() + what[1:]
+
+
+def _range(found: Results, there: Sequence[tuple[str, Comparison]]) -> str:
+    """The least, the most, and how many of each verdict."""
+    by_ratio = sorted(there, key=lambda pair: pair[1].ratio)
+    ends = [
+        f"{words.change_alone(c.ratio, c.low, c.high)} ({found.suite.label(name)})"
+        for name, c in (by_ratio[0], by_ratio[-1])
+    ]
+    margin = f"±{found.suite.margin * 100:g} %"
+    kinds = {
+        "surely more": sum(c.verdict == "differs" and c.ratio > 1 for _, c in there),
+        "surely less": sum(c.verdict == "differs" and c.ratio <= 1 for _, c in there),
+        f"equivalent within {margin}": sum(c.verdict == "equivalent" for _, c in there),
+        "inconclusive": sum(c.verdict == "inconclusive" for _, c in there),
+    }
+    counts = [f"{number} {kind}" for kind, number in kinds.items() if number]
+    if len(counts) == 1:
+        counts = [f"all {counts[0]}"]
+    return f"by {ends[0]} to {ends[1]}: of {len(there)} configurations {', '.join(counts)}"
+
+
+def over_all(suite: Suite) -> str:
+    """What the figure over all workloads is called."""
+    if not all(map(suite.counts_overall, suite.workloads)):
+        return "Main workloads"
+    return "All but idle" if len(counted(suite)) < len(suite.workloads) else "All workloads"
+
+
+def _scope(found: Results, contrast: Contrast) -> str:
+    used = len(contrast.workloads)
+    sides = (contrast.base, contrast.other)
+    both = [w for w in counted(found.suite) if all((w, c) in found.suite.planned for c in sides)]
+    planned = len(both)
+    some = f"{used} of {planned} workloads" if used < planned else count(used, "workload")
+    return f"{some} and {count(contrast.comparison.n if contrast.comparison else 0, 'block')}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 block`, `3 blocks`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _known(name: str | None) -> list[str]:
+    return [] if name is None else [name]
+
+
+def _lacking(found: Results, names: Sequence[str]) -> str:
+    """Why there is no comparison of these configurations with the baseline."""
+    suite = found.suite
+    if not suite.compared_runs:
+        return "no run finished"
+    if suite.baseline is None:
+        return "the plan has no configuration without encryption to hold it against"
+    if not names:
+        return "the plan has no such configuration"
+    if SYSTEM not in set(found.summary["component"]):
+        return "no meter shows the whole system's energy"
+    done = {run.configuration for run in suite.compared_runs}
+    missing = [suite.label(name) for name in [suite.baseline, *names] if name not in done]
+    if missing:
+        return f"there is no finished run of {' or '.join(missing)}"
+    return "no block holds every workload on both sides"

@@ -1,0 +1,208 @@
+"""Is it time or power, what would rest have taken, and what does the tail hold."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from analysis.report import markup, words
+from analysis.report.markup import Html
+from analysis.report.tables import COMPONENTS
+from analysis.stats.contrasts import IDLE
+from analysis.stats.decomposition import Decomposition, decompose, idle_share, tail
+from analysis.stats.results import Results
+from analysis.stats.stats import Estimate
+from analysis.stats.summary import joint_origin
+
+MOST = 0.8  # a part that explains this much of the difference makes the difference
+SPLIT = ("Difference (J)", "by time (J)", "by power (J)")
+TOLD = 4  # so many configurations have a sentence; the table has them all
+
+MORALS = {  # by what makes the difference, and whether it is more
+    ("time", True): "Time makes the difference: working longer, it rests later (race to sleep).",
+    ("time", False): "Time makes the difference: done sooner, it rests sooner (race to sleep).",
+    ("power", True): "Power makes the difference: it draws more, not longer.",
+    ("power", False): "Power makes the difference: it draws less, not shorter.",
+    ("both", True): "Both have their part: it takes longer, and draws more.",
+    ("both", False): "Both have their part: it is done sooner, and draws less.",
+}
+AGAINST = {  # by whether it takes longer, and whether it takes more joules
+    (True, True): "It draws less, but for so much longer that it takes more (race to sleep).",
+    (True, False): "It takes longer, but draws so much less that it takes less all the same.",
+    (False, True): "It is done sooner, but draws so much more that it takes more all the same.",
+    (False, False): "It draws more, but is done so much sooner that it takes less (race to sleep).",
+}
+
+
+def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Html:
+    """Sentences on race to sleep, the split of each difference, and rest and tail."""
+    splits = _splits(found, energy, workload, component)
+    page = markup.bullets(sentences(found, splits))
+    page += markup.table(
+        f"{words.name_of(workload)}: is it time or power? Difference to "
+        f"{found.suite.label(found.suite.baseline or '')} in the {words.name_of(component)}'s "
+        "energy a run",
+        [
+            "Configuration",
+            *SPLIT,
+            "Longer (s)",
+            "More power (W)",
+            "What makes it",
+        ],
+        [_row(found, split) for split in splits],
+        origin=joint_origin(energy),
+    )
+    parts = _parts(found, energy, workload, component)
+    if parts.text:
+        page += markup.folded("Time or power in each component", parts)
+    if _has_rest(found, workload):
+        rest = _rest(found, workload, component)
+        page += markup.folded("What the machine at rest would take, and the tail", rest)
+    return page
+
+
+def _splits(
+    found: Results, energy: pl.DataFrame, workload: str, component: str
+) -> list[Decomposition]:
+    """Each configuration against the baseline, where both have the component."""
+    base = found.suite.baseline
+    return [
+        split
+        for name in found.suite.configurations
+        if base not in (None, name)
+        and (split := decompose(energy, workload, base or "", name, component))
+    ]
+
+
+def _parts(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Html:
+    """The same split of every other component; times are those of the whole run."""
+    others = [c for c in energy["component"].unique().sort() if c != component]
+    others.sort(key=lambda c: COMPONENTS.index(c) if c in COMPONENTS else len(COMPONENTS))
+    return markup.table(
+        f"{words.name_of(workload)}: difference to "
+        f"{found.suite.label(found.suite.baseline or '')} in each component's energy a run",
+        ["Component", "Configuration", *SPLIT, "More power (W)", "What makes it"],
+        [
+            [
+                words.name_of(part),
+                found.suite.label(split.other),
+                words.signed(split.delta_j),
+                words.signed(split.by_time_j),
+                words.signed(split.by_power_j),
+                words.signed(split.delta_w),
+                makes(split) or "not settled",
+            ]
+            for part in others
+            for split in _splits(found, energy, workload, part)
+        ],
+        words=2,
+        origin=joint_origin(energy),
+        group=True,
+    )
+
+
+def sentences(found: Results, splits: list[Decomposition]) -> list[str]:
+    """What is sure of the differences in joules, and whether time or power makes them."""
+    sure = [split for split in splits if _sure(split.delta_j)]
+    said = [_sentence(found, split) for split in sure[:TOLD]]
+    if len(sure) > TOLD:
+        said.append(f"For {len(sure) - TOLD} more configurations see the table.")
+    open_ones = [found.suite.label(s.other) for s in splits if not _sure(s.delta_j)]
+    if open_ones:
+        many = len(open_ones) > TOLD
+        names = f"{len(open_ones)} configurations" if many else ", ".join(open_ones)
+        why = (
+            "the interval of the difference in joules holds 0"
+            if any(s.n > 1 for s in splits)
+            else "one block gives no interval"
+        )
+        said.append(f"{names}: {why}, so there is no difference to explain.")
+    return said
+
+
+def _sentence(found: Results, split: Decomposition) -> str:
+    name = found.suite.label(split.other)
+    delta, by_time, by_power = split.delta_j, split.by_time_j, split.by_power_j
+    much = words.plus_minus(_size(delta), "J")
+    text = (
+        f"{name} takes {much} {'more' if delta.mean > 0 else 'less'} a run: "
+        f"{words.signed(by_time, 'J')} by time ({words.signed(split.delta_s, 's')}) and "
+        f"{words.signed(by_power, 'J')} by power ({words.signed(split.delta_w, 'W')})"
+    )
+    return f"{text}. {_moral(split)}"
+
+
+def _moral(split: Decomposition) -> str:
+    """What the split says, as a sentence for who reads no tables."""
+    what, more = makes(split), split.delta_j.mean > 0
+    if what == "time against power":
+        return AGAINST[split.delta_s.mean > 0, more]
+    if not what and _sure(split.by_power_j):
+        return "Power has its part for sure; whether time has is not settled."
+    if not what and _sure(split.by_time_j):
+        return "Time has its part for sure; whether power has is not settled."
+    return MORALS.get((what, more), "Which of the two makes it is not settled.")
+
+
+def makes(split: Decomposition) -> str:
+    """`time`, `power`, `both`, `time against power`, or empty where it is not settled."""
+    if not _sure(split.delta_j):
+        return ""
+    time, power = split.by_time_j, split.by_power_j
+    if _sure(time) and _sure(power) and time.mean * power.mean < 0:
+        return "time against power"
+    share = time.mean / split.delta_j.mean
+    if _sure(time) and share >= MOST:
+        return "time"
+    if _sure(power) and share <= 1 - MOST:
+        return "power"
+    return "both" if _sure(time) and _sure(power) else ""
+
+
+def _row(found: Results, split: Decomposition) -> list[str]:
+    return [
+        found.suite.label(split.other),
+        words.signed(split.delta_j),
+        words.signed(split.by_time_j),
+        words.signed(split.by_power_j),
+        words.signed(split.delta_s),
+        words.signed(split.delta_w),
+        makes(split) or "not settled",
+    ]
+
+
+def _has_rest(found: Results, workload: str) -> bool:
+    return workload != IDLE and IDLE in set(found.energy["workload"])
+
+
+def _rest(found: Results, workload: str, component: str) -> Html:
+    """Rest is the workload idle of the same configuration and block."""
+    here = found.energy.filter(pl.col("workload").is_in([workload, IDLE]))
+    rows = []
+    for name in found.suite.configurations:
+        share = idle_share(here, workload, name, component)
+        if share is None:
+            continue
+        rows.append(
+            [
+                found.suite.label(name),
+                words.plus_minus(share.share.scaled(100)),
+                words.plus_minus(share.above_j),
+                words.signed(tail(here, workload, name, component)),
+            ]
+        )
+    return markup.table(
+        f"{words.name_of(workload)}: beside the machine at rest (workload idle, same block)",
+        ["Configuration", "Rest's share (%)", "Above rest (J)", "Tail above rest (J)"],
+        rows,
+        origin=joint_origin(here),
+    )
+
+
+def _sure(value: Estimate) -> bool:
+    return value.low is not None and not value.contains(0)
+
+
+def _size(value: Estimate) -> Estimate:
+    if value.mean >= 0 or value.low is None or value.high is None:
+        return Estimate(value.n, abs(value.mean), value.low, value.high)
+    return Estimate(value.n, -value.mean, -value.high, -value.low)

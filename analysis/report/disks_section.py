@@ -1,0 +1,111 @@
+"""In which state the disks were that all was measured on: a sentence for each, and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from analysis.report import markup, words
+from analysis.report.figures import rounds
+from analysis.report.markup import Html
+from analysis.stats import specimens
+from analysis.stats.results import Results
+from analysis.suite.preconditioned import Preconditioned
+from analysis.suite.records import Suite
+from contract.steady_state import RANGE_LIMIT, SLOPE_LIMIT, Window
+
+SPECIFICATION = "SNIA SSS PTS 2.0.2"
+ACCESSES = {"sequential": "128 KiB in order", "random": "4 KiB anywhere"}
+
+
+def disks_section(found: Results) -> Html:
+    """Sentences, and the rounds of each disk that was preconditioned."""
+    page = markup.join(markup.paragraph(text) for text in sentences(found.suite))
+    for done in found.suite.preconditioned.values():
+        if done is not None:
+            caption = (
+                f"Preconditioning of disk {done.role}: what each round wrote a second. Shaded: the "
+                "last five rounds, which count; dotted: a tenth from their mean; dashed: the line "
+                "that fits them best."
+            )
+            page += markup.picture(rounds.draw(done, found.origin), caption, found.origin)
+    return page
+
+
+def sentences(suite: Suite) -> Iterator[str]:
+    """In which state each disk was."""
+    for role in specimens.roles(suite):
+        if role not in suite.preconditioned:
+            yield f"Disk {role} was not preconditioned; {_as_found(suite, role)}."
+        elif (done := suite.preconditioned[role]) is None:
+            yield f"Disk {role} was to be preconditioned, and nothing tells whether it was."
+        else:
+            yield _preconditioned(done) + _made_anew(suite, role)
+
+
+def _preconditioned(done: Preconditioned) -> str:
+    said = (
+        f"Disk {done.role} was preconditioned ({SPECIFICATION}): {_size(done.extent_bytes)} "
+        f"written over {done.passes} time{'s' * (done.passes != 1)}, then {len(done.rounds_mib_s)} "
+        f"rounds of {ACCESSES.get(done.access, done.access)}, {_size(done.written_bytes)} in all"
+    )
+    if done.interrupted:
+        said += f" (it was begun {done.interrupted} more times, and interrupted)"
+    window = done.window
+    if window is None:
+        return f"{said}; they are too few to tell whether it was steady."
+    where = f"{words.rounded(window.mean)} MiB/s in rounds {window.first} to {window.last}"
+    if window.steady:
+        return f"{said}. It was steady: {where}, {_bounds(window)}."
+    return (
+        f"{said}. Steady state was not reached in {len(done.rounds_mib_s)} rounds: {where}, "
+        f"{_bounds(window)}. Its runs count all the same."
+    )
+
+
+def _bounds(window: Window) -> str:
+    return (
+        f"range {_percent(window.range_share)} of that (at most {_percent(RANGE_LIMIT)}), change "
+        f"along the best line {_percent(window.slope_share)} (at most {_percent(SLOPE_LIMIT)})"
+    )
+
+
+def _as_found(suite: Suite, role: str) -> str:
+    """Discarded, or used as far as it told."""
+    runs = [run for run in suite.runs if suite.disk_of(run.configuration) == role]
+    discards = [run.proof.get("discard") for run in runs]
+    if any(isinstance(d, Mapping) and _number(d.get("first_bytes")) for d in discards):
+        return "its whole extent was discarded each time before a configuration was made"
+    disks = suite.before.get("disks")
+    facts = disks.get(role) if isinstance(disks, Mapping) else None
+    told = facts if isinstance(facts, Mapping) else {}
+    written, used = _number(told.get("written_bytes")), _number(told.get("used_percent"))
+    said = [f"{_size(written)} written in its life"] if written is not None else []
+    said += [f"{words.given(used)} % of its life used"] if used is not None else []
+    return f"it was as found: {', '.join(said) or 'what it has written so far, it does not tell'}"
+
+
+def _made_anew(suite: Suite, role: str) -> str:
+    """What preconditioning cannot do for a range that is made anew in the midst of a suite."""
+    here = [name for name in suite.configurations if suite.disk_of(name) == role]
+    if suite.sed not in here or len(here) < 2:
+        return ""
+    return (
+        f" {suite.label(suite.sed)} shares it with others: its range is then made anew each time, "
+        "which the drive may take for a discard of the extent."
+    )
+
+
+def _number(value: Any) -> float | None:
+    return value if type(value) in (int, float) and 0 <= value < 1e30 else None
+
+
+def _size(count: float) -> str:
+    unit, name = next(
+        ((unit, name) for unit, name in ((1e12, "TB"), (1e9, "GB")) if count >= unit), (1e6, "MB")
+    )
+    return f"{words.rounded(count / unit)} {name}"
+
+
+def _percent(share: float) -> str:
+    return f"{words.rounded(share * 100)} %"

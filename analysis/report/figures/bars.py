@@ -1,0 +1,191 @@
+"""Bars with their intervals: the paper's Figures 1–6 from our data, and the like for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import matplotlib as mpl
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
+from matplotlib.figure import Figure
+
+from analysis.report import words
+from analysis.report.figures import style
+from analysis.stats.stats import Estimate
+from analysis.stats.summary import block_values, estimate_of
+from analysis.suite import origin
+from analysis.suite.records import SYSTEM, Suite
+
+PARTS = ("package", "package-0", "dram", "drive")
+UPRIGHT = 5  # up to so many configurations stand beside each other; more lie one below the other
+DOTS = 12  # up to so many blocks each has its dot; more would hide the bar
+Quantity = Literal["energy_j", "power_w"]
+UNITS: Mapping[Quantity, str] = {"energy_j": "Energy (J)", "power_w": "Mean power (W)"}
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What one bar figure shows. `paper` is the paper's number of it, 0 where it has none."""
+
+    paper: int
+    workload: str
+    phase: str
+    quantity: Quantity
+    parts: bool
+    title: str
+
+
+PLOTS = (
+    Plot(1, "file_io", "write-small", "power_w", True, "Power per component, small-file writes"),
+    Plot(2, "file_io", "read-small", "energy_j", True, "Energy per component, small-file reads"),
+    Plot(3, "file_io", "read-small", "power_w", True, "Power per component, small-file reads"),
+    Plot(4, "kernel_tree", "all", "energy_j", False, "System energy, kernel tree, all phases"),
+    Plot(5, "kernel_grep", "all", "energy_j", True, "Energy per component, kernel grep"),
+    Plot(6, "video", "all", "energy_j", False, "System energy, video"),
+    Plot(0, "idle", "all", "power_w", True, "Power per component, idle"),
+)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The blocks' values of one configuration in one component, and their mean."""
+
+    configuration: str
+    values: tuple[float, ...]
+    mean: Estimate
+
+
+def plots_of(workload: str) -> tuple[Plot, ...]:
+    """What is drawn of a workload: the paper's figures of it, else the energy of its components."""
+    known = tuple(plot for plot in PLOTS if plot.workload == workload)
+    title = f"Energy per component, {words.name_of(workload)}"
+    return known or (Plot(0, workload, "all", "energy_j", True, title),)
+
+
+def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
+    """Bars with 95 % intervals and, for few blocks, a dot each; None where there is nothing."""
+    rows = energy.filter((pl.col("workload") == plot.workload) & (pl.col("phase") == plot.phase))
+    there = set(rows.filter(pl.col(plot.quantity).is_not_null())["component"])
+    panels = [c for c in PARTS if c in there] if plot.parts else []
+    if "package" in panels:  # of several packages or dies: what they take together
+        panels = [c for c in panels if c != "package-0"]
+    panels += [SYSTEM] if SYSTEM in there else []
+    found = {c: bars for c in panels if (bars := _bars_of(plot, energy, suite, c))}
+    if not found:
+        return None
+    shown = rows.filter(pl.col("component").is_in(panels))
+    upright = max(map(len, found.values())) <= UPRIGHT
+    with mpl.rc_context({**style.RC, "axes.grid.axis": "y" if upright else "x"}):
+        figure = _upright(plot, found, suite) if upright else _lying(plot, found, suite)
+        style.titled(figure, plot.title, origin.joint(shown["origin"].unique()))
+    return figure
+
+
+def has_dots(plot: Plot, energy: pl.DataFrame) -> bool:
+    """Whether each block has its dot in the picture."""
+    return int(energy.filter(pl.col("workload") == plot.workload)["block"].n_unique()) <= DOTS
+
+
+def _bars_of(plot: Plot, energy: pl.DataFrame, suite: Suite, component: str) -> list[Bar]:
+    bars = []
+    for name in suite.configurations:
+        values = block_values(
+            energy, plot.workload, name, component, phase=plot.phase, column=plot.quantity
+        )
+        mean = estimate_of(values)
+        if mean is not None:
+            bars.append(Bar(name, tuple(values.values()), mean))
+    return bars
+
+
+def _upright(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure:
+    """Groups by component beside each other; the whole system has a scale of its own."""
+    looks = style.palette(suite)
+    groups = [[c for c in found if c != SYSTEM], [c for c in found if c == SYSTEM]]
+    groups = [group for group in groups if group]
+    figure = Figure(figsize=(5.4, 3.3), layout="constrained")
+    widths = [max(1.0, len(group)) for group in groups]
+    axes = figure.subplots(1, len(groups), squeeze=False, width_ratios=widths)[0]
+    seen: dict[str, BarContainer] = {}
+    for axis, group in zip(axes, groups, strict=True):
+        for j, component in enumerate(group):
+            width = 0.8 / len(found[component])
+            for i, bar in enumerate(found[component]):
+                x = j + (i - (len(found[component]) - 1) / 2) * width
+                look = looks[bar.configuration]
+                seen.setdefault(bar.configuration, _bar(axis, (x, width), bar, look, True))
+        axis.set_xticks(range(len(group)), [words.name_of(c) for c in group])
+        axis.tick_params(axis="x", length=0)
+        axis.set_ylim(bottom=0)
+        axis.set_ylabel(UNITS[plot.quantity])
+    labels = [suite.label(name) for name in seen]
+    columns = 2 if max(map(len, labels)) > 20 else min(4, len(labels))
+    figure.legend(
+        [bar[0] for bar in seen.values()], labels, loc="outside lower center", ncols=columns
+    )
+    return figure
+
+
+def _lying(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure:
+    """A row a configuration, named at its left, a panel a component."""
+    looks = style.palette(suite)
+    names = [n for n in suite.configurations if any(b.configuration == n for b in _all(found))]
+    figure = Figure(figsize=(7.2, 1.1 + 0.23 * len(names)), layout="constrained")
+    axes: Sequence[Axes] = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
+    for axis, (component, bars) in zip(axes, found.items(), strict=True):
+        for bar in bars:
+            place = float(names.index(bar.configuration))
+            _bar(axis, (place, 0.8), bar, looks[bar.configuration], False)
+        axis.set_xlim(left=0)
+        axis.locator_params(axis="x", nbins=4)
+        title = words.name_of(component)
+        axis.set_title(title[0].upper() + title[1:])
+        axis.set_xlabel(UNITS[plot.quantity])
+    axes[0].set_yticks(range(len(names)), [suite.label(name) for name in names])
+    axes[0].invert_yaxis()
+    for axis in axes:
+        axis.tick_params(axis="y", length=0)
+    return figure
+
+
+def _all(found: Mapping[str, list[Bar]]) -> list[Bar]:
+    return [bar for bars in found.values() for bar in bars]
+
+
+def _bar(
+    axis: Axes, at: tuple[float, float], bar: Bar, look: style.Look, upright: bool
+) -> BarContainer:
+    """One bar with its whisker and dots; `at` is its place and width along the axis of names."""
+    place, width = at
+    drawn = (axis.bar if upright else axis.barh)(
+        place,
+        bar.mean.mean,
+        width * 0.92,
+        color=look.colour,
+        hatch=look.hatch,
+        edgecolor=look.hatch_colour,
+        linewidth=0.5,
+    )
+    half = bar.mean.half_width
+    if half is not None:
+        x, y = (place, bar.mean.mean) if upright else (bar.mean.mean, place)
+        along = {"yerr": half} if upright else {"xerr": half}
+        axis.errorbar(x, y, color=style.INK, capsize=2.5, lw=1, **along)  # type: ignore[arg-type]
+    if len(bar.values) <= DOTS:
+        spread = np.linspace(-0.22, 0.22, len(bar.values)) * width if len(bar.values) > 1 else [0.0]
+        places = (place + np.asarray(spread)).tolist()
+        both = (places, list(bar.values)) if upright else (list(bar.values), places)
+        axis.plot(
+            *both,
+            linestyle="none",
+            marker="o",
+            markersize=2.6,
+            markerfacecolor="white",
+            markeredgecolor=style.INK,
+            markeredgewidth=0.6,
+        )
+    return drawn

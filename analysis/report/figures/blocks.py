@@ -1,0 +1,149 @@
+"""Every block in the order of time: drift and stray blocks are there to be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import matplotlib as mpl
+import polars as pl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from analysis.report import words
+from analysis.report.figures import style
+from analysis.stats.summary import block_values
+from analysis.suite import origin
+from analysis.suite.records import Suite
+
+Series = Mapping[str, Mapping[int, float]]  # by configuration and block
+CROWD = 5  # more lines than these have no markers beside their mean
+NAMED = 6  # so many flagged points bear their names; the table beside names all
+
+
+def draw(
+    suite: Suite,
+    energy: pl.DataFrame,
+    workload: str,
+    component: str,
+    flagged: Collection[tuple[int, str]] = (),
+) -> Figure | None:
+    """Joules of each block against the configuration's own mean, and against the baseline's block.
+
+    `flagged`: (block, configuration), ringed and named. None with fewer than two blocks.
+    """
+    by: Series = {
+        name: values
+        for name in suite.configurations
+        if (values := block_values(energy, workload, name, component))
+    }
+    if max((len(values) for values in by.values()), default=0) < 2:
+        return None
+    own = {name: _against_mean(values) for name, values in by.items()}
+    base = by.get(suite.baseline or "", {})
+    ratio = {n: _against(base, v) for n, v in by.items() if n != suite.baseline and base}
+    panels: list[tuple[str, Series]] = [("Against own mean (%)", own)]
+    panels += [(f"Against {suite.label(suite.baseline or '')} (%)", ratio)] if ratio else []
+    here = energy.filter((pl.col("workload") == workload) & (pl.col("component") == component))
+    with mpl.rc_context(style.RC):
+        height = max(1.75 * len(panels) + 0.7, 0.9 + 0.17 * len(by))
+        figure = Figure(figsize=(7.2, height), layout="constrained")
+        axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+        looks = style.palette(suite)
+        for axis, (title, series) in zip(axes, panels, strict=True):
+            axis.axhline(0, color="#777777", lw=0.8)
+            crowded = series is own and len(series) > CROWD
+            for name, points in series.items():
+                _line(axis, points, looks[name], suite.label(name), crowded)
+            if series is own:
+                _together(axis, own)
+            axis.set_ylabel(title)
+            _ring(axis, series, flagged, suite)
+        axes[-1].set_xlabel("Block, in the order of time")
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        last = max(block for values in by.values() for block in values) + 1
+        axes[-1].set_xlim(1 - 0.02 * last, last + 0.02 * last)
+        handles, labels = _legend(list(axes))
+        figure.legend(handles, labels, loc="outside right upper", fontsize=7.5)
+        title = f"Blocks: {words.name_of(workload)}, {words.name_of(component)} energy"
+        style.titled(figure, title, origin.joint(here["origin"].unique()))
+    return figure
+
+
+def _legend(axes: Sequence[Axes]) -> tuple[list[Artist], list[str]]:
+    """Each label once, as the last panel that has it draws it: there all have markers."""
+    found: dict[str, Artist] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        found |= zip(labels, handles, strict=True)
+    return list(found.values()), list(found)
+
+
+def _against_mean(values: Mapping[int, float]) -> dict[int, float]:
+    mean = sum(values.values()) / len(values)
+    return {block: (value / mean - 1) * 100 for block, value in values.items()} if mean else {}
+
+
+def _against(base: Mapping[int, float], values: Mapping[int, float]) -> dict[int, float]:
+    return {b: (v / base[b] - 1) * 100 for b, v in values.items() if base.get(b)}
+
+
+def _together(axis: Axes, own: Series) -> None:
+    """The mean of all configurations by block: what the machine did, whatever ran on it."""
+    blocks = sorted({block for values in own.values() for block in values})
+    there = [[values[block] for values in own.values() if block in values] for block in blocks]
+    axis.plot(
+        [block + 1 for block in blocks],
+        [sum(values) / len(values) for values in there],
+        color=style.INK,
+        lw=2.2,
+        zorder=3,
+        label="all together",
+    )
+
+
+def _line(
+    axis: Axes, values: Mapping[int, float], look: style.Look, label: str, crowded: bool
+) -> None:
+    axis.plot(
+        [block + 1 for block in values],
+        list(values.values()),
+        color=look.colour,
+        lw=0.6 if crowded else 0.9,
+        marker="" if crowded else look.marker,
+        markersize=4.5 if len(values) <= 20 else 3.5,
+        markeredgecolor=style.INK if len(values) <= 20 else look.colour,
+        markeredgewidth=0.5,
+        label=label,
+    )
+
+
+def _ring(axis: Axes, series: Series, flagged: Collection[tuple[int, str]], suite: Suite) -> None:
+    """A ring and a name at each flagged point that this panel shows."""
+    here = [(b, name) for b, name in sorted(flagged) if b in series.get(name, {})]
+    for number, (block, name) in enumerate(here):
+        at = (block + 1, series[name][block])
+        axis.plot(
+            *at,
+            marker="o",
+            markersize=11,
+            markerfacecolor="none",
+            markeredgecolor="#b00020",
+            lw=0,
+            zorder=5,
+        )
+        if number < NAMED:
+            text = f"{suite.label(name)}, block {block + 1}"
+            right = at[0] > sum(axis.get_xlim()) / 2
+            axis.annotate(
+                text,
+                at,
+                (-9 if right else 9, 5),
+                textcoords="offset points",
+                ha="right" if right else "left",
+                fontsize=7.5,
+                color="#b00020",
+                bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.5},
+                zorder=5,
+            )

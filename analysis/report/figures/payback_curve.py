@@ -1,0 +1,105 @@
+"""Net saving over the years, with its band: when the dearer disk is repaid, if ever."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.money.payback import Payback
+from analysis.money.sensitivity import course, repaid_after_years
+from analysis.report import payback_text as said
+from analysis.report import words
+from analysis.report.figures import style
+from analysis.suite.assumptions import Assumptions
+
+ONE_COLUMN, COLUMNS = 3, 2  # up to so many panels below each other, more of them side by side
+LINE, SHADE = "#0072B2", "#bcd7ea"
+WIDE, NARROW = 70, 32  # characters of a panel's title in a line
+BEYOND_LIFE, FAR = 1.25, 3.0  # how far to look, in lives
+
+
+def draw(
+    paybacks: Sequence[Payback], assumptions: Assumptions, labels: Mapping[str, str], origin: str
+) -> Figure | None:
+    """A panel for each configuration that the disk is compared with; None without any.
+
+    `labels` are the configurations' names for people. All panels share their scales.
+    """
+    if not paybacks:
+        return None
+    columns = 1 if len(paybacks) <= ONE_COLUMN else COLUMNS
+    rows = math.ceil(len(paybacks) / columns)
+    with mpl.rc_context(style.RC):
+        figure = Figure(figsize=(5.4, 1.3 + 1.75 * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+        years = np.linspace(0, _end(paybacks, assumptions), 121)
+        for axis, payback in zip(axes, paybacks, strict=False):
+            _panel(axis, payback, assumptions, years)
+            name = f"beside {labels[payback.against]}"
+            axis.set_title(textwrap.fill(name, WIDE if columns == 1 else NARROW), fontsize=9)
+            axis.set_ylabel(f"Net saving ({assumptions.currency})")
+            axis.set_xlabel("Years since the purchase")
+            axis.label_outer()
+        for axis, payback in zip(axes, paybacks, strict=False):
+            _tell(axis, payback, assumptions)
+        for axis in axes[len(paybacks) :]:
+            axis.remove()
+        for axis in axes[max(0, len(paybacks) - columns) : len(paybacks)]:
+            axis.tick_params(labelbottom=True)
+            axis.set_xlabel("Years since the purchase")
+        style.titled(figure, "Electricity saved, less the drive's extra price", origin)
+        handles, names = axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=2)
+    return figure
+
+
+def _end(paybacks: Sequence[Payback], assumptions: Assumptions) -> float:
+    """Beyond the disk's life, and beyond the payback where that is not too far away."""
+    life = assumptions.life_years
+    spans = [repaid_after_years(p.saving_per_year, assumptions) for p in paybacks]
+    seen = [s.mid for s in spans if s is not None and s.mid <= FAR * life]
+    return max(BEYOND_LIFE * life, *(1.15 * year for year in seen)) if seen else BEYOND_LIFE * life
+
+
+def _panel(axis: Axes, payback: Payback, a: Assumptions, years: np.ndarray) -> None:
+    found = course(payback, a, years)
+    if found.low is not None and found.high is not None:
+        axis.fill_between(years, found.low, found.high, color=SHADE, lw=0, label="95 % interval")
+    axis.plot(years, found.mid, color=LINE, lw=1.8, label="saved, less the extra price")
+    axis.axhline(0, color=style.INK, lw=0.9, label="repaid")
+    axis.axhline(-a.sed_extra_price, color="#777777", lw=0.9, ls=":", label=_price(a))
+    axis.axvline(a.life_years, color="#D55E00", lw=1.1, ls="--", label=_life(a))
+    axis.set_xlim(0, float(years[-1]))
+    axis.margins(y=0.08)
+
+
+def _tell(axis: Axes, payback: Payback, a: Assumptions) -> None:
+    """The net present value in words, below the line of 0 where that is at the top."""
+    low, high = axis.get_ylim()
+    worth = said.price(payback.net_present_value, replace(a, currency=""))
+    axis.annotate(
+        f"after {words.given(a.life_years)} years\n{worth}",
+        (0.03, 0.97 if high > (high - low) / 4 else 0.84),
+        xycoords="axes fraction",
+        ha="left",
+        va="top",
+        fontsize=8,
+        color=style.INK,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
+        zorder=1.5,
+    )
+
+
+def _price(a: Assumptions) -> str:
+    return f"extra price, {words.given(a.sed_extra_price)} {a.currency}"
+
+
+def _life(a: Assumptions) -> str:
+    return f"end of the drive's life, {words.given(a.life_years)} years"

@@ -1,0 +1,112 @@
+"""One look for all pictures: colour-blind safe, fit for print, told apart without colour."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axis import Axis
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from analysis.suite.origin import MEASURED
+from analysis.suite.records import Suite
+
+INK, SOFT, GREY = "#222222", "#56616c", "#9a9a9a"
+BAND = "#e4eef5"  # what is shaded: a margin, a phase
+# Okabe and Ito's colours. There are six, seven hatches and seven markers: as these numbers have no
+# common divisor, the first 42 configurations all look different, with colours and without.
+COLOURS = ("#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
+HATCHES = (".", "xx", "\\\\", "++", "--", "*", "||")  # rings or dense dots would be long to write
+MARKERS = ("^", "v", "D", "P", "X", "<", ">")
+NO_DATE = {"Date": None, "Creator": None}  # the same figure gives the same bytes
+SED_COLOUR = "#0072B2"
+
+RC: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#777777",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "path.simplify": True,
+    "path.simplify_threshold": 0.5,  # of a pixel: nobody sees it, the file does
+    "svg.fonttype": "none",  # text stays text: it can be searched, and the page is half as long
+    "svg.hashsalt": "fde",
+}
+
+
+class Look(NamedTuple):
+    """How a configuration is drawn: colour, hatch of its bars, marker of its points."""
+
+    colour: str
+    hatch: str
+    marker: str
+
+    @property
+    def hatch_colour(self) -> str:
+        """White, or dark on what is too light for white."""
+        red, green, blue = to_rgb(self.colour)
+        return INK if 0.3 * red + 0.6 * green + 0.1 * blue > 0.6 else "white"
+
+
+def palette(suite: Suite) -> dict[str, Look]:
+    """The look of each configuration, the same in every picture of the suite.
+
+    The baseline is grey and plain, the self-encrypting drive blue; the others follow in the plan's
+    order.
+    """
+    fixed = {suite.sed: Look(SED_COLOUR, "//", "s"), suite.baseline: Look(GREY, "", "o")}
+    looks: dict[str, Look] = {}
+    for name in suite.configurations:
+        i = sum(other not in fixed for other in looks)
+        spare = Look(COLOURS[i % len(COLOURS)], HATCHES[i % len(HATCHES)], MARKERS[i % 7])
+        looks[name] = fixed.get(name, spare)
+    return looks
+
+
+def with_origin(title: str, origin: str) -> str:
+    """The title, with the word for where the figures come from unless they are measured."""
+    return title if origin == MEASURED else f"{title} ({origin})"
+
+
+def titled(figure: Figure, title: str, origin: str) -> None:
+    """One title over the whole picture, flush left, with the origin."""
+    text = with_origin(title, origin)
+    figure.suptitle(text, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
+
+
+def plain_logarithms(axis: Axis) -> None:
+    """1, 2, 5 and 10 in place of powers on a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace(",", "\u202f")))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def svg(figure: Figure) -> str:
+    """The picture as SVG, the same text for the same figure; lines to a hundredth of a point."""
+    buffer = io.StringIO()
+    with mpl.rc_context(RC):
+        figure.savefig(buffer, format="svg", metadata=NO_DATE, facecolor="none")
+    return re.sub(r' d="[^"]*"', _shorter, buffer.getvalue())
+
+
+def _shorter(path: re.Match[str]) -> str:
+    return re.sub(r"(\.\d\d)\d+", r"\1", path[0].replace(" \n", " "))

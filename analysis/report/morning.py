@@ -1,0 +1,247 @@
+"""What `make summary` says of a suite: ten lines at most, whatever state the suite is in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+
+from analysis.energy.energy import energy_table
+from analysis.report import left_out, words
+from analysis.report.night_table import duration, interruptions, times
+from analysis.report.steadiness_section import where
+from analysis.stats.canary import MOVED, Canary, canary, given
+from analysis.stats.contrasts import contrasts
+from analysis.stats.doubts import uncovered
+from analysis.suite import currency
+from analysis.suite.align import TargetClock
+from analysis.suite.manifest import MANIFEST, check
+from analysis.suite.nights import Night, night
+from analysis.suite.origin import MEASURED
+from analysis.suite.records import CANARY, Run, Suite
+from analysis.suite.samples import SamplesError
+from analysis.suite.suite_folder import read
+
+WIDTH = 80
+AROUND_NS = 60_000_000_000  # beside the canary's runs, so that the meter's own clock can be placed
+PARTS = {
+    "preparing_s": "preparing",
+    "between_phases_s": "between phases",
+    "preconditioning_s": "preconditioning",
+    "switching_s": "switching",
+    "proving_s": "proving",
+    "between_runs_s": "between runs",
+    "repeated_s": "void tries",
+    "waiting_s": "waiting",
+    "down_s": "down",
+    "start_s": "starting",
+    "fetch_s": "fetching",
+    "other_s": "other",
+}
+
+
+def lines(folder: Path) -> list[str]:
+    """The summary, at 80 columns. Raises SuiteError where there is no suite."""
+    suite = read(folder)
+    energy = _energy(folder)
+    told = night(suite)
+    found = [
+        _name(suite),
+        _when(suite),
+        _runs(suite, told),
+        _voids(suite, told),
+        _broke_in(told, energy),
+        "; ".join(filter(None, [left_out.sentence(suite), _waits(told)])),
+        _canary(suite, energy),
+        _time(suite),
+        _headline(suite, energy),
+        _next(suite, told, energy, folder),
+    ]
+    return [line if line.startswith("next: make") else fitted(line) for line in found if line]
+
+
+def fitted(line: str, width: int = WIDTH) -> str:
+    """A line cut at a word so that it fits."""
+    line = " ".join(line.replace("\u202f", "").split())
+    if len(line) <= width:
+        return line
+    kept = line[: width - 1]
+    return f"{(kept[: kept.rfind(' ')] if ' ' in kept[20:] else kept).rstrip(' ,;:')}…"
+
+
+def _energy(folder: Path) -> pl.DataFrame | None:
+    """The joules as the report made them; None where they are not those of these files."""
+    table = folder / "energy.parquet"
+    if not currency.current(table):
+        return None
+    try:
+        return pl.read_parquet(table)
+    except (OSError, pl.exceptions.PolarsError):
+        return None
+
+
+def _name(suite: Suite) -> str:
+    origin = str(suite.plan.get("origin", ""))
+    mark = f" ({origin})" if origin not in ("", MEASURED) else ""
+    return f"{suite.suite_id} on {suite.host or 'an unnamed host'}{mark}"
+
+
+def _when(suite: Suite) -> str:
+    began = [t for run in suite.runs if (t := _instant(run.started_wall))]
+    ended = [t + _length(run) for run in suite.runs if (t := _instant(run.started_wall))]
+    start = _instant(str(suite.plan.get("created_wall", ""))) or min(began, default=None)
+    end = max(ended, default=None)
+    if start is None or end is None:
+        return f"no run finished; {_seal(suite)}"
+    wall = duration((end - start).total_seconds())
+    last = f"{end:%H:%M}" if end.date() == start.date() else f"{end:%Y-%m-%d %H:%M}"
+    return f"{start:%Y-%m-%d %H:%M} to {last} UTC ({wall}); {_seal(suite)}"
+
+
+def _instant(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _length(run: Run) -> timedelta:
+    return timedelta(microseconds=(run.t_end_ns - run.t_start_ns) / 1000)
+
+
+def _seal(suite: Suite) -> str:
+    if not suite.sealed:
+        return "its seal is unreadable" if (suite.folder / MANIFEST).exists() else "not sealed"
+    found = check(suite.folder)
+    if found.problems:
+        number = len(found.problems)
+        which = "1 file is not as it was" if number == 1 else f"{number} files are not as they were"
+        return f"sealed, but {which}"
+    return f"sealed, all {found.files} sums are right"
+
+
+def _runs(suite: Suite, told: Night) -> str:
+    planned = suite.plan.get("runs")
+    entries = [e for e in planned if isinstance(e, dict)] if isinstance(planned, list) else []
+    done = {run.run_id for run in suite.runs}
+    blocks: dict[str, bool] = {}
+    for entry in entries:
+        if entry.get("workload") != CANARY:
+            block = str(entry.get("block"))
+            blocks[block] = blocks.get(block, True) and str(entry.get("run_id")) in done
+    return (
+        f"{sum(blocks.values())} of {len(blocks)} blocks whole; {len(done)} of {len(entries)} runs "
+        f"finished, {len(told.void_to_end)} void to the end, {told.never} never made"
+    )
+
+
+def _voids(suite: Suite, told: Night) -> str:
+    if not told.voids:
+        why = Counter(run.reason.rstrip(".") for run in suite.void)
+        reasons = "; ".join(f"{number}× {reason}" for reason, number in why.most_common())
+        return f"void: {reasons}" if reasons else "no try was void"
+    reasons = "; ".join(f"{group.tries}× {group.reason.rstrip('.')}" for group in told.voids)
+    return f"void tries {told.tries_void}, repeated {told.at_once + told.later}: {reasons}"
+
+
+def _broke_in(told: Night, energy: pl.DataFrame | None) -> str:
+    parts = list(interruptions(told))
+    missed = len(uncovered(energy)) if energy is not None else 0
+    parts += [f"{missed} run{'s' * (missed != 1)} not seen whole by a meter"] * bool(missed)
+    parts += [f"it gave up: {told.failed}"] * bool(told.failed)
+    return f"broke in: {', '.join(parts)}" if parts else "nothing broke in"
+
+
+def _waits(told: Night) -> str:
+    parts = [f"{w.word} {duration(w.seconds)} ({times(w.times)})" for w in told.waits]
+    return f"waited for: {', '.join(parts)}" if parts else ""
+
+
+def _canary(suite: Suite, energy: pl.DataFrame | None) -> str:
+    found = _judged(suite, energy)
+    if found is None:
+        return "canary: nothing to say, it did not finish both first and last"
+    worst = f"{where(found.worst)} {words.percent(1 + found.worst.change, 2)}"
+    most = "" if found.verdict == MOVED else "at most "
+    return f"canary {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
+
+
+def _judged(suite: Suite, energy: pl.DataFrame | None) -> Canary | None:
+    """From the report's joules, else from those of the canary's runs alone."""
+    clock = TargetClock.fit(suite.clock)
+    if energy is None:
+        workload, configuration, _ = given(suite)
+        own = [r for r in suite.runs if (r.workload, r.configuration) == (workload, configuration)]
+        try:
+            energy = pl.concat(
+                [energy_table(_alone(suite, run, clock), clock) for run in (own[0], own[-1])]
+                if len(own) > 1
+                else [energy_table(replace(suite, runs=(), meters=()), clock)]
+            )
+        except SamplesError:
+            return None
+    return canary(suite, energy, clock)
+
+
+def _alone(suite: Suite, run: Run, clock: TargetClock) -> Suite:
+    """The suite with this run alone, and the meters' records around it."""
+    ends = [clock.to_controller_ns(run.boot_id, t) for t in (run.t_start_ns, run.t_end_ns)]
+    begin, end = (0, 0) if None in ends else (ends[0] or 0, ends[1] or 0)
+    near = [
+        replace(meter, samples=meter.samples.during(begin - AROUND_NS, end + AROUND_NS))
+        for meter in suite.meters
+    ]
+    return replace(suite, runs=(run,), meters=tuple(near))
+
+
+def _time(suite: Suite) -> str:
+    timing = suite.timing if isinstance(suite.timing, dict) else {}
+    wall_s = timing.get("wall_s")
+    if not isinstance(wall_s, int | float) or not wall_s > 0:
+        return "where the time went is not known: timing.json is made when the suite is fetched"
+    shares = [
+        (float(timing[key]) / wall_s, name)
+        for key, name in PARTS.items()
+        if isinstance(timing.get(key), int | float)
+    ]
+    rest = [f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True) if share > 0.005]
+    measuring = float(timing.get("measuring_s") or 0.0) / wall_s
+    return f"measuring {measuring:.0%} of {duration(wall_s)}; {', '.join(rest)}"
+
+
+def _headline(suite: Suite, energy: pl.DataFrame | None) -> str:
+    if energy is None:
+        return ""
+    first = next((c for c in contrasts(suite, energy) if c.comparison is not None), None)
+    if first is None or first.comparison is None:
+        return "no comparison: no block holds every workload on both sides"
+    c = first.comparison
+    return (
+        f"{suite.label(first.other)} against {suite.label(first.base)}: "
+        f"{words.change_of(c.ratio, c.low, c.high)}, {words.verdict(c.verdict, c.ratio)}, "
+        f"{c.n} block{'s' * (c.n != 1)}"
+    )
+
+
+def _next(suite: Suite, told: Night, energy: pl.DataFrame | None, folder: Path) -> str:
+    """The one step that comes next; its command is never cut."""
+    step, why = _step(suite, told, energy)
+    command = f"next: make {step} SUITE_DIR={folder}"
+    both = f"{command} ({why})"
+    return both if len(both) <= WIDTH else command
+
+
+def _step(suite: Suite, told: Night, energy: pl.DataFrame | None) -> tuple[str, str]:
+    if not suite.sealed:
+        return "resume", "not sealed" if told.ended else "not finished"
+    if check(suite.folder).problems:
+        return "verify", "files were changed"
+    if energy is None:
+        return "report", "none of these files yet"
+    if told.void_to_end or told.never:
+        return "resume", "what is void is tried again"
+    return "verify", "nothing is open"

@@ -1,0 +1,233 @@
+"""The payback in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from analysis.money import costs
+from analysis.money.payback import PROFILE, Payback
+from analysis.report import words
+from analysis.stats import specimens
+from analysis.stats.results import Results
+from analysis.stats.span import Span
+from analysis.stats.stats import Estimate
+from analysis.suite.assumptions import Assumptions
+
+Label = Callable[[str], str]
+HOURS_PER_DAY = 24
+
+
+def money_sentence(found: Results) -> str:
+    """Whether the drive is repaid: by the duty profile, else the first workload there is."""
+    suite = found.suite
+    if suite.assumptions is None:
+        return "Whether the drive is repaid cannot be said: the plan lacks its assumptions."
+    paybacks = costs.profiles(suite, found.energy) or costs.paybacks(suite, found.energy)
+    headline = costs.headline_payback(paybacks)
+    if headline is None:
+        return f"Whether the drive is repaid cannot be said: {_lacking(found)}."
+    said = payback_sentence(headline, suite.assumptions, suite.label)
+    if specimens.across(suite, suite.sed, headline.against):
+        if costs.between_disks(suite, headline.against) is None:
+            return (
+                f"Of these two disks ({specimens.described(suite)}), which was not told apart from "
+                f"their encryption: {said}"
+            )
+        said += " What the two disks differ by without encryption is taken off."
+    return said
+
+
+def payback_sentence(payback: Payback, assumptions: Assumptions, label: Label) -> str:
+    """One payback in words; `label` names a configuration for people."""
+    a, against = assumptions, label(payback.against)
+    life = f"{words.given(a.life_years)} years of life"
+    if payback.runs is None or payback.hours is None or payback.years is None:
+        joules = saved(payback.saving_j).removesuffix(f" ({words.NO_INTERVAL})")
+        what = f"{_unit(payback, a)} saves {joules} J beside {against}"
+        return f"No demonstrated payback: {what}, {_why_not(payback, a, life)}."
+    return (
+        f"{_verdict(payback.years, a.life_years)}: beside {against}, its "
+        f"{money(a.sed_extra_price, a)} more are repaid after {_amount(payback, a)} that is "
+        f"{words.span(payback.years, 'years')}, {_within(payback.years, a.life_years)} its {life}."
+    )
+
+
+def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[str]:
+    """What to decide by: saved a year, worth in the drive's life, the price to pay at most."""
+    a, against = assumptions, label(payback.against)
+    life = f"{words.given(a.life_years)} years"
+    said = [
+        f"Instead of {against}, {_saves(payback)} {span(payback.saving_per_year, a.currency)} of "
+        f"electricity a year, {span(payback.kwh_per_year, 'kWh')}, at {work(payback, a)}.",
+        f"Bought for the electricity alone, it may cost at most "
+        f"{span(payback.break_even_price, a.currency)} more to be repaid within its {life}; it "
+        f"costs {money(a.sed_extra_price, a)} more.",
+        f"With {words.given(a.discount_rate * 100)} % interest a year, buying it is worth "
+        f"{price(payback.net_present_value, a)} today (net present value; below 0 means a loss).",
+    ]
+    if payback.probability is not None:
+        said.append(
+            f"The probability that it is repaid within {life}, without interest, is "
+            f"{chance(payback.probability)}. "
+            "That counts the scatter of the measurement alone: it takes the declared assumptions "
+            "as true and the meter as exact."
+        )
+    if payback.co2_kg_per_year is not None and payback.co2_kg_in_life is not None:
+        said.append(
+            f"On a grid of {words.given(a.grid_g_co2_per_kwh or 0.0)} g CO₂/kWh it avoids "
+            f"{span(payback.co2_kg_per_year, 'kg')} of CO₂ a year, "
+            f"{span(payback.co2_kg_in_life, 'kg')} in {life}; making the drive is not counted."
+        )
+    if payback.hours_per_day > HOURS_PER_DAY:
+        said.append(
+            f"This work takes {words.rounded(payback.hours_per_day)} hours a day, more than there "
+            "are: one machine cannot do it, and a smaller duty saves less."
+        )
+    return said
+
+
+def profile_lacking(found: Results) -> str:
+    """Why there is no line for a declared duty profile; empty where there is one."""
+    suite = found.suite
+    if suite.assumptions is None or not suite.assumptions.duty:
+        return ""
+    if costs.profiles(suite, found.energy):
+        return ""
+    missing = [name for name in suite.assumptions.profile if name not in suite.workloads]
+    if missing:
+        names = " and ".join(f"“{words.name_of(name)}”" for name in missing)
+        return (
+            f"There is no line for the duty profile: it counts runs of {names}, which this suite "
+            "did not do."
+        )
+    return "There is no line for the duty profile: no block has all of it on both sides."
+
+
+def work(payback: Payback, assumptions: Assumptions) -> str:
+    """The work that a payback rests on: `24 runs of “Kernel tree” a day`."""
+    if payback.workload != PROFILE:
+        return f"{_runs(payback.runs_per_day, payback.workload)} a day"
+    each = [_runs(count, name) for name, count in assumptions.profile.items()]
+    return f"{', '.join(each[:-1])} and {each[-1]} a day"
+
+
+def name_of(payback: Payback, assumptions: Assumptions) -> str:
+    """What a payback is of, for a table's first column."""
+    if payback.workload == PROFILE:
+        return "Duty profile, a day"
+    name = words.name_of(payback.workload)
+    often = payback.runs_per_day
+    return name if often == assumptions.runs_per_day else f"{name}, {times(often)} a day"
+
+
+def money(value: float, assumptions: Assumptions) -> str:
+    """`25 USD`."""
+    return f"{words.given(value)} {assumptions.currency}".rstrip()
+
+
+def span(value: Span, unit: str = "") -> str:
+    """`0.021 (0.018 to 0.024) USD`; says so where there is no interval."""
+    if value.low is None and value.high is None:
+        return f"{f'{words.rounded(value.mid)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
+    return words.span(value, unit)
+
+
+def price(value: Span, assumptions: Assumptions) -> str:
+    """Money with its interval: as many digits as that bears, and from 1 up none below the cent."""
+    unit = assumptions.currency
+    ends = [end for end in (value.mid, value.low, value.high) if end is not None]
+    if max(map(abs, ends)) < 1:
+        return span(value, unit)
+    if value.low is None or value.high is None:
+        return f"{f'{words.number(value.mid, 2)} {unit}'.rstrip()} ({words.NO_INTERVAL})"
+    places = min(2, words.decimals((value.high - value.low) / 2, value.mid))
+    mid, low, high = (words.number(end, places) for end in ends)
+    return f"{mid} ({low} to {high}) {unit}".rstrip()
+
+
+def saved(value: Estimate) -> str:
+    """A saving in J with its interval; no more than three digits of what is large."""
+    if value.half_width is None:
+        return f"{words.plus_minus(value)} ({words.NO_INTERVAL})"
+    if value.half_width < 1000:
+        return words.plus_minus(value)
+    return f"{words.rounded(value.mean)} ± {words.rounded(value.half_width)}"
+
+
+def times(count: float) -> str:
+    """How often: `24`, `0.5`, `12 000`."""
+    return words.number(count, 0) if count == int(count) else words.given(count)
+
+
+def chance(probability: float) -> str:
+    """A probability in per cent; never 0 or 100, which no measurement shows."""
+    if probability < 0.001:
+        return "below 0.1 %"
+    if probability > 0.999:
+        return "above 99.9 %"
+    return f"{probability * 100:.{1 if min(probability, 1 - probability) < 0.1 else 0}f} %"
+
+
+def _saves(payback: Payback) -> str:
+    saving = payback.saving_j
+    if saving.high is not None and saving.high < 0:
+        return "the self-encrypting drive needs more; it saves"
+    if not payback.demonstrated:
+        return "it is not settled whether the self-encrypting drive saves anything; here it saves"
+    return "the self-encrypting drive saves"
+
+
+def _runs(count: float, workload: str) -> str:
+    runs = "run" if count == 1 else "runs"
+    return f"{times(count)} {runs} of “{words.name_of(workload)}”"
+
+
+def _unit(payback: Payback, assumptions: Assumptions) -> str:
+    if payback.workload != PROFILE:
+        return f"one run of “{words.name_of(payback.workload)}”"
+    return f"a day of the declared work ({work(payback, assumptions).removesuffix(' a day')})"
+
+
+def _amount(payback: Payback, assumptions: Assumptions) -> str:
+    assert payback.runs is not None
+    assert payback.hours is not None
+    hours = f"{words.rounded(payback.hours.mid)} hours of work"
+    if payback.workload == PROFILE:
+        return f"{hours}; at {work(payback, assumptions)},"
+    runs = f"{words.rounded(payback.runs.mid)} runs of “{words.name_of(payback.workload)}”"
+    return f"{runs} ({hours}); at {times(payback.runs_per_day)} runs a day"
+
+
+def _why_not(payback: Payback, assumptions: Assumptions, life: str) -> str:
+    if payback.saving_j.low is None:
+        return f"of which nobody knows how sure it is ({words.NO_INTERVAL})"
+    top = payback.break_even_price.high or 0.0
+    if top == 0:
+        return "so the drive needs more energy and no price is repaid"
+    worth = (
+        f"at most {words.rounded(top)} {assumptions.currency} of the "
+        f"{money(assumptions.sed_extra_price, assumptions)} would be repaid within its {life}"
+    )
+    return f"an interval that holds 0; even at its upper end {worth}"
+
+
+def _within(years: Span, life_years: float) -> str:
+    if years.high is not None and years.high <= life_years:
+        return "within"
+    return "longer than" if years.low is None or years.low > life_years else "perhaps longer than"
+
+
+def _verdict(years: Span, life_years: float) -> str:
+    return {
+        "within": "The drive pays for itself",
+        "longer than": "The drive does not pay for itself",
+        "perhaps longer than": "Whether the drive pays for itself in its life is open",
+    }[_within(years, life_years)]
+
+
+def _lacking(found: Results) -> str:
+    if found.suite.sed is None:
+        return "the plan has no self-encrypting drive with Opal"
+    if not costs.alternatives(found.suite):
+        return "the plan has no encryption in software on a disk without encryption of its own"
+    return "no block has the whole system's energy with and without it"

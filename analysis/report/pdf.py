@@ -1,0 +1,56 @@
+"""The report on paper: `python -m analysis.report.pdf SUITE_DIR` makes report.pdf."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+from analysis.suite.records import SuiteError
+from analysis.suite.suite_folder import suite_id
+from analysis.suite.whole_file import replaced
+from contract import names
+
+PACKAGES = "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"  # as in lab/packages.sh
+
+
+def write(folder: Path) -> Path:
+    """Write report.pdf beside the report.html of a suite; returns its path. Raises SuiteError."""
+    suite_id(folder)  # that it is a suite's folder, with files and folders alone
+    page = folder / "report.html"
+    if not page.is_file():
+        raise SuiteError(f"{folder} has no report.html: make it first, by `make report`.")
+    try:
+        import weasyprint
+    except OSError:
+        raise SuiteError(
+            f"The library that lays out the pages is missing: install {PACKAGES} "
+            "(`make packages` does it)."
+        ) from None
+    logging.getLogger("weasyprint").setLevel(logging.ERROR)  # it warns of CSS that is not for paper
+    # The page holds all that it shows; nothing is fetched from anywhere.
+    fetcher = weasyprint.urls.URLFetcher(allowed_protocols=["data"])
+    document = weasyprint.HTML(filename=str(page), url_fetcher=fetcher).write_pdf()
+    path = folder / "report.pdf"
+    try:
+        replaced(path, document)
+    except OSError as error:
+        raise SuiteError(f"Cannot write {path.name}: {error.strerror}.") from error
+    return path
+
+
+def main(arguments: list[str]) -> int:
+    """0 where the PDF was written, 1 with a sentence where not, 2 wrong usage."""
+    if len(arguments) != 1:
+        print("usage: python -m analysis.report.pdf SUITE_DIR", file=sys.stderr)
+        return 2
+    try:
+        print(f"report: {write(Path(arguments[0]))}")
+    except SuiteError as error:
+        print(f"fde: {names.sentence(str(error))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

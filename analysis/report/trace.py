@@ -1,0 +1,74 @@
+"""The power over the time of any run, as a picture."""
+
+from __future__ import annotations
+
+import difflib
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+
+from analysis.report.figures import style, timeline
+from analysis.suite.align import TargetClock
+from analysis.suite.records import Run, Suite, SuiteError
+from analysis.suite.suite_folder import read
+from analysis.suite.whole_file import replaced
+
+DPI = 150
+SHOWN = 8  # run ids that are offered where a name is wrong
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Where the picture is."""
+
+    svg: Path
+    png: Path
+
+
+def trace(suite_folder: Path, run_id: str, out: Path) -> Traced:
+    """Draw one run into `out`. Raises SuiteError where there is no such run, or no sample of it."""
+    suite = read(suite_folder)
+    run = find(suite, run_id)
+    figure = timeline.draw(suite, run, TargetClock.fit(suite.clock))
+    if figure is None:
+        raise SuiteError(f"Run {run.run_id} has no samples: neither a meter's nor the counters'.")
+    out.mkdir(parents=True, exist_ok=True)
+    traced = Traced(*(out / f"{suite.suite_id}-{run.run_id}.{kind}" for kind in ("svg", "png")))
+    pixels = io.BytesIO()
+    with mpl.rc_context(style.RC):
+        figure.savefig(pixels, format="png", dpi=DPI)
+    replaced(traced.svg, style.svg(figure).encode())
+    replaced(traced.png, pixels.getvalue())
+    return traced
+
+
+def find(suite: Suite, run_id: str) -> Run:
+    """The finished run of that id or number, or the only one that begins with it or holds it."""
+    if not suite.runs:
+        raise SuiteError("No run finished in this suite: there is nothing to draw.")
+    ids = [run.run_id for run in suite.runs]
+    for fitting in (
+        [i for i in ids if i == run_id],
+        [i for i in ids if run_id.isdigit() and i.startswith(f"{run_id:0>4}-")],
+        [i for i in ids if run_id and i.startswith(run_id)],
+        [i for i in ids if run_id and run_id in i],
+    ):
+        if len(fitting) == 1:
+            return next(run for run in suite.runs if run.run_id == fitting[0])
+    skipped = next((run for run in suite.skipped if run.run_id == run_id), None)
+    if skipped is not None:
+        raise SuiteError(f"Run {run_id} was skipped: {skipped.reason.rstrip('.')}.")
+    void = next((run for run in suite.void if run.run_id == run_id), None)
+    if void is not None:
+        raise SuiteError(f"Run {run_id} is void: {void.reason.rstrip('.')}.")
+    offered = ", ".join(nearest(run_id, ids)[:SHOWN])
+    if run_id:
+        raise SuiteError(f"There is no finished run {run_id} in this suite. Nearest: {offered}.")
+    raise SuiteError(f"Name a run, RUN=…; there are {len(ids)}, such as {offered}.")
+
+
+def nearest(wanted: str, ids: list[str]) -> list[str]:
+    """The ids, those most like the wanted one first."""
+    return sorted(ids, key=lambda i: -difflib.SequenceMatcher(None, wanted, i).ratio())

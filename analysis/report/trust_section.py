@@ -1,0 +1,259 @@
+"""How far to trust the figures: what was known in two ways, gaps, uncertainties, flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from analysis.energy import trust
+from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES, WatermarkTrust
+from analysis.report import disk_table, markup, missing_section, night_table, words
+from analysis.report.markup import Html
+from analysis.stats.doubts import COVERED, uncovered_phases
+from analysis.stats.results import Results
+from analysis.suite import manifest, readers
+from analysis.suite.records import Meter, Suite
+
+FLAGS = {
+    "gap-filled": "samples are missing in the phase; filled with the mean power beside the gap",
+    "gap-by-counter": "samples are missing; the meter's own energy counter tells what they held",
+    "no-samples": "the meter has no sample in the phase: no figure",
+    "no-clock": "no clock reading for that boot of the target: the meter cannot be placed",
+    "wrap-corrected": "the counter went round once and was corrected",
+    "possible-double-wrap": "the counter may have gone round more often than can be seen",
+    "read-failed": "the counter could not be read: no figure",
+    "unknown-range": "the counter's range is unknown: a wrap could not be corrected",
+    "beyond-power-bound": "more energy than the zone can draw in that time; a fall gives no figure",
+    "counter-reopened": "the counter was gone for a while; what it missed is unknown",
+    "mirror": "the counter shows another die's a second time: it is in no sum",
+    "over-range": "the meter was beyond its range: the stated accuracy does not hold",
+    "auto-range": "the meter chose its range: the stated accuracy is that of its widest one",
+    "range-changed": "the meter's range changed in the phase: so did its accuracy",
+    "doubtful": "in some record the meter's power is not its voltage times its current",
+    "late": "the meter was asked late: its window may have ended earlier than is reckoned with",
+    "off": "the meter's output was switched off",
+    "tripped": "a protection of the meter's output had tripped",
+    "incomplete": "a phase has no figure, so the run has no sum",
+}
+
+
+def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
+    """Agreement of sources and clocks, uncertainty, coverage, flags, checks, void runs."""
+    suite = found.suite
+    page = markup.table(
+        "What was known in two ways, and whether both say the same",
+        ["What", "Held against", "Found", "Verdict"],
+        known_twice,
+        words=4,
+    )
+    page += markup.bullets(
+        [
+            f"{len(suite.runs)} runs finished; {trust.proof(suite, found.origin)}.",
+            _seal(suite),
+            *(_accuracy(meter) for meter in suite.meters),
+        ]
+    )
+    page += missing_section.left_out(found)
+    page += missing_section.own_share(found)
+    page += night_table.night_table(found.night)
+    page += disk_table.disk_table(found)
+    page += _uncertainty(found)
+    page += _coverage(found)
+    page += _uncovered(found)
+    page += markup.table(
+        "Flags on phases",
+        ["Flag", "Meaning", "Rows"],
+        [[flag, FLAGS.get(flag, ""), str(n)] for flag, n in trust.flagged(found.energy)],
+        words=2,
+    )
+    page += markup.table(
+        "Checks that were not passed in finished runs",
+        ["Check", "Message", "Runs"],
+        [[name, message, str(n)] for name, message, n in trust.warnings(suite)],
+        words=2,
+    )
+    page += markup.table(
+        "Void runs: they count for nothing",
+        ["Run", "Reason"],
+        [[v.run_id, v.reason] for v in suite.void],
+        words=2,
+    )
+    return page if suite.void else page + markup.paragraph("No run is void.")
+
+
+def twice(found: Results) -> list[list[str]]:
+    """What was known in two ways: what, held against, found, and agrees, disagrees, cannot tell."""
+    return list(_twice(found))
+
+
+def _twice(found: Results) -> Iterator[list[str]]:
+    """Rows of the first table; the last cell is one of agrees, disagrees, cannot tell."""
+    suite = found.suite
+    for agreement in readers.agreements(suite):
+        yield ["RAPL, our reader", agreement.reader, *readers_row(agreement)]
+    clock = trust.clock(suite, found.clock)
+    if not found.watermarks:
+        why = "the suite played no load watermark" if suite.meters else "there is no meter"
+        yield ["Target's clock by round trips", "load watermark", f"{_clock(clock)}; {why}", ""]
+    for mark in found.watermarks:
+        yield [
+            "Target's clock by round trips",
+            _seen_by(mark),
+            _watermark(clock, mark),
+            mark.verdict,
+        ]
+    yield from _whole(trust.whole(found.energy))
+
+
+def readers_row(found: readers.Agreement) -> tuple[str, str]:
+    """What was found of another reader of the same counters, and the verdict."""
+    more = f"; {found.wrapped} more wrapped or unread" * bool(found.wrapped)
+    if found.failed:
+        more += f"; {found.failed} times no figure: {' '.join(found.reasons)}"
+    if found.compared == 0 or found.worst_uj is None:
+        return f"nothing to compare{more}", CANNOT_TELL
+    share = "" if found.worst_share is None else f" ({words.rounded(found.worst_share * 100)} %)"
+    apart = f"{words.rounded(found.worst_uj / 1e6)} J{share}"
+    text = f"at most {apart} apart over {found.compared} figures of whole runs"
+    if found.apart_ms is not None:
+        text += f"; read at most {words.rounded(found.apart_ms)} ms apart"
+        if found.unexplained:
+            text += f", which explains all but {found.unexplained}: look for a second cause"
+        else:
+            text += ", which explains it"
+    return text + more, DISAGREES if found.unexplained else AGREES
+
+
+def _clock(found: trust.ClockTrust) -> str:
+    if found.bound_ms is None:
+        return "no usable clock reading: phases cannot be placed on the meter's time"
+    missing = f"; {found.runs_without} runs have none" if found.runs_without else ""
+    return (
+        f"known to within {words.rounded(found.bound_ms)} ms at every edge of a phase "
+        f"({found.readings} round trips, {found.boots} boot{'s' * (found.boots != 1)}, "
+        f"skew {words.rounded(found.skew_ppm)} ppm){missing}"
+    )
+
+
+def _seen_by(mark: WatermarkTrust) -> str:
+    channel = f", {words.name_of(mark.component)}" if mark.component else ""
+    return f"load watermark as {mark.source} saw it{channel} (session {mark.session})"
+
+
+def _watermark(clock: trust.ClockTrust, mark: WatermarkTrust) -> str:
+    said = mark.sentence.replace(" -", " −")
+    return f"{_clock(clock)}; load pattern: {said}"
+
+
+def _whole(found: trust.WholeAgainstParts) -> Iterator[list[str]]:
+    """Two sources that cannot both be right, or a row that they can."""
+    if not found.runs or found.worst_ratio is None:
+        return
+    parts = "CPU package and RAM (RAPL)" if found.memory else "CPU package (RAPL; no DRAM zone)"
+    what = [parts, "whole system (meter)"]
+    worst = words.rounded(found.worst_ratio * 100)
+    if not found.exceeding:
+        yield [*what, f"never more than {worst} % of it, in {found.runs} runs", AGREES]
+        return
+    why = (
+        "RAPL is modelled from the time that the guest believes it was busy, the meter from the "
+        "CPU time that the host gave it; a host with too few free cores stretches the first alone"
+        if found.modelled
+        else "that cannot be: check the meter's channels, its scale and where it is wired"
+    )
+    text = f"more in {found.exceeding} of {found.runs} runs, {worst} % of it at worst: {why}"
+    yield [*what, text, DISAGREES]
+
+
+def _uncertainty(found: Results) -> Html:
+    """What the doubt about a run's joules is made of, without what differs between blocks."""
+    runs = found.energy.filter((pl.col("phase") == "all") & (pl.col("energy_j") > 0))
+    share = [
+        (pl.col(column) / pl.col("energy_j")).median().alias(column)
+        for column in ("energy_statistical_j", "energy_type_b_j", "energy_u95_j")
+    ]
+    rows = runs.group_by("source", "component", maintain_order=True).agg(pl.len(), *share)
+    return markup.table(
+        "Instruments' doubt about one run's joules (medians over runs, as a share of the energy)",
+        ["Component (source)", "Runs", "Reading and timing", "Accuracy (type B)", "95 %, together"],
+        [
+            [
+                f"{words.name_of(row['component'])} ({row['source']})",
+                str(row["len"]),
+                _share(row["energy_statistical_j"]),
+                _share(row["energy_type_b_j"]),
+                f"± {_share(row['energy_u95_j'])}" if row["energy_u95_j"] is not None else "",
+            ]
+            for row in rows.iter_rows(named=True)
+        ],
+    )
+
+
+def _coverage(found: Results) -> Html:
+    return markup.table(
+        "The meter's coverage of the measured phases",
+        ["Meter", "Channel", "Phases", "Mean coverage", "Worst", "Runs with gaps"],
+        [
+            [
+                m.source,
+                words.name_of(m.component),
+                str(m.phases),
+                _share(m.mean_coverage),
+                _share(m.worst_coverage),
+                str(len(m.gaps)),
+            ]
+            for m in trust.meters(found.suite, found.energy)
+        ],
+        words=2,
+    )
+
+
+def _uncovered(found: Results) -> Html:
+    """The runs that count although a meter did not see them whole, one by one."""
+    rows = (
+        uncovered_phases(found.energy)
+        .sort("coverage", maintain_order=True)
+        .group_by("run_id", "source", maintain_order=True)
+        .agg(pl.col("phase").unique(maintain_order=True), pl.col("coverage").min(), "flags")
+        .sort("run_id", maintain_order=True)
+    )
+    return markup.table(
+        f"Finished runs of which a meter saw less than {COVERED * 100:g} % of a phase",
+        ["Run", "Meter", "Phases, the worst first", "Worst coverage", "Flags"],
+        [
+            [
+                row["run_id"],
+                row["source"],
+                ", ".join(row["phase"]),
+                _share(row["coverage"]),
+                ", ".join(sorted({word for flags in row["flags"] for word in flags.split()})),
+            ]
+            for row in rows.iter_rows(named=True)
+        ],
+        words=3,
+    )
+
+
+def _share(value: float | None) -> str:
+    return words.NOTHING if value is None else f"{value * 100:.2f} %"
+
+
+def _seal(suite: Suite) -> str:
+    if not suite.sealed:
+        return "The files are not sealed: nothing proves that they are what was measured."
+    if not manifest.check(suite.folder).problems:
+        return "All files have the SHA-256 sums of their seal."
+    return "Some files are not those that were sealed (named above): trust nothing made from them."
+
+
+def _accuracy(meter: Meter) -> str:
+    relative = meter.accuracy.get("relative_limit")
+    if not isinstance(relative, int | float):
+        return f"The accuracy of meter {meter.name} is not known: its joules have no type B figure."
+    return (
+        f"Meter {meter.name} ({meter.kind}) is accurate to ±{words.given(relative * 100)} % of "
+        f"the reading, a standard uncertainty of {words.rounded(relative * 100 / 3**0.5)} %. That "
+        "error is common to all configurations: it cancels in ratios, but not in joules or money, "
+        "and stands in no interval between blocks."
+    )

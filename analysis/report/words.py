@@ -1,0 +1,222 @@
+"""Figures as text: as many digits as the interval bears, and never a bare NaN."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from analysis.stats.span import Span
+from analysis.stats.stats import Comparison, Estimate
+
+NO_INTERVAL = "n = 1: no interval"
+NOTHING = "–"
+SIGNS = {"differs": "▲", "equivalent": "≈", "inconclusive": "?"}
+
+NAMES = {
+    "file_io": "File write and read",
+    "kernel_tree": "Kernel tree",
+    "kernel_grep": "Kernel grep",
+    "sql": "SQL",
+    "video": "Video",
+    "idle": "Idle",
+    "canary": "Canary",
+    "access_patterns": "Access patterns",
+    "block_sizes": "Block sizes",
+    "kernel_ciphers": "The kernel's ciphers",
+    "key_derivation": "Key derivation",
+    "file_ciphers": "Ciphers on files",
+    "cipher_modes": "Cipher modes",
+    "package": "CPU packages",
+    "package-0": "CPU package",
+    "dram": "RAM",
+    "drive": "drive",
+    "system": "system",
+    "read-10mb": "Read one 10 MB file",
+    "write-1gb": "Write a 1 GB file",
+    "untar": "Unpack the kernel",
+}
+# A zone of one of several packages; `package-0` alone is the only one there is.
+_SOCKET = re.compile(r"package-([1-9]\d*(?:-die-\d+)?|\d+(?=/)|\d+-die-\d+)(/dram)?")
+# What the virtual lab's guest runs on.
+LAB_MACHINES = {
+    "kvm": "QEMU with KVM",
+    "uml": "User Mode Linux",
+    "tcg": "QEMU without KVM, every instruction emulated",
+}
+# What entries of the suites add to their workload's name.
+VARIANTS = {"no-aes": "without AES instructions", "cfb8": "CFB-8", "pim": "PIM"}
+
+
+def name_of(identifier: str) -> str:
+    """A workload's or component's name for people; a configuration's is Suite.label.
+
+    An entry that is named after its workload, as `sql-large`, is `SQL (large)`.
+    """
+    if socket := _SOCKET.fullmatch(identifier):
+        return f"{'RAM of CPU' if socket[2] else 'CPU'} package {socket[1]}"
+    workload, _, variant = identifier.partition("-")
+    if identifier in NAMES or not variant or workload not in NAMES:
+        return NAMES.get(identifier, identifier)
+    return f"{NAMES[workload]} ({VARIANTS.get(variant, variant)})"
+
+
+def decimals(half_width: float | None, value: float) -> int:
+    """Decimals that show two digits of the interval, or three of the value where there is none."""
+    scale, digits = (half_width, 2) if half_width else (abs(value), 3)
+    if not scale or not math.isfinite(scale):
+        return 1
+    return max(0, digits - 1 - math.floor(math.log10(scale)))
+
+
+def number(value: float | None, places: int | None = None) -> str:
+    """A figure with a narrow no-break space between thousands."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    if places is None:
+        places = decimals(None, value)
+    text = f"{value:,.{min(places, 6)}f}".replace(",", "\u202f")
+    if not text.strip("-0."):
+        return text.removeprefix("-")  # no minus before a nought
+    return text.replace("-", "−")
+
+
+def plus_minus(value: Estimate | None, unit: str = "") -> str:
+    """`12.34 ± 0.56 J`; where n is 1, the figure alone."""
+    if value is None:
+        return NOTHING
+    places = min(decimals(value.half_width, value.mean), _bearable(value.mean))
+    text = number(value.mean, places)
+    if value.half_width is not None:
+        half = number(value.half_width, places)
+        text += f" ± {half}" if half.strip("0.") else f" ± <{_last_digit(places)}"
+    return f"{text} {unit}".rstrip()
+
+
+def _bearable(value: float) -> int:
+    """Decimals beyond which nobody reads on: five digits in all, four decimals at most."""
+    return 4 if abs(value) < 10 else max(0, 4 - math.floor(math.log10(abs(value))))
+
+
+def _last_digit(places: int) -> str:
+    return number(10.0**-places, places)
+
+
+def signed(value: Estimate | None, unit: str = "") -> str:
+    """As `plus_minus`, with a sign: `+12.34 ± 0.56 J`."""
+    text = plus_minus(value, unit)
+    nought = not text.split(" ")[0].strip("0.")
+    return f"+{text}" if value is not None and value.mean > 0 and not nought else text
+
+
+def ratio(value: Comparison | None) -> str:
+    """`1.042 [1.013, 1.071]`."""
+    if value is None:
+        return NOTHING
+    return ratio_of(value.ratio, value.low, value.high)
+
+
+def ratio_of(mid: float | None, low: float | None, high: float | None) -> str:
+    """As `ratio`, from its three figures."""
+    if mid is None:
+        return NOTHING
+    if low is None or high is None:
+        return number(mid, 3)
+    return f"{number(mid, 3)} [{number(low, 3)}, {number(high, 3)}]"
+
+
+def percent(factor: float, places: int | None = None) -> str:
+    """A ratio as a signed change: 1.042 is `+4.2 %`."""
+    return f"{_signed((factor - 1) * 100, places)} %"
+
+
+def change(value: Comparison) -> str:
+    """`+4.2 % (95 % interval +1.3 % to +7.1 %)`, with two digits of the interval."""
+    if value.low is None or value.high is None:
+        return f"{percent(value.ratio)} ({NO_INTERVAL})"
+    places = _places(value.low, value.high)
+    low, high = percent(value.low, places), percent(value.high, places)
+    return f"{percent(value.ratio, places)} (95 % interval {low} to {high})"
+
+
+def change_of(mid: float | None, low: float | None, high: float | None) -> str:
+    """`+4.2 % [+1.3, +7.1]`, from ratios."""
+    if mid is None:
+        return NOTHING
+    if low is None or high is None:
+        return percent(mid)
+    places = _places(low, high)
+    limits = (_signed((limit - 1) * 100, places) for limit in (low, high))
+    return f"{percent(mid, places)} [{', '.join(limits)}]"
+
+
+def change_alone(mid: float | None, low: float | None, high: float | None) -> str:
+    """`+4.2 %`, to the digit that the interval bears, one decimal at most."""
+    if mid is None:
+        return NOTHING
+    return percent(mid, None if low is None or high is None else min(1, _places(low, high)))
+
+
+def verdict(word: str, ratio: float | None, both: bool = False) -> str:
+    """A verdict with its direction: `differs: more`, `equivalent: yet more`, `inconclusive`."""
+    if ratio is None or word not in SIGNS or word == "inconclusive" or ratio == 1:
+        return word
+    way = "more" if ratio > 1 else "less"
+    if word == "differs":
+        return f"differs: {way}"
+    return f"equivalent: yet {way}" if both else word
+
+
+def sign(word: str, ratio: float | None, both: bool = False) -> str:
+    """The verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ where equivalent and yet surely different."""
+    way = SIGNS["differs"] if ratio is None or ratio >= 1 else "▼"
+    if word == "differs":
+        return way
+    return SIGNS.get(word, "") + way * (both and word == "equivalent")
+
+
+def _places(low: float, high: float) -> int:
+    """Decimals of a change in % between these ratios: two digits of the interval, two at most."""
+    return min(2, decimals((high - low) * 50, 1.0))
+
+
+def _signed(value: float, places: int | None = None) -> str:
+    if places is None:
+        places = 0 if abs(value) >= 100 else 1
+    text = number(abs(value), places)
+    if not text.strip("0.\u202f"):
+        return f"±{text}"
+    return f"{'+' if value > 0 else '−'}{text}"
+
+
+def rounded(value: float | None) -> str:
+    """Three significant digits, for figures that are only as good as their assumptions."""
+    if value is None:
+        return "no bound"
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else NOTHING
+    power = math.floor(math.log10(abs(value)))
+    return number(round(value, 2 - power), max(0, 2 - power))
+
+
+def given(value: float) -> str:
+    """A figure that was given, as it was given: `25`, `0.12`."""
+    return f"{value:.10g}"
+
+
+def span(value: Span | None, unit: str = "") -> str:
+    """`750 000 (700 000 to 810 000) runs`."""
+    if value is None:
+        return NOTHING
+    text = rounded(value.mid)
+    if value.low is not None and value.high is not None:
+        text += f" ({rounded(value.low)} to {rounded(value.high)})"
+    elif value.low is not None:
+        text += f" (at least {rounded(value.low)})"
+    return f"{text} {unit}".rstrip()
+
+
+def p_value(value: float | None) -> str:
+    """A p-value to two digits; a very small one only as such."""
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)

@@ -1,0 +1,175 @@
+"""One workload: where its joules went, by component, phase, time and power, and over the blocks."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from analysis.energy.energy import ALL, BETWEEN
+from analysis.report import decomposition_tables, markup, words
+from analysis.report.figures import bars, blocks, by_phase, by_size, timeline
+from analysis.report.markup import Html
+from analysis.report.tables import COMPONENTS, judged_component, yet
+from analysis.stats.per_unit import per_unit
+from analysis.stats.results import Results
+from analysis.stats.stats import Estimate
+from analysis.stats.summary import block_values, compare_blocks, estimate_of, joint_origin
+from analysis.suite.records import TAIL
+
+BROAD_IN = 6.0  # a broader picture has no room for another beside it
+
+
+def workload_section(found: Results, name: str, flagged: set[tuple[int, str]]) -> Html:
+    """Sentences, tables and pictures; `flagged` are the (block, configuration) to be ringed."""
+    energy = found.energy.filter(pl.col("workload") == name)
+    page = markup.heading(words.name_of(name), 3, f"workload-{name}")
+    if energy.is_empty():
+        reasons = list(dict.fromkeys(r.reason for r in found.suite.skipped if r.workload == name))
+        why = f"Skipped: {' '.join(reasons)}" if reasons else "No run of this workload finished."
+        return page + markup.paragraph(why)
+    component = judged_component(found.summary.filter(pl.col("workload") == name))
+    page += decomposition_tables.tables(found, energy, name, component)
+    page += _pictures(found, energy, name, component)
+    page += _over_time(found, energy, name)
+    page += _blocks(found, energy, name, component, flagged)
+    page += markup.folded("Every component", _components(found, name))
+    phases = _phases(found, energy, name, component)
+    return page + (markup.folded("Every phase", phases) if phases.text else markup.EMPTY)
+
+
+def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -> Html:
+    """Where no configurations are compared, the phases; else these; and by size of request."""
+    by_unit = per_unit(found.suite, energy, name, component)
+    phases = [row for row in by_unit if row.phase != ALL and row.unit == by_unit[0].unit]
+    what = f"Energy of the {words.name_of(component)}"
+    drawn = joint_origin(energy.filter(pl.col("component") == component))
+    per = f"Energy per {phases[0].unit.one}" if phases else ""
+    sized = by_size.draw(phases, found.suite, f"{per} by size of request", drawn)
+    page = markup.picture(
+        sized, f"{what} per unit of work by size of request, with 95 % intervals.", drawn, wide=True
+    )
+    as_published = bars.plots_of(name)[0].paper > 0
+    if as_published or len({row.configuration for row in phases}) > 1:
+        return _bars(found, energy, name) + page
+    alone = by_phase.draw(phases, f"{per}, {words.name_of(name)}", drawn)
+    caption = (
+        f"{what} per unit of work by phase; of several sizes (or numbers of iterations) the "
+        "largest. Whiskers: 95 % intervals."
+    )
+    if alone is None:
+        return _bars(found, energy, name) + page
+    return markup.picture(alone, caption, drawn, wide=True) + page
+
+
+def _bars(found: Results, energy: pl.DataFrame, name: str) -> Html:
+    """Narrow pictures beside each other, wide ones below."""
+    narrow: list[Html] = []
+    wide: list[Html] = []
+    for plot in bars.plots_of(name):
+        number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
+        dots = "; dots: blocks" if bars.has_dots(plot, energy) else ""
+        caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
+        drawn = bars.draw(plot, energy, found.suite)
+        broad = drawn is not None and drawn.get_figwidth() > BROAD_IN
+        shown = markup.picture(drawn, caption, joint_origin(energy), broad)
+        (wide if broad else narrow).append(shown)
+    return markup.gallery(narrow) + markup.join(wide)
+
+
+def _over_time(found: Results, energy: pl.DataFrame, name: str) -> Html:
+    run = timeline.typical_run(found.suite, name)
+    if run is None:
+        return markup.EMPTY
+    caption = (
+        f"Power over the time of run {run.run_id}; phases shaded, the tail last, gaps left open."
+    )
+    drawn = timeline.draw(found.suite, run, found.clock)
+    return markup.picture(drawn, caption, joint_origin(energy), wide=True)
+
+
+def _blocks(
+    found: Results, energy: pl.DataFrame, name: str, component: str, flagged: set[tuple[int, str]]
+) -> Html:
+    drawn = blocks.draw(found.suite, energy, name, component, flagged)
+    ringed = " Ringed: flagged as standing out; they count like all others." if flagged else ""
+    caption = (
+        f"Energy of the {words.name_of(component)} in each block, against the configuration's own "
+        "mean (bold: all of them together, where drift shows) and against the baseline's in the "
+        f"same block.{ringed}"
+    )
+    return markup.picture(drawn, caption, joint_origin(energy), wide=True)
+
+
+def _components(found: Results, name: str) -> Html:
+    rows = found.summary.filter(pl.col("workload") == name).rows(named=True)
+    rank = {component: i for i, component in enumerate(COMPONENTS)}
+    order = {configuration: i for i, configuration in enumerate(found.suite.configurations)}
+    rows.sort(key=lambda r: (order.get(r["configuration"], 99), rank.get(r["component"], 99)))
+    return markup.table(
+        f"{words.name_of(name)}: every component",
+        [
+            "Configuration",
+            "Component (source)",
+            "Energy (J)",
+            "Mean power (W)",
+            "Time (s)",
+            "Change [95 % interval]",
+            "Verdict",
+        ],
+        [
+            [
+                found.suite.label(row["configuration"]),
+                f"{words.name_of(row['component'])} ({row['source']})",
+                words.plus_minus(
+                    Estimate(row["n"], row["mean_j"], row["ci_low_j"], row["ci_high_j"])
+                ),
+                words.number(row["mean_w"]),
+                words.number(row["mean_s"]),
+                ""
+                if row["configuration"] == found.suite.baseline
+                else words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"]),
+                words.verdict(row["verdict"], row["ratio"], yet(row)),
+            ]
+            for row in rows
+        ],
+        words=2,
+        origin=found.origin,
+        group=True,
+    )
+
+
+def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> Html:
+    """Energy and time by phase; the tail stands apart, it is in no sum. Intervals, no verdicts."""
+    suite = found.suite
+    phases = [p for p in energy["phase"].unique(maintain_order=True) if p not in {ALL, BETWEEN}]
+    if len(phases) - (TAIL in phases) < 2:
+        return markup.EMPTY
+    rows = []
+    for phase in phases:
+        label = f"{phase} (in no sum)" if phase == TAIL else phase
+        base = block_values(energy, name, suite.baseline or "", component, phase=phase)
+        for configuration in suite.configurations:
+            own, took = (
+                block_values(energy, name, configuration, component, phase=phase, column=column)
+                for column in ("energy_j", "duration_s")
+            )
+            if not own and not took:
+                continue
+            c = compare_blocks(base, own, suite.margin)
+            plain = configuration == suite.baseline or c is None
+            rows.append(
+                [
+                    label,
+                    suite.label(configuration),
+                    words.plus_minus(estimate_of(own)),
+                    words.plus_minus(estimate_of(took)),
+                    "" if plain or c is None else words.change_of(c.ratio, c.low, c.high),
+                ]
+            )
+    return markup.table(
+        f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}",
+        ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, change [95 % interval]"],
+        rows,
+        words=2,
+        origin=joint_origin(energy),
+        group=True,
+    )

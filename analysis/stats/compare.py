@@ -1,0 +1,232 @@
+"""Two suites beside each other: what differs between them, and what that did to the joules.
+
+The suites share no blocks, so nothing can be paired across them: two-sided 95 % intervals by Welch
+(Biometrika 34, 1947), of the logarithms of block values. What is compared of encryption is its cost
+within each suite, the log-ratio to the baseline in the same block; what all of a night has in
+common cancels there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from analysis.stats.contrasts import by_block
+from analysis.stats.tidy import energy_of
+from analysis.suite.origin import joint
+from analysis.suite.records import SYSTEM, Suite, SuiteError
+from analysis.suite.suite_folder import read
+
+COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared
+PLAN = ("host", "suite", "scale", "origin", "blocks", "settle_s", "tail_s", "rapl_hz", "pad_s")
+MACHINE = (
+    "os_release",
+    "uname",
+    "kernel",
+    "kernel_command_line",
+    "cpu",
+    "memory_bytes",
+    "versions",
+    "packages",
+    "disks",
+)
+PASSING = ("cpu.mhz", "cpu.vulnerabilities", "cpu.flags", "disks.plain.by_id", "disks.sed.by_id")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that is not the same in both suites; None where a suite does not tell it."""
+
+    what: str
+    a: str | None
+    b: str | None
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """B / A with its 95 % interval, from so many blocks of each; no interval from fewer than two.
+
+    `cost_a` and `cost_b`, where it is a ratio of costs: what encryption costs in each suite.
+    """
+
+    workload: str
+    configuration: str
+    blocks_a: int
+    blocks_b: int
+    ratio: float
+    low: float | None
+    high: float | None
+    cost_a: float | None = None
+    cost_b: float | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two suites, what differs between them, and B / A of joules and of encryption's cost."""
+
+    a: Suite
+    b: Suite
+    component: str
+    origin: str
+    differences: tuple[Difference, ...]
+    joules: tuple[Ratio, ...]
+    costs: tuple[Ratio, ...]
+
+    @property
+    def other_work(self) -> list[str]:
+        """Workloads that were not given the same parameters, so that they did other work."""
+        given = [_named(suite.plan.get("workloads")) for suite in (self.a, self.b)]
+        names = dict.fromkeys(ratio.workload for ratio in self.joules)
+        return [n for n in names if len({_canonical(of.get(n, {})) for of in given}) > 1]
+
+
+def compare(folder_a: Path, folder_b: Path) -> Compared:
+    """Read both suites and compare them. Raises SuiteError where they have nothing in common."""
+    a, b = read(folder_a), read(folder_b)
+    if a.suite_id == b.suite_id:
+        raise SuiteError(f"A and B are the same suite, {a.suite_id}: name two.")
+    energies = energy_of(folder_a), energy_of(folder_b)
+    component = _component(energies)
+    blocks_a, blocks_b = (by_block(energy, component) for energy in energies)
+    shared = [
+        key
+        for key in ((w, c) for w in a.workloads for c in a.configurations)
+        if key in blocks_a and key in blocks_b
+    ]
+    if not shared:
+        raise SuiteError(_nothing_shared(a, b))
+    joules = [
+        _of(key, list(blocks_a[key].values()), list(blocks_b[key].values())) for key in shared
+    ]
+    origins = [name for energy in energies for name in energy["origin"].unique()]
+    return Compared(
+        a,
+        b,
+        component,
+        joint([*origins, str(a.plan.get("origin")), str(b.plan.get("origin"))]),
+        tuple(differences(a, b)),
+        tuple(ratio for ratio in joules if ratio is not None),
+        tuple(_costs(a, b, blocks_a, blocks_b, shared)),
+    )
+
+
+def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """exp(mean b − mean a) of logarithms, with its interval; None where one side has no scatter
+    to tell, for want of a second value.
+    """
+    mean = float(np.mean(b) - np.mean(a))
+    if len(a) < 2 or len(b) < 2:
+        return math.exp(mean), None, None
+    if max(np.ptp(a), np.ptp(b)) < 1e-15:  # no scatter at all: the test would divide by it
+        return math.exp(mean), math.exp(mean), math.exp(mean)
+    limits = stats.ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
+    return math.exp(mean), math.exp(limits.low), math.exp(limits.high)
+
+
+def differences(a: Suite, b: Suite) -> Iterator[Difference]:
+    """Between the plans, the machines, the meters, and what each configuration and workload is."""
+    for key in PLAN:
+        yield from _unlike(key, a.plan.get(key), b.plan.get(key))
+    for key in MACHINE:
+        yield from _unlike(key, a.before.get(key), b.before.get(key))
+    meters = [
+        {m.name: f"{m.kind}, {', '.join(m.channels)}" for m in suite.meters} for suite in (a, b)
+    ]
+    for name in dict.fromkeys([*meters[0], *meters[1]]):
+        yield from _unlike(f"meter {name}", *(of.get(name) for of in meters))
+    for kind in ("configurations", "workloads"):
+        entries = [_named(suite.plan.get(kind)) for suite in (a, b)]
+        for name in dict.fromkeys([*entries[0], *entries[1]]):
+            yield from _unlike(f"{kind[:-1]} {name}", *(entry.get(name) for entry in entries))
+
+
+def _unlike(what: str, a: Any, b: Any) -> Iterator[Difference]:
+    """The leaves in which two values differ."""
+    if a == b or what in PASSING or (_text(a) is None and _text(b) is None):
+        return
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        for key in dict.fromkeys([*a, *b]):
+            yield from _unlike(
+                f"{what}.{key}".replace(".parameters.", ": "), a.get(key), b.get(key)
+            )
+        return
+    yield Difference(what, _text(a), _text(b))
+
+
+def _text(value: Any) -> str | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, Mapping):
+        return "there"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _named(entries: Any) -> dict[str, Any]:
+    if not isinstance(entries, list):
+        return {}
+    return {str(e["name"]): e for e in entries if isinstance(e, Mapping) and "name" in e}
+
+
+def _component(energies: Sequence[pl.DataFrame]) -> str:
+    there = [
+        set(energy.filter(pl.col("energy_j").is_not_null())["component"]) for energy in energies
+    ]
+    return next((name for name in COMPONENTS if all(name in of for of in there)), SYSTEM)
+
+
+def _of(key: tuple[str, str], a: Sequence[float], b: Sequence[float]) -> Ratio | None:
+    if min(*a, *b) <= 0:  # no logarithm: then there is no ratio
+        return None
+    ratio, low, high = welch(np.log(a).tolist(), np.log(b).tolist())
+    return Ratio(*key, len(a), len(b), ratio, low, high)
+
+
+Blocks = Mapping[tuple[str, str], Mapping[int, float]]
+
+
+def _costs(
+    a: Suite, b: Suite, blocks_a: Blocks, blocks_b: Blocks, shared: Sequence[tuple[str, str]]
+) -> Iterator[Ratio]:
+    """How the cost of each configuration beside the baseline differs."""
+    for workload, name in shared:
+        logs = [
+            _log_costs(blocks, workload, suite.baseline, name)
+            for suite, blocks in ((a, blocks_a), (b, blocks_b))
+        ]
+        if name in (a.baseline, b.baseline) or not all(logs):
+            continue
+        each = [math.exp(float(np.mean(log))) for log in logs]
+        ratio, low, high = welch(*logs)
+        count_a, count_b = map(len, logs)
+        yield Ratio(workload, name, count_a, count_b, ratio, low, high, each[0], each[1])
+
+
+def _log_costs(blocks: Blocks, workload: str, baseline: str | None, name: str) -> list[float]:
+    base, own = blocks.get((workload, baseline or ""), {}), blocks.get((workload, name), {})
+    both = sorted(base.keys() & own.keys())
+    if any(base[n] <= 0 or own[n] <= 0 for n in both):
+        return []
+    return [math.log(own[n] / base[n]) for n in both]
+
+
+def _nothing_shared(a: Suite, b: Suite) -> str:
+    told = []
+    for name, suite in (("A", a), ("B", b)):
+        done = {(run.workload, run.configuration) for run in suite.compared_runs}
+        workloads = [w for w in suite.workloads if any(w == work for work, _ in done)]
+        stacks = [c for c in suite.configurations if any(c == stack for _, stack in done)]
+        has = f"{', '.join(workloads)} on {', '.join(stacks)}" if done else "no finished run"
+        told.append(f"{name} has {has}")
+    return f"The suites share no workload on the same configuration: {'; '.join(told)}."

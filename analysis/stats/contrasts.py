@@ -1,0 +1,171 @@
+"""The questions that the answer rests on: configurations over all working workloads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import geometric_mean
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from analysis.stats.family import judged
+from analysis.stats.stats import Comparison, Floats, compare
+from analysis.suite.records import SYSTEM, Suite
+
+IDLE = "idle"
+ALL = "all"
+RESAMPLES, SEED = 9_999, 20_260_301
+
+BlockValues = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """`other` against `base` over `workloads`: per block the geometric mean, then paired.
+
+    `comparison` is None where no block has both sides. `permutation_p` is the p-value of a paired
+    permutation test of the same log-ratios: beside the t test's, a check of robustness.
+    """
+
+    base: str
+    other: str
+    declared: bool
+    comparison: Comparison | None
+    workloads: tuple[str, ...]
+    permutation_p: float | None
+
+
+def contrasts(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[Contrast]:
+    """The declared contrasts, then each other configuration against the baseline; one family."""
+    joules = by_block(energy, component)
+    found = [_contrast(suite, joules, *pair) for pair in pairs(suite)]
+    family = iter(judged([c.comparison for c in found if c.comparison is not None]))
+    return [c if c.comparison is None else replace(c, comparison=next(family)) for c in found]
+
+
+@dataclass(frozen=True)
+class InWorkload:
+    """`other` against `base` in one workload alone, over all blocks that have both."""
+
+    workload: str
+    base: str
+    other: str
+    comparison: Comparison
+
+
+def by_workload(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[InWorkload]:
+    """The declared contrasts without the baseline, in each working workload; one family.
+
+    Extra blocks that run a part of the suite count here, where they cannot in the contrasts over
+    all workloads; against the baseline it is the summary that has them.
+    """
+    joules = by_block(energy, component)
+    found = []
+    for base, other, declared in pairs(suite):
+        if not declared or suite.baseline in (base, other):
+            continue
+        for workload in working(suite):
+            sides = joules.get((workload, base), {}), joules.get((workload, other), {})
+            both = sorted(sides[0].keys() & sides[1].keys())
+            one = compare([sides[0][b] for b in both], [sides[1][b] for b in both], suite.margin)
+            if one is not None:
+                found.append(InWorkload(workload, base, other, one))
+    family = judged([one.comparison for one in found])
+    return [replace(one, comparison=c) for one, c in zip(found, family, strict=True)]
+
+
+def working(suite: Suite) -> list[str]:
+    """The workloads that do something: idling saves nobody anything."""
+    return [name for name in suite.workloads if suite.workload_of(name) != IDLE]
+
+
+def counted(suite: Suite) -> list[str]:
+    """The working workloads that the figure over all of them counts."""
+    return [name for name in working(suite) if suite.counts_overall(name)]
+
+
+def by_block(energy: pl.DataFrame, component: str) -> dict[tuple[str, str], dict[int, float]]:
+    """Mean joules of whole runs by (workload, configuration) and block, where there are any."""
+    rows = (
+        energy.filter(
+            (pl.col("component") == component)
+            & (pl.col("phase") == ALL)
+            & pl.col("energy_j").is_not_null()
+        )
+        .group_by("workload", "configuration", "block")
+        .agg(pl.col("energy_j").mean())
+        .sort("block")
+    )
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for workload, configuration, block, energy_j in rows.iter_rows():
+        found.setdefault((workload, configuration), {})[int(block)] = float(energy_j)
+    return found
+
+
+def permutation_p(log_ratios: Sequence[float]) -> float | None:
+    """Two-sided p-value of a mean of 0 by swapping the sides of pairs; None for fewer than two.
+
+    Exact for up to 13 blocks, else from 9 999 seeded draws.
+    """
+    if len(log_ratios) < 2:
+        return None
+    test = stats.permutation_test(
+        (np.asarray(log_ratios),),
+        _mean,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        rng=np.random.default_rng(SEED),
+    )
+    return float(test.pvalue)
+
+
+def _mean(values: Floats, axis: int) -> Floats:
+    return np.asarray(np.mean(values, axis=axis))
+
+
+def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
+    """Each pair of configurations once, whichever way round it was declared first."""
+    baseline = suite.baseline
+    names = suite.configurations
+    against = [] if baseline is None else [(baseline, name) for name in names]
+    against += [(base, name) for name in names if (base := suite.reference(name)) is not None]
+    seen: set[frozenset[str]] = set()
+    for number, (base, other) in enumerate([*suite.contrasts, *against]):
+        pair = frozenset((base, other))
+        if len(pair) == 2 and pair not in seen:
+            seen.add(pair)
+            yield base, other, number < len(suite.contrasts)
+
+
+def _contrast(
+    suite: Suite,
+    joules: Mapping[tuple[str, str], BlockValues],
+    base: str,
+    other: str,
+    declared: bool,
+) -> Contrast:
+    """A block counts only where it has every one of the workloads on both sides.
+
+    So each block means the same; workloads that only one side has are left out.
+    """
+    pairs = {
+        name: (joules[name, base], joules[name, other])
+        for name in counted(suite)
+        if (name, base) in joules and (name, other) in joules
+    }
+    sides = [side for both in pairs.values() for side in both]
+    blocks = sorted(set.intersection(*(set(side) for side in sides))) if sides else []
+    means = [[_geometric([both[k][b] for both in pairs.values()]) for b in blocks] for k in (0, 1)]
+    comparison = compare(means[0], means[1], suite.margin)
+    if comparison is None:
+        return Contrast(base, other, declared, None, (), None)
+    by_permutation = permutation_p([float(x) for x in np.log(means[1]) - np.log(means[0])])
+    return Contrast(base, other, declared, comparison, tuple(pairs), by_permutation)
+
+
+def _geometric(values: Sequence[float]) -> float:
+    """Geometric mean, 0 where a value is not positive: there is none then."""
+    return geometric_mean(values) if min(values) > 0 else 0.0

@@ -1,0 +1,256 @@
+"""Several hosts' suites as one: the effect of each configuration with the host as a factor.
+
+Every host is compared within itself first, by the log-ratio within its blocks; what all of a host
+has in common (its power supply, its meter's gain) cancels there. Only those ratios are laid side by
+side: see analysis.stats.host_effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from analysis.stats import host_effects as factor
+from analysis.stats.contrasts import by_block, counted, pairs
+from analysis.stats.family import holm, judged
+from analysis.stats.results import Results
+from analysis.stats.stats import Comparison, Floats, compare, exp
+from analysis.stats.summary import summarise
+from analysis.stats.tidy import energy_of
+from analysis.suite.align import TargetClock
+from analysis.suite.group import Shared, shared
+from analysis.suite.origin import joint
+from analysis.suite.records import SYSTEM, Suite, SuiteError
+from analysis.suite.suite_folder import read
+
+ALL = "all"
+# The first that every host has is compared.
+COMPONENTS = (SYSTEM, "package", "package-0", "drive", "dram")
+
+Joules = Mapping[tuple[str, str], Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host's suite and its joules by (workload, configuration) and block."""
+
+    found: Results
+    joules: Joules
+
+    @property
+    def name(self) -> str:
+        return self.found.suite.host
+
+    @property
+    def suite(self) -> Suite:
+        return self.found.suite
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What `other` costs beside `base`, on each host and on all; `workload` is `all` for all.
+
+    `these` is the mean over these hosts, each weighing the same; `general` that over hosts in
+    general (three hosts or more). Both are None where a host has no figure, which `lacking` names.
+    `workloads` are those that it rests on: every host has them on both sides.
+    """
+
+    workload: str
+    base: str
+    other: str
+    declared: bool
+    by_host: Mapping[str, Comparison]
+    lacking: tuple[str, ...]
+    workloads: tuple[str, ...]
+    these: Comparison | None
+    general: Comparison | None
+    p_differ: float | None = None
+    p_alike: float | None = None
+    p_differ_holm: float | None = None
+    p_alike_holm: float | None = None
+
+    @property
+    def hosts(self) -> factor.Alike:
+        """Whether the hosts differ, are alike within the margin, or neither is settled."""
+        return factor.alike(self.p_differ_holm, self.p_alike_holm)
+
+    @property
+    def spread(self) -> float | None:
+        """The largest host's ratio over the smallest one's."""
+        ratios = [c.ratio for c in self.by_host.values()]
+        return max(ratios) / min(ratios) if len(ratios) > 1 else None
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The hosts, what they share, and the effects: over all workloads, then one by one."""
+
+    hosts: tuple[Host, ...]
+    shared: Shared
+    component: str
+    overall: tuple[Effect, ...]
+    single: tuple[Effect, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [host.name for host in self.hosts]
+
+    @property
+    def first(self) -> Suite:
+        """A suite for names and labels, which are the same in all."""
+        return self.hosts[0].suite
+
+    @cached_property
+    def origin(self) -> str:
+        """The worst of all hosts'."""
+        return joint(host.found.origin for host in self.hosts)
+
+    @property
+    def margin(self) -> float:
+        return self.first.margin
+
+    def against_baseline(self, other: str) -> Effect | None:
+        """Over all workloads, the effect of a configuration beside the baseline."""
+        wanted = self.first.baseline, other
+        return next((e for e in self.overall if (e.base, e.other) == wanted), None)
+
+
+def hosts(folders: Sequence[Path]) -> Hosts:
+    """Read the suites and compare the hosts. Raises SuiteError where that means nothing."""
+    suites = [read(folder) for folder in folders]
+    in_common = shared(suites)
+    energies = [energy_of(folder) for folder in folders]
+    found = [
+        Results(suite, TargetClock.fit(suite.clock), energy, summarise(suite, energy), ())
+        for suite, energy in zip(suites, energies, strict=True)
+    ]
+    component = _component(found)
+    each = tuple(Host(one, by_block(one.energy, component)) for one in found)
+    both = list(_overall(each, in_common)), list(_single(each, in_common))
+    if not any(effect.by_host for effect in (*both[0], *both[1])):
+        raise SuiteError(
+            "No host has a workload on two configurations in the same block: nothing compares."
+        )
+    overall, single = (_families(effects) for effects in both)
+    return Hosts(each, in_common, component, tuple(overall), tuple(single))
+
+
+def _component(found: Sequence[Results]) -> str:
+    there = [set(one.summary["component"]) for one in found]
+    return next((name for name in COMPONENTS if all(name in of for of in there)), SYSTEM)
+
+
+def _overall(each: Sequence[Host], common: Shared) -> Iterator[Effect]:
+    """Each pair of configurations over all working workloads that every host has."""
+    declared = [set(host.suite.contrasts) for host in each]
+    suite = each[0].suite
+    for base, other, _ in pairs(suite):
+        if base in common.configurations and other in common.configurations:
+            used = [
+                name
+                for name in counted(suite)
+                if name in common.workloads
+                and all((name, side) in h.joules for h in each for side in (base, other))
+            ]
+            if used:
+                both = {(base, other), (other, base)}
+                yield _effect(each, (ALL, base, other), used, all(d & both for d in declared))
+
+
+def _single(each: Sequence[Host], common: Shared) -> Iterator[Effect]:
+    """Every workload × configuration beside the baseline."""
+    base = each[0].suite.baseline
+    for workload in common.workloads:
+        for other in common.configurations:
+            if base is not None and other != base:
+                yield _effect(each, (workload, base, other), [workload], False)
+
+
+def _effect(
+    each: Sequence[Host], key: tuple[str, str, str], used: Sequence[str], declared: bool
+) -> Effect:
+    """Of one pair of configurations; the families' p-values come later."""
+    _, base, other = key
+    margin = each[0].suite.margin
+    sides = {host.name: _sides(host.joules, used, base, other) for host in each}
+    by_host = {
+        name: found
+        for name, (a, b) in sides.items()
+        if (found := compare(np.exp(a).tolist(), np.exp(b).tolist(), margin)) is not None
+    }
+    lacking = tuple(name for name in sides if name not in by_host)
+    if lacking:
+        return Effect(*key, declared, by_host, lacking, tuple(used), None, None)
+    logs = [b - a for a, b in sides.values()]
+    means = np.array([float(np.mean(log)) for log in logs])
+    blocks = min(map(len, logs))
+    general = None
+    if len(logs) >= factor.LEAST_HOSTS:
+        general = _comparison(factor.hosts_in_general(means), len(logs), margin)
+    if blocks < factor.LEAST_BLOCKS:
+        ratio = exp(float(np.mean(means)))
+        these = Comparison(blocks, ratio, None, None, None, None, None, None, None, margin)
+        return Effect(*key, declared, by_host, (), tuple(used), these, general)
+    these = _comparison(factor.these_hosts(logs), blocks, margin)
+    differ = float(factor.p_differ(logs))
+    alike = float(factor.p_alike(logs, margin))
+    known = None if np.isnan(differ) else differ
+    return Effect(*key, declared, by_host, (), tuple(used), these, general, known, alike)
+
+
+def _sides(joules: Joules, used: Sequence[str], base: str, other: str) -> tuple[Floats, Floats]:
+    """Mean logarithms by block of both configurations; only blocks with all of the workloads.
+
+    Empty where a value is not positive: then there is no ratio.
+    """
+    of = [[joules.get((name, side), {}) for name in used] for side in (base, other)]
+    blocks = sorted(set.intersection(*(set(values) for side in of for values in side)))
+    values = np.array([[[v[b] for v in side] for b in blocks] for side in of], dtype=float)
+    if not blocks or np.any(values <= 0):
+        return np.empty(0), np.empty(0)
+    means = np.mean(np.log(values), axis=-1)
+    return means[0], means[1]
+
+
+def _comparison(said: factor.Stated, n: int, margin: float) -> Comparison:
+    low, high = (exp(limit) for limit in said.interval(0.95))
+    low90, high90 = (exp(limit) for limit in said.interval(0.9))
+    return Comparison(
+        n,
+        exp(said.mean),
+        low,
+        high,
+        low90,
+        high90,
+        float(said.p_value()),
+        float(said.p_equivalence(margin)),
+        None,
+        margin,
+    )
+
+
+def _families(effects: Sequence[Effect]) -> list[Effect]:
+    """All p-values by Holm over the effects: of each host, of the means, and of the two tests."""
+    found = list(effects)
+    for name in dict.fromkeys(name for effect in found for name in effect.by_host):
+        mine = iter(judged([e.by_host[name] for e in found if name in e.by_host]))
+        found = [
+            replace(e, by_host={**e.by_host, name: next(mine)}) if name in e.by_host else e
+            for e in found
+        ]
+    these = iter(judged([e.these for e in found if e.these is not None]))
+    found = [e if e.these is None else replace(e, these=next(these)) for e in found]
+    general = iter(judged([e.general for e in found if e.general is not None]))
+    found = [e if e.general is None else replace(e, general=next(general)) for e in found]
+    differ = iter(_adjusted([e.p_differ for e in found]))
+    alike = iter(_adjusted([e.p_alike for e in found]))
+    return [replace(e, p_differ_holm=next(differ), p_alike_holm=next(alike)) for e in found]
+
+
+def _adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+    known = iter(holm(np.array([p for p in p_values if p is not None], dtype=float)))
+    return [None if p is None else float(next(known)) for p in p_values]

@@ -1,0 +1,150 @@
+"""What a suite could have found, and how many more blocks a given precision needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import optimize, stats
+
+from analysis.stats.contrasts import Contrast
+from analysis.stats.stats import LEVEL, Estimate, Floats, half_width
+from analysis.suite.records import Suite
+
+FORMAT = "fde-next/1"
+HALF_WIDTH = 0.005  # of a ratio; the plan's analysis.half_width goes before it
+PILOT = (
+    10  # a deviation from fewer blocks says little, and Stein's second stage is then far too long
+)
+
+
+def detectable(sd_log: float | None, n: int, power: float = 0.8) -> float | None:
+    """The smallest ratio above 1 that `n` blocks find with this power, two-sided at 5 %.
+
+    From the noncentral t; None where n < 2. Its inverse is the smallest below 1.
+    """
+    if sd_log is None or n < 2:
+        return None
+    log_ratio = sd_log * _noncentrality(n, power) / math.sqrt(n)
+    return math.exp(log_ratio) if log_ratio < 700 else None
+
+
+@lru_cache
+def _noncentrality(n: int, power: float) -> float:
+    """Distance from 1 in standard errors of the mean at which the test has this power."""
+    freedom = n - 1
+    critical = float(stats.t.ppf(1 - LEVEL / 2, freedom))
+
+    def lacking(distance: float) -> float:
+        # The noncentral t squared: both of its tails at once.
+        return float(stats.ncf.sf(critical**2, 1, freedom, distance**2)) - power
+
+    return float(optimize.brentq(lacking, 0.0, 4 * critical + 4, xtol=1e-12))
+
+
+def blocks_for(sd_log: float, n: int, half_width: float) -> int:
+    """Blocks in all for an interval of the ratio within ±`half_width` (0.005 is ±0.5 %).
+
+    The second stage of Stein's two (Annals of Mathematical Statistics 16, 1945) from `n` ≥ 2 blocks
+    with this deviation; at least `n`.
+    """
+    if n < 2 or half_width <= 0:
+        raise ValueError("a second stage needs two blocks and a width above 0")
+    return int(second_stage(np.asarray(sd_log), n, half_width))
+
+
+def second_stage(sd_log: Floats, n: int, half_width: float) -> Floats:
+    """As `blocks_for`, for an array of deviations."""
+    critical = float(stats.t.ppf(1 - LEVEL / 2, n - 1))
+    needed = np.ceil((critical * sd_log / math.log1p(half_width)) ** 2)
+    return np.asarray(np.maximum(n, needed))
+
+
+def two_stages(first: Sequence[float], more: Sequence[float]) -> Estimate:
+    """Stein's interval of the mean once the second stage is in: 95 % whatever the deviation is.
+
+    The deviation is that of the first stage alone, for it chose the number of blocks.
+    """
+    n, total = len(first), len(first) + len(more)
+    mean = float(np.mean([*first, *more]))
+    if n < 2:
+        return Estimate(total, mean, None, None)
+    half = float(two_stages_half_width(float(np.std(first, ddof=1)), n, np.asarray(total)))
+    return Estimate(total, mean, mean - half, mean + half)
+
+
+def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
+    """Half width of `two_stages`, for arrays of first deviations and of blocks in all."""
+    return half_width(sd, n, 1 - LEVEL) * np.sqrt(n / total)
+
+
+def next_suite(suite: Suite, found: Sequence[Contrast]) -> dict[str, Any]:
+    """The document `fde-next/1` (data/README.md): blocks for the precision that the plan asks.
+
+    By the declared contrasts, or by all where none is declared.
+    """
+    wanted = _wanted_half_width(suite)
+    declared = [c for c in found if c.declared] or list(found)
+    rows = [row for c in declared if (row := _row(c, wanted)) is not None]
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "suite_id": suite.suite_id,
+        "from_blocks": min((row["from_blocks"] for row in rows), default=None),
+        "half_width": wanted,
+        "contrasts": rows,
+        "blocks": max((row["blocks"] for row in rows), default=None),
+        "more_blocks": max((row["more_blocks"] for row in rows), default=None),
+    }
+    return {**document, "sentence": _sentence(document, len(declared))}
+
+
+def _row(contrast: Contrast, wanted: float) -> dict[str, Any] | None:
+    c = contrast.comparison
+    if c is None or c.sd_log is None:
+        return None
+    total = blocks_for(c.sd_log, c.n, wanted)
+    return {
+        "base": contrast.base,
+        "other": contrast.other,
+        "from_blocks": c.n,
+        "sd_log": c.sd_log,
+        "half_width": math.expm1(float(half_width(c.sd_log, c.n, 1 - LEVEL))),
+        "blocks": total,
+        "more_blocks": total - c.n,
+    }
+
+
+def _sentence(document: dict[str, Any], asked: int) -> str:
+    percent = f"±{100 * document['half_width']:.3g} %"
+    more, of = document["more_blocks"], len(document["contrasts"])
+    if more is None:
+        return (
+            "How many more blocks are needed cannot be said: that takes two blocks with the whole "
+            "system's energy."
+        )
+    which = "every declared contrast" if of == asked else f"{of} of {asked} contrasts"
+    lacking = PILOT - document["from_blocks"]
+    if more > 0 and lacking > 0:
+        have = document["from_blocks"]
+        return (
+            f"First {lacking} more block{'s' * (lacking > 1)}, for a pilot of {PILOT}: going by "
+            f"{have} alone, {percent} on {which} would take {_count(more)} more."
+        )
+    if more == 0:
+        return f"No more blocks are needed for {percent} on {which}."
+    return f"{_count(more)} more block{'s give' if more > 1 else ' gives'} {percent} on {which}."
+
+
+def _count(number: int) -> str:
+    return f"{number:,}".replace(",", "\u202f")  # a narrow no-break space, as in all text
+
+
+def _wanted_half_width(suite: Suite) -> float:
+    analysis = suite.plan.get("analysis")
+    value = analysis.get("half_width") if isinstance(analysis, dict) else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1:
+        return float(value)
+    return HALF_WIDTH

@@ -1,0 +1,161 @@
+"""Blocks and configurations as two sets of additive effects on the logarithm of joules.
+
+What is left when both are removed shows what the place within a block does, and which runs stand
+out; the blocks' effects show drift. All work along the last axis, so that one suite and many
+simulated ones go through the same lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from analysis.stats.stats import LEVEL, Floats
+
+Ints = npt.NDArray[np.int64]
+ROUNDING = 1e-12  # of a logarithm: a residual as small is none
+
+
+@dataclass(frozen=True, eq=False)
+class Slope:
+    """A slope with its standard error; arrays of one shape, with `freedom` ≥ 1 degrees.
+
+    Where `x` does not vary at all the error is infinite: nothing is known.
+    """
+
+    value: Floats
+    error: Floats
+    freedom: int
+
+    def interval(self) -> tuple[Floats, Floats]:
+        """Student's 95 % limits."""
+        half = self.error * float(stats.t.ppf(1 - LEVEL / 2, self.freedom))
+        return self.value - half, self.value + half
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Which block and which configuration each of N values belongs to.
+
+    `solve` (effects × N) gives the mean, then the blocks' effects, which sum to 0; `residual`
+    (N × N) removes both sets of effects. `freedom` is what is left of N.
+    """
+
+    blocks: int
+    solve: Floats
+    residual: Floats
+    freedom: int
+    unscaled: Floats
+
+    @classmethod
+    @lru_cache(maxsize=8)  # the workloads of a suite mostly share one
+    def of(cls, block: tuple[int, ...], configuration: tuple[int, ...]) -> Layout | None:
+        """Both counted from 0 without gaps; None where the effects cannot be told apart."""
+        blocks, configurations = max(block) + 1, max(configuration) + 1
+        design = np.hstack(
+            [np.ones((len(block), 1)), _coded(block, blocks), _coded(configuration, configurations)]
+        )
+        if np.linalg.matrix_rank(design) < design.shape[1]:
+            return None
+        inverse = np.linalg.pinv(design)
+        residual = np.eye(len(block)) - design @ inverse
+        whole = np.vstack([np.eye(blocks - 1), -np.ones((1, blocks - 1))])
+        solve = whole @ inverse[1:blocks]
+        unscaled = np.sum(solve**2, axis=1)
+        return cls(blocks, solve, residual, len(block) - design.shape[1], unscaled)
+
+    def residuals(self, values: Floats) -> Floats:
+        """What neither block nor configuration explains, in the values' shape."""
+        return values @ self.residual
+
+    def block_effects(self, values: Floats) -> Floats:
+        """How far each block lies from the mean of all, configurations' effects removed."""
+        return values @ self.solve.T
+
+    def within_sd(self, values: Floats) -> Floats:
+        """Standard deviation of what is left; needs `freedom` ≥ 1."""
+        return np.asarray(np.sqrt(np.sum(self.residuals(values) ** 2, axis=-1) / self.freedom))
+
+    def block_half_widths(self, values: Floats) -> Floats:
+        """95 % half widths of the blocks' effects, by the scatter within blocks."""
+        critical = float(stats.t.ppf(1 - LEVEL / 2, self.freedom))
+        return critical * self.within_sd(values)[..., None] * np.sqrt(self.unscaled)
+
+    def slope_within(self, values: Floats, x: Floats) -> Slope | None:
+        """Slope along `x` of what is left, both sets of effects removed from `x` as well."""
+        freedom = self.freedom - 1
+        return _slope(self.residuals(values), self.residuals(x), freedom) if freedom > 0 else None
+
+    def slope_between(self, values: Floats, x: Floats) -> Slope | None:
+        """Slope of the blocks' effects along those of `x`: the block is the unit, not the run."""
+        freedom = self.blocks - 2
+        effects, along = self.block_effects(values), self.block_effects(x)
+        return _slope(effects, along, freedom) if freedom > 0 else None
+
+    def carry_over_p(self, values: Floats, after: Ints, places: Floats) -> Floats:
+        """p-value of the F test that the configuration that ran just before does not matter.
+
+        First-order carry-over: additive effects, tested all at once beside those of block,
+        configuration and place (B. Jones and M. G. Kenward, Design and Analysis of Cross-Over
+        Trials). All are … × N, `after` counted from 0 and −1 where nothing ran before, which tells
+        nothing; the p-values are …, and not a number where the order cannot tell.
+        """
+        kinds = np.arange(-1, int(after.max(initial=0)) + 1)
+        columns = np.concatenate([places[..., None], after[..., None] == kinds], axis=-1)
+        left, along = self.residuals(values), self.residual @ columns
+        less, of_less = _explained(left, along[..., :2])
+        more, of_more = _explained(left, along)
+        tested, freedom = of_more - of_less, self.freedom - of_more
+        rest = np.maximum(np.sum(left**2, axis=-1) - more, ROUNDING**2)
+        told = (tested > 0) & (freedom > 0)
+        one, other = np.where(told, tested, 1), np.where(told, freedom, 1)
+        p_values = stats.f.sf(np.maximum(more - less, 0.0) / one / (rest / other), one, other)
+        return np.asarray(np.where(told, p_values, np.nan))
+
+    def deleted_t(self, values: Floats) -> Floats:
+        """Each residual in standard errors that the other values alone tell; needs `freedom` ≥ 2.
+
+        Without outliers each follows Student's t with `freedom` − 1 degrees. 0 where a value stands
+        alone in its block or configuration, so that nothing tells what it should be.
+        """
+        left = self.residuals(values)
+        own = np.maximum(np.diag(self.residual), 0.0)
+        told = np.broadcast_to(own > 1e-9, left.shape)
+        squares = np.divide(left**2, own, out=np.zeros_like(left), where=told)
+        rest = np.maximum(np.sum(left**2, axis=-1)[..., None] - squares, ROUNDING**2)
+        return np.asarray(np.sign(left) * np.sqrt(squares / (rest / (self.freedom - 1))))
+
+
+def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
+    """The sum of squares that columns (… × N × K) explain of values (… × N), and their rank."""
+    basis, weights, _ = np.linalg.svd(columns, full_matrices=False)
+    independent = weights > 1e-9  # the columns are of the order of 1
+    along = np.einsum("...nk,...n->...k", basis, values)
+    return np.sum(along**2 * independent, axis=-1), np.sum(independent, axis=-1)
+
+
+def _slope(left: Floats, along: Floats, freedom: int) -> Slope:
+    """Of values along x, both without their mean."""
+    squares = np.sum(along**2, axis=-1)
+    told = squares > ROUNDING
+    safe = np.where(told, squares, 1.0)
+    value = np.where(told, np.sum(left * along, axis=-1) / safe, 0.0)
+    rest = np.sum((left - value[..., None] * along) ** 2, axis=-1)
+    return Slope(value, np.where(told, np.sqrt(rest / freedom / safe), np.inf), freedom)
+
+
+def _coded(index: Sequence[int], levels: int) -> Floats:
+    """Columns whose effects sum to 0 over the levels."""
+    coded: npt.NDArray[np.float64] = np.vstack([np.eye(levels - 1), -np.ones((1, levels - 1))])
+    return coded[list(index)]
+
+
+def percent(log: float) -> float:
+    """A log-ratio as a change in %."""
+    return 100 * math.expm1(max(-700.0, min(700.0, log)))

@@ -1,0 +1,1 @@
+"""Reads a suite folder: plan, runs, samples, records, and whether it is whole."""

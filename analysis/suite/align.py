@@ -1,0 +1,183 @@
+"""All times onto the controller's clock: the target's by round trips, a meter's by arrivals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from instrumentation.clock import ClockError, ClockReading, OffsetModel
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MAX_SKEW = 500e-6  # no quartz is worse; a steeper slope is jitter over too short a time
+MAX_WANDER = 10e-6  # how far a rate may wander from its mean while a suite runs
+KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # so much holds at least one record without delay
+
+
+@dataclass(frozen=True)
+class BootClock:
+    """One boot of the target, as seen from each boot of the controller; at least one model.
+
+    A time is placed by the controller's boot whose readings lie around it, or nearest.
+    """
+
+    models: tuple[OffsetModel, ...]
+
+    @property
+    def skew_ppm(self) -> float:
+        """Of the longest stretch of readings: the mean rate by which the target gains."""
+        return max(self.models, key=lambda model: model.knots[-1][0] - model.knots[0][0]).skew_ppm
+
+    def to_controller_ns(self, t_target_ns: int) -> int:
+        """The same moment on the controller's clock."""
+        return self._nearest(t_target_ns).to_controller_ns(t_target_ns)
+
+    def bound_ns(self, t_target_ns: int) -> int:
+        """How far `to_controller_ns` can be off."""
+        return self._nearest(t_target_ns).bound_ns(t_target_ns)
+
+    def _nearest(self, t_ns: int) -> OffsetModel:
+        return min(self.models, key=lambda m: max(m.knots[0][0] - t_ns, t_ns - m.knots[-1][0], 0))
+
+
+@dataclass(frozen=True)
+class TargetClock:
+    """Maps the target's times to the controller's, a clock for each boot of the target."""
+
+    models: Mapping[str, BootClock]
+
+    @classmethod
+    def fit(cls, lines: Iterable[Mapping[str, Any]]) -> TargetClock:
+        """From the lines of clock.jsonl; a line that is no reading is left out.
+
+        Lines of several boots of the controller (`controller_boot_id`) stand on one axis already
+        (analysis.suite.controllers).
+        """
+        by_boots: dict[tuple[str, str], list[ClockReading]] = {}
+        for line in lines:
+            reading = reading_of(line)
+            if reading is not None:
+                boots = reading.boot_id, str(line.get("controller_boot_id") or "")
+                by_boots.setdefault(boots, []).append(reading)
+        models: dict[str, tuple[OffsetModel, ...]] = {}
+        for (boot_id, _), readings in by_boots.items():
+            with suppress(ClockError):
+                models[boot_id] = (*models.get(boot_id, ()), OffsetModel.fit(readings, boot_id))
+        return cls({boot_id: BootClock(found) for boot_id, found in models.items()})
+
+    def to_controller_ns(self, boot_id: str, t_target_ns: int) -> int | None:
+        """The same moment on the controller's clock, None where that boot has no reading."""
+        model = self.models.get(boot_id)
+        return None if model is None else model.to_controller_ns(t_target_ns)
+
+    def bound_ns(self, boot_id: str, t_target_ns: int) -> int | None:
+        """How far `to_controller_ns` can be off."""
+        model = self.models.get(boot_id)
+        return None if model is None else model.bound_ns(t_target_ns)
+
+
+def reading_of(line: Mapping[str, Any]) -> ClockReading | None:
+    """A line of clock.jsonl; None where it is no reading."""
+    try:
+        sent, there, back = (int(line[f"t_{key}_ns"]) for key in ("send", "target", "receive"))
+        return ClockReading(sent, there, back, str(line["boot_id"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """From a sender's own time to the controller's clock, both as offsets in ns.
+
+    `at` of x is x + intercept + slope·x plus what `knots` (x, offset) tell between them.
+    `bound_ns`: how late the line can be, because even its fastest record may have been delayed.
+    """
+
+    intercept_ns: float
+    slope: float
+    knots: tuple[Floats, Floats]
+    bound_ns: float
+
+    def at(self, x: Floats) -> Floats:
+        """Offsets on the controller's clock."""
+        drift = np.interp(x, *self.knots) if len(self.knots[0]) else 0.0
+        return x + (self.intercept_ns + self.slope * x + drift)
+
+
+def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: float) -> Line:
+    """The line under the points (x, y = arrival − x), then what the clock wandered from it.
+
+    `x` must not fall; `delays` are some points (x, y) taken without regard to their height, which
+    tell how much the delay varies. With a limit L on all delays and a spread S of those seen, the
+    smallest lies in [0, L − S]. Raises ValueError without points.
+    """
+    intercept, slope = lower_envelope(x, y)
+    above = y - (intercept + slope * x)
+    knots = _knots(x, above)
+    line = Line(intercept, slope, knots, 0.0)
+    seen = delays[1] - (line.at(delays[0]) - delays[0])
+    spread = float(np.quantile(seen, 0.95)) if len(seen) else 0.0
+    bound_ns = limit_ns - min(max(spread, 0.0), 0.95 * limit_ns)
+    return Line(intercept, slope, knots, bound_ns)
+
+
+def _knots(x: Floats, above: Floats) -> tuple[Floats, Floats]:
+    """Lowest points above the line in stretches of some minutes, none that no clock could reach.
+
+    A rate within `MAX_WANDER` makes neighbours bound each other, so that a stretch in which every
+    record came late takes its height from those beside it.
+    """
+    count = int(min(len(x) // KNOT_POINTS, (x[-1] - x[0]) // KNOT_NS))
+    if count < 3:
+        return np.empty(0), np.empty(0)
+    cut = np.linspace(0, len(x), count + 1).astype(int)
+    lowest = np.array([a + int(np.argmin(above[a:b])) for a, b in pairwise(cut)])
+    at, height = x[lowest], above[lowest]
+    height = np.minimum.accumulate(height - MAX_WANDER * at) + MAX_WANDER * at
+    back = np.minimum.accumulate((height + MAX_WANDER * at)[::-1])[::-1]
+    return at, back - MAX_WANDER * at
+
+
+def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
+    """Intercept and slope of the line under all points that lies closest to them.
+
+    With x the sender's time and y = arrival − x, the points lie above the true line by their delay,
+    and late bunches leave no trace. The line with the least summed distance is the edge of the
+    lower convex hull above the mean of x (Moon, Skelly, Towsley, INFOCOM 1999). `x` must not fall.
+    """
+    if len(x) == 0:
+        raise ValueError("no points")
+    hull: list[int] = []
+    for i in lowest_of_bins(y, 4096):
+        while len(hull) >= 2 and _turns_right(x, y, hull[-2], hull[-1], i):
+            hull.pop()
+        hull.append(i)
+    middle = float(np.mean(x))
+    for left, right in pairwise(hull):
+        if x[left] <= middle <= x[right] and x[right] > x[left]:
+            slope = float((y[right] - y[left]) / (x[right] - x[left]))
+            if abs(slope) <= MAX_SKEW:
+                return float(y[left] - slope * x[left]), slope
+    return float(np.min(y)), 0.0
+
+
+def lowest_of_bins(y: Floats, bins: int) -> list[int]:
+    """Indices of the lowest point of each of `bins` equal stretches: the hull needs no others."""
+    if len(y) <= bins:
+        return list(range(len(y)))
+    edges = np.linspace(0, len(y), bins + 1).astype(int)
+    starts = edges[:-1]
+    lowest = np.flatnonzero(y == np.repeat(np.minimum.reduceat(y, starts), np.diff(edges)))
+    return [int(at) for at in lowest[np.searchsorted(lowest, starts)]]
+
+
+def _turns_right(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
+    """Whether b lies on or above the line from a to c."""
+    return bool((x[b] - x[a]) * (y[c] - y[a]) <= (y[b] - y[a]) * (x[c] - x[a]))

@@ -1,0 +1,61 @@
+"""JSON documents and lines as they were fetched; what cannot be read becomes a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from contract import strict_json
+
+# Of lines, what is a time or a name there, and nothing else.
+TIMES = ("seq", "t_mono_ns", "t_send_ns", "t_target_ns", "t_receive_ns", "begun_ns", "spread_ns")
+WORDS = ("boot_id", "controller_boot_id", "state", "run_id", "detail", "zone")
+
+
+def optional(path: Path, problems: list[str]) -> dict[str, Any]:
+    """A JSON object; empty where there is none."""
+    if not path.exists():
+        return {}
+    try:
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        problems.append(f"{path.name} cannot be read.")
+        return {}
+    return document if isinstance(document, dict) else {"entries": document}
+
+
+def seconds(path: Path) -> dict[str, Any]:
+    """timing.json without what should be seconds and is none; empty where there is none."""
+    return {
+        key: value
+        for key, value in optional(path, []).items()
+        if not key.endswith("_s") or type(value) in (int, float)
+    }
+
+
+def lines(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
+    """JSON objects of a file of lines; a line that cannot be read is told and left out.
+
+    So is one whose times are no whole numbers, or whose names are no words.
+    """
+    if not path.exists():
+        return
+    bad = 0
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for text in file:
+            try:
+                line = strict_json.loads(text)
+            except ValueError:
+                bad += 1
+                continue
+            if not isinstance(line, dict):
+                continue
+            if all(type(line.get(k, 0)) is int for k in TIMES) and all(
+                isinstance(line.get(k), str | None) for k in WORDS
+            ):
+                yield line
+            else:
+                bad += 1
+    if bad:
+        problems.append(f"{path.name} is cut short or damaged: {bad} line(s) cannot be read.")

@@ -1,0 +1,162 @@
+"""Which suites make a group of hosts, and what they have in common; group.json (`fde-group/1`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from analysis.suite.records import CANARY, Suite, SuiteError
+from contract import names, strict_json
+
+FILE, FORMAT = "group.json", "fde-group/1"
+# What may differ between hosts and yet be compared: it is said.
+PLAN = {
+    "suite": "suite",
+    "scale": "sizes",
+    "settle_s": "rest before a run",
+    "tail_s": "tail",
+    "pad_s": "rest beside phases",
+    "rapl_hz": "sampling of the counters",
+    "filesystem": "file system",
+    "extent": "extent of the data",
+    "blocks": "number of blocks planned",
+}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Names of what all hosts have alike, in the first plan's order, and what is to be said."""
+
+    workloads: tuple[str, ...]
+    configurations: tuple[str, ...]
+    said: tuple[str, ...]
+
+
+def is_group(folder: Path) -> bool:
+    """Whether a folder is that of a group, not of a suite."""
+    return (folder / FILE).exists()
+
+
+def members(folder: Path) -> list[Path]:
+    """The folders of a group's suites, beside its own. Raises SuiteError."""
+    try:
+        if names.stranger(folder):
+            raise ValueError
+        found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
+        known = found["format"] == FORMAT
+        ids = list(found["suites"])
+        if not ids or not all(names.safe(suite_id) for suite_id in ids):
+            raise ValueError
+    except (OSError, ValueError, KeyError, TypeError):
+        raise SuiteError(
+            f"{folder / FILE} cannot be read: name the suites' own folders instead."
+        ) from None
+    if not known:
+        raise SuiteError(f"{folder / FILE} is not of the format {FORMAT}.")
+    return [folder.parent / suite_id for suite_id in ids]
+
+
+def shared(suites: Sequence[Suite]) -> Shared:
+    """What may be compared between hosts. Raises SuiteError where nothing may."""
+    if len(suites) < 2:
+        raise SuiteError("Name the suites of two hosts or more.")
+    for one, other in combinations(suites, 2):
+        _require_other_machine(one, other)
+    _require_same(suites, "what their figures are", [s.plan.get("origin") for s in suites])
+    _require_same(suites, "the margin of equivalence", [s.margin for s in suites])
+    _require_same(suites, "the baseline", [s.baseline for s in suites])
+    kept: dict[str, tuple[str, ...]] = {}
+    said: list[str] = []
+    for kind in ("workloads", "configurations"):
+        entries = [_named(suite.plan.get(kind)) for suite in suites]
+        names = suites[0].workloads if kind == "workloads" else suites[0].configurations
+        kept[kind] = tuple(n for n in names if all(e.get(n) == entries[0][n] for e in entries))
+        if not kept[kind]:
+            raise SuiteError(f"No {kind[:-1]} is the same on every host: nothing compares.")
+        said += _left_out(kind, entries, kept[kind], suites)
+    said += [*_one_image(suites), *_plans(suites)]
+    return Shared(kept["workloads"], kept["configurations"], tuple(said))
+
+
+def _require_other_machine(one: Suite, other: Suite) -> None:
+    if one.suite_id == other.suite_id:
+        raise SuiteError(f"Suite {one.suite_id} is named twice: name each once.")
+    if one.host == other.host:
+        raise SuiteError(
+            f"{one.suite_id} and {other.suite_id} are of one host, {one.host}: nights of one host "
+            "are no hosts; make compare A=… B=… lays two of them side by side."
+        )
+    boots = [_identity(suite, "boot_id") for suite in (one, other)]
+    if boots[0] is not None and boots[0] == boots[1]:
+        raise SuiteError(
+            f"{one.host} and {other.host} are the same machine under two names (both suites began "
+            "in the same boot): name one suite of each machine."
+        )
+
+
+def _one_image(suites: Sequence[Suite]) -> Iterator[str]:
+    """Systems made from one image have one machine-id; so has one machine at two times."""
+    for one, other in combinations(suites, 2):
+        ids = [_identity(suite, "machine_id") for suite in (one, other)]
+        if ids[0] is not None and ids[0] == ids[1]:
+            yield (
+                f"{one.host} and {other.host} have the same machine-id: systems made from one "
+                "image, or one machine at two times, which would be no two hosts."
+            )
+
+
+def _identity(suite: Suite, key: str) -> str | None:
+    try:
+        found = strict_json.loads((suite.folder / "identity.json").read_text(encoding="utf-8"))
+        return None if found[key] is None else str(found[key])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _require_same(suites: Sequence[Suite], what: str, values: Sequence[object]) -> None:
+    if any(value != values[0] for value in values):
+        told = ", ".join(f"{s.host} {value}" for s, value in zip(suites, values, strict=True))
+        raise SuiteError(
+            f"The hosts differ in {what} ({told}), so they have no common mean: report those "
+            "together that have it in common."
+        )
+
+
+def _left_out(
+    kind: str,
+    entries: Sequence[Mapping[str, Any]],
+    kept: Sequence[str],
+    suites: Sequence[Suite],
+) -> Iterator[str]:
+    one = kind[:-1].capitalize()
+    for name in dict.fromkeys(name for of in entries for name in of):
+        if name in kept or name == CANARY:
+            continue
+        without = [s.host for s, of in zip(suites, entries, strict=True) if name not in of]
+        why = f"{', '.join(without)} has none" if without else "it is not the same on every host"
+        yield f"{one} {name} is left out: {why}."
+
+
+def _plans(suites: Sequence[Suite]) -> Iterator[str]:
+    groups = {suite.plan.get("group") for suite in suites}
+    if len(groups) > 1 or None in groups:
+        yield "These suites were not planned as one group, and may have run at other times."
+    for key, what in PLAN.items():
+        values = [suite.plan.get(key) for suite in suites]
+        if any(value != values[0] for value in values):
+            told = ", ".join(f"{s.host} {_text(v)}" for s, v in zip(suites, values, strict=True))
+            yield f"Not the same on every host: {what} ({told})."
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+
+
+def _named(entries: Any) -> dict[str, Any]:
+    if not isinstance(entries, list):
+        return {}
+    return {str(e["name"]): e for e in entries if isinstance(e, Mapping) and "name" in e}

@@ -1,0 +1,285 @@
+"""What broke into a suite, by its journal and its meters: the facts, without any judgement.
+
+Starts of the agent, boots, interruptions, tries that counted for nothing, repetitions and waits;
+times of the journal are the target's, so that what lies across a boot has no length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from analysis.suite.documents import lines
+from analysis.suite.records import Suite
+from analysis.suite.silences import ENDED, Silence, of_link, of_meters
+from analysis.suite.suite_folder import SKIPPED
+
+INTERRUPTED, REPEAT = "interrupted: ", "repeat: "
+BEGUN = frozenset({"switching", "running", "proving"})
+CLOSED = frozenset({"finished", "void"})
+NS = 1_000_000_000
+REBOOT, RESTART, STOPPED = "the target went down", "the agent was killed", "stopped by a signal"
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """A try that was cut short: `why` is REBOOT, RESTART, STOPPED or the journal's own words."""
+
+    run_id: str
+    during: str
+    why: str
+
+
+@dataclass(frozen=True)
+class VoidTries:
+    """Tries that were void for one reason (an example of its words); `mended` of these runs
+    finished in the end. `asked`: the controller asked for a repetition of a finished run."""
+
+    reason: str
+    tries: int
+    runs: int
+    mended: int
+    asked: bool
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What the agent waited for, by its word: how often, how long in all, the last sentence.
+
+    Waits that a boot ended are counted without their length.
+    """
+
+    word: str
+    times: int
+    seconds: float
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Night:
+    """All that the journal tells besides the runs that finished at once.
+
+    `starts` of the agent: of those after the first, `reboots` came with a new boot of the target,
+    `restarts` in the same boot, `resumed` after the suite had been closed. `at_once` and `later`
+    count repetitions: right after the void try, or after another run. `ended`: the last line of all
+    closes the suite. Of the controller's `sessions`, `killed` ones did not end in order.
+    """
+
+    starts: int = 0
+    boots: int = 0
+    reboots: int = 0
+    restarts: int = 0
+    resumed: int = 0
+    interruptions: tuple[Interruption, ...] = ()
+    voids: tuple[VoidTries, ...] = ()
+    at_once: int = 0
+    later: int = 0
+    waits: tuple[Wait, ...] = ()
+    never: int = 0
+    void_to_end: tuple[str, ...] = ()
+    ended: bool = False
+    failed: str = ""
+    sessions: int = 1
+    killed: int = 0
+    controller_boots: int = 1
+    silences: tuple[Silence, ...] = ()
+    unlinked: Silence | None = None
+
+    @property
+    def tries_void(self) -> int:
+        return sum(group.tries for group in self.voids)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing broke in and nothing had to be waited for."""
+        return not (
+            self.reboots + self.restarts + self.resumed + self.tries_void + self.never
+            or self.interruptions
+            or self.waits
+            or self.void_to_end
+            or self.silences
+            or self.unlinked
+            or self.sessions > 1
+            or self.killed
+            or self.controller_boots > 1
+            or not self.ended
+        )
+
+
+@dataclass
+class _Told:
+    """What the lines so far tell."""
+
+    starts: int = 0
+    reboots: int = 0
+    restarts: int = 0
+    resumed: int = 0
+    interruptions: list[Interruption] = field(default_factory=list)
+    voids: list[tuple[str, str, bool]] = field(default_factory=list)  # run, reason, asked for
+    at_once: int = 0
+    later: int = 0
+    waits: dict[str, list[tuple[float | None, str]]] = field(default_factory=dict)
+    open_run: tuple[str, str] = ("", "")  # run and its last state
+    to_repeat: dict[str, bool] = field(default_factory=dict)  # run: another one came in between
+
+
+def night(suite: Suite) -> Night:
+    """The facts of a suite; reads all times of all meters."""
+    told = _told(suite.journal)
+    planned = _planned(suite.plan)
+    known = {run.run_id for run in suite.runs}
+    known |= {run.run_id for run in (*suite.void, *suite.skipped)}
+    last = suite.journal[-1] if suite.journal else {}
+    boots = dict.fromkeys(str(line.get("boot_id")) for line in suite.journal)
+    finished = {run.run_id for run in suite.runs}
+    begun, killed = _sessions(suite)
+    return Night(
+        starts=told.starts,
+        boots=len(boots),
+        reboots=told.reboots,
+        restarts=told.restarts,
+        resumed=told.resumed,
+        interruptions=tuple(told.interruptions),
+        voids=tuple(_grouped(told.voids, finished)),
+        at_once=told.at_once,
+        later=told.later,
+        waits=tuple(_wait(word, times) for word, times in told.waits.items()),
+        never=len([run_id for run_id in planned if run_id not in known]),
+        void_to_end=tuple(run.run_id for run in suite.void),
+        ended=last.get("state") == "suite-finished",
+        failed=str(last.get("detail") or "") if last.get("state") == "suite-failed" else "",
+        sessions=max(1, begun),
+        killed=killed,
+        controller_boots=suite.controller_boots,
+        silences=tuple(of_meters(suite.meters)),
+        unlinked=of_link(suite.clock, suite.journal),
+    )
+
+
+def _sessions(suite: Suite) -> tuple[int, int]:
+    """How many sessions of the controller there were, and how many did not end in order.
+
+    One that is still at work has no end either. Lines of older suites have no beginning.
+    """
+    begun, ended, older = [], set(), 0
+    for line in lines(suite.folder / "sessions.jsonl", []):
+        key = (line.get("controller_boot_id"), line.get("begun_ns"))
+        if "wall_s" not in line:
+            begun.append(key)
+        elif "begun_ns" in line:
+            ended.add(key)
+        else:
+            older += 1
+    killed = [key for key in begun if key not in ended]
+    at_work = bool(killed) and killed[-1] == begun[-1] and not suite.sealed
+    return len(begun) + older, len(killed) - at_work
+
+
+def _told(lines: Sequence[Mapping[str, Any]]) -> _Told:
+    told = _Told()
+    for number, line in enumerate(lines):
+        state, run_id = str(line.get("state", "")), str(line.get("run_id") or "")
+        detail = str(line.get("detail") or "")
+        if state == "suite-started":
+            _start(told, line, _before(lines[:number]))
+        elif state == "waiting":
+            word, sentence = _worded(detail)
+            told.waits.setdefault(word, []).append((_seconds(lines[number : number + 2]), sentence))
+        elif state in BEGUN:
+            if told.open_run[0] != run_id:
+                _begin(told, run_id)
+            told.open_run = run_id, state
+        elif state in CLOSED:
+            if state == "void" and not detail.startswith(SKIPPED):
+                _void(told, run_id, detail)
+            told.open_run = "", ""
+    return told
+
+
+def _before(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The last line of the agent before: at its start one folds into void lines what was open, and
+    what it was asked to repeat."""
+    line: Mapping[str, Any]
+    for line in reversed(lines):
+        folded = str(line.get("detail") or "").startswith((INTERRUPTED, REPEAT))
+        if not (line.get("state") == "void" and folded):
+            return line
+    return None
+
+
+def _start(told: _Told, line: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
+    told.starts += 1
+    if before is None:
+        return
+    same = before.get("boot_id") == line.get("boot_id")
+    if before.get("state") in ENDED:
+        told.resumed += 1
+    elif same:
+        told.restarts += 1
+    else:
+        told.reboots += 1
+    run_id, state = told.open_run
+    if run_id:  # older agents left it open
+        why = RESTART if same else REBOOT
+        told.interruptions.append(Interruption(run_id, state, why))
+        told.to_repeat[run_id] = False
+        told.open_run = "", ""
+
+
+def _begin(told: _Told, run_id: str) -> None:
+    if run_id in told.to_repeat:
+        if told.to_repeat.pop(run_id):
+            told.later += 1
+        else:
+            told.at_once += 1
+    told.to_repeat = dict.fromkeys(told.to_repeat, True)
+
+
+def _void(told: _Told, run_id: str, detail: str) -> None:
+    told.to_repeat[run_id] = False
+    if detail.startswith(INTERRUPTED):
+        why, _, during = detail.removeprefix(INTERRUPTED).partition(" while it was ")
+        told.interruptions.append(Interruption(run_id, during or told.open_run[1], why))
+    else:
+        asked = detail.startswith(REPEAT)
+        reason = detail.removeprefix(REPEAT) or "no reason given"
+        told.voids.append((run_id, reason, asked))
+
+
+def _grouped(voids: Iterable[tuple[str, str, bool]], finished: set[str]) -> Iterator[VoidTries]:
+    """By reason, figures in it aside; the most frequent first."""
+    groups: dict[tuple[str, bool], list[tuple[str, str]]] = {}
+    for run_id, reason, asked in voids:
+        groups.setdefault((re.sub(r"\d+(\.\d+)?", "#", reason), asked), []).append((run_id, reason))
+    for (_, asked), members in sorted(groups.items(), key=lambda item: -len(item[1])):
+        runs = {run_id for run_id, _ in members}
+        yield VoidTries(members[-1][1], len(members), len(runs), len(runs & finished), asked)
+
+
+def _worded(detail: str) -> tuple[str, str]:
+    """`<word>: <sentence>`; a wait without a word is another."""
+    found = re.match(r"([a-z][a-z-]*): (.*)", detail, re.DOTALL)
+    return (found[1], found[2]) if found else ("other", detail)
+
+
+def _seconds(lines: Sequence[Mapping[str, Any]]) -> float | None:
+    """From the first line to the next; None where there is none in the same boot."""
+    if len(lines) < 2 or lines[0].get("boot_id") != lines[1].get("boot_id"):
+        return None
+    try:
+        return max(0.0, (int(lines[1]["t_mono_ns"]) - int(lines[0]["t_mono_ns"])) / NS)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _wait(word: str, times: Sequence[tuple[float | None, str]]) -> Wait:
+    seconds = sum(length for length, _ in times if length is not None)
+    return Wait(word, len(times), seconds, times[-1][1])
+
+
+def _planned(plan: Mapping[str, Any]) -> list[str]:
+    runs = plan.get("runs")
+    entries = runs if isinstance(runs, list) else []
+    return [str(e["run_id"]) for e in entries if isinstance(e, Mapping) and "run_id" in e]

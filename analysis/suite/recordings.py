@@ -1,0 +1,153 @@
+"""A suite's meters: each boot of the controller has recorded them into folders of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analysis.suite import samples
+from analysis.suite.documents import optional
+from analysis.suite.records import Meter
+from instrumentation import decode
+
+# What must be the same in all folders of a meter; else its records cannot stand in one line.
+ALIKE = ("kind", "channels", "origin", "timing", "arrival_delay_limit_s", "accuracy")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One folder below `meters/`. `boot` is the controller's whose clock its times are of; empty
+    where meter.json does not say."""
+
+    name: str
+    number: int
+    boot: str
+    started_wall: str
+    described: Mapping[str, Any]
+    samples: samples.Samples
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        return _channels(self.described)
+
+    @cached_property
+    def span_ns(self) -> tuple[int, int] | None:
+        """Arrival of the first and of the last record; None without any."""
+        first = last = None
+        for table in self.samples.tables(["t_mono_ns"]):
+            first = table["t_mono_ns"][0] if first is None else first
+            last = table["t_mono_ns"][-1]
+        return None if first is None or last is None else (int(first), int(last))
+
+
+def read(folder: Path, raw: bool, changed: Collection[str], problems: list[str]) -> list[Recording]:
+    """All folders that can be read, those of one meter in the order of recording.
+
+    With `raw`, or where the decoded samples are among the `changed` files, from the raw bytes.
+    """
+    root = folder / "meters"
+    found = []
+    for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
+        described = optional(path / "meter.json", problems)
+        if not described:
+            problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
+            continue
+        name, number = _place(path.name, described)
+        doubtful = f"meters/{path.name}/samples.parquet" in changed
+        what = "raw" if raw else "doubtful" if doubtful else ""
+        found.append(
+            Recording(
+                name=name,
+                number=number,
+                boot=str(described.get("controller_boot_id") or ""),
+                started_wall=str(described.get("started_wall") or ""),
+                described=described,
+                samples=_samples(path, _channels(described), what, problems),
+            )
+        )
+    return sorted(found, key=lambda one: (one.name, one.number))
+
+
+def meters(
+    recordings: Sequence[Recording], shift_ns: Mapping[str, int], problems: list[str]
+) -> Iterator[Meter]:
+    """The recordings of one name as one meter, its times moved by the shifts of their boots."""
+    by_name: dict[str, list[Recording]] = {}
+    for recording in recordings:
+        by_name.setdefault(recording.name, []).append(recording)
+    for name, parts in by_name.items():
+        first, alike = parts[0].described, []
+        for part in parts:
+            other = [key for key in ALIKE if part.described.get(key) != first.get(key)]
+            if other:
+                problems.append(
+                    f"Meter {name} was set up otherwise after the controller had started again "
+                    f"({', '.join(other)}): recording {part.number} is left out."
+                )
+            else:
+                alike.append((part.samples, shift_ns.get(part.boot, 0)))
+        accuracy = first.get("accuracy")
+        limit_s = first.get("arrival_delay_limit_s")
+        yield Meter(
+            name=name,
+            kind=str(first.get("kind", "")),
+            origin=str(first.get("origin", "modelled")),
+            own_names=tuple(_named(first)),
+            channels=_channels(first),
+            accuracy=accuracy if isinstance(accuracy, dict) else {},
+            # Without a word on its timing nothing but the arrival of a record can be relied on.
+            timing=str(first.get("timing", "poll")),
+            arrival_delay_limit_s=float(limit_s) if isinstance(limit_s, int | float) else 0.0,
+            samples=samples.chained(alike),
+        )
+
+
+def _place(folder_name: str, described: Mapping[str, Any]) -> tuple[str, int]:
+    """The meter's name and the recording's number, from 1: `name.2` is the second of `name`.
+
+    meter.json has the last word on the name, so that a meter called `a.2` is not a part of `a`.
+    """
+    name = str(described.get("name") or folder_name)
+    numbered = re.fullmatch(re.escape(name) + r"\.(\d+)", folder_name)
+    if numbered:
+        return name, int(numbered[1])
+    # A folder that bears another name is what it was copied or renamed to.
+    return (name, 1) if folder_name == name else (folder_name, 1)
+
+
+def _named(described: Mapping[str, Any]) -> dict[str, str]:
+    """Channels by the meter's own names; each once."""
+    given = described.get("channels")
+    found = {str(v): str(k) for k, v in reversed(given.items())} if isinstance(given, dict) else {}
+    return {own: channel for channel, own in reversed(found.items())}
+
+
+def _channels(described: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(_named(described).values())
+
+
+def _samples(
+    path: Path, channels: Sequence[str], what: str, problems: list[str]
+) -> samples.Samples:
+    """The records of a meter's folder: as they were decoded, or from the raw bytes where these are
+    asked for, or where the decoded ones are not what was sealed or cannot be read.
+    """
+    decoded = path / "samples.parquet"
+    there = decoded.exists() and what != "raw"
+    if there and not what:
+        try:
+            return samples.of_file(decoded, channels)
+        except samples.SamplesError as error:
+            problems.append(f"{decoded.name} of meter {path.name} cannot be read ({error}).")
+    try:
+        found = samples.of_recording(path)
+    except decode.DecodeError as error:
+        problems.append(f"Meter {path.name} cannot be decoded: {error}")
+        return samples.NOTHING
+    if there:
+        problems.append(f"The raw bytes of meter {path.name} were decoded anew instead.")
+    return found

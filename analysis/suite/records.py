@@ -1,0 +1,287 @@
+"""What a suite folder holds, as typed objects (data contract: data/README.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analysis.suite.assumptions import Assumptions, assumptions_of
+from analysis.suite.labels import configuration_label
+from analysis.suite.preconditioned import Preconditioned
+from analysis.suite.samples import Samples
+from instrumentation.sources.counter import Reading
+
+BASELINE = "plain"
+TAIL = "tail"
+CANARY = "canary"  # a workload of its own, first and last: no part of what is compared
+SYSTEM = "system"  # the component that a meter before the whole machine sees
+
+
+class SuiteError(Exception):
+    """Nothing can be said about a suite; the message is a sentence with the way out."""
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A counter at both edges of a phase; an edge is None where the read failed."""
+
+    source: str
+    zone: str
+    start: Reading | None
+    end: Reading | None
+    max_range_uj: int | None
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A marked stretch of a run, on the target's clock.
+
+    `own_cpu_s` are the agent's own CPU seconds, `cpu_busy_s` those of all programs on all CPUs
+    together; None where the run does not tell them.
+    """
+
+    name: str
+    t_start_ns: int
+    t_end_ns: int
+    counters: tuple[Counter, ...]
+    work: Mapping[str, float]
+    own_cpu_s: float | None = None
+    cpu_busy_s: float | None = None
+
+    @property
+    def duration_s(self) -> float:
+        return (self.t_end_ns - self.t_start_ns) / 1e9
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A declared part of a workload that could not be done, and why."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run. `origin` is that of its RAPL figures.
+
+    `workload` is the name of the plan's entry, which is the workload's own where it has no other.
+    `program` says in words what did the measured work, `cpus` is the number of logical CPUs,
+    `kept` holds the SHA-256 of files that the workload kept, by their path below `kept`; `disks` is
+    what the disks told of themselves, as it stands in run.json.
+    """
+
+    run_id: str
+    block: int
+    configuration: str
+    workload: str
+    boot_id: str
+    origin: str
+    t_start_ns: int
+    t_end_ns: int
+    phases: tuple[Phase, ...]
+    pyrapl: Mapping[str, Any] | None
+    proof: Mapping[str, Any]
+    checks: tuple[Mapping[str, Any], ...]
+    perf: Mapping[str, Any] | None = None
+    started_wall: str = ""
+    program: str = ""
+    cpus: int | None = None
+    left_out: tuple[LeftOut, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
+    disks: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def measured_phases(self) -> tuple[Phase, ...]:
+        """The phases that hold the work: all but the tail."""
+        return tuple(phase for phase in self.phases if phase.name != TAIL)
+
+
+@dataclass(frozen=True)
+class VoidRun:
+    """A run that counts for nothing, or was skipped because it cannot run there, and why."""
+
+    run_id: str
+    configuration: str
+    workload: str
+    block: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A meter and its records (data/README.md: meter.json, samples.parquet).
+
+    `own_names` are the meter's own names of `channels`, in the same order.
+    """
+
+    name: str
+    kind: str
+    origin: str
+    own_names: tuple[str, ...]
+    channels: tuple[str, ...]
+    accuracy: Mapping[str, Any]
+    timing: str
+    arrival_delay_limit_s: float
+    samples: Samples
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite as read. `problems` are sentences about what is missing or cannot be trusted.
+
+    `skipped` runs cannot be made on this machine (a program or a cipher is missing): they are not
+    void, for nothing failed.
+    """
+
+    folder: Path
+    plan: Mapping[str, Any]
+    runs: tuple[Run, ...]
+    void: tuple[VoidRun, ...]
+    meters: tuple[Meter, ...]
+    clock: tuple[Mapping[str, Any], ...]
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    timing: Any
+    sealed: bool
+    problems: tuple[str, ...] = field(default=())
+    watermarks: tuple[Mapping[str, Any], ...] = ()
+    journal: tuple[Mapping[str, Any], ...] = ()
+    controller_boots: int = 1
+    skipped: tuple[VoidRun, ...] = ()
+    preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)
+
+    @property
+    def suite_id(self) -> str:
+        return str(self.plan.get("suite_id", self.folder.name))
+
+    @property
+    def host(self) -> str:
+        return str(self.plan.get("host", ""))
+
+    @property
+    def configurations(self) -> list[str]:
+        """Names in the plan's order."""
+        return _names(self.plan.get("configurations", []))
+
+    @property
+    def baseline(self) -> str | None:
+        """What all is a ratio to: the configuration named plain, else the first of kind plain."""
+        plain = self._of_kinds("plain")
+        return BASELINE if BASELINE in self.configurations else next(iter(plain), None)
+
+    @property
+    def sed(self) -> str | None:
+        """The first configuration that the drive itself encrypts."""
+        return next(iter(self._of_kinds("opal")), None)
+
+    @property
+    def software(self) -> list[str]:
+        """The configurations that the processor encrypts, in the plan's order."""
+        return self._of_kinds("dmcrypt", "tcrypt")
+
+    def reference(self, name: str) -> str | None:
+        """The configuration without encryption on the same disk; the baseline where there is none.
+
+        Against it nothing but the encryption differs.
+        """
+        same = [n for n in self._of_kinds("plain") if self.disk_of(n) == self.disk_of(name)]
+        base = self.baseline
+        return base if base in same or not same or name == base else same[0]
+
+    def disk_of(self, name: str) -> str:
+        """Role of the disk that a configuration lies on; empty where the plan does not say."""
+        return next((str(e.get("disk") or "") for e in self._entries if e.get("name") == name), "")
+
+    def label(self, name: str) -> str:
+        """A configuration's name for people."""
+        entry = next((e for e in self._entries if e.get("name") == name), {})
+        return configuration_label(name, entry)
+
+    @property
+    def _entries(self) -> list[Mapping[str, Any]]:
+        given = self.plan.get("configurations")
+        return [e for e in given if isinstance(e, Mapping)] if isinstance(given, list) else []
+
+    @property
+    def _kinds(self) -> dict[str, str]:
+        return {str(e.get("name")): str(e.get("kind") or "") for e in self._entries}
+
+    def _of_kinds(self, *kinds: str) -> list[str]:
+        return [name for name in self.configurations if self._kinds.get(name) in kinds]
+
+    @property
+    def workloads(self) -> list[str]:
+        """Names in the plan's order, without the canary."""
+        return [name for name in _names(self.plan.get("workloads", [])) if name != CANARY]
+
+    def workload_of(self, name: str) -> str:
+        """The workload that an entry of the plan runs: its own name where it names no other."""
+        return str(self._entry(name).get("workload") or name)
+
+    def counts_overall(self, name: str) -> bool:
+        """Whether an entry is a part of the figure over all workloads."""
+        return self._entry(name).get("overall") is not False
+
+    def _entry(self, name: str) -> Mapping[str, Any]:
+        given = self.plan.get("workloads")
+        for entry in given if isinstance(given, list) else []:
+            if isinstance(entry, Mapping) and entry.get("name") == name:
+                return entry
+        return {}
+
+    @cached_property
+    def planned(self) -> frozenset[tuple[str, str]]:
+        """Pairs of workload and configuration that the plan has runs of; all where it has none."""
+        runs = self.plan.get("runs")
+        entries = [e for e in runs if isinstance(e, Mapping)] if isinstance(runs, list) else []
+        found = {(str(e.get("workload")), str(e.get("configuration"))) for e in entries}
+        every = ((w, c) for w in self.workloads for c in self.configurations)
+        return frozenset(found or every)
+
+    @property
+    def planned_blocks(self) -> int | None:
+        """The plan's blocks, with the extra ones that run a part of it; None where it has none."""
+        blocks, extra = self.plan.get("blocks"), self.plan.get("extra_blocks")
+        if not isinstance(blocks, int):
+            return None
+        more = extra.get("count") if isinstance(extra, Mapping) else 0
+        return blocks + (more if isinstance(more, int) else 0)
+
+    @property
+    def compared_runs(self) -> tuple[Run, ...]:
+        """The finished runs without the canary's."""
+        return tuple(run for run in self.runs if run.workload != CANARY)
+
+    @property
+    def margin(self) -> float:
+        """The declared margin of equivalence, as a share: 0.02 is ±2 %."""
+        value = self._analysis.get("margin", 0.02)
+        return float(value) if isinstance(value, int | float) and value > 0 else 0.02
+
+    @property
+    def contrasts(self) -> list[tuple[str, str]]:
+        """Pairs of configurations that were declared before the first run."""
+        pairs = self._analysis.get("contrasts")
+        pairs = pairs if isinstance(pairs, list) else []
+        return [(str(p[0]), str(p[1])) for p in pairs if isinstance(p, Sequence) and len(p) == 2]
+
+    @property
+    def assumptions(self) -> Assumptions | None:
+        given = self.plan.get("assumptions")
+        return assumptions_of(given) if isinstance(given, Mapping) else None
+
+    @property
+    def _analysis(self) -> Mapping[str, Any]:
+        value = self.plan.get("analysis")
+        return value if isinstance(value, Mapping) else {}
+
+
+def _names(entries: Any) -> list[str]:
+    if not isinstance(entries, Sequence):
+        return []
+    return [str(e["name"]) for e in entries if isinstance(e, Mapping) and "name" in e]

@@ -1,0 +1,213 @@
+"""Read a suite folder. What is missing becomes a sentence in `Suite.problems`, not an exception.
+
+Only a folder of which nothing can be said (no plan, another version) raises `SuiteError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from analysis.suite import controllers, manifest, preconditioned, recordings, run_record
+from analysis.suite.documents import lines, optional, seconds
+from analysis.suite.records import Run, Suite, SuiteError, VoidRun
+from contract import names, strict_json
+from instrumentation.sources.counter import Reading
+
+PLAN = "plan.json"
+PLAN_FORMAT = "fde-plan/1"
+SKIPPED = "skipped: "  # how the journal's line of a run begins that cannot be made on the target
+
+
+def read(folder: Path, raw: bool = False) -> Suite:
+    """Read the suite in `folder`; with `raw`, meters are decoded anew from their raw bytes.
+
+    Raises SuiteError if there is no readable plan, or it is of another version.
+    """
+    plan = _plan(folder)
+    seal = manifest.check(folder)
+    problems = list(seal.problems)
+    if plan.get("sha256") != manifest.canonical_sha256(plan):
+        problems.append(
+            "plan.json was changed after it was frozen: its own SHA-256 does not match."
+        )
+    journal = tuple(lines(folder / "journal.jsonl", problems))
+    states = _last_states(folder, journal, problems)
+    runs, not_counted = _runs(folder, plan, states, problems)
+    skipped = [run for run in not_counted if run.reason.startswith(SKIPPED)]
+    void = [run for run in not_counted if not run.reason.startswith(SKIPPED)]
+    recorded = recordings.read(folder, raw, seal.changed, problems)
+    clock = tuple(lines(folder / "clock.jsonl", problems))
+    shift_ns = controllers.shifts(clock, recorded, _spans(runs))
+    suite = Suite(
+        folder=folder,
+        plan=plan,
+        runs=tuple(runs),
+        void=tuple(void),
+        skipped=tuple(replace(run, reason=run.reason.removeprefix(SKIPPED)) for run in skipped),
+        meters=tuple(recordings.meters(recorded, shift_ns, problems)),
+        clock=tuple(controllers.shifted(clock, shift_ns)),
+        watermarks=tuple(lines(folder / "watermark.jsonl", problems)),
+        before=optional(folder / "provenance" / "before.json", problems),
+        after=optional(folder / "provenance" / "after.json", problems),
+        timing=seconds(folder / "timing.json"),
+        sealed=seal.sealed,
+        journal=journal,
+        controller_boots=max(1, len(shift_ns)),
+        preconditioned=preconditioned.read(folder, plan, problems),
+    )
+    return replace(suite, problems=(*problems, *_gaps(suite)))
+
+
+def suite_id(folder: Path) -> str:
+    """Which suite is in `folder`, by its plan. Raises SuiteError as `read` does."""
+    return str(_plan(folder).get("suite_id", folder.name))
+
+
+def rapl_readings(suite: Suite, run_id: str, zone: str) -> list[Reading]:
+    """The good samples of one counter during a run, in order of time."""
+    return rapl_samples(suite, run_id).get(zone, [])
+
+
+def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
+    """The good samples of all counters during a run, by zone, in order of time."""
+    found: dict[str, list[Reading]] = {}
+    for line in lines(suite.folder / "runs" / run_id / "rapl.jsonl", []):
+        try:
+            reading = Reading(
+                int(line["t_before_ns"]), int(line["t_after_ns"]), int(line["energy_uj"])
+            )
+            found.setdefault(str(line["zone"]), []).append(reading)
+        except (KeyError, TypeError, ValueError, OverflowError):  # a read that failed has no energy
+            continue
+    for readings in found.values():
+        readings.sort(key=lambda reading: reading.t_before_ns)
+    return found
+
+
+def _plan(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise SuiteError(f"There is no suite folder {folder}: name one that `make run` has made.")
+    if strange := names.stranger(folder):
+        raise SuiteError(
+            f"In {folder}, {strange}, and a suite has files and folders alone: take it out."
+        )
+    path = folder / PLAN
+    try:
+        plan = strict_json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SuiteError(f"{folder} is no suite: it has no plan.json.") from None
+    except (OSError, ValueError):
+        raise SuiteError(f"{path} cannot be read as JSON: fetch the suite again.") from None
+    found = plan.get("format") if isinstance(plan, dict) else None
+    if found != PLAN_FORMAT:
+        raise SuiteError(
+            f"{path} has the format {found!r}, this version reads {PLAN_FORMAT!r}: "
+            "use the version of the testbed that made it."
+        )
+    if not names.safe(plan.get("suite_id", folder.name)):
+        raise SuiteError(f"{path} gives the suite a name that none has: fetch the suite again.")
+    return dict(plan)
+
+
+def _spans(runs: Iterable[Run]) -> dict[str, tuple[int, int]]:
+    """By boot of the target, from when to when finished runs went, on its clock."""
+    found: dict[str, tuple[int, int]] = {}
+    for run in runs:
+        begin, end = found.get(run.boot_id, (run.t_start_ns, run.t_end_ns))
+        found[run.boot_id] = min(begin, run.t_start_ns), max(end, run.t_end_ns)
+    return found
+
+
+def _last_states(
+    folder: Path, journal: Iterable[Mapping[str, Any]], problems: list[str]
+) -> dict[str, tuple[str, str]]:
+    """Last state and detail of each run in the journal; the suite's own states under ''."""
+    states: dict[str, tuple[str, str]] = {}
+    if not (folder / "journal.jsonl").exists():
+        problems.append(
+            "The journal is missing: no run can show that it finished, so all are void."
+        )
+    for line in journal:
+        run_id = str(line.get("run_id") or "")
+        states[run_id] = (str(line.get("state", "")), str(line.get("detail") or ""))
+    if states and states.get("", ("", ""))[0] != "suite-finished":
+        problems.append("The suite did not come to its end: the journal has no closing line.")
+    return states
+
+
+def _runs(
+    folder: Path,
+    plan: Mapping[str, Any],
+    states: Mapping[str, tuple[str, str]],
+    problems: list[str],
+) -> tuple[list[Run], list[VoidRun]]:
+    runs: list[Run] = []
+    void: list[VoidRun] = []
+    never = 0
+    planned = plan.get("runs")
+    for entry in planned if isinstance(planned, list) else []:
+        try:
+            run_id, block = str(entry["run_id"]), int(entry["block"])
+            what = str(entry["configuration"]), str(entry["workload"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            problems.append("A run in plan.json lacks its id, block, configuration or workload.")
+            continue
+        if not names.safe(run_id):
+            problems.append(f"plan.json has a run with the name {run_id!r}: it is passed over.")
+            continue
+        if run_id not in states and not (folder / "runs" / run_id).exists():
+            never += 1
+            continue
+        path = folder / "runs" / run_id / "run.json"
+        found = _run(path, states.get(run_id, ("", "")), plan.get("sha256"))
+        if isinstance(found, Run):
+            runs.append(found)
+        else:
+            void.append(VoidRun(run_id, *what, block, found))
+    if never:
+        total = len(planned) if isinstance(planned, list) else never
+        problems.append(f"{never} of {total} planned runs were never made.")
+    return runs, void
+
+
+def _run(path: Path, state: tuple[str, str], plan_sha256: object) -> Run | str:
+    """The run, or the reason why it is void."""
+    word, detail = state
+    if word == "void":
+        return detail or "void in the journal, without a reason"
+    if word != "finished":
+        return f"no closing mark in the journal (last state: {word or 'none'})"
+    try:
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return "run.json is missing"
+    except (OSError, ValueError):
+        return "run.json cannot be read: it is cut short or damaged"
+    try:
+        return run_record.refusal(document, plan_sha256) or run_record.parse(document)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        return f"run.json is not complete ({error})"
+
+
+def _gaps(suite: Suite) -> Iterator[str]:
+    """What the suite cannot say although all its files are well."""
+    runs = suite.compared_runs
+    blocks = {run.block for run in runs}
+    if not runs:
+        yield "No run finished: there is nothing to report."
+    elif len(blocks) == 1:
+        yield "Only one block finished: there are figures, but no intervals and no verdicts."
+    done = {run.configuration for run in runs}
+    for name in suite.configurations:
+        if runs and name not in done:
+            yield f"Configuration {name} has no finished run: nothing can be said about it."
+    if runs and suite.baseline is None:
+        yield "The plan has no configuration of kind plain: there are no ratios to one."
+    if not suite.meters:
+        yield "There is no meter: RAPL alone sees neither the drive nor the whole machine."
+    for meter in suite.meters:
+        if not meter.samples.records:
+            yield f"Meter {meter.name} has no samples."

@@ -1,0 +1,1 @@
+"""What a suite folder is, for all who write or read one; the standard library alone."""

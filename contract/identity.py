@@ -1,0 +1,45 @@
+"""Which machine this is, and how far the suites on it have come."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from contract import journal
+from contract.errors import AgentError
+
+SUITES = Path("/var/lib/fde-testbed/suites")
+MACHINE_ID = Path("/etc/machine-id")
+# The machine's own id is not to be shown (machine-id(5)): what is made from it for one purpose is.
+PURPOSE = b"fde-testbed identity 1"
+
+
+class IdentityError(AgentError):
+    """The machine has no id."""
+
+
+def identity(suites: Path = SUITES, machine_id: Path = MACHINE_ID) -> dict[str, Any]:
+    """`{machine_id, boot_id, journal_lines: {suite_id: whole lines}}`; null for damaged journals.
+
+    Raises IdentityError.
+    """
+    try:
+        own = machine_id.read_bytes().strip()
+    except OSError as error:
+        raise IdentityError(
+            f"{machine_id} cannot be read ({error.strerror}): see systemd-machine-id-setup."
+        ) from error
+    if not own:
+        raise IdentityError(f"{machine_id} is empty: see systemd-machine-id-setup.")
+    lines: dict[str, int | None] = {}
+    for path in sorted(suites.glob("*/journal.jsonl")):
+        try:
+            lines[path.parent.name] = len(journal.read(path))
+        except journal.JournalError:
+            lines[path.parent.name] = None
+    return {
+        "machine_id": hashlib.sha256(own + PURPOSE).hexdigest(),
+        "boot_id": journal.boot_id(),
+        "journal_lines": lines,
+    }

@@ -1,0 +1,205 @@
+"""The journal: append-only JSON lines, fsynced, one state of a run a line (data/README.md)."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from contract import strict_json
+from contract.errors import AgentError
+from contract.files import Reserve, sync_folder
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# A disk is brought to a steady state, and that is over; the detail begins with the disk's role.
+PRECONDITIONING, PRECONDITIONED = "preconditioning", "preconditioned"
+TERMINAL = frozenset({"suite-finished", "suite-failed"})
+STATES = TERMINAL | {
+    *("suite-started", "waiting", "switching", "running", "proving", "finished", "void"),
+    *(PRECONDITIONING, PRECONDITIONED),
+}
+
+
+class JournalError(AgentError):
+    """The journal holds a line that is neither whole nor the last."""
+
+
+class AbandonedError(AgentError):
+    """The journal has no closing line, and nobody is there to write one."""
+
+
+# A suite that nobody holds for so long is not merely between two starts of its agent.
+PATIENCE_S = 15.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line; `run_id` is empty for states of the whole suite."""
+
+    seq: int
+    t_mono_ns: int
+    boot_id: str
+    state: str
+    run_id: str
+    detail: str
+
+
+def parse(line: str | bytes) -> Entry:
+    """An entry from its line. Raises ValueError, TypeError."""
+    entry = Entry(**strict_json.loads(line))
+    texts = (entry.boot_id, entry.state, entry.run_id, entry.detail)
+    if not (
+        all(type(number) is int and 0 <= number < 2**63 for number in (entry.seq, entry.t_mono_ns))
+        and all(isinstance(text, str) for text in texts)
+    ):
+        raise ValueError("it is no line of a journal")
+    return entry
+
+
+def boot_id() -> str:
+    """The id of the boot that monotonic times belong to."""
+    return BOOT_ID.read_text().strip()
+
+
+class Journal:
+    """Writer; holds the file open, numbers lines on from what is there.
+
+    Some room on the disk is kept beside it, so that a full disk can still be told of.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.entries, self._whole_bytes = scan(path)
+        self.reserve = Reserve(path.with_name(".reserve"))
+        self._boot_id = boot_id()
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        # A torn last line (power cut) was never acknowledged to anyone: cut it off.
+        os.ftruncate(self._fd, self._whole_bytes)
+        sync_folder(path.parent)
+
+    def append(self, state: str, run_id: str = "", detail: str = "") -> Entry:
+        """Write one state and return once it is on the medium.
+
+        Raises OSError, with the journal as it was, if there is no room even without the reserve.
+        """
+        if state not in STATES:
+            raise ValueError(f"{state!r} is no state of the journal")
+        entry = Entry(len(self.entries), time.monotonic_ns(), self._boot_id, state, run_id, detail)
+        data = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
+        try:
+            self._write(data)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self.reserve.give_up()
+            self._write(data)
+        self.entries.append(entry)
+        return entry
+
+    def _write(self, data: bytes) -> None:
+        left = data
+        try:
+            while left:
+                left = left[os.write(self._fd, left) :]
+            os.fsync(self._fd)
+        except OSError:
+            # Half a line must not stand before the next one.
+            os.ftruncate(self._fd, self._whole_bytes)
+            raise
+        self._whole_bytes += len(data)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def scan(path: Path) -> tuple[list[Entry], int]:
+    """Whole entries and the number of bytes they take; a torn last line is left out.
+
+    Raises JournalError if a line in the middle cannot be read: that is damage, not a power cut.
+    """
+    if not path.exists():
+        return [], 0
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    lines = whole.splitlines(keepends=True)
+    entries: list[Entry] = []
+    used = 0
+    for number, line in enumerate(lines):
+        try:
+            entries.append(parse(line))
+        except (ValueError, TypeError) as error:
+            if number == len(lines) - 1 and len(whole) == len(data):
+                break  # blocks of the last line that never reached the medium read as zeros
+            raise JournalError(
+                f"Line {number + 1} of {path} is damaged: the suite cannot be resumed, "
+                "make a new plan."
+            ) from error
+        used += len(line)
+    return entries, used
+
+
+def read(path: Path) -> list[Entry]:
+    """All whole entries of a journal."""
+    return scan(path)[0]
+
+
+def last_states(entries: list[Entry]) -> dict[str, str]:
+    """The last state of every run that the journal knows."""
+    return {entry.run_id: entry.state for entry in entries if entry.run_id}
+
+
+def follow(
+    path: Path,
+    start: int,
+    *,
+    poll_s: float = 1.0,
+    sleep: Callable[[float], None] = time.sleep,
+    held: Callable[[], bool] = lambda: True,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Entry]:
+    """Entries from number `start` on, once on the medium, until the suite has finished or failed.
+
+    A closing line that others follow (a suite that was resumed) does not end it. Raises
+    AbandonedError once the suite was not `held` for 15 s.
+    """
+    seen, size = start, -1
+    held_s = looked_s = clock()
+    while True:
+        # Parsing on every poll would cost the machine under test more than looking at the size.
+        now = path_size(path)
+        if now != size:
+            size = now
+            entries = read(path)
+            # A line shows before it is on the medium: what is passed on must not be undone.
+            _sync(path)
+            yield from entries[seen:]
+            seen = max(seen, len(entries))
+            if len(entries) > start and entries[-1].state in TERMINAL:
+                return
+        now_s = clock()
+        if now_s - looked_s >= PATIENCE_S / 3:
+            looked_s = now_s
+            held_s = now_s if held() else held_s
+            if now_s - held_s >= PATIENCE_S and path_size(path) == size:
+                raise AbandonedError(
+                    f"Nobody is at work in {path.parent}, and its journal has no closing line: "
+                    "start the suite again to go on."
+                )
+        sleep(poll_s)
+
+
+def _sync(path: Path) -> None:
+    if path.exists():
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def path_size(path: Path) -> int:
+    """Size in bytes; 0 for a file that is not there."""
+    return path.stat().st_size if path.exists() else 0

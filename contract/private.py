@@ -1,0 +1,32 @@
+"""What is ours alone: folders that nobody else had a hand in, memory that is never dumped."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+from pathlib import Path
+
+from contract.errors import AgentError
+
+
+def no_core_dumps() -> None:
+    """Keep this process's memory, and that of all it starts, off every disk should it crash.
+
+    By RLIMIT_CORE, which systemd-coredump and apport keep to as the kernel does (core(5)).
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def require(folder: Path) -> None:
+    """AgentError where it is a link, another user's, or open to others (mode 0700 is wanted)."""
+    try:
+        found = folder.lstat()
+    except OSError as error:
+        raise AgentError(f"{folder} is not there ({error.strerror}): start anew.") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise AgentError(f"{folder} is no folder: somebody put it there; remove it.")
+    if found.st_uid != os.geteuid():
+        raise AgentError(f"{folder} belongs to user {found.st_uid}: it is not used.")
+    if found.st_mode & 0o077:
+        raise AgentError(f"{folder} is open to other users: it is not used; chmod 700 it.")

@@ -1,0 +1,137 @@
+"""The plan's hash and its checks."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract import plan
+
+DOCUMENT: dict[str, Any] = {
+    "format": "fde-plan/1",
+    "suite_id": "micro-target-20250101T000000Z",
+    "suite": "micro",
+    "scale": {},
+    "host": "target",
+    "seed": 7,
+    "blocks": 1,
+    "created_wall": "2025-01-01T00:00:00Z",
+    "origin": "modelled",
+    "disks": {"plain": {"by_id": "/dev/disk/by-id/x", "serial": "S1", "size_bytes": 2**31}},
+    "extent": {"offset_bytes": 2**24, "size_bytes": 2**30},
+    "filesystem": {"type": "ext4", "options": ["-m", "0"], "mount_options": "noatime"},
+    "configurations": [
+        {
+            "name": "plain",
+            "kind": "plain",
+            "disk": "plain",
+            "cipher": None,
+            "key_bits": None,
+            "sector_size": None,
+        }
+    ],
+    "workloads": [{"name": "idle", "parameters": {"duration_s": 1}}],
+    "runs": [
+        {
+            "run_id": "0000-b00-plain-idle",
+            "index": 0,
+            "block": 0,
+            "configuration": "plain",
+            "workload": "idle",
+        }
+    ],
+    "rapl_hz": 10,
+    "settle_s": 1,
+    "tail_s": 1,
+    "assets": {"clip": "/srv/clip.mp4", "kernel_tree": None},
+    "analysis": {"contrasts": [], "margin": 0.02},
+    "assumptions": {},
+}
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+def test_a_frozen_plan_loads(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan.freeze(DOCUMENT), indent=2))
+    loaded = plan.load(path)
+    assert loaded.runs[0].workload == "idle"
+    assert loaded.storage.configurations["plain"].kind == "plain"
+    assert loaded.assets == {"clip": Path("/srv/clip.mp4")}
+
+
+def test_an_older_plan_has_no_watermark() -> None:
+    assert "watermark" not in DOCUMENT
+    assert plan.parse(plan.freeze(DOCUMENT)).watermark is None
+    frozen = plan.freeze({**DOCUMENT, "watermark": {"chip_s": 0.25, "pad_s": 0.5}})
+    assert plan.parse(frozen).watermark == plan.Watermark(0.25, 0.5)
+
+
+def test_an_older_plan_pads_nothing_and_a_padding_below_nothing_is_refused() -> None:
+    assert plan.parse(plan.freeze(DOCUMENT)).pad_s == 0
+    with pytest.raises(plan.PlanError, match="not complete"):
+        plan.freeze({**DOCUMENT, "pad_s": -1})
+
+
+@pytest.mark.parametrize("entry", [{}, {"chip_s": 0, "pad_s": 1}, {"chip_s": 1, "pad_s": -1}, 3])
+def test_a_watermark_that_lasts_no_time_is_refused(entry: object) -> None:
+    with pytest.raises(plan.PlanError, match="not complete"):
+        plan.freeze({**DOCUMENT, "watermark": entry})
+
+
+def test_freezing_does_not_touch_its_argument() -> None:
+    before = copy.deepcopy(DOCUMENT)
+    plan.freeze(DOCUMENT)
+    assert before == DOCUMENT
+
+
+@given(value=JSON)
+def test_the_hash_survives_a_trip_through_json(value: object) -> None:
+    document = {**DOCUMENT, "assumptions": {"anything": value}}
+    frozen = plan.freeze(document)
+    assert plan.digest(json.loads(json.dumps(frozen))) == frozen["sha256"]
+
+
+@pytest.mark.parametrize("key", sorted(set(DOCUMENT) - {"format"}))
+def test_any_change_after_freezing_is_refused(key: str) -> None:
+    frozen = plan.freeze(DOCUMENT)
+    frozen[key] = "changed"
+    with pytest.raises(plan.PlanError, match="changed after it was frozen"):
+        plan.parse(frozen)
+
+
+@pytest.mark.parametrize("key", ["runs", "disks", "filesystem", "tail_s"])
+def test_a_missing_key_is_named(key: str) -> None:
+    document = {k: v for k, v in DOCUMENT.items() if k != key}
+    with pytest.raises(plan.PlanError, match=f"'{key}' is missing"):
+        plan.freeze(document)
+
+
+def test_dangling_references_are_refused() -> None:
+    document = copy.deepcopy(DOCUMENT)
+    document["runs"][0]["workload"] = "nothing"
+    with pytest.raises(plan.PlanError, match="unknown workload"):
+        plan.freeze(document)
+    document = copy.deepcopy(DOCUMENT)
+    document["configurations"][0]["disk"] = "sed"
+    with pytest.raises(plan.PlanError, match="'sed'"):
+        plan.freeze(document)
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(plan.PlanError, match="same version"):
+        plan.freeze({**DOCUMENT, "format": "fde-plan/9"})

@@ -1,0 +1,99 @@
+"""Folders for sockets: ours alone, or not used; and no program of ours has a fixed name in /tmp."""
+
+from __future__ import annotations
+
+import ast
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from contract import private
+from contract.errors import AgentError
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = "agent analysis contract controller drive instrumentation lab workloads"
+
+
+def test_one_of_our_own_is_used(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        private.require(Path(folder))
+
+
+@pytest.mark.parametrize("mode", [0o701, 0o710, 0o770, 0o1777])
+def test_one_that_is_open_is_not(mode: int, tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(AgentError, match="open to other users"):
+        private.require(folder)
+
+
+def test_a_link_a_file_and_nothing_are_not(tmp_path: Path) -> None:
+    mine, link, file = (tmp_path / name for name in ("mine", "link", "file"))
+    mine.mkdir(mode=0o700)
+    link.symlink_to(mine)
+    file.touch(mode=0o600)
+    for path in (link, file, tmp_path / "none"):
+        with pytest.raises(AgentError):
+            private.require(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_another_users_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 12345, 12345)
+    with pytest.raises(AgentError, match="belongs to user 12345"):
+        private.require(folder)
+
+
+def test_no_program_has_a_fixed_name_where_all_may_write() -> None:
+    """Tests may have them in a guest, where nobody else is."""
+    found = []
+    for package in PRODUCT.split():
+        for path in (ROOT / package).rglob("*.py"):
+            if "tests" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, ast.Constant):
+                    continue
+                text = node.value
+                if isinstance(text, str) and text.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")):
+                    found.append(f"{path}:{node.lineno}: {text}")
+    assert not found
+
+
+CRASH = """
+import os, resource, sys
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
+from controller import secrets_file
+from agent.storage import secrets
+if sys.argv[1] != "decoy":
+    {"target": secrets.load, "controller": secrets_file.load}[sys.argv[1]](Path(sys.argv[2]))
+print(resource.getrlimit(resource.RLIMIT_CORE))
+"""
+
+
+@pytest.mark.parametrize("side", ["target", "controller"])
+def test_what_has_read_the_secrets_dumps_no_core(side: str, tmp_path: Path) -> None:
+    path = tmp_path / "secrets.json"
+    path.touch(mode=0o600)
+    path.write_text('{"luks_passphrase": "p", "opal_admin_pin": "q"}', encoding="utf-8")
+    limits = [
+        subprocess.run(
+            [sys.executable, "-c", CRASH, who, str(path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for who in (side, "decoy")
+    ]
+    assert limits[0] == "(0, 0)"
+    assert limits[1] != "(0, 0)" or resource.getrlimit(resource.RLIMIT_CORE)[1] == 0

@@ -1,0 +1,106 @@
+"""One tar of everything that runs on the target, the same bytes for the same sources.
+
+Its paths are absolute (without the leading slash): it is unpacked at the root of the target, and
+`tar --diff` then tells whether anything there differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import io
+import sys
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from controller.errors import ControllerError
+
+ROOT = Path(__file__).resolve().parents[1]
+HOME = PurePosixPath("opt/fde-testbed")
+PACKAGES = ("agent", "contract", "instrumentation", "workloads")
+# What stays on the controller, relative to the root of the sources.
+LEFT_OUT = frozenset({"instrumentation/simulators", "instrumentation/meters", "workloads/suites"})
+LEFT_OUT_ANYWHERE = frozenset({"tests", "__pycache__"})
+
+
+def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
+    """Contents by path on the target; ControllerError if pyRAPL is not installed."""
+    found = {
+        HOME / path.relative_to(root).as_posix(): path.read_bytes()
+        for package in PACKAGES
+        for path in _sources(root / package, root)
+    }
+    library = pyrapl_folder()
+    for path in _sources(library, library.parent):
+        found[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
+    return found
+
+
+def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:
+    """A tar of files of mode 0644 owned by root, in order of their paths.
+
+    No folders are listed, so that unpacking never changes the mode of one that is there. The time
+    of a file is made from its contents: Python takes a cached .pyc for fresh by time and size
+    alone, so a constant time could run yesterday's code.
+    """
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path in sorted(files):
+            entry = tarfile.TarInfo(str(path))
+            entry.size = len(files[path])
+            entry.mode = 0o644
+            entry.mtime = 10**9 + zlib.crc32(files[path]) % (5 * 10**8)
+            entry.uname = entry.gname = "root"
+            tar.addfile(entry, io.BytesIO(files[path]))
+    return out.getvalue()
+
+
+def pyrapl_folder() -> Path:
+    """Where this environment keeps pyRAPL."""
+    spec = importlib.util.find_spec("pyRAPL")
+    if spec is None or spec.origin is None:
+        raise ControllerError("pyRAPL is not installed here: run make venv.")
+    return Path(spec.origin).parent
+
+
+def _sources(folder: Path, root: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(root)
+        parents = {parent.as_posix() for parent in relative.parents}
+        if path.is_file() and not (
+            parents & LEFT_OUT
+            or LEFT_OUT_ANYWHERE & set(relative.parts)
+            or relative.name.startswith(".")
+        ):
+            yield path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the archive only if it differs from what is there."""
+    parser = argparse.ArgumentParser(prog="python -m controller.bundle", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--add", action="append", default=[], metavar="PATH-ON-TARGET=FILE", help="one more file"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        files = collect()
+        for pair in options.add:
+            place, _, source = pair.rpartition("=")
+            files[PurePosixPath(place)] = Path(source).read_bytes()
+    except (ControllerError, OSError) as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    data = pack(files)
+    if not options.out.exists() or options.out.read_bytes() != data:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        partial = options.out.with_name(options.out.name + ".partial")
+        partial.write_bytes(data)
+        partial.replace(options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,201 @@
+"""A suite (YAML) and a resolved target compiled to the frozen plan of data/README.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from contract.plan import DATA_OFFSET_BYTES, FORMAT, freeze
+from controller.declared import comparisons, contrasts, extra, precondition, share
+from controller.errors import ControllerError
+from controller.names import unknown
+from controller.sequence import CANARY, between_canaries, order
+from controller.suites import on_one_disk
+from controller.variants import complete, entries
+from instrumentation import watermark as pattern
+from instrumentation.choose import UnknownNameError
+from instrumentation.meters import registry as registry_of_meters
+from instrumentation.meters.base import MeterError
+
+MARGIN, HALF_WIDTH = 0.02, 0.005
+ATTEMPTS, RUN_LIMIT_S = 3, 3600
+MOST_BLOCKS = 10_000  # more than a year has time for
+# By which share the canary's power may move.
+CANARY_LIMIT = 0.01
+# A window that a mark cuts is told apart by whole windows of rest beside it. A fast meter has
+# none that matters.
+SLOW_METER_S = 0.5
+PAD_PERIODS = 4
+
+
+def compile_plan(
+    name: str,
+    suite: Mapping[str, Any],
+    target: Mapping[str, Any],
+    *,
+    seed: int,
+    blocks: int | None = None,
+    pilot: str | None = None,
+    fitted: Mapping[str, Any] | None = None,
+    configurations: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    group: str | None = None,
+    now: datetime | None = None,
+) -> dict[str, Any]:
+    """The frozen plan. The same arguments give the same bytes; more blocks only append runs (and
+    move the extra blocks and the closing canary behind them).
+
+    `configurations` stand in for those that the suite names, and its contrasts between them stay;
+    where it has none, the default ones are made. `pilot` is the suite that told the
+    number of blocks; `fitted` what the number was fitted to (the plan's keys `hours`, `basis`).
+
+    Entries named in `skip` may be left out where their workload cannot run on the target.
+
+    Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
+    """
+    now = now or datetime.now(UTC)
+    known = [stack["name"] for stack in target["configurations"]]
+    suite = on_one_disk(suite, known, configurations)
+    if configurations:
+        suite = {**suite, "configurations": configurations}
+        declared = suite.pop("contrasts", ())
+        if kept := [pair for pair in declared if set(pair) <= set(configurations)]:
+            suite["contrasts"] = kept
+    count = suite["blocks"] if blocks is None else blocks
+    if not isinstance(count, int) or not 1 <= count <= MOST_BLOCKS:
+        raise ControllerError(f"A suite has from 1 to {MOST_BLOCKS} blocks, not {count!r}.")
+    stacks = _chosen(suite, target["configurations"])
+    names = [stack["name"] for stack in stacks]
+    chosen = bool(configurations)
+    loads = entries(suite, names, target.get("database", "any"), chosen=chosen)
+    further = extra(suite, names, loads, chosen=chosen)
+    compared = comparisons(suite, names, loads, chosen=chosen)
+    settled = precondition(suite)
+    slowest_s = _slowest_s(target["meters"])
+    runs = order(names, [load.turn for load in loads], blocks=count, seed=seed)
+    further_keys = {}
+    if further is not None:
+        further_keys["extra_blocks"] = {"first": count, "count": further.blocks}
+        runs = order(
+            further.configurations, further.turns, blocks=further.blocks, seed=seed, begun=runs
+        )
+    workloads = [load.document() for load in loads]
+    known_loads = [load.name for load in loads]
+    for unknown_load in set(skip) - set(known_loads):
+        raise ControllerError(unknown("workload in SKIP", unknown_load, known_loads))
+    canary = _canary(suite, stacks)
+    if canary is not None:
+        workloads.append({"name": CANARY, "parameters": canary["parameters"]})
+        runs = between_canaries(runs, canary["plan"]["configuration"])
+    return freeze(
+        {
+            "format": FORMAT,
+            "suite_id": f"{name}-{target['host']}-{now:%Y%m%dT%H%M%SZ}",
+            "suite": name,
+            **({} if group is None else {"group": group}),
+            "scale": suite["summary"],
+            "host": target["host"],
+            "seed": seed,
+            "blocks": count,
+            "created_wall": now.isoformat(timespec="seconds"),
+            "origin": target["origin"],
+            "disks": target["disks"],
+            "extent": {"offset_bytes": DATA_OFFSET_BYTES, "size_bytes": target["extent_bytes"]},
+            "filesystem": target["filesystem"],
+            "configurations": stacks,
+            # Discarded anew each time, a disk would not stay as it was brought to.
+            "discard_first": _flag(suite, "discard_first", otherwise=settled is None),
+            **({} if settled is None else {"precondition": settled}),
+            "workloads": workloads,
+            "may_skip": sorted(skip),
+            "runs": runs,
+            **further_keys,
+            "rapl_hz": suite["rapl_hz"],
+            "settle_s": suite["settle_s"],
+            "tail_s": suite["tail_s"],
+            "attempts": suite.get("attempts", ATTEMPTS),
+            "run_limit_s": suite.get("run_limit_s", RUN_LIMIT_S),
+            "assets": target["assets"],
+            "pad_s": _pad_s(slowest_s),
+            "watermark": _watermark(suite, slowest_s),
+            "analysis": {
+                "contrasts": contrasts(suite, stacks),
+                "margin": share(suite, "margin", MARGIN),
+                "half_width": share(suite, "half_width", HALF_WIDTH),
+                "pilot": pilot,
+                **({"comparisons": compared} if compared else {}),
+            },
+            "canary": None if canary is None else canary["plan"],
+            "assumptions": target["assumptions"],
+            **({"hours": None, "basis": None} if fitted is None else fitted),
+        }
+    )
+
+
+def _watermark(suite: Mapping[str, Any], slowest_s: float) -> dict[str, float] | None:
+    """Chips and rest for the slowest meter; None where nobody would see them or wants them."""
+    if not (_flag(suite, "watermark") and slowest_s):
+        return None
+    return {
+        "chip_s": round(pattern.chip_s(slowest_s), 6),
+        "pad_s": round(pattern.pad_s(slowest_s), 6),
+    }
+
+
+def _flag(suite: Mapping[str, Any], key: str, *, otherwise: bool = True) -> bool:
+    """A key that says yes or no; `otherwise` where it is not named."""
+    wanted = suite.get(key, otherwise)
+    if not isinstance(wanted, bool):
+        raise ControllerError(f"The suite's key {key} is {wanted!r}: say true or false.")
+    return wanted
+
+
+def _pad_s(slowest_s: float) -> float:
+    """Rest beside each phase: two whole windows of a slow meter, even if one record is lost."""
+    return round(PAD_PERIODS * slowest_s, 6) if slowest_s >= SLOW_METER_S else 0.0
+
+
+def _slowest_s(meters: Sequence[Mapping[str, Any]]) -> float:
+    """The longest period of all meters; 0 without any."""
+    try:
+        periods = [
+            registry_of_meters.load(meter["kind"])(
+                meter["channels"], meter.get("settings")
+            ).period_s
+            for meter in meters
+        ]
+    except (MeterError, UnknownNameError) as error:
+        raise ControllerError(str(error)) from error
+    return max(periods, default=0.0)
+
+
+def _canary(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The canary's entry in the plan, and its parameters; None where the suite wants none."""
+    wanted = suite.get("canary", True)
+    if wanted is False:
+        return None
+    if wanted is not True and not isinstance(wanted, Mapping):
+        raise ControllerError(
+            f"The suite's key canary is {wanted!r}: say true, false, or its parameters."
+        )
+    plain = [stack["name"] for stack in stacks if stack["kind"] == "plain"]
+    names = [stack["name"] for stack in stacks]
+    baseline = "plain" if "plain" in names else (plain or names)[0]
+    return {
+        "parameters": complete(CANARY, {} if wanted is True else wanted),
+        "plan": {"workload": CANARY, "configuration": baseline, "limit": CANARY_LIMIT},
+    }
+
+
+def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    by_name = {stack["name"]: dict(stack) for stack in known}
+    wanted = suite.get("configurations") or list(by_name)
+    for name in wanted:
+        if name not in by_name:
+            raise ControllerError(
+                unknown("configuration", str(name), by_name)
+                + " The suite asks for it, the inventory's fde_configurations do not name it: name "
+                "it there, or choose others with CONFIGURATIONS=…"
+            )
+    return [by_name[name] for name in wanted]

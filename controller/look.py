@@ -1,0 +1,144 @@
+"""Looks at a target without installing anything: the agent is unpacked below /run, asked, removed.
+
+One connection does it all; /run is in the target's memory, so that no disk of it is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from contract import strict_json
+from controller import remote
+from controller.bundle import HOME, ROOT, collect, pack
+from controller.errors import ControllerError
+
+NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER = 94, 95, 96, 97, 98
+# The folder goes whatever happens, also where the link is lost and the script is hung up on.
+SCRIPT = f"""
+[ "$(stat -f -c %T /run)" = tmpfs ] || exit {NOT_TMPFS}
+command -v python3 >/dev/null || exit {NO_PYTHON}
+d=$(mktemp -d /run/fde-check.XXXXXX) || exit {NO_FOLDER}
+trap 'cd /; rm -rf "$d"' EXIT
+trap 'exit 130' HUP INT TERM PIPE
+tar -xf - -C "$d" || exit {NOT_UNPACKED}
+cd "$d/{HOME}" || exit {NOT_UNPACKED}
+export PYTHONPATH="$PWD:$PWD/lib" PYTHONDONTWRITEBYTECODE=1
+python3 -m agent.preflight --target "$d/target.json" || exit {NO_ANSWER}
+[ "$1" = disks ] || exit 0
+python3 -m agent check --target "$d/target.json"
+"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a target said of itself.
+
+    `facts` and `refusals` are of `agent.preflight`; `disks` of `agent check`, empty where `error`
+    says why the disks could not be looked at.
+    """
+
+    facts: dict[str, Any]
+    refusals: list[str]
+    disks: list[dict[str, Any]]
+    error: str | None = None
+
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """What each disk looked like, by role, as `agent prepare --checked` takes it."""
+        found = {disk["role"]: disk["fingerprint"] for disk in self.disks}
+        return {role: fingerprint for role, fingerprint in found.items() if fingerprint}
+
+    @property
+    def refused(self) -> list[str]:
+        """Everything that stands against going on."""
+        reasons = [*self.refusals, *(r for disk in self.disks for r in disk["refusals"])]
+        return [*reasons, *([self.error] if self.error else [])]
+
+
+def look(target: Mapping[str, Any], *, disks: bool = True) -> Look:
+    """Ask the target; raises ControllerError, one sentence, where it cannot be asked."""
+    files = collect()
+    files[PurePosixPath("target.json")] = json.dumps(target).encode()
+    what = "disks" if disks else "machine"
+    done = remote.run(target, ["sh", "-c", SCRIPT, "sh", what], stdin=pack(files))
+    lines = done.stdout.decode(errors="replace").splitlines()
+    try:
+        found = strict_json.loads(lines[0])
+        facts, refusals = dict(found["facts"]), list(found["refusals"])
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise ControllerError(_unanswered(target, done)) from None
+    if not disks:
+        return Look(facts, refusals, [])
+    if done.returncode or len(lines) < 2:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        error = said[-1].removeprefix("fde: ") if said else f"status {done.returncode}"
+        return Look(facts, refusals, [], f"its disks could not be looked at: {error}")
+    return Look(facts, refusals, strict_json.loads(lines[1])["disks"])
+
+
+def checks_file(host: str) -> Path:
+    """Where the last check of a host is kept, until it is provisioned."""
+    return Path(os.environ.get("FDE_BUILD") or ROOT / "build") / "checks" / f"{host}.json"
+
+
+def checked(target: Mapping[str, Any], now: Look) -> dict[str, str]:
+    """Fingerprints that provisioning must find again: those of the last check, else of now.
+
+    A check of another inventory, whose host has the same name but other disks, does not count.
+    """
+    try:
+        before = strict_json.loads(checks_file(target["host"]).read_text(encoding="utf-8"))
+        names = {disk["role"]: disk["by_id"] for disk in before["disks"]}
+        kept: dict[str, str] = before["fingerprints"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return now.fingerprints
+    same = {role for role, disk in target["disks"].items() if names.get(role) == disk["by_id"]}
+    return {**now.fingerprints, **{role: kept[role] for role in same & set(kept)}}
+
+
+def _unanswered(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
+    name, user = target["ssh"]["host"], target["ssh"]["user"]
+    reasons = {
+        NOT_TMPFS: f"{name} has no tmpfs at /run, so nothing can be looked at without writing a "
+        "disk: boot it with systemd.",
+        NO_FOLDER: f"{user} may not write below /run of {name}: set ansible_user: root.",
+        NO_PYTHON: f"{name} has no python3: install it there (apt-get install python3).",
+        NOT_UNPACKED: f"The agent could not be unpacked below /run of {name}: see that tar is "
+        "there and some MiB of /run are free.",
+    }
+    return reasons.get(done.returncode) or remote.why(target, done)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what was found as JSON; 1 with one sentence where the target cannot be asked."""
+    parser = ArgumentParser(prog="python -m controller.look", description=__doc__)
+    parser.add_argument("--target", type=Path, required=True, help="the resolved target")
+    parser.add_argument("--confirmed", default="[]", help="serials, as a JSON list")
+    parser.add_argument("--machine-only", action="store_true", help="leave the disks out")
+    options = parser.parse_args(arguments)
+    try:
+        target = remote.read_target(options.target)
+        found = look(target, disks=not options.machine_only)
+    except ControllerError as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    from controller.confirm import unconfirmed  # which looks, too
+
+    said = {
+        "checked": checked(target, found),
+        "unconfirmed": unconfirmed(target, found.disks, json.loads(options.confirmed)),
+    }
+    print(json.dumps({**asdict(found), **said}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

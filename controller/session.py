@@ -1,0 +1,272 @@
+"""One session of a suite: recorders and clock on, agent started, followed, fetched, sealed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract import plan as plans
+from contract import strict_json
+from contract.interrupts import lasting, outliving_the_terminal
+from contract.journal import Entry
+from contract.plan import Plan
+from controller import fetch, hold, identity, playbook, remote, review
+from controller.errors import ControllerError
+from controller.holder import locked, require_plain
+from controller.night import Night
+from controller.orders import Orders
+from controller.recorders import Recorders
+from controller.seal import MANIFEST, decode, seal, unseal
+from controller.sessions import Begin
+from controller.status import Board
+from instrumentation.clock_link import ClockLink
+
+__all__ = ["locked", "run"]
+
+Say = Callable[[str], None]
+
+FETCHES = 3
+AWAY_S = 5.0
+
+
+@dataclass
+class Session:
+    """What a session works on; `seconds` are the controller's own steps, for timing.json."""
+
+    suite_dir: Path
+    target: Mapping[str, Any]
+    inventory: Path
+    plan: Plan
+    orders: Orders
+    board: Board
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def meters(self) -> list[str]:
+        """The meters' names."""
+        return [meter["name"] for meter in self.target["meters"]]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What suite.yml needs to know."""
+        return {
+            "suite_id": self.plan.suite_id,
+            "suite_plan_file": str(self.suite_dir.resolve() / "plan.json"),
+            "suite_archive_file": str(self.suite_dir.resolve() / ".fetched.tar"),
+        }
+
+
+def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -> Path:
+    """Run a planned suite, or go on with an interrupted one; returns the manifest's path.
+
+    A sealed suite goes on where runs are void or not recorded. Raises ControllerError, PlanError (a
+    plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured is
+    brought over before KeyboardInterrupt goes on; a terminal that is closed does not end it.
+    """
+    require_plain(suite_dir)
+    say = lasting(say)
+    plan = plans.load(suite_dir / "plan.json")
+    say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
+    require_same_target(strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target)
+    with outliving_the_terminal(), locked(suite_dir):
+        try:
+            return _session(suite_dir, target, inventory, plan, say)
+        except OSError as error:
+            raise ControllerError(
+                f"{error.filename or suite_dir} cannot be written ({error.strerror}): mend that, "
+                f"then go on with make resume SUITE_DIR={suite_dir}."
+            ) from error
+
+
+def _session(
+    suite_dir: Path, target: Mapping[str, Any], inventory: Path, plan: Plan, say: Say
+) -> Path:
+    sealed = (suite_dir / MANIFEST).exists()
+    orders = Orders(target, plan.suite_id)
+    meters = [meter["name"] for meter in target["meters"]]
+    found = review.review(plan, suite_dir, meters) if sealed else None
+    if found is not None and not (found.void or found.repeat):
+        raise ControllerError(
+            f"{suite_dir} is sealed, nothing is left to run: make report shows it."
+        )
+    hold.require_room(suite_dir)
+    there = orders.identity()
+    fetch.clean_up_after_kill(suite_dir)
+    identity.require_same(plan, suite_dir, there, orders.plan_sha256())
+    session = Session(suite_dir, target, inventory, plan, orders, Board(plan, suite_dir, say))
+    session.board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
+    with _written_down(session):
+        if found is not None:
+            unseal(suite_dir)
+            session.board.note(
+                f"the seal is broken, to repeat {len(found.void)} void runs and "
+                f"{len(found.repeat)} without a whole recording; should that fail, "
+                "`python -m controller seal` puts it back"
+            )
+            review.ask(orders, found, session.board.note)
+        _until_complete(session)
+    return seal(suite_dir, decoded=True)
+
+
+def _until_complete(session: Session) -> None:
+    """Measure, and measure again what was not recorded."""
+    while True:
+        last = _measure(session)
+        decode(session.suite_dir)
+        if last.state == "suite-failed":
+            raise ControllerError(
+                f"The agent gave up: {last.detail or 'it gave no reason'} What was measured is in "
+                f"{session.suite_dir}; mend it and go on with make resume."
+            )
+        found = review.review(session.plan, session.suite_dir, session.meters)
+        review.ask(session.orders, found, session.board.note)
+        if not found.repeat:
+            return
+
+
+def _measure(session: Session) -> Entry:
+    """One start of the agent, to its closing line, which is returned; all is fetched then."""
+    suite_dir, board = session.suite_dir, session.board
+    clock = remote.python(session.target, "-m", "instrumentation.clock", "respond")
+    with (
+        Recorders(session.target["meters"], suite_dir, board.note) as recorders,
+        ClockLink(clock, suite_dir / "clock.jsonl") as link,
+    ):
+        link.burst()
+        known = session.orders.journal()
+
+        def reason() -> str:
+            return hold.lack_of_room(suite_dir) or recorders.silence()
+
+        night = Night(session.plan, session.target, session.orders, board, recorders)
+        with hold.Hold(session.orders, reason, board.note):
+            try:
+                with _timed(session, "start_s"):
+                    _start(session)
+                with night.clock(link):
+                    last = night.follow(known)
+            except BaseException:
+                _salvage(session)
+                raise
+        _fetch(session)
+    return last
+
+
+def _start(session: Session) -> None:
+    """Hand over plan and secrets and start the agent, unless it is at work since before."""
+    unit = session.orders.unit()
+    if unit is None or not unit.active:
+        _play(session, "start")
+
+
+def _salvage(session: Session) -> None:
+    """Stop the agent and bring over what it has measured, as far as that goes."""
+    note = session.board.note
+    note("stopping the agent and bringing over what it has measured")
+    try:
+        stopped = session.orders.stop()
+        came = fetch.salvage(session.target, session.suite_dir)
+    except KeyboardInterrupt:
+        stopped = came = False
+    if not stopped:
+        note(f"{session.plan.host} was not told to stop: the agent goes on there by itself")
+    if not came:
+        note("nothing more was brought over; it stays on the target until make resume")
+
+
+def _fetch(session: Session) -> None:
+    """Bring the results over, however long the target is away: by the play, else by SSH alone;
+    what does not come whole is fetched again."""
+    archive = Path(session.variables["suite_archive_file"])
+    tries = 0
+    with _timed(session, "fetch_s"):
+        while True:
+            try:
+                _play(session, "fetch")
+                fetch.unpack(archive, session.suite_dir)
+                break
+            except ControllerError as error:
+                if session.orders.reached():
+                    tries += 1
+                    # The play packs into a file there: no room for that may be what is wrong.
+                    if fetch.salvage(session.target, session.suite_dir):
+                        break
+                    if tries >= FETCHES:
+                        raise
+                    session.board.note(f"the results did not come whole ({error}); again")
+                else:
+                    _wait_for_target(session)
+            finally:
+                archive.unlink(missing_ok=True)
+
+
+def _wait_for_target(session: Session) -> None:
+    session.board.note("the target is away; its results are fetched as soon as it answers")
+    while not session.orders.reached():
+        session.board.tick({}, {})
+        time.sleep(AWAY_S)
+
+
+def _play(session: Session, tag: str) -> None:
+    playbook.suite(
+        tag,
+        inventory=session.inventory,
+        host=session.plan.host,
+        log=session.suite_dir / f".ansible-{tag}.log",
+        variables=session.variables,
+    )
+
+
+@contextmanager
+def _written_down(session: Session) -> Iterator[None]:
+    """The session's begin and, come what may, its seconds."""
+    begin = Begin.now(session.suite_dir)
+    try:
+        with _timed(session, "wall_s"):
+            yield
+    finally:
+        begin.end(session.suite_dir, session.seconds)
+
+
+@contextmanager
+def _timed(session: Session, key: str) -> Iterator[None]:
+    """Seconds spent within."""
+    start_ns = time.monotonic_ns()
+    try:
+        yield
+    finally:
+        spent_s = (time.monotonic_ns() - start_ns) / 1e9
+        session.seconds[key] = session.seconds.get(key, 0.0) + spent_s
+
+
+def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    """ControllerError if the plan was made for another host, other disks or another origin.
+
+    A disk is the same one, whether or not what lay on it was given up with `erase`.
+    """
+    mine, its = dict(_place(plan)), dict(_place(target))
+    unlike = [
+        f"{what} {mine.get(what, 'none')} (the inventory: {its.get(what, 'none')})"
+        for what in {**mine, **its}
+        if mine.get(what) != its.get(what)
+    ]
+    if unlike:
+        raise ControllerError(
+            f"The suite {plan['suite_id']} was begun on another target, with "
+            f"{'; '.join(unlike)}: use the inventory that it was made with, name another folder "
+            "with SUITE_DIR=…, or make a new plan."
+        )
+
+
+def _place(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where a plan or a target is at home, for people."""
+    origins = {"measured": "measured (real hardware)", "modelled": "modelled (the virtual lab)"}
+    yield "host", str(document["host"])
+    yield "origin", origins.get(document["origin"], repr(document["origin"]))
+    for role, disk in document["disks"].items():
+        named = f"{disk['by_id']}, serial {disk['serial']}, {disk['size_bytes']} bytes"
+        yield f"disk {role}", named

@@ -1,0 +1,72 @@
+"""A small target, plan and journal for the controller's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from contract.journal import Entry
+from controller.compile import compile_plan
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+LOADS = ("idle", "file_io")
+
+
+def target() -> dict[str, Any]:
+    """Two configurations on two disks."""
+    stack = {"cipher": None, "key_bits": None, "sector_size": None}
+    return {
+        "format": "fde-target/1",
+        "host": "target",
+        "origin": "modelled",
+        "ssh": {"host": "127.0.0.1", "port": 22, "user": "root", "key": None, "known_hosts": None},
+        "disks": {
+            role: {"by_id": f"/dev/disk/by-id/{role}", "serial": role, "size_bytes": 2**31}
+            for role in ("plain", "sed")
+        },
+        "extent_bytes": 2**30,
+        "filesystem": {"type": "ext4", "options": [], "mount_options": "noatime"},
+        "configurations": [
+            {"name": "plain", "kind": "plain", "disk": "plain", **stack},
+            {"name": "opal", "kind": "opal", "disk": "sed", **stack},
+            {
+                "name": "dmcrypt-aes128",
+                "kind": "dmcrypt",
+                "disk": "plain",
+                "cipher": "aes-xts-plain64",
+                "key_bits": 128,
+                "sector_size": 4096,
+            },
+        ],
+        "meters": [],
+        "assets": {},
+        "assumptions": {"currency": "USD"},
+    }
+
+
+def suite(**changes: Any) -> dict[str, Any]:
+    """A suite of two workloads and three blocks."""
+    return {
+        "summary": "for tests",
+        "blocks": 3,
+        "workloads": [{"name": name} for name in LOADS],
+        "rapl_hz": 10,
+        "settle_s": 1,
+        "tail_s": 1,
+        "canary": False,
+        **changes,
+    }
+
+
+def plan(**changes: Any) -> dict[str, Any]:
+    """The frozen plan of both."""
+    return compile_plan("smoke", suite(**changes), target(), seed=7, now=NOW)
+
+
+def journal(lines: Iterable[tuple[float, str, str]], boot_id: str = "b") -> list[Entry]:
+    """Entries from (seconds, state, run id)."""
+    return [
+        Entry(seq, int(second * 1e9), boot_id, state, run_id, "")
+        for seq, (second, state, run_id) in enumerate(lines)
+    ]

@@ -1,0 +1,63 @@
+"""Stands for the agent at work: `python -m …stand_in_agent SUITE_DIR SECONDS LEASE`.
+
+It goes through the plan as the agent does, with the agent's own journal, lock, accounts of tries
+and requests, but a run is a rest of so many seconds. A run named in `broken` (a file in the suite's
+folder) is void.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+from agent import hold, lock, requests, tries
+from contract import journal, plan
+from contract.files import write_json
+from contract.journal import Journal
+
+Marks = dict[str, object]
+
+
+def main(suite_dir: Path, seconds: float, lease: Path) -> None:
+    """Until the suite's closing line."""
+    suite = plan.load(suite_dir / "plan.json")
+    with lock.suite(suite_dir):
+        writer = Journal(suite_dir / "journal.jsonl")
+        accounts = tries.Accounts(writer.entries)
+
+        def tell(state: str, run_id: str = "", detail: str = "") -> None:
+            accounts.tell(writer.append(state, run_id, detail))
+
+        def stopped(*_: object) -> None:
+            tell("suite-failed", detail="stopped by a signal")
+            sys.exit(1)
+
+        signal.signal(signal.SIGTERM, stopped)
+        for run_id in accounts.open():
+            tell("void", run_id, f"{tries.INTERRUPTED}the agent was killed")
+        for wanted in requests.pending(suite_dir, writer.entries):
+            tell("void", wanted.run_id, f"{tries.REPEAT}{wanted.reason}")
+        tell("suite-started")
+        while run := accounts.next(suite.runs, suite.attempts, journal.boot_id()):
+            while reason := hold.reason(lease):
+                tell("waiting", run.run_id, f"held: {reason}")
+                time.sleep(0.1)
+            folder = suite_dir / "runs" / run.run_id
+            folder.mkdir(parents=True, exist_ok=True)
+            tell("running", run.run_id)
+            start_ns = time.monotonic_ns()
+            time.sleep(seconds)
+            times = {"t_start_ns": start_ns, "t_end_ns": time.monotonic_ns()}
+            broken = suite_dir / "broken"
+            void = broken.exists() and run.run_id in broken.read_text(encoding="utf-8")
+            found: Marks = {"status": "void" if void else "finished", "boot_id": journal.boot_id()}
+            found |= {**times, "phases": [{"name": "rest", **times}]}
+            write_json(folder / "run.json", found)
+            tell("void" if void else "finished", run.run_id, "broken" if void else "")
+        tell("suite-finished")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))

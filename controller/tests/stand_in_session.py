@@ -1,0 +1,56 @@
+"""A host's session with nothing in its way: `python -m …stand_in_session SUITES SECONDS …`.
+
+The session, its recorders and its clock are the real ones; Ansible's part is done here, and
+stand_in_agent stands for the agent. What follows are the arguments of `python -m controller
+run`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from agent import lock
+from contract.errors import AgentError
+from controller import playbook, remote, session
+
+
+def main(suites: Path, seconds: str, folder: Path, target: Path) -> int:
+    """0 sealed, 1 refused or failed with a sentence, 130 interrupted."""
+    remote.SUITES = str(suites)
+    there = suites / folder.name
+
+    def play(tag: str, **given: Any) -> None:
+        if tag == "start":
+            there.mkdir(parents=True, exist_ok=True)
+            shutil.copy(given["variables"]["suite_plan_file"], there / "plan.json")
+            argv = [sys.executable, "-m", "controller.tests.stand_in_agent", str(there)]
+            lease = str(suites / "hold" / "hold.json")
+            agent = subprocess.Popen([*argv, seconds, lease], cwd=playbook.ROOT)
+            while lock.holder(there) is None and agent.poll() is None:
+                time.sleep(0.05)
+        else:
+            argv = [sys.executable, "-m", "agent", "pack", "--suite-dir", str(there), "--out"]
+            argv.append(given["variables"]["suite_archive_file"])
+            subprocess.run(argv, check=True, cwd=playbook.ROOT)
+
+    playbook.suite = play
+    try:
+        session.run(folder, remote.read_target(target), Path("inventory"), print)
+    except AgentError as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fde: interrupted, what was measured is kept.", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    given_suites, given_seconds, given_folder, *rest = sys.argv[1:]
+    file = Path(rest[rest.index("--target") + 1])
+    sys.exit(main(Path(given_suites), given_seconds, Path(given_folder), file))

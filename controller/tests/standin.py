@@ -1,0 +1,80 @@
+"""A target that stands in this machine: ssh is a local shell, the agent's commands are real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from controller import remote
+from controller.playbook import ROOT
+
+SSH = """#!/bin/sh
+if [ -e {folder}/unplugged ]; then echo "ssh: No route to host" >&2; exit 255; fi
+for last; do :; done
+echo "$$ $last" >>{folder}/asked
+last=$(echo "$last" | sed 's#-m agent #-m controller.tests.stand_in_command {folder}/hold #')
+cd {root} && exec sh -c "exec $last"
+"""
+SYSTEMCTL = """#!/bin/sh
+case "$1" in
+  show) cat {folder}/unit ;;
+  is-system-running) cat {folder}/system ;;
+  start) touch {folder}/started ;;
+esac
+"""
+
+
+class Standin:
+    """`suites` is what /var/lib/fde-testbed/suites is on a target."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.suites = folder / "suites"
+        self.suites.mkdir(parents=True)
+        self.unit("inactive")
+        programs = folder / "bin"
+        programs.mkdir()
+        for name, text in (("ssh", SSH), ("systemctl", SYSTEMCTL), ("journalctl", "#!/bin/sh\n")):
+            program = programs / name
+            program.write_text(text.format(folder=folder, root=ROOT), encoding="utf-8")
+            program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        (programs / "python3").symlink_to(sys.executable)
+        venv = Path(sys.executable).parent
+        monkeypatch.setenv("PATH", f"{programs}:{venv}:{os.environ['PATH']}")
+        monkeypatch.setattr(remote, "SUITES", str(self.suites))
+
+    def unit(self, state: str, job: str = "0", system: str = "running") -> None:
+        """What systemd is to say of the agent's service."""
+        (self.folder / "unit").write_text(f"ActiveState={state}\nJob={job}\n", encoding="utf-8")
+        (self.folder / "system").write_text(f"{system}\n", encoding="utf-8")
+
+    def unplug(self, away: bool = True) -> None:
+        """The network: no new connection is made."""
+        place = self.folder / "unplugged"
+        place.touch() if away else place.unlink()
+
+    def drop(self, words: str) -> None:
+        """Cut the last connection with such a command, as a link that is reset."""
+        pid = next(line for line in reversed(self.asked.splitlines()) if words in line).split()[0]
+        os.kill(int(pid), signal.SIGKILL)
+
+    @property
+    def lease(self) -> Path:
+        """Where a hold lies, on a target below /run."""
+        return self.folder / "hold" / "hold.json"
+
+    @property
+    def started(self) -> bool:
+        """Whether systemd was asked to start the service."""
+        return (self.folder / "started").exists()
+
+    @property
+    def asked(self) -> str:
+        """All commands that came over ssh, each after its process."""
+        path = self.folder / "asked"
+        return path.read_text(encoding="utf-8") if path.exists() else ""

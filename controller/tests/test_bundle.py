@@ -1,0 +1,88 @@
+"""The archive for the target: the same bytes every time, and nothing that stays at home."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path, PurePosixPath
+
+from controller import bundle
+
+
+def test_times_and_order_of_the_sources_do_not_show(tmp_path: Path) -> None:
+    def sources(names: list[str], when: int) -> bytes:
+        root = tmp_path / f"at-{when}"
+        for package in bundle.PACKAGES:
+            (root / package).mkdir(parents=True)
+        for name in names:
+            (root / "agent" / name).write_text(name, encoding="utf-8")
+            os.utime(root / "agent" / name, (when, when))
+        return bundle.pack(bundle.collect(root))
+
+    assert sources(["a.py", "b.py"], 1000) == sources(["b.py", "a.py"], 2000)
+
+
+def test_a_changed_file_of_the_same_size_has_another_time() -> None:
+    """A .pyc is taken for fresh by time and size of its source."""
+
+    def time_of(content: bytes) -> float:
+        packed = bundle.pack({PurePosixPath("a.py"): content})
+        with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+            return tar.getmember("a.py").mtime
+
+    assert time_of(b"x = 1") != time_of(b"x = 2")
+    assert time_of(b"x = 1") == time_of(b"x = 1")
+
+
+def test_what_stays_on_the_controller_is_left_out() -> None:
+    names = {str(path) for path in bundle.collect()}
+    assert "opt/fde-testbed/agent/cli.py" in names
+    assert "opt/fde-testbed/workloads/registry.py" in names
+    assert "opt/fde-testbed/lib/pyRAPL/__init__.py" in names
+    for part in ("/tests/", "__pycache__", "/controller/", "/meters/", "/simulators/"):
+        assert not [name for name in names if part in name]
+
+
+def test_the_target_needs_nothing_but_python_to_import_the_agent(tmp_path: Path) -> None:
+    """In an interpreter without site-packages: what the archive lacks would fail here."""
+    with tarfile.open(fileobj=io.BytesIO(bundle.pack(bundle.collect()))) as tar:
+        for member in tar:
+            place = tmp_path / member.name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            content = tar.extractfile(member)
+            assert content is not None
+            place.write_bytes(content.read())
+    home = tmp_path / "opt" / "fde-testbed"
+    code = (
+        "import agent.cli, agent.runner, agent.storage.stack, instrumentation.clock, pyRAPL\n"
+        "from workloads import registry\n"
+        "for name in registry.names(): registry.load(name)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-W", "ignore", "-c", code],
+        env={"PYTHONPATH": f"{home}:{home / 'lib'}", "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_unchanged_archive_is_not_written_again(tmp_path: Path) -> None:
+    extra = tmp_path / "target.json"
+    extra.write_text("{}", encoding="utf-8")
+    out = tmp_path / "build" / "a.tar"
+    arguments = ["--out", str(out), "--add", f"etc/fde-testbed/target.json={extra}"]
+    assert bundle.main(arguments) == 0
+    before = out.stat().st_mtime_ns
+    assert bundle.main(arguments) == 0
+    assert out.stat().st_mtime_ns == before
+    extra.write_text('{"a": 1}', encoding="utf-8")
+    assert bundle.main(arguments) == 0
+    with tarfile.open(out) as tar:
+        content = tar.extractfile("etc/fde-testbed/target.json")
+        assert content is not None and content.read() == b'{"a": 1}'

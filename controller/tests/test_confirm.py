@@ -1,0 +1,78 @@
+"""A disk that the testbed has not had is written only by its serial number, said once more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import confirm, inventory
+from controller.errors import ControllerError
+from controller.inventory import Inventory
+from controller.look import Look
+
+DISK: dict[str, Any] = {
+    "role": "plain",
+    "path": "/dev/sdx",
+    "model": "Maker 1",
+    "serial": "S1",
+    "size_bytes": 10**12,
+    "found": "blank",
+    "refusals": [],
+    "ours": False,
+}
+TARGET: dict[str, Any] = {"host": "target", "lab": False, "disks": {"plain": {"serial": "S1"}}}
+
+
+def test_a_new_disk_is_described_and_the_way_out_told() -> None:
+    (reason,) = confirm.unconfirmed(TARGET, [DISK], [])
+    for words in ("/dev/sdx Maker 1", "serial S1", "1,000,000,000,000 bytes", "holds: blank"):
+        assert words in reason
+    assert "make provision CONFIRM=S1" in reason
+    assert confirm.unconfirmed(TARGET, [DISK], ["S2"])
+
+
+@pytest.mark.parametrize(
+    ("target", "disk", "confirmed"),
+    [
+        (TARGET, DISK, ["S2", "S1"]),
+        (TARGET, {**DISK, "ours": True}, []),
+        (TARGET, {**DISK, "refusals": ["it is mounted"]}, []),
+        ({**TARGET, "lab": True}, DISK, []),
+    ],
+    ids=["confirmed", "ours", "refused anyway", "a lab"],
+)
+def test_nothing_is_asked(target: dict[str, Any], disk: dict[str, Any], confirmed: Any) -> None:
+    assert confirm.unconfirmed(target, [disk], confirmed) == []
+
+
+def test_a_target_that_says_nothing_of_a_lab_is_none() -> None:
+    assert confirm.new_disks({"disks": TARGET["disks"]}, [DISK])
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inventory with one host, whose disk is a new one."""
+    monkeypatch.setattr(inventory, "resolve", lambda _path: Inventory([TARGET], {}))
+    monkeypatch.setattr(confirm, "look", lambda _target: Look({}, [], [DISK]))
+
+
+@pytest.mark.usefixtures("found")
+def test_the_serial_typed_confirms_and_anything_else_stops() -> None:
+    asked: list[str] = []
+
+    def answer(text: str) -> confirm.Ask:
+        return lambda question: asked.append(question) or text  # type: ignore[func-returns-value]
+
+    assert confirm.run(Path("x"), [], answer("S1\n")) == ["S1"]
+    assert "ALL OF THAT WILL BE LOST" in asked[0] and "serial S1" in asked[0]
+    for text in ("y\n", "", "S11\n"):
+        with pytest.raises(ControllerError, match="nothing was done"):
+            confirm.run(Path("x"), [], answer(text))
+
+
+@pytest.mark.usefixtures("found")
+def test_without_a_terminal_what_was_given_is_handed_on_and_no_more() -> None:
+    assert confirm.run(Path("x"), [], None) == []
+    assert confirm.run(Path("x"), ["S1 S2"], None) == ["S1", "S2"]

@@ -1,0 +1,94 @@
+"""What ssh's failures mean for people, and which fingerprints a provisioning must find again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import remote
+from controller.errors import ControllerError
+from controller.look import Look, checked, checks_file
+from controller.session import require_same_target
+from controller.tests.examples import target
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "words"),
+    [
+        (255, "ssh: Could not resolve hostname h: Name or service not known", "see ansible_host"),
+        (255, "ssh: connect to host h port 22: Connection refused", "nothing listens there"),
+        (255, "ssh: connect to host h port 22: Connection timed out", "it does not answer"),
+        (255, "ssh: connect to host h port 22: No route to host", "there is no way to it"),
+        (255, "Host key verification failed.", "its host key is not known here, and it shows none"),
+        (255, "root@h: Permission denied (publickey).", "see ansible_user"),
+        (255, "something new", "cannot be reached by SSH: something new"),
+        (255, "", "it gave no reason"),
+        (3, "first\nmktemp: no room", "status 3.: mktemp: no room"),
+        (3, "", "it said nothing"),
+    ],
+)
+def test_a_failure_of_ssh_is_one_sentence(code: int, said: str, words: str) -> None:
+    done = subprocess.CompletedProcess(["ssh"], code, b"", said.encode())
+    sentence = remote.why({"ssh": {"host": "h", "port": 1, "user": "root"}}, done)
+    assert sentence.startswith("h ") and "\n" not in sentence
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(sentence)
+
+
+def seen(fingerprint: str | None) -> Look:
+    """Two disks as the agent tells of them, one of them without a fingerprint."""
+    disks: list[dict[str, Any]] = [
+        {"role": "plain", "fingerprint": fingerprint, "refusals": ["it is mounted"]},
+        {"role": "sed", "fingerprint": None, "refusals": []},
+    ]
+    return Look({}, ["no systemd"], disks, None)
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A build folder of the test's own."""
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path))
+    (tmp_path / "checks").mkdir()
+    return tmp_path
+
+
+def keep(by_id: str) -> None:
+    """A check of a disk with that path."""
+    document = {
+        "fingerprints": {"plain": "then"},
+        "disks": [{"role": "plain", "by_id": by_id}],
+    }
+    checks_file("target").write_text(json.dumps(document), encoding="utf-8")
+
+
+@pytest.mark.usefixtures("build")
+def test_the_last_check_counts_if_it_was_of_the_same_disk() -> None:
+    assert checked(target(), seen("now")) == {"plain": "now"}
+    keep(target()["disks"]["plain"]["by_id"])
+    assert checked(target(), seen("now")) == {"plain": "then"}
+    keep("/dev/disk/by-id/of-another-machine")
+    assert checked(target(), seen("now")) == {"plain": "now"}
+
+
+def test_a_check_that_cannot_be_read_does_not_count(build: Path) -> None:
+    (build / "checks" / "target.json").write_text("[]", encoding="utf-8")
+    assert checked(target(), seen("now")) == {"plain": "now"}
+
+
+def test_everything_that_was_refused_is_counted() -> None:
+    assert seen(None).refused == ["no systemd", "it is mounted"]
+    assert Look({}, [], [], "no sfdisk").refused == ["no sfdisk"]
+
+
+def test_a_plan_goes_on_with_the_same_disks_given_up_or_not() -> None:
+    now = target()
+    plan = {**target(), "suite_id": "s"}
+    now["disks"]["plain"]["erase"] = now["disks"]["plain"]["serial"]
+    require_same_target(plan, now)
+    now["disks"]["plain"]["serial"] = "another"
+    with pytest.raises(ControllerError, match=r"another target, with disk "):
+        require_same_target(plan, now)

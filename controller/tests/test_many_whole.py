@@ -1,0 +1,91 @@
+"""Whole sessions of two hosts at once: two meters, two recorders, two clocks, two journals."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract import journal
+from controller import group, inventory, many, seal
+from controller.tests.standin import Standin
+from controller.tests.test_many import Planner, host
+from controller.tests.test_recorders import meter, speaking
+
+RUN_S = "1.0"
+HOSTS = ("alder", "birch")
+
+
+@pytest.fixture
+def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planner]:
+    """A planned group of two hosts, whose meters speak."""
+    there = Standin(tmp_path / "there", monkeypatch)
+    session = ("-m", "controller.tests.stand_in_session", str(there.suites), RUN_S)
+    monkeypatch.setattr(many, "SESSION", (sys.executable, *session))
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    (tmp_path / "build" / "targets").mkdir(parents=True)
+    hosts = [
+        host(name, meters=[meter(tmp_path / f"meter-{name}")], secrets_file="none")
+        for name in HOSTS
+    ]
+    for target in hosts:
+        file = inventory.target_file(target["host"])
+        file.write_text(json.dumps(target), encoding="utf-8")
+    found = Planner(tmp_path / "here", hosts, blocks=1, inventory=tmp_path / "inventory")
+    found.options.suite_dir = found.plan()
+    with speaking(tmp_path / "meter-alder"), speaking(tmp_path / "meter-birch"):
+        yield found
+
+
+def require_sealed(folder: Path) -> None:
+    """Every run finished, and the seal in order."""
+    document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    states = journal.last_states(journal.read(folder / "journal.jsonl"))
+    assert {states.get(run["run_id"]) for run in document["runs"]} == {"finished"}
+    sums = json.loads((folder / seal.MANIFEST).read_text(encoding="utf-8"))["files"]
+    assert all(seal.sha256(folder / name) == found for name, found in sums.items())
+    assert "meters/meter0/stream.raw" in sums
+
+
+def test_two_hosts_are_measured_at_once_each_by_its_own_meter(
+    planner: Planner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert many.run(planner.options) is True
+    said = capsys.readouterr().out
+    suites = group.suites(planner.options.suite_dir)
+    for folder in suites:
+        require_sealed(folder)
+    began, ended = zip(
+        *(
+            (entries[0].t_mono_ns, entries[-1].t_mono_ns)
+            for entries in (journal.read(folder / "journal.jsonl") for folder in suites)
+        ),
+        strict=True,
+    )
+    assert max(began) < min(ended)
+    ports = {
+        json.loads((folder / "meters" / "meter0" / "meter.json").read_text(encoding="utf-8"))[
+            "port"
+        ]
+        for folder in suites
+    }
+    assert len(ports) == 2
+    assert "alder | " in said
+    assert "birch | " in said
+    assert "all hosts came through" in said
+
+
+def test_a_host_whose_meter_is_silent_leaves_the_other_to_its_end(
+    planner: Planner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "meter-alder").unlink()
+    assert many.run(planner.options) is False
+    said = capsys.readouterr().out
+    silent, measured = group.suites(planner.options.suite_dir)
+    require_sealed(measured)
+    assert not (silent / seal.MANIFEST).exists()
+    assert "alder: did not come through: The recorder of meter meter0 ended" in said
+    assert f"make resume SUITE_DIR={silent}" in said

@@ -1,0 +1,155 @@
+"""Time left and the line for people, from journals written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from contract import plan as plans
+from controller import progress
+from controller.tests.examples import journal, plan
+
+PLAN = plans.parse(plan(blocks=1))
+IDS = [run.run_id for run in PLAN.runs]
+
+
+def test_nothing_is_estimated_before_a_run_has_finished() -> None:
+    entries = journal([(0, "suite-started", ""), (1, "switching", IDS[0]), (2, "running", IDS[0])])
+    assert progress.remaining_s(PLAN, entries) is None
+
+
+def test_the_rest_costs_what_the_finished_runs_of_the_workload_cost() -> None:
+    """Two runs known (10 s and 30 s, of two workloads), 4 s before each: the rest is 2 of each."""
+    first, second = PLAN.runs[0], PLAN.runs[1]
+    assert first.workload != second.workload
+    entries = journal(
+        [
+            (0, "suite-started", ""),
+            (1, "switching", first.run_id),
+            (4, "running", first.run_id),
+            (14, "finished", first.run_id),
+            (18, "running", second.run_id),
+            (48, "finished", second.run_id),
+        ]
+    )
+    assert progress.remaining_s(PLAN, entries) == pytest.approx(2 * 10 + 2 * 30 + 4 * 4)
+
+
+def test_a_void_run_is_tried_again_and_what_void_tries_cost_is_expected_of_the_rest() -> None:
+    """One try of 20 s was void beside one finished run of 10 s: the five others cost 30 s each."""
+    lines = [
+        (0, "suite-started", ""),
+        (0, "running", IDS[0]),
+        (10, "finished", IDS[0]),
+        (10, "running", IDS[1]),
+        (30, "void", IDS[1]),
+    ]
+    entries = journal(lines)
+    assert PLAN.runs[1] in progress.unfinished(PLAN, entries)
+    assert progress.remaining_s(PLAN, entries) == pytest.approx(5 * (10 + 20))
+
+
+def test_a_run_without_a_try_left_is_given_up_until_the_suite_is_begun_anew() -> None:
+    tried = [(0, "suite-started", ""), *[(0, "running", IDS[0]), (5, "void", IDS[0])] * 2]
+    assert PLAN.runs[0] in progress.unfinished(PLAN, journal(tried))
+    tried += [(5, "running", IDS[0]), (9, "void", IDS[0])]
+    assert PLAN.attempts == 3
+    assert PLAN.runs[0] not in progress.unfinished(PLAN, journal(tried))
+    again = [*tried, (10, "suite-failed", ""), (11, "suite-started", "")]
+    assert PLAN.runs[0] in progress.unfinished(PLAN, journal(again))
+
+
+def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
+    lines = [(0, "running", IDS[0]), (500, "void", IDS[0])]
+    entries = journal(lines)
+    assert progress.void_costs_s(entries) == [pytest.approx(500)]
+    cut = [entries[0], replace(entries[1], detail="interrupted: the power was cut")]
+    assert progress.void_costs_s(cut) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "run_id", "detail", "told"),
+    [
+        ("waiting", IDS[2], "secrets: The keys are not here yet.", "waiting: The keys are not"),
+        ("void", IDS[2], "interrupted: power cut", "run 3 (opal file_io) was interrupted: power"),
+        ("void", IDS[2], "repeat: meter0 was silent", "run 3 (opal file_io) is run again: meter0"),
+        ("void", IDS[2], "proof failed", "run 3 (opal file_io) is void: proof failed"),
+        ("suite-failed", "", "no disk", "suite failed: no disk"),
+        ("preconditioning", "", "sed pass 1 of 2", "preconditioning: sed pass 1 of 2"),
+        ("preconditioned", "", f"sed sha256:{64 * '0'}", "preconditioned: sed"),
+    ],
+)
+def test_what_is_worth_telling_is_told_in_words(
+    state: str, run_id: str, detail: str, told: str
+) -> None:
+    entry = replace(journal([(0, state, run_id)])[0], detail=detail)
+    said = progress.event(PLAN, entry) or ""
+    assert said.startswith(told) and "sha256" not in said
+    assert progress.event(PLAN, replace(entry, state="running")) is None
+
+
+def test_what_preconditioning_took_is_expected_of_no_run() -> None:
+    lines = [(0, "suite-started", ""), (1, "preconditioning", ""), (9000, "preconditioned", "")]
+    entries = journal([*lines, (9004, "running", IDS[0]), (9014, "finished", IDS[0])])
+    assert progress.entry_costs_s(entries) == [pytest.approx(4)]
+    assert "preconditioning" in progress.line(PLAN, entries[:2], {})
+
+
+def test_times_of_two_boots_are_not_subtracted() -> None:
+    before = journal([(1000, "suite-started", ""), (1001, "running", IDS[0])])
+    after = journal([(3, "suite-started", ""), (5, "finished", IDS[0])], boot_id="another")
+    assert progress.run_costs_s([*before, *after]) == {}
+
+
+def test_the_line_says_block_run_watts_voids_and_time_left() -> None:
+    first = PLAN.runs[0]
+    entries = journal(
+        [
+            (0, "suite-started", ""),
+            (0, "running", first.run_id),
+            (60, "finished", first.run_id),
+            (60, "running", IDS[1]),
+            (61, "void", IDS[1]),
+            (61, "running", IDS[2]),
+        ]
+    )
+    line = progress.line(PLAN, entries, {"system": 12.345})
+    assert line.startswith(f"block 1/1, run 3/6, {PLAN.runs[2].configuration}")
+    assert "system 12.35 W" in line or "system 12.34 W" in line
+    assert "1 voided" in line
+    assert "5 min 05 s left" in line
+
+
+@pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        ("proof failed", "dmcrypt-aes128 idle is void: proof failed"),
+        ("repeat: no watts", "dmcrypt-aes128 idle is run again: no watts"),
+        ("interrupted: power cut", "dmcrypt-aes128 idle was interrupted: power cut"),
+    ],
+)
+def test_the_line_of_a_void_run_says_why_in_words(detail: str, words: str) -> None:
+    begun = journal([(0, "running", IDS[0]), (5, "void", IDS[0])])
+    line = progress.line(PLAN, [begun[0], replace(begun[1], detail=detail)], {})
+    assert words in line.split(", ")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(45.2, "45 s"), (59.7, "1 min 00 s"), (200, "3 min 20 s"), (3725, "1 h 02 min")],
+)
+def test_minutes(seconds: float, text: str) -> None:
+    assert progress.minutes(seconds) == text
+
+
+def test_a_skipped_run_is_counted_apart_and_not_waited_for() -> None:
+    lines = [(0, "suite-started", ""), (0, "running", IDS[0]), (10, "finished", IDS[0])]
+    entries = journal([*lines, (11, "void", IDS[1])])
+    entries[-1] = replace(entries[-1], detail="skipped: install it.")
+    assert progress.counts(entries) == {"finished": 1, "void": 0, "skipped": 1, "repeated": 0}
+    assert progress.counted(progress.counts(entries)) == "0 voided, 0 repeated, 1 skipped"
+    assert PLAN.runs[1] not in progress.unfinished(PLAN, entries)
+    assert "1 skipped" in progress.line(PLAN, entries, {})
+    told = progress.event(PLAN, entries[-1])
+    assert told is not None and told.endswith("is skipped: install it.")

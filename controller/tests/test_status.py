@@ -1,0 +1,286 @@
+"""The status of a running suite: its document, the page for a phone, and the terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from contract import plan as plans
+from contract.journal import Entry
+from controller import live, status, status_page
+from controller.tests.examples import NOW, journal, plan
+
+PLAN = plans.parse(plan(blocks=3))
+IDS = [run.run_id for run in PLAN.runs]
+ENTRIES = journal(
+    [
+        (0, "suite-started", ""),
+        (1, "switching", IDS[0]),
+        (3, "running", IDS[0]),
+        (33, "finished", IDS[0]),
+        (34, "running", IDS[1]),
+        (40, "void", IDS[1]),
+        (41, "running", IDS[1]),
+    ]
+)
+WATTS, GAPS = {"system": 12.345, "drive": 2.1}, {"meter0": 1}
+EVIL = 'secrets: <script>alert("x")</script> & \x1b[2J more'
+
+
+def document(entries: list[Entry] = ENTRIES, **changes: object) -> dict[str, object]:
+    found = status.document(PLAN, entries, watts=WATTS, gaps=GAPS, events=(), since_s=2.0, now=NOW)
+    return {**found, **changes}
+
+
+def read(folder: Path) -> dict[str, object]:
+    found = json.loads((folder / "status" / "status.json").read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_document_says_where_the_suite_is() -> None:
+    found = document()
+    assert found["format"] == "fde-status/1" and found["state"] == "running"
+    run = PLAN.runs[1]
+    assert (found["block"], found["blocks"]) == (1, 3)
+    assert (found["run_index"], found["runs"], found["run_id"]) == (2, 18, IDS[1])
+    assert (found["configuration"], found["workload"]) == (run.configuration, run.workload)
+    assert (found["finished"], found["void"], found["repeated"]) == (1, 0, 1)
+    # 17 runs at 30 s, 2 s on average before each, 6 s for void tries; 2 s of this are over.
+    left_s = found["left_s"]
+    assert isinstance(left_s, int)
+    assert found["ends_wall"] == (NOW + timedelta(seconds=left_s)).isoformat(timespec="seconds")
+    assert document()["left_s"] == left_s
+    later = status.document(PLAN, ENTRIES, watts={}, gaps={}, events=(), since_s=12.0, now=NOW)
+    assert later["left_s"] == left_s - 10
+
+
+def test_before_the_first_line_and_after_the_last_no_time_is_left_to_tell() -> None:
+    assert document([])["state"] == "starting" and document([])["left_s"] is None
+    ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
+    assert document(ended)["left_s"] == 0
+
+
+def test_waiting_is_no_progress() -> None:
+    waiting = [*ENTRIES, replace(ENTRIES[-1], state="waiting", detail="load: something runs")]
+    early = status.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=1, now=NOW)
+    late = status.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=900, now=NOW)
+    assert early["left_s"] == late["left_s"]
+    assert early["waiting"] == "something runs"
+
+
+def test_the_board_writes_status_and_page_and_says_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    board = status.Board(PLAN, tmp_path, said.append)
+    board.note("recorders are on")
+    assert read(tmp_path)["state"] == "starting"
+    for count in range(1, len(ENTRIES) + 1):
+        board.entry(ENTRIES[:count], WATTS, GAPS)
+    found = read(tmp_path)
+    assert f"process {os.getpid()}, since " in str(found["holder"])
+    assert found["watts"] == WATTS and found["gaps"] == GAPS
+    events = found["events"]
+    assert isinstance(events, list) and [event["text"] for event in events] == [
+        "recorders are on",
+        "the agent starts",
+        "run 2 (dmcrypt-aes128 file_io) is void",
+    ]
+    assert [line.split(",")[0] for line in said] == [
+        "recorders are on",
+        "the agent starts",
+        *["block 1/3"] * 4,
+    ]
+    assert IDS[1][:4] == "0001" and "dmcrypt-aes128" in (
+        tmp_path / "status" / "index.html"
+    ).read_text(encoding="utf-8")
+    assert capsys.readouterr().out == ""
+
+
+def test_of_lines_from_before_the_session_only_the_last_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    status.Board(PLAN, tmp_path, said.append).entry(ENTRIES, WATTS, GAPS)
+    assert len(said) == 1 and "running" in said[0]
+
+
+def test_a_status_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "status").write_text("in the way", encoding="utf-8")
+    said: list[str] = []
+    board = status.Board(PLAN, tmp_path, said.append)
+    board.note("begun")
+    board.entry(ENTRIES, WATTS, GAPS)
+    assert [line for line in said if "cannot be written" in line] == [
+        "the status cannot be written (File exists); the suite goes on"
+    ]
+    (tmp_path / "status").unlink()
+    board.entry(ENTRIES, WATTS, GAPS)
+    assert read(tmp_path)["finished"] == 1
+
+
+class Page(HTMLParser):
+    """Tags and attributes of a page, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def refresh(self) -> bool:
+        return any(values.get("http-equiv") == "refresh" for _, values in self.tags)
+
+
+def test_the_page_needs_nothing_else_and_reloads_itself_until_the_end() -> None:
+    page = Page(status_page.render(document()))
+    assert page.refresh()
+    links = [v for _, values in page.tags for k, v in values.items() if k in ("src", "href")]
+    assert links == ["data:,"], "no file, no network"
+    for words in ("dmcrypt-aes128", "file_io", "12.35 W", "meter0 1", "1 of 18 runs"):
+        assert words in page.text
+    ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
+    assert not Page(status_page.render(document(ended))).refresh()
+
+
+def test_nothing_that_a_program_said_becomes_part_of_the_page() -> None:
+    event = {"wall": NOW.isoformat(), "text": EVIL}
+    html = status_page.render(document(waiting=EVIL, events=[event], holder=EVIL))
+    assert html.count("<script>") == 1 and EVIL in Page(html).text
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is missing")
+@pytest.mark.parametrize(("age_s", "hidden"), [(10, True), (300, False)])
+def test_the_page_turns_stale_when_the_session_is_gone(
+    tmp_path: Path, age_s: int, hidden: bool
+) -> None:
+    updated = datetime.now(UTC) - timedelta(seconds=age_s)
+    found = document(updated_wall=updated.isoformat(timespec="seconds"))
+    status_page.write(tmp_path / "index.html", found)
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    done = subprocess.run(
+        [*browser, f"--user-data-dir={tmp_path / 'browser'}", f"file://{tmp_path}/index.html"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    stale = next(v for _, v in Page(done.stdout).tags if v.get("id") == "stale")
+    assert ("hidden" in stale) == hidden
+    assert re.search(rf'class="age">{"5 min" if age_s == 300 else "1[0-9] s"}<', done.stdout)
+
+
+DRAW = """
+import json, sys
+from controller.live import Screen
+screen = Screen(sys.stdout)
+for document in json.load(open(sys.argv[1])):
+    screen.show(document)
+"""
+
+
+def shown_on_terminal(out: bytes) -> list[str]:
+    """What stands on a terminal after these bytes: lines, moves up, and clearing below."""
+    screen: list[str] = [""]
+    for part in re.findall(r"\x1b\[\d+F|\x1b\[J|\r?\n|[^\x1b\r\n]+", out.decode()):
+        if part == "\x1b[J":
+            assert screen[-1] == ""
+        elif part.startswith("\x1b["):
+            screen = [*screen[: len(screen) - 1 - int(part[2:-1])], ""]
+        elif part.endswith("\n"):
+            screen.append("")
+        else:
+            screen[-1] += part
+    return screen
+
+
+CLOSED = """
+import signal, sys
+from pathlib import Path
+from contract import plan
+from contract.interrupts import lasting
+from controller.status import Board
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+folder = Path(sys.argv[1])
+say = lasting(lambda line: print(line, flush=True))
+board = Board(plan.load(folder / "plan.json"), folder, say)
+board.note("begun")
+sys.stdin.readline()
+board.note("goes on")
+board.note("to its end")
+print("which nobody reads", flush=True)
+"""
+
+
+def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan(blocks=3)), encoding="utf-8")
+    there, here = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", CLOSED, tmp_path],
+        stdin=subprocess.PIPE,
+        stdout=here,
+        env={**os.environ, "PYTHONPATH": str(Path(status.__file__).parents[1])},
+    ) as process:
+        os.close(here)
+        out = b""
+        while b"begun" not in out:
+            out += os.read(there, 65536)
+        os.close(there)
+        process.communicate(b"\n")
+    assert process.returncode == 0
+    events = read(tmp_path)["events"]
+    assert isinstance(events, list) and events[-1]["text"] == "to its end"
+
+
+def test_the_live_view_is_redrawn_in_place_within_80_columns(tmp_path: Path) -> None:
+    event = {"wall": NOW.isoformat(), "text": f"{EVIL} {'long ' * 40}"}
+    documents = [document(), document(events=[event] * 3), document(events=[event])]
+    (tmp_path / "documents").write_text(json.dumps(documents), encoding="utf-8")
+    there, here = pty.openpty()
+    fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    with subprocess.Popen(
+        [sys.executable, "-c", DRAW, tmp_path / "documents"],
+        stdin=here,
+        stdout=here,
+        env={**environment, "PYTHONPATH": str(Path(status.__file__).parents[1])},
+    ) as process:
+        os.close(here)
+        out = b""
+        try:
+            while chunk := os.read(there, 65536):
+                out += chunk
+        except OSError:
+            pass  # the other side is closed
+        process.wait()
+    os.close(there)
+    shown = shown_on_terminal(out)
+    assert process.returncode == 0
+    assert shown[0].startswith("suite smoke-target") and shown[-1] == ""
+    assert sum(line.startswith("suite ") for line in shown) == 1, "drawn over, not below"
+    assert len(shown) == len(list(live.lines(documents[-1]))) + 1
+    assert max(map(len, shown)) == 79 and shown[-2].endswith("…")
+    assert "block 1/3, run 2/18, dmcrypt-aes128 file_io, running for 2 s" in shown[2]
+
+
+def test_a_closed_suite_has_no_block_on_the_screen() -> None:
+    ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
+    assert "  now      suite finished for 2 s" in list(live.lines(document(ended)))

@@ -1,0 +1,161 @@
+"""`make testbed` in small: a Makefile of our own whose steps fail or hang on request."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from controller import steps
+from controller import testbed_figures as bench
+
+pytestmark = pytest.mark.usefixtures("interruptible")
+STEPS = Path(steps.__file__)
+MAKEFILE = """
+packages venv image provision run report verify:
+\t@echo did $@ >> done
+lab:
+\t@echo did $@ >> done; {lab}
+lab-down:
+\t@echo did $@ >> done
+"""
+
+
+def _start(folder: Path, lab: str) -> subprocess.Popen[str]:
+    (folder / "Makefile").write_text(MAKEFILE.format(lab=lab), encoding="utf-8")
+    return subprocess.Popen(
+        ["/usr/bin/env", "python3", "-S", str(STEPS), "--target", "lab", "--labs", "build/lab"],
+        cwd=folder,
+        env={**os.environ, "FDE_BUILD": "build"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _done(folder: Path) -> list[str]:
+    return (folder / "done").read_text(encoding="utf-8").split()[1::2]
+
+
+def test_all_steps_run_in_order_and_are_timed(tmp_path: Path) -> None:
+    process = _start(tmp_path, "true")
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    steps = ["packages", "venv", "image", "lab", "provision", "run", "report", "verify", "lab-down"]
+    assert _done(tmp_path) == steps
+    shown = out[out.index("where the time went") :].splitlines()[2:11]
+    assert [line.split()[0] for line in shown] == steps
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--suite", "smok"], "did you mean smoke?"),
+        (["--inventory", "ansible/inventory/labb"], "did you mean ansible/inventory/lab?"),
+    ],
+)
+def test_a_misspelt_name_is_told_before_the_first_step(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    (tmp_path / "ansible" / "inventory" / "lab").mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "-S", str(STEPS), *options],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("fde: ") and said in done.stderr
+    assert done.stdout == ""
+
+
+def test_several_hosts_have_one_report(tmp_path: Path) -> None:
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to("/bin/true")
+    made = [tmp_path / "data" / "suites" / f"smoke-{name}1" for name in ("", "first-", "second-")]
+    files = f"{made[0]}/group.json {made[0]}/hosts.csv"
+    process = _start(tmp_path, f"mkdir -p {' '.join(map(str, made))}; touch {files}")
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    assert out.splitlines()[-2:] == [
+        "headline table: data/suites/smoke-1/hosts.csv",
+        "report: data/suites/smoke-1/report.html",
+    ]
+
+
+def test_a_failed_step_ends_the_line_but_takes_the_lab_down(tmp_path: Path) -> None:
+    process = _start(tmp_path, "exit 3")
+    _, err = process.communicate()
+    assert process.returncode == 1
+    assert _done(tmp_path) == ["packages", "venv", "image", "lab", "lab-down"]
+    assert "make lab failed" in err
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_takes_the_lab_down(tmp_path: Path, how: signal.Signals) -> None:
+    process = _start(tmp_path, "echo waiting; exec sleep 600")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line == "waiting\n":
+            break
+    process.send_signal(how)
+    process.communicate()
+    assert process.returncode == 130
+    assert _done(tmp_path)[-1] == "lab-down"
+
+
+def test_a_step_that_has_just_started_is_ended_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal that comes before `run_step` knows the process it has started."""
+    started = []
+
+    def interrupted_start(_command: list[str]) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(["sleep", "600"]))
+        os.kill(os.getpid(), signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(steps, "subprocess", SimpleNamespace(Popen=interrupted_start))
+    with pytest.raises(KeyboardInterrupt):
+        steps.run_step("lab", [], steps.Log())
+    assert started[0].poll() == -signal.SIGTERM
+
+
+def test_figures_judge_against_the_right_limit() -> None:
+    image = {"build_s": 120.0, "allocated_bytes": 2.5e9}
+
+    def total(new: bool) -> dict[str, object]:
+        found = bench.figures(
+            steps_s={"lab": 9 * 60, "provision": 20},
+            image={**image, "new": new},
+            lab_memory_gb=7.0,
+            measuring_share=0.5,
+        )
+        assert [row["meets"] for row in found[1:]] == [True, True, True, False, False]
+        return found[0]
+
+    assert total(True)["meets"] is True
+    assert total(False)["meets"] is False
+
+
+def test_the_labs_processes_are_found_and_weighed() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        state = {"guest": {"pid": process.pid}, "drives": {"plain": {"pid": 0}}, "meter": None}
+        assert bench.lab_pids(state) == [process.pid]
+        assert bench.resident_bytes(process.pid) > 0
+    assert bench.resident_bytes(process.pid) == 0
+
+
+def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
+    found = bench.figures(steps_s={"run": 60.0})
+    path = bench.write(tmp_path / "bench" / "testbed.json", found, bench.machine("tcg"))
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    assert [set(row) for row in rows] == [{"figure", "value", "unit", "target", "meets"}]
+    beside = json.loads((path.parent / "testbed.machine.json").read_text(encoding="utf-8"))
+    assert beside["machine"]["cores"] >= 1 and len(beside["commit"]) == 40

@@ -1,0 +1,243 @@
+"""Attach to running suites from anywhere: by the status that a session keeps, or by SSH."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from agent import lock
+from contract import names, plan, strict_json
+from contract.journal import Entry
+from controller import group, holder, inventory, live, many_view, pages, remote
+from controller.errors import ControllerError
+from controller.follow import Heard, follow
+from controller.seal import MANIFEST
+from controller.status import Board
+
+POLL_S = 1.0
+# A page that shows the end reloads no more; until then it is served.
+LINGER_S = 15.0
+UNIT, SERVICE = "fde-agent@", ".service"
+
+Say = Callable[[str], None]
+
+
+class Source(ABC):
+    """A suite that is watched; `status` is a folder with its status.json and page."""
+
+    name: str
+    host: str
+    status: Path
+
+    @abstractmethod
+    def alive(self) -> bool:
+        """Whether there is something to wait for."""
+
+    @abstractmethod
+    def outcome(self) -> tuple[bool, str]:
+        """Once it is not alive: whether all went well, and a sentence with what to do now."""
+
+    def read(self) -> dict[str, Any] | None:
+        """Its status now; None before the first, and where it is none that can be shown."""
+        try:
+            found = strict_json.loads((self.status / "status.json").read_text(encoding="utf-8"))
+            shown = [*live.lines(found), many_view.compact(found)]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
+            return None
+        return dict(found) if shown else None
+
+
+class Here(Source):
+    """A suite that a session on this machine works on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.status = folder / "status"
+        holder.require_plain(folder)
+        try:
+            found = strict_json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+            self.name, self.host = str(found["suite_id"]), str(found["host"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ControllerError(f"{folder} is no suite's folder: it has no plan.") from None
+
+    def alive(self) -> bool:
+        return lock.holder(self._folder / holder.FILE) is not None
+
+    def outcome(self) -> tuple[bool, str]:
+        folder = self._folder
+        if (folder / MANIFEST).exists():
+            return True, (
+                f"{folder} has ended: make summary SUITE_DIR={folder} says what ran, "
+                f"make report SUITE_DIR={folder} what it took."
+            )
+        return False, (
+            f"No session works on {folder}, and it is not sealed: "
+            f"make resume SUITE_DIR={folder} goes on with it."
+        )
+
+
+class There(Source):
+    """A suite that runs on a target, by its journal over SSH: no power, no gaps of meters."""
+
+    def __init__(self, target: Mapping[str, Any], suite_id: str, folder: Path) -> None:
+        self.name, self.host = suite_id, str(target["host"])
+        self.status = folder / "status"
+        self._target = target
+        self._path = remote.suite_dir(suite_id)
+        self._entries: list[Entry] = []
+        self._failure = ""
+        self._stop = threading.Event()
+        done = remote.run(target, ["cat", f"{self._path}/plan.json"])
+        if done.returncode:
+            raise ControllerError(remote.why(target, done))
+        (folder / "plan.json").write_bytes(done.stdout)
+        suite = plan.load(folder / "plan.json")
+        self._board = Board(suite, folder, lambda _: None, screen=False)
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def outcome(self) -> tuple[bool, str]:
+        if self._failure:
+            return False, self._failure
+        last = self._entries[-1]
+        return last.state == "suite-finished", (
+            f"{self.name} has ended on {self.host} ({last.detail or last.state}): make summary "
+            "and make report on the controller say what came of it."
+        )
+
+    def _command(self, start: int) -> Sequence[str]:
+        arguments = ("-m", "agent", "follow", "--suite-dir", self._path, "--from", str(start))
+        return remote.python(self._target, *arguments)
+
+    def _follow(self) -> None:
+        note = self._board.note
+        note("no session runs here: power and gaps are known to the controller's alone")
+        heard = Heard(
+            dropped=lambda said: note(f"the target does not answer ({said}); trying again"),
+            up=lambda: None,
+            abandoned=note,
+        )
+        begun = new = False
+        try:
+            for entry in follow(self._command, heard, stop=self._stop):
+                if entry is not None:
+                    self._entries.append(entry)
+                    new = True
+                if entry is None or begun:
+                    # What was there before comes at once, and is told as one.
+                    self._tell(new)
+                    begun, new = begun or new, False
+            self._tell(new)
+        except ControllerError as error:
+            self._failure = str(error)
+
+    def _tell(self, new: bool) -> None:
+        if new:
+            self._board.entry(self._entries, {}, {})
+        else:
+            self._board.tick({}, {})
+
+
+def run(
+    folder: Path | None, suites: Path, inventory_path: Path | None, serve: str | None, say: Say
+) -> bool:
+    """Show suites until they have ended; whether all went well.
+
+    `folder` of a suite or a group; else all that sessions on this machine work on, below `suites`;
+    else what runs on the inventory's targets. `serve` is a port, or address and port. Raises
+    ControllerError where there is nothing to watch.
+    """
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
+        found: Sequence[Source] = _named(folder) if folder else _here(suites)
+        found = found or (_there(inventory_path, scratch) if inventory_path else [])
+        if not found:
+            nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
+            raise ControllerError(
+                f"No suite runs here{nor}: make run starts one, make summary says what came of the "
+                "newest."
+            )
+        linger_s = 0.0
+        if serve and any(source.alive() for source in found):
+            url = stack.enter_context(
+                pages.served({source.name: source.status for source in found}, serve)
+            )
+            say(f"the page for a phone is at {url}")
+            linger_s = LINGER_S
+        _show(found)
+        outcomes = [source.outcome() for source in found]
+        for _, sentence in outcomes:
+            say(sentence)
+        time.sleep(linger_s)
+    return all(well for well, _ in outcomes)
+
+
+def _named(folder: Path) -> list[Here]:
+    if (folder / group.FILE).exists():
+        return [Here(path) for path in group.suites(folder)]
+    return [Here(folder)]
+
+
+def _here(suites: Path) -> list[Here]:
+    """Suites that sessions on this machine work on now."""
+    folders = sorted(path.parent for path in suites.glob("*/plan.json"))
+    return [Here(path) for path in folders if lock.holder(path / holder.FILE) is not None]
+
+
+def _there(path: Path, scratch: Path) -> list[There]:
+    """Suites whose agent is active on a target of the inventory."""
+    found = []
+    resolved = inventory.resolve(path)
+    for host, reasons in resolved.refused.items():
+        raise ControllerError(
+            f"No suite runs here, and {host} of {path} cannot be asked: {'; '.join(reasons)}"
+        )
+    for target in resolved.targets:
+        command = ["systemctl", "list-units", "--plain", "--no-legend", "--state=active,activating"]
+        done = remote.run(target, [*command, f"{UNIT}*"])
+        if done.returncode:
+            raise ControllerError(remote.why(target, done))
+        for unit in (line.split()[0] for line in done.stdout.decode().splitlines() if line.strip()):
+            suite_id = unit.removeprefix(UNIT).removesuffix(SERVICE)
+            if not names.safe(suite_id):
+                continue  # no suite of ours
+            own = scratch / suite_id
+            own.mkdir()
+            found.append(There(target, suite_id, own))
+    return found
+
+
+def _show(found: Sequence[Source]) -> None:
+    """Until none is alive: a view in place on a terminal, else a line where something changes."""
+    shown: dict[str, object] = {}
+    single = live.Screen(sys.stdout) if len(found) == 1 and sys.stdout.isatty() else None
+    several = many_view.View(sys.stdout, [source.host for source in found])
+    while True:
+        alive = [source for source in found if source.alive()]
+        for source in found:
+            status = source.read()
+            if status is None:
+                continue
+            if single:
+                single.show(status)
+                continue
+            several.status(source.host, status)
+            key = [status.get(name) for name in ("run_id", "state", "waiting", "void")]
+            if shown.get(source.name) != key and not sys.stdout.isatty():
+                several.line(source.host, many_view.compact(status))
+            shown[source.name] = key
+        if not single:
+            several.draw()
+        if not alive:
+            return
+        time.sleep(POLL_S)

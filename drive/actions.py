@@ -1,0 +1,148 @@
+"""What the control socket can do to a running drive.
+
+- `stats`: the counters; `status`: the drive, its lock states and the faults in force; `calls`: what
+  methods hosts have called, and how they ended.
+- `power-cycle`, `warm-reset`: every connection ends; the drive does what it does on a loss of
+  power, or on a reset.
+- `behave` with the parameters of a `drive.behaviour`; without any, as fast as it can be again.
+- `fault` with `name` and the fault's parameters (`drive.faults`); `clear-faults`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from drive import behaviour, faults
+from drive.behaviour import Timing
+from drive.control import Action, ControlError
+from drive.faults import AuthorityLockedOut, BlockSid, Fault, RefuseOpal, ShadowOn
+from drive.server import Server
+from drive.subsystem import Subsystem
+
+
+class Opal(Protocol):
+    """What an Opal drive can be told from outside; a name that it does not know: ValueError."""
+
+    refusing: bool
+
+    def power_cycle(self) -> None: ...
+    def reset(self) -> None: ...
+    def status(self) -> dict[str, object]: ...
+    def calls(self) -> list[dict[str, object]]: ...
+    def lock_out(self, name: str) -> None: ...
+    def block_sid(self) -> None: ...
+    def show_shadow(self) -> None: ...
+
+
+class Actions:
+    """The commands for one drive; `opal` is None for a plain one."""
+
+    def __init__(self, subsystem: Subsystem, opal: Opal | None, server: Server) -> None:
+        self._subsystem = subsystem
+        self._opal = opal
+        self._server = server
+
+    def by_name(self) -> dict[str, Action]:
+        """The commands as the control socket takes them."""
+        return {
+            "stats": _bare(self._subsystem.stats.snapshot),
+            "status": _bare(self.status),
+            "calls": _bare(self.calls),
+            "power-cycle": _bare(self.power_cycle),
+            "warm-reset": _bare(self.warm_reset),
+            "behave": self.behave,
+            "fault": self.fault,
+            "clear-faults": _bare(self.clear_faults),
+        }
+
+    def status(self) -> dict[str, object]:
+        config = self._subsystem.config
+        known: dict[str, object] = {
+            "model": config.model,
+            "serial": config.serial,
+            "opal": config.opal,
+        }
+        if (timing := self._subsystem.timing) is not None:
+            known |= {
+                "behaviour": asdict(timing.behaviour),
+                "temperature_c": round(timing.temperature_c(time.monotonic()), 2),
+                "throttlings": timing.throttlings,
+                "used_share": round(timing.used_share, 4),
+            }
+        in_force = self._subsystem.faults.describe()
+        if self._opal is None:
+            return {**known, "faults": in_force}
+        if self._opal.refusing:
+            in_force.append(faults.describe(RefuseOpal()))
+        return {**known, **self._opal.status(), "faults": in_force}
+
+    def calls(self) -> dict[str, object]:
+        return {"calls": self._need_opal().calls()}
+
+    def power_cycle(self) -> dict[str, object]:
+        self._subsystem.reset_controllers()
+        with self._server.interrupted():
+            if self._opal is not None:
+                self._opal.power_cycle()
+        return {}
+
+    def warm_reset(self) -> dict[str, object]:
+        self._subsystem.reset_controllers()
+        with self._server.interrupted():
+            if self._opal is not None:
+                self._opal.reset()
+        return {}
+
+    def behave(self, request: Mapping[str, Any]) -> dict[str, object]:
+        """From now on: an empty cache, a cool disk, none of its blocks in use."""
+        subsystem = self._subsystem
+        if not request:
+            subsystem.timing = None
+            return {}
+        size_bytes = subsystem.config.blocks * subsystem.config.block_bytes
+        timing = Timing(behaviour.parse(request), size_bytes, time.monotonic())
+        subsystem.timing = timing
+        return {"behaviour": asdict(timing.behaviour)}
+
+    def fault(self, request: Mapping[str, Any]) -> dict[str, object]:
+        parameters = dict(request)
+        fault = faults.parse(parameters.pop("name", None), parameters)
+        match fault:
+            case AuthorityLockedOut(authority):
+                self._need_opal(fault).lock_out(authority)
+            case BlockSid():
+                self._need_opal(fault).block_sid()
+            case RefuseOpal():
+                self._need_opal(fault).refusing = True
+            case ShadowOn():
+                self._need_opal(fault).show_shadow()
+            case _:
+                self._subsystem.faults.add(fault)
+        return {"fault": faults.describe(fault)}
+
+    def clear_faults(self) -> dict[str, object]:
+        """Ends what lasts; what has become the drive's state (a blocked SID, …) stays."""
+        self._subsystem.faults.clear()
+        if self._opal is not None:
+            self._opal.refusing = False
+        return {}
+
+    def _need_opal(self, fault: Fault | None = None) -> Opal:
+        if self._opal is None:
+            what = f"the fault {faults.describe(fault)['name']}" if fault else "this command"
+            raise ControlError(f"{what} is for a self-encrypting drive; this one is plain")
+        return self._opal
+
+
+def _bare(action: Callable[[], Mapping[str, Any]]) -> Action:
+    """An action that takes no parameters."""
+
+    def run(request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if request:
+            raise ControlError(f"this command takes no parameters, not {', '.join(request)}")
+        return action()
+
+    return run

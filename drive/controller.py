@@ -1,0 +1,375 @@
+"""The NVMe controller: fabrics, admin and I/O commands on top of a connection."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+from collections.abc import Callable
+
+from drive import identify
+from drive.behaviour import Timing
+from drive.faults import Kind
+from drive.media import AccessDeniedError
+from drive.nvme_tcp import Command, Connection
+from drive.status import (
+    ACCESS_DENIED,
+    CONNECT_INVALID,
+    DNR,
+    INVALID_FIELD,
+    INVALID_LOG_PAGE,
+    INVALID_NAMESPACE,
+    INVALID_OPCODE,
+    LBA_OUT_OF_RANGE,
+    READ_ERROR,
+    SEQUENCE_ERROR,
+    WRITE_FAULT,
+    WRONG_DATA_LENGTH,
+    CommandError,
+)
+from drive.subsystem import Controller, Subsystem
+
+_SENDFILE_FROM_BYTES = 32 * 1024
+_ALL_NAMESPACES = 0xFFFFFFFF
+_WRITE, _READ, _ZEROES, _DATASET = 0x01, 0x02, 0x08, 0x09
+_CAPABILITIES = (identify.QUEUE_ENTRIES - 1) | 1 << 16 | 60 << 24 | 1 << 37
+
+
+class Queue:
+    """The commands of one queue pair: admin, or I/O; `connected` is told that a host is there."""
+
+    def __init__(
+        self, subsystem: Subsystem, connection: Connection, connected: Callable[[], None]
+    ) -> None:
+        self._subsystem = subsystem
+        self._connection = connection
+        self._config = subsystem.config
+        self._media = subsystem.media
+        self._stats = subsystem.stats
+        self._faults = subsystem.faults
+        self._kinds: dict[int, Kind] = {}
+        self._connected = connected
+        self._controller: Controller | None = None
+        self._is_admin = False
+        self._commands: dict[int, Callable[[Command, memoryview], None]] = {0x7F: self._fabrics}
+
+    def close(self) -> None:
+        """The connection has ended; with its admin queue a controller ends as a whole."""
+        self._commands = {}  # they refer to this queue, which would wait for the collector
+        if self._controller is None:
+            return
+        if self._is_admin:
+            self._subsystem.close_controller(self._controller)
+        else:
+            self._subsystem.leave(self._controller, self._connection)
+
+    def execute(self, command: Command, data: memoryview) -> None:
+        """Runs one command to its answer."""
+        begin_ns = time.monotonic_ns()
+        try:
+            if self._faults.active:
+                self._meet_faults(command, data)
+            if self._subsystem.timing is not None:
+                self._take_time(self._subsystem.timing, command, data)
+            self._commands.get(command.opcode, self._unknown)(command, data)
+        except CommandError as error:
+            self._connection.respond(command.cid, error.status)
+        except AccessDeniedError:
+            self._connection.respond(command.cid, ACCESS_DENIED)
+        self._stats.add(busy_ns=time.monotonic_ns() - begin_ns)
+
+    def _meet_faults(self, command: Command, data: memoryview) -> None:
+        """Lets the command suffer what was asked for; raises what it ends with."""
+        kind = self._kinds.get(command.opcode)
+        if kind is None:
+            return
+        outcome = self._faults.meet(kind, _extents(command, kind, data))
+        time.sleep(outcome.delay_ms / 1e3)
+        if outcome.power_lost:
+            if command.opcode == _WRITE:
+                self._write_half(command, data)
+            self._subsystem.on_power_loss()
+            raise ConnectionError("power was lost")
+        if outcome.media_error or outcome.io_error:
+            status = READ_ERROR if kind == "read" else WRITE_FAULT
+            raise CommandError(status | (DNR if outcome.media_error else 0))
+
+    def _take_time(self, timing: Timing, command: Command, data: memoryview) -> None:
+        """Waits as long as the declared behaviour says."""
+        kind = self._kinds.get(command.opcode)
+        if kind not in ("read", "write"):
+            return
+        size, now_s = self._config.block_bytes, time.monotonic()
+        for lba, blocks in _extents(command, kind, data):
+            if command.opcode == _DATASET:
+                timing.deallocate(lba * size, blocks * size)
+            elif kind == "read":
+                time.sleep(timing.read(blocks * size, now_s))
+            else:
+                time.sleep(timing.write(lba * size, blocks * size, now_s))
+
+    def _write_half(self, command: Command, data: memoryview) -> None:
+        """Stores the first half of the blocks, as whole blocks: no more is promised to a host."""
+        half = len(data) // self._config.block_bytes // 2 * self._config.block_bytes
+        with contextlib.suppress(CommandError, AccessDeniedError, OSError):
+            lba, _ = self._extent(command)
+            self._media.write(lba, data[:half])
+
+    def _unknown(self, _command: Command, _data: memoryview) -> None:
+        raise CommandError(SEQUENCE_ERROR if self._controller is None else INVALID_OPCODE)
+
+    def _answer(self, command: Command, payload: bytes) -> None:
+        """Sends `payload`, cut or padded to the length that the host has room for."""
+
+        def fill(view: memoryview) -> None:
+            view[:] = payload[: len(view)].ljust(len(view), b"\0")
+
+        if not command.sgl_length or command.sgl_length > 1 << 20:
+            raise CommandError(WRONG_DATA_LENGTH)
+        self._connection.send_data(command.cid, command.sgl_length, fill)
+
+    # Fabrics commands: the type stands where other commands have the namespace.
+
+    def _fabrics(self, command: Command, data: memoryview) -> None:
+        kind = command.nsid & 0xFF
+        if kind == 0x01:
+            self._connect(command, data)
+        elif self._controller is None:
+            raise CommandError(SEQUENCE_ERROR)
+        elif kind == 0x00 and self._is_admin:
+            self._property_set(command)
+        elif kind == 0x04 and self._is_admin:
+            self._property_get(command)
+        else:
+            raise CommandError(INVALID_FIELD)
+
+    def _connect(self, command: Command, data: memoryview) -> None:
+        if self._controller is not None:
+            raise CommandError(SEQUENCE_ERROR)
+        queue_id, entries = command.cdw10 >> 16, (command.cdw11 & 0xFFFF) + 1
+        if (
+            len(data) < 1024
+            or entries > identify.QUEUE_ENTRIES
+            or queue_id > identify.MAX_IO_QUEUES
+        ):
+            raise CommandError(CONNECT_INVALID)
+        (controller_id,) = struct.unpack_from("<H", data, 16)
+        if bytes(data[256:512]).rstrip(b"\0") != self._config.nqn.encode():
+            raise CommandError(CONNECT_INVALID)
+        self._is_admin = queue_id == 0
+        if self._is_admin:
+            self._controller = self._subsystem.open_controller(self._connection)
+            self._commands |= self._admin_commands()
+            self._kinds = {0x81: "security"}
+        else:
+            self._controller = self._subsystem.join(controller_id, self._connection)
+            self._kinds = {_READ: "read", _WRITE: "write", _ZEROES: "write", _DATASET: "write"}
+            self._commands |= {
+                0x00: self._flush,
+                _WRITE: self._write,
+                _READ: self._read,
+                _ZEROES: self._write_zeroes,
+                _DATASET: self._dataset_management,
+            }
+        self._connection.queue_entries = entries
+        self._connected()
+        self._connection.respond(command.cid, result=self._controller.id)
+
+    def _property_get(self, command: Command) -> None:
+        assert self._controller is not None
+        values = {
+            0x00: _CAPABILITIES,
+            0x08: identify.VERSION,
+            0x14: self._controller.configuration,
+            0x1C: self._controller.status_register,
+        }
+        if command.cdw11 not in values:
+            raise CommandError(INVALID_FIELD)
+        self._connection.respond(command.cid, result=values[command.cdw11])
+
+    def _property_set(self, command: Command) -> None:
+        assert self._controller is not None
+        if command.cdw11 != 0x14:
+            raise CommandError(INVALID_FIELD)
+        enabled = self._controller.configuration & 1
+        self._controller.configuration = command.cdw12
+        if enabled and not command.cdw12 & 1:
+            self._subsystem.reset_security()
+        self._connection.respond(command.cid)
+
+    # Admin commands.
+
+    def _admin_commands(self) -> dict[int, Callable[[Command, memoryview], None]]:
+        commands: dict[int, Callable[[Command, memoryview], None]] = {
+            0x02: self._get_log_page,
+            0x06: self._identify,
+            0x08: lambda command, _: self._connection.respond(command.cid, result=1),  # Abort
+            0x09: self._set_features,
+            0x0A: self._get_features,
+            0x0C: lambda _command, _data: None,  # Asynchronous Event Request: nothing ever occurs
+            0x18: lambda command, _: self._connection.respond(command.cid),  # Keep Alive
+        }
+        if self._subsystem.security is not None:
+            commands |= {0x81: self._security_send, 0x82: self._security_receive}
+        return commands
+
+    def _identify(self, command: Command, _data: memoryview) -> None:
+        assert self._controller is not None
+        cns = command.cdw10 & 0xFF
+        if cns == 0x01:
+            payload = identify.controller(self._config, self._controller.id)
+        elif cns == 0x02:
+            payload = identify.active_namespaces(self._config, command.nsid)
+        elif cns in (0x00, 0x03):
+            if command.nsid not in self._config.namespaces:
+                raise CommandError(INVALID_NAMESPACE)
+            describe = identify.namespace if cns == 0 else identify.descriptors
+            payload = describe(self._config, command.nsid)
+        else:
+            raise CommandError(INVALID_FIELD)
+        self._answer(command, payload)
+
+    def _get_log_page(self, command: Command, _data: memoryview) -> None:
+        page = command.cdw10 & 0xFF
+        log = bytearray(512)
+        if page == 0x02:  # SMART: only what is known; a temperature of 0 K is "not reported"
+            if (timing := self._subsystem.timing) is not None:
+                kelvin = round(timing.temperature_c(time.monotonic()) + 273.15)
+                struct.pack_into("<H", log, 1, kelvin)
+                struct.pack_into("<I", log, 216, timing.throttlings)
+            counts = self._stats.snapshot()
+            units = [-(-counts[name] // 512_000) for name in ("bytes_read", "bytes_written")]
+            for index, value in enumerate([*units, counts["reads"], counts["writes"]]):
+                struct.pack_into("<Q", log, 32 + 16 * index, value)
+        elif page == 0x03:
+            log[0] = 1
+            log[8:16] = identify.FIRMWARE.encode("ascii").ljust(8)
+        elif page != 0x01:
+            raise CommandError(INVALID_LOG_PAGE)
+        offset = command.cdw12 | command.cdw13 << 32
+        if offset > len(log):
+            raise CommandError(INVALID_FIELD)
+        self._answer(command, bytes(log[offset:]))
+
+    def _set_features(self, command: Command, _data: memoryview) -> None:
+        feature, result = command.cdw10 & 0xFF, 0
+        if feature == 0x07:
+            granted = identify.MAX_IO_QUEUES - 1
+            result = min(command.cdw11 & 0xFFFF, granted) | min(command.cdw11 >> 16, granted) << 16
+        elif feature not in (0x0B, 0x0F):  # asynchronous events, keep-alive timer
+            raise CommandError(INVALID_FIELD)
+        self._connection.respond(command.cid, result=result)
+
+    def _get_features(self, command: Command, _data: memoryview) -> None:
+        if command.cdw10 & 0xFF != 0x07:
+            raise CommandError(INVALID_FIELD)
+        granted = identify.MAX_IO_QUEUES - 1
+        self._connection.respond(command.cid, result=granted | granted << 16)
+
+    def _security_send(self, command: Command, data: memoryview) -> None:
+        assert self._subsystem.security is not None and self._controller is not None
+        if command.cdw11 != len(data):
+            raise CommandError(INVALID_FIELD)
+        protocol, specific = command.cdw10 >> 24, command.cdw10 >> 8 & 0xFFFF
+        payload = bytes(data)
+        data[:] = bytes(len(data))  # it may hold a PIN
+        if not self._subsystem.security.send(self._controller.id, protocol, specific, payload):
+            raise CommandError(INVALID_FIELD)
+        self._connection.respond(command.cid)
+
+    def _security_receive(self, command: Command, _data: memoryview) -> None:
+        assert self._subsystem.security is not None and self._controller is not None
+        protocol, specific = command.cdw10 >> 24, command.cdw10 >> 8 & 0xFFFF
+        length = min(command.cdw11, command.sgl_length)
+        payload = self._subsystem.security.receive(self._controller.id, protocol, specific, length)
+        if payload is None:
+            raise CommandError(INVALID_FIELD)
+        self._answer(command, payload)
+
+    # I/O commands.
+
+    def _extent(self, command: Command) -> tuple[int, int]:
+        """First block on the medium and number of blocks, checked."""
+        lba = command.cdw10 | command.cdw11 << 32
+        blocks = (command.cdw12 & 0xFFFF) + 1
+        return self._place(command, lba, blocks), blocks
+
+    def _place(self, command: Command, lba: int, blocks: int) -> int:
+        """Where on the medium these blocks of the command's namespace begin."""
+        if command.nsid not in self._config.namespaces:
+            raise CommandError(INVALID_NAMESPACE)
+        start, size = self._config.namespaces[command.nsid]
+        if lba + blocks > size:
+            raise CommandError(LBA_OUT_OF_RANGE)
+        return start + lba
+
+    def _read(self, command: Command, _data: memoryview) -> None:
+        lba, blocks = self._extent(command)
+        length = blocks * self._config.block_bytes
+        if command.sgl_length != length or length > 1 << 20:
+            raise CommandError(WRONG_DATA_LENGTH)
+        if self._media.bare and length >= _SENDFILE_FROM_BYTES:
+            offset = lba * self._config.block_bytes
+            self._stats.add(bytes_read=length, reads=1)
+            self._connection.send_file(command.cid, self._media.fd, offset, length)
+        else:
+            self._read_through_buffer(command, lba, length)
+
+    def _read_through_buffer(self, command: Command, lba: int, length: int) -> None:
+        def fill(view: memoryview) -> None:
+            try:
+                self._media.read(lba, view)
+            except OSError as error:
+                raise CommandError(READ_ERROR) from error
+            self._stats.add(bytes_read=length, reads=1)
+
+        self._connection.send_data(command.cid, length, fill)
+
+    def _write(self, command: Command, data: memoryview) -> None:
+        lba, blocks = self._extent(command)
+        if len(data) != blocks * self._config.block_bytes:
+            raise CommandError(WRONG_DATA_LENGTH)
+        try:
+            self._media.write(lba, data)
+        except OSError as error:
+            raise CommandError(WRITE_FAULT) from error
+        self._stats.add(bytes_written=len(data), writes=1)
+        self._connection.respond(command.cid)
+
+    def _write_zeroes(self, command: Command, _data: memoryview) -> None:
+        lba, blocks = self._extent(command)
+        try:
+            self._media.write_zeroes(lba, blocks)
+        except OSError as error:
+            raise CommandError(WRITE_FAULT) from error
+        self._connection.respond(command.cid)
+
+    def _dataset_management(self, command: Command, data: memoryview) -> None:
+        count = (command.cdw10 & 0xFF) + 1
+        if len(data) < 16 * count:
+            raise CommandError(INVALID_FIELD)
+        ranges = [struct.unpack_from("<4xIQ", data, 16 * index) for index in range(count)]
+        places = [(self._place(command, lba, blocks), blocks) for blocks, lba in ranges]
+        if command.cdw11 & 4:  # the other attributes are hints
+            try:
+                for place, blocks in places:
+                    if blocks:
+                        self._media.deallocate(place, blocks)
+            except OSError as error:
+                raise CommandError(WRITE_FAULT) from error
+        self._connection.respond(command.cid)
+
+    def _flush(self, command: Command, _data: memoryview) -> None:
+        if command.nsid not in (*self._config.namespaces, _ALL_NAMESPACES):
+            raise CommandError(INVALID_NAMESPACE)
+        self._connection.respond(command.cid)
+
+
+def _extents(command: Command, kind: Kind, data: memoryview) -> list[tuple[int, int]]:
+    """(first block, blocks) of what the command touches, unchecked."""
+    if kind == "security":
+        return []
+    if command.opcode == _DATASET:
+        ranges = [struct.unpack_from("<4xIQ", data, at) for at in range(0, len(data) - 15, 16)]
+        return [(lba, blocks) for blocks, lba in ranges]
+    return [(command.cdw10 | command.cdw11 << 32, (command.cdw12 & 0xFFFF) + 1)]

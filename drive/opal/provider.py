@@ -1,0 +1,202 @@
+"""A security provider: its objects, and who may do what with them.
+
+The specification's preconfiguration tables become three dictionaries: objects, ACEs, and the
+access control list of each pair of object and method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from drive.opal import schema
+from drive.opal.access import Ace, encode_expression, is_satisfied
+from drive.opal.byte_table import ByteTable
+from drive.opal.core import Logins
+from drive.opal.schema import Table
+from drive.opal.tokens import Value
+from drive.opal.uids import (
+    ACCESS_CONTROL,
+    ACE_ANYBODY,
+    ADMINS_CLASS,
+    ANYBODY,
+    AUTHENTICATE,
+    GET,
+    GET_ACL,
+    METHOD_NAMES,
+    NEXT,
+    RANDOM,
+    SP_INFO,
+    THIS_SP,
+    USER_AUTHORITIES,
+    USERS_CLASS,
+    MethodError,
+    Status,
+    c_pin,
+    uid,
+)
+
+Row = dict[int, Value]
+_OBJECT, _BYTE = 1, 2  # table_kind
+_PASSWORD = 1  # auth_method
+_NULL_UID = bytes(8)
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who is writing, and the Locking SP's key if one of them gave it."""
+
+    logins: Logins
+    kek: bytes | None
+
+
+@dataclass(frozen=True)
+class Object:
+    """A row: `read` gives its columns; `write` changes some and raises MethodError if unfit."""
+
+    read: Callable[[], Row]
+    write: Callable[[Row, Writer], None] | None = None
+
+
+@dataclass
+class Provider:
+    """A security provider as sessions see it; `admins` are the members of the class Admins."""
+
+    uid: bytes
+    tables: Sequence[Table]
+    admins: frozenset[bytes]
+    authorities: frozenset[bytes]
+    changed_rules: Callable[[], dict[str, list[str]]]
+    objects: dict[bytes, Object] = field(default_factory=dict)
+    byte_tables: dict[bytes, ByteTable] = field(default_factory=dict)
+    aces: dict[bytes, Ace] = field(default_factory=dict)
+    acl: dict[tuple[bytes, bytes], tuple[bytes, ...]] = field(default_factory=dict)
+
+    def grant(self, method: bytes, aces: Sequence[bytes], *rows: bytes) -> None:
+        """Lets those who satisfy one of `aces` invoke `method` on `rows`."""
+        for row in rows:
+            self.acl[row, method] = tuple(aces)
+
+    def rule(self, ace: bytes) -> Sequence[str]:
+        """An ACE's BooleanExpr as it is now."""
+        return self.changed_rules().get(ace.hex(), self.aces[ace].expression)
+
+    def present(self, logins: Iterable[bytes]) -> frozenset[bytes]:
+        """Those logged in, the classes that they belong to, and Anybody."""
+        who = {ANYBODY, *logins}
+        if not who.isdisjoint(self.admins):
+            who.add(ADMINS_CLASS)
+        if not who.isdisjoint(USER_AUTHORITIES):
+            who.add(USERS_CLASS)
+        return frozenset(who)
+
+    def permitted(self, row: bytes, method: bytes, logins: Iterable[bytes]) -> frozenset[int]:
+        """The columns that `method` may use; raises NOT_AUTHORIZED if it may not be invoked."""
+        present = self.present(logins)
+        columns: set[int] = set()
+        satisfied = False
+        for name in self.acl.get((row, method), ()):
+            if is_satisfied(self.rule(name), present):
+                satisfied = True
+                of_ace = self.aces[name].columns
+                columns |= set(range(64)) if of_ace is None else of_ace
+        if not satisfied:
+            raise MethodError(Status.NOT_AUTHORIZED)
+        return frozenset(columns)
+
+    def rows(self, table: bytes) -> list[bytes]:
+        """The rows of an object table in order."""
+        return sorted(row for row in self.objects if row[:4] == table[:4])
+
+
+def static(row: Row) -> Object:
+    """A row that never changes."""
+    return Object(lambda: row)
+
+
+def add_base(
+    provider: Provider, name: bytes, templates: Sequence[bytes], methods: Sequence[bytes]
+) -> None:
+    """The Base template's read-only tables: Table, SPInfo, SPTemplates, MethodID."""
+    objects = provider.objects
+    objects[SP_INFO] = static({0: SP_INFO, 1: provider.uid, 2: name, 6: 1})
+    for number, template in enumerate(templates, 1):
+        row = uid(0x0000000300000000 + number)
+        label = TEMPLATE_NAMES[template]
+        objects[row] = static({0: row, 1: template, 2: label, 3: b"\0\0\0\2"})
+    for method in methods:
+        objects[method] = static({0: method, 1: METHOD_NAMES[method].encode()})
+    for table in provider.tables:
+        objects[table.descriptor] = Object(partial(_descriptor, provider, table))
+    for table in provider.tables:
+        if table.columns and table not in (schema.SP_INFO, schema.ACCESS_CONTROL):
+            provider.grant(NEXT, [ACE_ANYBODY], table.uid)
+    public = (schema.TABLE, schema.SP_INFO, schema.SP_TEMPLATES, schema.METHOD_ID)
+    for table in public:
+        provider.grant(GET, [ACE_ANYBODY], *provider.rows(table.uid))
+    provider.grant(AUTHENTICATE, [ACE_ANYBODY], THIS_SP)
+    provider.grant(RANDOM, [ACE_ANYBODY], THIS_SP)
+    provider.grant(GET_ACL, [ACE_ANYBODY], ACCESS_CONTROL)
+
+
+def _descriptor(provider: Provider, table: Table) -> Row:
+    row: Row = {0: table.descriptor, 1: table.name.encode(), 13: 0, 14: 0}
+    if table.columns:
+        count = sum(1 for _ in _rows_of(provider, table))
+        return row | {4: _OBJECT, 6: len(table.columns), 7: count}
+    return row | {4: _BYTE, 7: provider.byte_tables[table.uid].size_bytes, 13: 1, 14: 1}
+
+
+def _rows_of(provider: Provider, table: Table) -> Iterator[bytes]:
+    if table is schema.ACCESS_CONTROL:
+        return (row for row, _ in provider.acl)
+    return iter(provider.rows(table.uid))
+
+
+def add_aces(provider: Provider, set_rule: Callable[[bytes, Value], None]) -> None:
+    """Rows for the ACEs; `set_rule` stores a new BooleanExpr."""
+
+    def row(ace: bytes) -> Object:
+        def read() -> Row:
+            columns = provider.aces[ace].columns
+            shown: list[Value] = [*sorted(columns)] if columns is not None else []
+            name = provider.aces[ace].name.encode()
+            return {0: ace, 1: name, 3: encode_expression(provider.rule(ace)), 4: shown}
+
+        return Object(read, lambda values, _: set_rule(ace, values[3]))
+
+    provider.objects.update({ace: row(ace) for ace in provider.aces})
+
+
+def authority_row(who: bytes, name: bytes, enabled: bool, common_name: bytes, owner: bytes) -> Row:
+    """An Authority row; `owner` is the class that it belongs to, or the null UID."""
+    is_class = who in (ADMINS_CLASS, USERS_CLASS)
+    by_pin = who != ANYBODY and not is_class
+    return {
+        0: who, 1: name, 2: common_name, 3: int(is_class), 4: owner, 5: int(enabled), 6: 0, 7: 0,
+        8: 0, 9: _PASSWORD if by_pin else 0, 10: c_pin(who) if by_pin else _NULL_UID,
+        11: _NULL_UID, 12: _NULL_UID,
+    }  # fmt: skip
+
+
+def flag(value: Value) -> bool:
+    """A boolean column's value; raises INVALID_PARAMETER."""
+    if not isinstance(value, int) or value not in (0, 1):
+        raise MethodError(Status.INVALID_PARAMETER)
+    return bool(value)
+
+
+def reset_events(value: Value) -> list[int]:
+    """The value of LockOnReset or DoneOnReset; raises INVALID_PARAMETER."""
+    events = value if isinstance(value, list) else [None]
+    found = [event for event in events if isinstance(event, int) and 0 <= event <= 3]
+    if len(found) != len(events):
+        raise MethodError(Status.INVALID_PARAMETER)
+    return found
+
+
+BASE_TEMPLATE, ADMIN_TEMPLATE, LOCKING_TEMPLATE = (
+    uid(0x0000020400000000 + number) for number in (1, 2, 6)
+)
+TEMPLATE_NAMES = {BASE_TEMPLATE: b"Base", ADMIN_TEMPLATE: b"Admin", LOCKING_TEMPLATE: b"Locking"}

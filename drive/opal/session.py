@@ -1,0 +1,297 @@
+"""One open session on a security provider: its logins, its method calls, its transaction."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+
+from drive.opal import schema
+from drive.opal.calls import (
+    Call,
+    CallRecord,
+    encode_call,
+    encode_result,
+    method_name,
+    parse_call,
+)
+from drive.opal.core import Core, Login
+from drive.opal.life_cycle import LifeCycle
+from drive.opal.packets import MAX_TABLE_READ_BYTES
+from drive.opal.provider import Provider, Writer
+from drive.opal.tokens import Control, Named, Token, TokenError, Value, decode, encode
+from drive.opal.uids import (
+    ACTIVATE,
+    ADMIN_SP,
+    ANYBODY,
+    AUTHENTICATE,
+    CLOSE_SESSION,
+    GEN_KEY,
+    GET,
+    GET_ACL,
+    NEXT,
+    RANDOM,
+    REVERT,
+    REVERT_SP,
+    SESSION_MANAGER,
+    SET,
+    THIS_SP,
+    MethodError,
+    Status,
+)
+
+_log = logging.getLogger("drive.opal")
+_MAX_RANDOM_BYTES = 1024
+_MAX_LOGINS = 2
+_START_ROW, _END_ROW, _START_COLUMN, _END_COLUMN = 1, 2, 3, 4
+_DONE, _ABORTED = 0, 1  # status of a transaction's tokens
+_ENDING = {(REVERT, ADMIN_SP), (REVERT_SP, THIS_SP)}  # they end the session
+
+
+class Session:
+    """A session; `open` turns false when it has ended. `numbers` are the TPer's and the host's."""
+
+    def __init__(
+        self,
+        core: Core,
+        provider: Provider,
+        numbers: tuple[int, int],
+        write: bool,
+        record: CallRecord,
+    ) -> None:
+        self.tper_number, self.host_number = numbers
+        self.provider = provider
+        self.logins: dict[bytes, Login] = {}
+        self.open = True
+        self._core = core
+        self._write = write
+        self._record = record
+        self._life_cycle = LifeCycle(core, self.logins)
+        self._readers: dict[bytes, Callable[[Call], list[Value]]] = {
+            NEXT: self._next,
+            GET: self._get,
+            GET_ACL: self._get_acl,
+            AUTHENTICATE: self._authenticate,
+            RANDOM: self._random,
+        }
+        self._writers: dict[bytes, Callable[[Call], None]] = {
+            SET: self._set,
+            GEN_KEY: self._generate_key,
+            ACTIVATE: self._life_cycle.activate,
+            REVERT: self._life_cycle.revert,
+            REVERT_SP: self._life_cycle.revert_sp,
+        }
+
+    def log_in(self, authority: bytes, pin: bytes) -> None:
+        """Adds an authority of this SP; raises MethodError if the PIN is wrong."""
+        if authority not in self.provider.authorities:
+            raise MethodError(Status.NOT_AUTHORIZED)
+        login = self._core.log_in(authority, pin)
+        self.logins.setdefault(authority, login).wrapping_keys.update(login.wrapping_keys)
+
+    def close(self) -> None:
+        """Ends the session; what a transaction has not committed is undone."""
+        self.open = False
+        self._core.end_transaction(commit=False)
+
+    def handle(self, payload: bytes) -> bytes:
+        """Answers one packet; what cannot be read ends the session."""
+        try:
+            return self._answer(decode(payload))
+        except TokenError as error:
+            _log.warning("session ended: %s", error)
+            self.close()
+            return encode_call(SESSION_MANAGER, CLOSE_SESSION, [self.host_number, self.tper_number])
+
+    def _answer(self, tokens: list[Token]) -> bytes:
+        """A packet: end of session; or a call, with the begin or end of a transaction around it."""
+        if tokens and tokens[0] is Control.END_OF_SESSION:  # Linux lets more tokens follow
+            self.close()
+            return encode(Control.END_OF_SESSION)
+        answer = b""
+        if len(tokens) >= 2 and tokens[0] is Control.START_TRANSACTION:
+            answer += bytes([Control.START_TRANSACTION, self._begin(tokens[1])])
+            tokens = tokens[2:]
+        at_end = len(tokens) >= 2 and tokens[-2] is Control.END_TRANSACTION
+        end, tokens = (tokens[-1], tokens[:-2]) if at_end else (None, tokens)
+        if tokens or not (answer or at_end):
+            answer += self._run(parse_call(tokens))
+        if at_end:
+            answer += bytes([Control.END_TRANSACTION, self._end(end)])
+        return answer
+
+    # Transactions.
+
+    def _begin(self, status: Token) -> int:
+        if status != 0 or not self._write or self._core.in_transaction:
+            return _ABORTED
+        self._core.begin_transaction()
+        return _DONE
+
+    def _end(self, status: Token | None) -> int:
+        if not self._core.in_transaction:
+            return _ABORTED
+        try:
+            self._core.end_transaction(commit=status == 0)
+        except OSError as error:
+            _log.error("the drive's state could not be saved: %s", error)
+            return _ABORTED
+        return _DONE if status == 0 else _ABORTED
+
+    # Method calls.
+
+    def _run(self, call: Call) -> bytes:
+        results: list[Value] = []
+        status = Status.SUCCESS
+        try:
+            results = self._invoke(call)
+        except MethodError as error:
+            _log.info("%s on %s: %s", call.method.hex(), call.invoking.hex(), error)
+            status = error.status
+        except OSError as error:
+            _log.error("the drive's state could not be saved: %s", error)
+            status = Status.TPER_MALFUNCTION
+        self._record.add(method_name(call.method), call.invoking, status)
+        return encode_result(results, status)
+
+    def _invoke(self, call: Call) -> list[Value]:
+        if call.method in self._writers:
+            self.provider.permitted(call.invoking, call.method, self.logins)
+            if not self._write:
+                raise MethodError(Status.NOT_AUTHORIZED)
+            with self._core.change():
+                self._writers[call.method](call)
+            self.open = (call.method, call.invoking) not in _ENDING
+            return []
+        if call.method not in self._readers:
+            raise MethodError(Status.NOT_AUTHORIZED)
+        self.provider.permitted(call.invoking, call.method, self.logins)
+        return self._readers[call.method](call)
+
+    def _get(self, call: Call) -> list[Value]:
+        block = _cell_block(call)
+        table = self.provider.byte_tables.get(call.invoking)
+        if table is not None:
+            if not block.keys() <= {_START_ROW, _END_ROW}:
+                raise MethodError(Status.INVALID_PARAMETER)
+            first, last = block.get(_START_ROW, 0), block.get(_END_ROW, table.size_bytes - 1)
+            if not 0 <= first <= last < table.size_bytes:
+                raise MethodError(Status.INVALID_PARAMETER)
+            if last + 1 - first > MAX_TABLE_READ_BYTES:
+                raise MethodError(Status.RESPONSE_OVERFLOW)
+            return [table.read(first, last + 1)]
+        if not block.keys() <= {_START_COLUMN, _END_COLUMN}:
+            raise MethodError(Status.INVALID_PARAMETER)
+        allowed = self.provider.permitted(call.invoking, GET, self.logins)
+        columns = self.provider.objects[call.invoking].read()
+        first, last = block.get(_START_COLUMN, 0), block.get(_END_COLUMN, max(columns))
+        if first > last:
+            raise MethodError(Status.INVALID_PARAMETER)
+        shown = sorted(c for c in columns if first <= c <= last and c in allowed)
+        return [[Named(column, columns[column]) for column in shown]]
+
+    def _set(self, call: Call) -> None:
+        if call.positional or not call.named.keys() <= {0, 1}:
+            raise MethodError(Status.INVALID_PARAMETER)
+        table = self.provider.byte_tables.get(call.invoking)
+        match call.named.get(0), call.named.get(1):
+            case (None | int() as where, bytes(data)) if table is not None:
+                if where is not None and where < 0:
+                    raise MethodError(Status.INVALID_PARAMETER)
+                table.write(where or 0, data)
+            case (None, list(pairs)) if table is None:
+                self._set_columns(call.invoking, _columns(pairs))
+            case _:
+                raise MethodError(Status.INVALID_PARAMETER)
+
+    def _set_columns(self, row: bytes, values: dict[int, Value]) -> None:
+        described = schema.table_of(row)
+        if described is None or any(c not in range(len(described.columns)) for c in values):
+            raise MethodError(Status.INVALID_PARAMETER)
+        if not values.keys() <= self.provider.permitted(row, SET, self.logins):
+            raise MethodError(Status.NOT_AUTHORIZED)
+        write = self.provider.objects[row].write
+        if write is None:
+            raise MethodError(Status.NOT_AUTHORIZED)
+        if values:
+            write(values, Writer(self.logins, self._life_cycle.kek()))
+
+    def _next(self, call: Call) -> list[Value]:
+        """Rows of a table after `Where`, at most `Count` of them."""
+        where, count = call.named.get(0, b""), call.named.get(1, 1 << 16)
+        if call.positional or not call.named.keys() <= {0, 1}:
+            raise MethodError(Status.INVALID_PARAMETER)
+        if not isinstance(where, bytes) or not isinstance(count, int) or count < 0:
+            raise MethodError(Status.INVALID_PARAMETER)
+        found: list[Value] = [row for row in self.provider.rows(call.invoking) if row > where]
+        return [found[:count]]
+
+    def _get_acl(self, call: Call) -> list[Value]:
+        """The ACEs of a pair of object and method; INVALID_PARAMETER if there is no such pair."""
+        match call:
+            case Call(positional=[bytes(row), bytes(method)], named={}) if not call.named:
+                aces = self.provider.acl.get((row, method))
+                if aces is not None:
+                    return [[*aces]]
+        raise MethodError(Status.INVALID_PARAMETER)
+
+    def _authenticate(self, call: Call) -> list[Value]:
+        """Logs a further authority in; a wrong PIN is an answer, not an error."""
+        pin = call.named.get(0, b"")
+        match call.positional:
+            case [bytes(authority)] if isinstance(pin, bytes) and call.named.keys() <= {0}:
+                pass
+            case _:
+                raise MethodError(Status.INVALID_PARAMETER)
+        if authority == ANYBODY:
+            return [1]
+        if authority not in self.logins and len(self.logins) >= _MAX_LOGINS:
+            raise MethodError(Status.NOT_AUTHORIZED)
+        try:
+            self.log_in(authority, pin)
+        except MethodError as error:
+            if error.status is Status.AUTHORITY_LOCKED_OUT:
+                raise
+            return [0]
+        return [1]
+
+    def _random(self, call: Call) -> list[Value]:
+        match call.positional:
+            case [int(count)] if 0 <= count <= _MAX_RANDOM_BYTES and not call.named:
+                return [os.urandom(count)]
+        raise MethodError(Status.INVALID_PARAMETER)
+
+    def _generate_key(self, call: Call) -> None:
+        if call.positional or call.named:
+            raise MethodError(Status.INVALID_PARAMETER)
+        self._life_cycle.generate_key(call.invoking)
+
+
+def _cell_block(call: Call) -> dict[int, int]:
+    """The bounds that a Get names; raises INVALID_PARAMETER for what is no cell block."""
+    if len(call.positional) > 1 or (call.named and call.positional):
+        raise MethodError(Status.INVALID_PARAMETER)
+    bounds = call.positional[0] if call.positional else []
+    if not isinstance(bounds, list):
+        bounds = [bounds]
+    bounds += [Named(name, value) for name, value in call.named.items()]
+    block: dict[int, int] = {}
+    for bound in bounds:
+        match bound:
+            case Named(name=int(name), value=int(value)) if name not in block:
+                block[name] = value
+            case _:
+                raise MethodError(Status.INVALID_PARAMETER)
+    return block
+
+
+def _columns(pairs: list[Value]) -> dict[int, Value]:
+    """Columns and values of a Set; raises INVALID_PARAMETER."""
+    values: dict[int, Value] = {}
+    for pair in pairs:
+        match pair:
+            case Named(name=int(column), value=value) if column not in values:
+                values[column] = value
+            case _:
+                raise MethodError(Status.INVALID_PARAMETER)
+    return values

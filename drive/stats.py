@@ -1,0 +1,68 @@
+"""Counters in a file that other processes map: what the drive did, for the power model."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import threading
+from pathlib import Path
+
+from drive.own_files import ForeignFileError, open_own
+
+FIELDS = (
+    "bytes_read",
+    "bytes_written",
+    "bytes_encrypted",
+    "bytes_decrypted",
+    "busy_ns",
+    "reads",
+    "writes",
+)
+_FILE_BYTES = 64
+_MARK = int.from_bytes(b"fdedrive", "little")  # says that the file is one of these
+_INDEX = {name: index for index, name in enumerate(FIELDS)}
+
+
+class Stats:
+    """Eight little-endian u64 in `path`, zeroed at start; each only ever grows, the last is a mark.
+
+    `busy_ns` is the time between a command's arrival and its answer being handed to the
+    socket, summed over the queues: two queues that work at once count twice.
+    Raises ForeignFileError for a file that is no drive's counters.
+    """
+
+    def __init__(self, path: Path) -> None:
+        fd = open_own(path, "--stats")
+        try:
+            found = os.pread(fd, _FILE_BYTES + 1, 0)
+            if found and (len(found) != _FILE_BYTES or _mark(found) != _MARK):
+                raise ForeignFileError(
+                    f"{path} does not hold a drive's counters; name another file with --stats"
+                )
+            os.pwrite(fd, bytes(_FILE_BYTES - 8) + _MARK.to_bytes(8, "little"), 0)
+            self._map = mmap.mmap(fd, _FILE_BYTES)  # keeps the file locked
+        finally:
+            os.close(fd)
+        self._cells = memoryview(self._map).cast("Q")
+        self._lock = threading.Lock()
+
+    def add(self, **amounts: int) -> None:
+        """Adds to several counters in a single step."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self._cells[_INDEX[name]] += amount
+
+    def snapshot(self) -> dict[str, int]:
+        """All counters by name."""
+        with self._lock:
+            return dict(zip(FIELDS, self._cells, strict=False))
+
+
+def _mark(data: bytes) -> int:
+    return int.from_bytes(data[-8:], "little")
+
+
+def read(path: Path) -> dict[str, int]:
+    """The counters of a running drive, read from outside."""
+    return dict(zip(FIELDS, struct.unpack("<8Q", path.read_bytes()), strict=False))

@@ -1,0 +1,120 @@
+"""One disk as its hosts share it: its controllers, and what stands behind them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from drive.behaviour import Timing
+from drive.faults import Faults
+from drive.identify import DriveConfig
+from drive.media import Media
+from drive.nvme_tcp import Connection
+from drive.stats import Stats
+from drive.status import CONNECT_INVALID, CommandError
+
+_CONTROLLER_IDS = 0xFFEF  # larger numbers are reserved
+
+
+class Security(Protocol):
+    """What stands behind Security Send and Receive; `owner` names the controller that asks."""
+
+    def send(self, owner: int, protocol: int, specific: int, data: bytes) -> bool:
+        """Takes a payload; False if the drive refuses it."""
+
+    def receive(self, owner: int, protocol: int, specific: int, length: int) -> bytes | None:
+        """Up to `length` bytes of answer, or None if the drive refuses to say anything."""
+
+    def forget(self, owner: int) -> None:
+        """The controller is gone: ends what it had open."""
+
+    def reset(self) -> None:
+        """A controller level reset."""
+
+
+class Subsystem:
+    """One disk and the controllers that hosts have opened on it.
+
+    `on_power_loss` is called by a command that meets a power cut.
+    """
+
+    def __init__(
+        self, config: DriveConfig, media: Media, stats: Stats, security: Security | None
+    ) -> None:
+        self.config = config
+        self.media = media
+        self.stats = stats
+        self.security = security
+        self.faults = Faults()
+        self.timing: Timing | None = None  # as fast as it can be, and without a temperature
+        self.on_power_loss: Callable[[], object] = lambda: None
+        self._controllers: dict[int, Controller] = {}
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def open_controller(self, connection: Connection) -> Controller:
+        """A new controller whose admin queue `connection` is."""
+        with self._lock:
+            used = self._controllers.keys()
+            number = next(n for i in self._ids if (n := i % _CONTROLLER_IDS + 1) not in used)
+            controller = self._controllers[number] = Controller(number)
+            controller.connections.append(connection)
+        return controller
+
+    def join(self, controller_id: int, connection: Connection) -> Controller:
+        """The controller, which gets a further queue; raises CommandError if there is none."""
+        with self._lock:
+            if controller_id not in self._controllers:
+                raise CommandError(CONNECT_INVALID)
+            controller = self._controllers[controller_id]
+            controller.connections.append(connection)
+        return controller
+
+    def leave(self, controller: Controller, connection: Connection) -> None:
+        """An I/O queue has ended."""
+        with self._lock:
+            controller.connections.remove(connection)
+
+    def close_controller(self, controller: Controller) -> None:
+        """Ends the controller's other connections and what it had open in the security part.
+
+        To lose its association is a controller level reset in NVMe over Fabrics.
+        """
+        with self._lock:
+            self._controllers.pop(controller.id, None)
+            connections = list(controller.connections)
+        if self.security is not None:
+            self.security.forget(controller.id)
+            if not controller.was_reset:
+                self.reset_security()
+        for connection in connections:
+            connection.close()
+
+    def reset_security(self) -> None:
+        """Tells the security part of a controller level reset."""
+        if self.security is not None:
+            self.security.reset()
+
+    def reset_controllers(self) -> None:
+        """The drive is being reset as a whole: the end of these is no further reset."""
+        with self._lock:
+            for controller in self._controllers.values():
+                controller.was_reset = True
+
+
+class Controller:
+    """The registers of one controller and the connections that belong to it."""
+
+    def __init__(self, controller_id: int) -> None:
+        self.id = controller_id
+        self.configuration = 0
+        self.was_reset = False
+        self.connections: list[Connection] = []
+
+    @property
+    def status_register(self) -> int:
+        """CSTS: ready follows enable; a shutdown is complete as soon as it is asked for."""
+        ready = self.configuration & 1
+        return ready | (2 << 2 if self.configuration >> 14 & 3 else 0)

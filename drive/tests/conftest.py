@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drive.control import ask
+from drive.opal import credentials
+from drive.tests import conformance
+from drive.tests.guest_sed import GuestSed
+from drive.tests.process import Drive
+
+MakeDrive = Callable[..., Drive]
+
+
+@pytest.fixture(autouse=True)
+def _quick_verifiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a drive in the test's own process; one that is started spends its full time on a PIN."""
+    monkeypatch.setattr(credentials, "COST", 2)
+
+
+@pytest.fixture
+def make_drive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeDrive]:
+    """Starts real drive processes; they must end cleanly and without a traceback."""
+    drives: list[Drive] = []
+
+    def make(opal: bool, block_bytes: int = 4096, second_bytes: int = 0) -> Drive:
+        folder = Path(tmp_path_factory.mktemp("drive"))
+        drive = Drive(folder, opal, block_bytes, second_bytes)
+        drives.append(drive)
+        drive.start()
+        return drive
+
+    yield make
+    for drive in drives:
+        drive.stop()
+
+
+@pytest.fixture
+def sed(make_drive: MakeDrive) -> Drive:
+    """A self-encrypting drive as it leaves the factory."""
+    return make_drive(opal=True)
+
+
+@pytest.fixture(scope="session")
+def in_guest(lab: Any) -> GuestSed:
+    """The guest with the scripts that it needs; the drive is as somebody left it."""
+    guest = GuestSed(lab)
+    guest.send_scripts()
+    return guest
+
+
+@pytest.fixture
+def guest_sed(in_guest: GuestSed) -> Iterator[GuestSed]:
+    """The lab's drive in the guest, as it left the factory before and after."""
+    in_guest.factory_reset()
+    yield in_guest
+    in_guest.factory_reset()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """Holds what a test claims for the conformance table against the drive's own record."""
+    claims = [
+        claim
+        for marker in item.iter_markers(conformance.MARKER)
+        for claim in conformance.claims_of(item.name, marker.args)
+    ]
+    before = _calls(item) if claims else conformance.count([])
+    result = yield
+    if claims and (unproven := conformance.unproven(claims, before, _calls(item))):
+        pytest.fail(f"the drive saw none of: {', '.join(unproven)}")
+    return result
+
+
+def _calls(item: pytest.Item) -> conformance.Calls:
+    """The record of the drive that the test works with: its own, else the lab's."""
+    fixtures = getattr(item, "funcargs", {})
+    if "sed" in fixtures:
+        control = fixtures["sed"].path("control")
+    elif "lab" in fixtures:
+        control = Path(fixtures["lab"].state["drives"]["sed"]["control"])
+    else:
+        pytest.fail("what claims conformance must use the fixture sed or in_guest")
+    return conformance.count(ask(control, "calls")["calls"])

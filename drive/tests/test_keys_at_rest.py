@@ -1,0 +1,197 @@
+"""What the files of a drive give away, and what is left of them after a crash."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from cryptography.hazmat.primitives.keywrap import aes_key_unwrap
+
+from drive import state as drive_state
+from drive.aes_xts import AesXts
+from drive.opal import credentials, uids
+from drive.state import DriveState, RangeState, StateError, parse
+from drive.tests.keys import xts
+from drive.tests.opal_host import OpalSession, lock, msid, set_up_range, take_ownership
+from drive.tests.process import PSID, Drive
+
+OWNER, USER2 = b"owner's pin", b"second user's pin"
+CANARY = b"canary that must not be on the medium "
+ADMIN1 = uids.ADMIN_AUTHORITIES[0]
+
+
+def load(drive: Drive) -> DriveState:
+    return parse(drive.path("state.json").read_bytes())
+
+
+def media_key(state: DriveState, authority: str, pin: bytes, index: int) -> bytes:
+    """The range's key as somebody gets it who has the state file and a PIN."""
+    credential = state.authorities[authority].credential
+    assert credential is not None
+    wrapping_key = credentials.check(credential, pin)
+    assert wrapping_key is not None
+    kek = credentials.unwrap_kek(credential, wrapping_key)
+    return aes_key_unwrap(kek, state.ranges[index].wrapped_key)
+
+
+@pytest.mark.parametrize("key_bytes", [32, 64])
+@pytest.mark.parametrize("sector_bytes", [512, 4096])
+def test_the_media_cipher_is_aes_xts(key_bytes: int, sector_bytes: int) -> None:
+    key, data = os.urandom(key_bytes), os.urandom(3 * sector_bytes)
+    buffer = memoryview(bytearray(data))
+    cipher = AesXts(key, sector_bytes)
+    cipher.encrypt(2**33, buffer)
+    parts = [data[i : i + sector_bytes] for i in range(0, len(data), sector_bytes)]
+    assert buffer.tobytes() == b"".join(xts(key, 2**33 + i, part) for i, part in enumerate(parts))
+    in_other_thread = threading.Thread(target=cipher.decrypt, args=(2**33, buffer))
+    in_other_thread.start()
+    in_other_thread.join()
+    assert buffer.tobytes() == data
+
+
+@pytest.mark.parametrize("block_bytes", [512, 4096])
+def test_the_medium_holds_what_an_independent_aes_xts_gives(
+    make_drive: Callable[..., Drive], block_bytes: int
+) -> None:
+    sed = make_drive(opal=True, block_bytes=block_bytes)
+    host = sed.connect()
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    set_up_range(host, OWNER, 2, (512, 256), b"pin 3")
+    data = (CANARY * 512)[: 2 * block_bytes]
+    queue = sed.io()
+    for lba in (100, 255, 300, 511, 600):
+        assert queue.write(lba, data[:block_bytes] * 2, block_bytes).status == 0
+    medium, state = sed.path("disk.img").read_bytes(), load(sed)
+    assert CANARY[:16] not in medium
+    keys = [media_key(state, "Admin1", OWNER, index) for index in range(3)]
+    assert len(set(keys)) == 3 and keys[1] == media_key(state, "User2", USER2, 1)
+    for lba, index in ((100, 0), (101, 0), (255, 0), (256, 1), (300, 1), (301, 1), (511, 1)):
+        block = medium[lba * block_bytes : (lba + 1) * block_bytes]
+        assert block == xts(keys[index], lba, data[:block_bytes]), lba
+    assert medium[600 * block_bytes :].startswith(xts(keys[2], 600, data[:block_bytes]))
+
+
+def test_a_plain_disk_holds_the_canary(make_drive: Callable[..., Drive]) -> None:
+    drive = make_drive(opal=False)
+    drive.io().write(100, CANARY.ljust(4096))
+    assert drive.path("disk.img").read_bytes()[409600:].startswith(CANARY)
+
+
+def test_the_state_file_alone_yields_neither_key_nor_pin(sed: Drive) -> None:
+    host = sed.connect()
+    take_ownership(host, OWNER)
+    with OpalSession(host, uids.ADMIN_SP, uids.SID, OWNER):
+        pass
+    before = load(sed)
+    assert before.ranges[1].open_key, "an unprotected range is served without a PIN"
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    row = uids.LOCKING_ROWS[0]
+    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        session.set(row, {5: 1, 6: 1})
+    for locked in (False, True):
+        lock(host, USER2, 1, locked)
+        state, raw = load(sed), sed.path("state.json").read_bytes()
+        for index in (0, 1):
+            key = media_key(state, "Admin1", OWNER, index)
+            for secret in (key, key[:32], key[32:], OWNER, USER2, PSID):
+                assert secret not in raw and secret.hex().encode() not in raw.lower()
+            assert state.ranges[index].open_key == b""
+    for name in ("state.json", "psid", "control", "disk.img"):
+        if name != "psid":  # the test's own file
+            assert sed.path(name).stat().st_mode & 0o077 == 0, name
+
+
+def test_no_pin_is_ever_logged(sed: Drive) -> None:
+    host = sed.connect()
+    factory = msid(host)
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    for pin in (b"wrong pin of somebody", USER2):
+        try:
+            lock(host, pin, 1)
+        except Exception:  # noqa: BLE001
+            continue
+    session = OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER)
+    session.raw(b"\xf0\xaf" + USER2[:15])
+    log = sed.log()
+    assert "NOT_AUTHORIZED" in log, "refusals are logged"
+    for pin in (factory, OWNER, USER2, PSID, b"wrong pin"):
+        assert pin.decode() not in log and pin.hex() not in log
+
+
+def test_a_kill_at_any_time_leaves_the_old_or_the_new_state(sed: Drive) -> None:
+    host = sed.connect()
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    data = b"data".ljust(4096)
+    sed.io().write(256, data)
+    chance = random.Random(7)
+    for _ in range(8):
+        host = sed.connect()
+
+        def toggle(host: object = host) -> None:
+            try:
+                for turn in range(1000):
+                    lock(host, USER2, 1, locked=bool(turn % 2))  # type: ignore[arg-type]
+            except OSError:
+                return
+
+        worker = threading.Thread(target=toggle)
+        worker.start()
+        time.sleep(0.1 + chance.random() / 5)
+        sed.kill()
+        worker.join()
+        state = load(sed)
+        assert state.ranges[1].start == 256 and state.ranges[1].open_key == b""
+        sed.start()
+        lock(sed.connect(), USER2, 1, locked=False)
+        assert sed.io().read(256, 1).data == data
+
+
+def test_a_failed_save_undoes_the_change(sed: Drive) -> None:
+    host = sed.connect()
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    kept = sed.path("state.json").read_bytes()
+    moved = sed.directory.with_name(sed.directory.name + "-moved")
+    session = OpalSession(host, uids.LOCKING_SP, uids.USER_AUTHORITIES[1], USER2)
+    sed.directory.rename(moved)
+    try:
+        with pytest.raises(Exception, match="TPER_MALFUNCTION"):
+            session.set(uids.LOCKING_ROWS[1], {7: 1, 8: 1})
+    finally:
+        moved.rename(sed.directory)
+    assert session.get(uids.LOCKING_ROWS[1], 7, 8) == {7: 0, 8: 0}
+    assert sed.path("state.json").read_bytes() == kept
+    assert sed.io().read(256, 1).status == 0
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"null", b'{"format": "other/9"}', "cut"])
+def test_a_damaged_state_is_refused_and_left_as_it_is(sed: Drive, damage: bytes | str) -> None:
+    sed.kill()
+    path = sed.path("state.json")
+    damaged = damage if isinstance(damage, bytes) else path.read_bytes()[:-40]
+    path.write_bytes(damaged)
+    with pytest.raises(AssertionError, match=r"fde: .*state\.json is damaged"):
+        sed.start()
+    assert path.read_bytes() == damaged
+    assert sed.process is not None and sed.process.poll() == 1
+
+
+def test_the_state_survives_its_file() -> None:
+    state = DriveState(
+        16384, 4096, 256, b"MSID",
+        drive_state.Credential(b"s", 2, b"v"), drive_state.Credential(b"t", 2, b"w"),
+        drive_state.Authority(True, drive_state.Credential(b"u", 2, b"x", b"y")), True, True,
+        {"User1": drive_state.Authority(True)}, {"00": ["and"]}, {"01": b"a name"},
+        [RangeState(1, 2, True, False, True, False, [0, 3], b"", b"wrapped")],
+        drive_state.MbrControl(True, False, [0, 1]),
+    )  # fmt: skip
+    assert parse(drive_state.dump(state)) == state
+    with pytest.raises(StateError):
+        parse(drive_state.dump(state).replace(b'"start"', b'"begin"'))

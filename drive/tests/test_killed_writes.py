@@ -1,0 +1,319 @@
+"""Kills and full disks at every step of a write of the state, and what they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drive.initiator import Initiator
+from drive.opal import uids
+from drive.opal.tokens import Named
+from drive.state import DriveState, parse, sweep_leftovers
+from drive.tests.dying import DyingDrive, End
+from drive.tests.keys import kek_of, opened, range_keys
+from drive.tests.opal_host import OpalSession, RefusedError, lock, set_up_range, take_ownership
+from drive.tests.process import PSID, SIZE_BYTES, Drive, until
+
+OWNER, USER2, NEW = b"owner's pin", b"second user's pin", b"another pin"
+ADMIN1, USER = uids.ADMIN_AUTHORITIES[0], uids.USER_AUTHORITIES[1]
+ROW, KEY = uids.LOCKING_ROWS[1], uids.key_rows(256)[1]
+MARKS = b"what nobody may read once it is erased"
+BLOCK = MARKS.ljust(4096)
+SECOND_BYTES = 16 << 20
+SECOND = (SIZE_BYTES - SECOND_BYTES) // 4096
+IN_RANGE, OUTSIDE = [256, 300, 511], [0, 100, 5000, SECOND + 7]
+STEPS = (
+    "open", "open", "open", "write", "flush", "fsync", "replace", "fsync", "close", "return",
+)  # fmt: skip
+REPLACED = STEPS.index("replace") + 1
+DENIED = 0x4286
+Change = Callable[[Initiator], None]
+
+
+@pytest.fixture
+def dying(tmp_path: Path) -> Iterator[DyingDrive]:
+    folder = tmp_path / "drive"
+    folder.mkdir()
+    drive = DyingDrive(folder, opal=True, second_bytes=SECOND_BYTES)
+    drive.start()
+    yield drive
+    drive.stop()
+
+
+@pytest.fixture
+def two(make_drive: Callable[..., Drive]) -> Drive:
+    """A drive of two namespaces that nothing ails."""
+    return make_drive(opal=True, second_bytes=SECOND_BYTES)
+
+
+def own(drive: Drive) -> Initiator:
+    """Owner, range 1 of user 2 that locks, the rest of both namespaces open; data in all."""
+    host = drive.connect()
+    revert_by_label(host)
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    queue = drive.io()
+    for lba in IN_RANGE + OUTSIDE:
+        nsid = 1 + (lba >= SECOND)
+        assert queue.run(0x01, nsid, BLOCK, cdw10=lba - SECOND * (nsid - 1)).status == 0
+    return host
+
+
+def load(drive: Drive) -> DriveState:
+    return parse(drive.path("state.json").read_bytes())
+
+
+def all_keys(state: DriveState) -> dict[int, bytes]:
+    """Of every range, as somebody gets them who knows every PIN."""
+    return range_keys(state, kek_of(state, (OWNER, USER2, NEW)))
+
+
+def leftovers(drive: Drive) -> list[Path]:
+    return list(drive.directory.glob(".*"))
+
+
+def new_key(host: Initiator) -> None:
+    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        session.call(KEY, uids.GEN_KEY)
+
+
+def new_key_in_a_transaction(host: Initiator) -> None:
+    session = OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER)
+    session.raw(b"\xfb\x00")
+    session.call(KEY, uids.GEN_KEY)
+    assert session.raw(b"\xfc\x00") == b"\xfc\x00"
+
+
+def move_and_new_key_in_a_transaction(host: Initiator) -> None:
+    session = OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER)
+    session.raw(b"\xfb\x00")
+    session.set(ROW, {3: 2048})
+    session.call(KEY, uids.GEN_KEY)
+    assert session.raw(b"\xfc\x00") == b"\xfc\x00"
+
+
+def revert_by_label(host: Initiator) -> None:
+    with OpalSession(host, uids.ADMIN_SP, uids.PSID, PSID) as session:
+        session.call(uids.ADMIN_SP, uids.REVERT)
+
+
+def revert_locking(host: Initiator) -> None:
+    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        session.call(uids.THIS_SP, uids.REVERT_SP)
+
+
+def revert_locking_but_the_global_range(host: Initiator) -> None:
+    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        session.call(uids.THIS_SP, uids.REVERT_SP, Named(0x060000, 1))
+
+
+def lock_the_range(host: Initiator) -> None:
+    lock(host, USER2, 1)
+
+
+def resize_the_range(host: Initiator) -> None:
+    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        session.set(ROW, {4: 512})
+
+
+def change_the_pin(host: Initiator) -> None:
+    with OpalSession(host, uids.LOCKING_SP, USER, USER2) as session:
+        session.set(uids.c_pin(USER), {3: NEW})
+
+
+ERASURES: dict[Change, list[int]] = {
+    new_key: IN_RANGE,
+    new_key_in_a_transaction: IN_RANGE,
+    move_and_new_key_in_a_transaction: IN_RANGE,
+    revert_by_label: IN_RANGE + OUTSIDE,
+    revert_locking: IN_RANGE + OUTSIDE,
+    revert_locking_but_the_global_range: IN_RANGE,
+}
+CHANGES = [*ERASURES, lock_the_range, resize_the_range, change_the_pin]
+
+
+def name(change: Change) -> str:
+    return change.__name__
+
+
+@pytest.mark.parametrize("erase", ERASURES, ids=name)
+def test_a_copy_of_a_leftover_opens_nothing_after_an_erase(
+    dying: DyingDrive, erase: Change
+) -> None:
+    own(dying)
+    dying.kill()
+    dying.launch(End(0, STEPS.index("fsync") + 1))
+    dying.wait()
+    (leftover,) = leftovers(dying)
+    keys = all_keys(parse(leftover.read_bytes())).values()
+    medium = dying.path("disk.img")
+    assert opened(medium, keys, MARKS, 4096) == sorted(IN_RANGE + OUTSIDE), "it opens all of them"
+    dying.start()
+    assert leftovers(dying) == []
+    erase(dying.connect())
+    kept = set(IN_RANGE + OUTSIDE) - set(ERASURES[erase])
+    assert opened(medium, keys, MARKS, 4096) == sorted(kept)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=name)
+def test_a_kill_at_every_step_leaves_the_old_or_the_new_state(
+    dying: DyingDrive, change: Change
+) -> None:
+    for step, call in enumerate(STEPS, 1):
+        own(dying)
+        dying.kill()
+        dying.start(End(1, step))
+        host, old = dying.connect(), dying.path("state.json").read_bytes()
+        with contextlib.suppress(OSError):
+            change(host)
+        assert dying.wait() == -9
+        ended = dying.ended()
+        assert ended is not None and ended[0] == call
+        new = ended[1]
+        assert dying.path("state.json").read_bytes() == (new if step > REPLACED else old)
+        dying.start()
+        assert leftovers(dying) == []
+        check_locked_and_erased(dying, parse(old))
+
+
+def check_locked_and_erased(drive: Drive, old: DriveState) -> None:
+    """What can lock at power-on is locked, and what has a new key is opened by no old one."""
+    now = load(drive)
+    for row in now.ranges:
+        assert not (row.read_lock_enabled and row.readable)
+        assert not (row.write_lock_enabled and row.writable)
+    if now.locking_active:
+        assert drive.io().read(now.ranges[1].start, 1).status == DENIED
+    before, after = all_keys(old), all_keys(now)
+    gone = [key for index, key in before.items() if after[index] != key]
+    assert opened(drive.path("disk.img"), gone, MARKS, 4096) == []
+    for key in gone:
+        assert key.hex().encode() not in drive.path("state.json").read_bytes()
+
+
+def test_power_on_ends_at_every_step_and_is_done_at_the_next(dying: DyingDrive) -> None:
+    own(dying)
+    for step, call in enumerate(STEPS, 1):
+        dying.kill()
+        dying.launch(End(0, step))
+        assert dying.wait() == -9
+        ended = dying.ended()
+        assert ended is not None and ended[0] == call
+        dying.start()
+        assert leftovers(dying) == []
+        assert dying.io().read(256, 1).status == DENIED
+        lock(dying.connect(), USER2, 1, locked=False)
+        assert dying.io().read(256, 1).data == BLOCK
+
+
+@pytest.mark.parametrize("step", [2, 4, 6, 7, 8])
+@pytest.mark.parametrize("event", ["power-on", "power-cycle", "warm-reset", "TPER_RESET", "leave"])
+def test_a_reset_locks_though_its_outcome_cannot_be_written(
+    dying: DyingDrive, event: str, step: int
+) -> None:
+    host = own(dying)
+    with OpalSession(host, uids.ADMIN_SP, uids.SID, OWNER) as session:
+        session.set(uids.TPER_INFO, {8: 1})
+    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        session.set(ROW, {9: [0, 1, 3]})
+    dying.kill()
+    if event == "power-on":
+        dying.start(End(0, step, "disk full"))
+        assert "could not be saved" in dying.log() or step > REPLACED
+        assert dying.io().read(256, 1).status == DENIED
+        return
+    dying.start(End(2, step, "disk full"))
+    host = dying.connect()
+    lock(host, USER2, 1, locked=False)
+    if event == "leave":
+        host.close()
+    elif event == "TPER_RESET":
+        assert host.security_send(2, 4, bytes(512)).status == 0
+    else:
+        assert dying.ask(event)["ok"]
+    until(lambda: dying.ended() is not None)
+    queue = dying.io()
+    assert queue.read(256, 1).status == DENIED and queue.write(256, BLOCK).status == DENIED
+    assert "could not be saved" in dying.log() or step > REPLACED
+    lock(dying.connect(), USER2, 1, locked=False)
+    assert dying.io().read(256, 1).data == BLOCK, "the next change is written again"
+
+
+def test_a_failing_write_is_told_and_memory_and_file_stay_one(dying: DyingDrive) -> None:
+    for step in range(1, STEPS.index("close") + 1):
+        own(dying)
+        dying.kill()
+        dying.start(End(2, step, "disk full"))
+        old, host = dying.path("state.json").read_bytes(), dying.connect()
+        lock(host, USER2, 1, locked=False)
+        unlocked = dying.path("state.json").read_bytes()
+        if step <= REPLACED:
+            with pytest.raises(RefusedError, match="TPER_MALFUNCTION"):
+                new_key(host)
+        else:  # the new state is there, though its folder could not be flushed
+            new_key(host)
+        assert old != unlocked
+        assert (dying.path("state.json").read_bytes() == unlocked) is (step <= REPLACED)
+        assert leftovers(dying) == []
+        assert dying.io().write(256, BLOCK).status == 0
+        dying.kill()
+        dying.start()
+        lock(dying.connect(), USER2, 1, locked=False)
+        assert dying.io().read(256, 1).data == BLOCK
+
+
+def test_a_full_disk_locks_nothing_open_and_loses_nothing(two: Drive) -> None:
+    """A real limit of the operating system: from now on no file of the drive may grow."""
+    host = own(two)
+    kept = two.path("state.json").read_bytes()
+    assert two.process is not None
+    for limit in (0, resource.RLIM_INFINITY):
+        resource.prlimit(two.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        if limit == 0:
+            with pytest.raises(Exception, match="TPER_MALFUNCTION"):
+                lock_the_range(host)
+            assert two.path("state.json").read_bytes() == kept and leftovers(two) == []
+            assert two.ask("power-cycle")["ok"]
+        host = two.connect()
+        assert two.io().read(256, 1).status == DENIED
+    assert two.path("state.json").read_bytes() == kept
+    lock(host, USER2, 1, locked=False)
+    assert two.io().read(256, 1).data == BLOCK
+
+
+def test_a_write_that_cannot_be_kept_leaves_no_range_open(two: Drive) -> None:
+    """A transaction locks a range and writes to a table that has no room on the host's disk."""
+    host = own(two)
+    session = OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER)
+    session.raw(b"\xfb\x00")
+    session.set(ROW, {7: 1, 8: 1})
+    session.call(uids.DATA_STORE, uids.SET, Named(0, 0), Named(1, b"data"))
+    state_bytes = two.path("state.json").stat().st_size
+    assert two.process is not None
+    room = max(state_bytes + 4096, 1 << 16)
+    session.call(uids.MBR, uids.SET, Named(0, room), Named(1, b"data"))
+    resource.prlimit(two.process.pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+    assert session.raw(b"\xfc\x00") == b"\xfc\x01"
+    resource.prlimit(
+        two.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    )
+    assert load(two).ranges[1].read_locked
+    assert two.io().read(256, 1).status == DENIED
+
+
+def test_only_what_a_killed_write_left_is_swept(tmp_path: Path) -> None:
+    path = tmp_path / "disk.state"
+    others = [
+        path, tmp_path / ".disk.state.0123abcg", tmp_path / ".disk.state.0123abc",
+        tmp_path / ".disk.stat3.0123abcd", tmp_path / ".disk.state.0123abcd.txt",
+    ]  # fmt: skip
+    for file in [*others, tmp_path / ".disk.state.0123abcd"]:
+        file.write_bytes(b"x")
+    (tmp_path / ".disk.state.01234567").mkdir()
+    sweep_leftovers(path)
+    left = {*others, tmp_path / ".disk.state.01234567"}
+    assert set(tmp_path.iterdir()) == left

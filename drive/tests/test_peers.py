@@ -1,0 +1,119 @@
+"""A drive on a shared machine: its port on the loopback is for its own user and root alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from drive import options, peers
+from drive.initiator import Initiator
+from drive.options import UsageError
+from drive.peers import Peers, unknown_hosts
+from drive.tests.process import NQN, Drive
+
+NOBODY = 65534
+# A host in a few words: ICReq, and how many bytes came back.
+HOST = (
+    "import socket,sys;s=socket.create_connection(('127.0.0.1',int(sys.argv[1])));"
+    "s.sendall(bytes([0,0,128,0,128])+bytes(123));s.settimeout(30)\n"
+    "try: print(len(s.recv(128)))\n"
+    "except ConnectionError: print(0)"
+)
+PYTHON = "/usr/bin/python3"
+
+
+def as_nobody(port: int) -> str:
+    """What a second user of this machine gets."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be a second user (setpriv --reuid)")
+    if shutil.which("setpriv") is None or not Path(PYTHON).exists():
+        pytest.skip(f"setpriv (Debian package util-linux) or {PYTHON} is missing")
+    second = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    done = subprocess.run(
+        [*second, PYTHON, "-IS", "-c", HOST, str(port)],
+        capture_output=True, text=True, check=True, cwd="/",
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def plain(make_drive: Callable[..., Drive]) -> Drive:
+    return make_drive(opal=False)
+
+
+def test_another_user_is_refused_and_named_in_the_log(plain: Drive) -> None:
+    assert as_nobody(plain.port) == "0"
+    assert f"connection refused: user {NOBODY} may not use this drive" in plain.log()
+    assert plain.io().read(0, 1).status == 0, "its own user goes on"
+
+
+@pytest.mark.parametrize("allowed", [str(NOBODY), "nobody", "all"])
+def test_another_user_may_be_allowed(plain: Drive, allowed: str) -> None:
+    plain.kill()
+    plain.words = ["--allow-user", allowed]
+    plain.start()
+    assert as_nobody(plain.port) == "128", "an ICResp"
+    assert ("every user of this machine can use this drive" in plain.log()) is (allowed == "all")
+
+
+def test_a_user_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no-such-user.*give a name, a number or all"):
+        options.parse([str(tmp_path / "x"), "--size", "1M", "--allow-user", "no-such-user"])
+
+
+@pytest.fixture(params=[("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)], ids=["v4", "v6"])
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Both ends of a connection on the loopback: ours and the host's."""
+    host, family = request.param
+    try:
+        listener = socket.create_server((host, 0), family=family)
+    except OSError as error:
+        pytest.skip(f"no {host} here: {error}")
+    with listener, socket.create_connection(listener.getsockname()[:2]) as theirs:
+        ours, _ = listener.accept()
+        with ours:
+            yield ours, theirs
+
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+def test_the_owner_is_found_while_the_host_holds_its_end(pair: Pair) -> None:
+    ours, theirs = pair
+    me = os.geteuid()
+    assert Peers(frozenset({me})).refusal(ours) is None
+    assert Peers(frozenset({me + 1})).refusal(ours) == f"user {me} may not use this drive"
+    theirs.sendall(b"all that it has to say")
+    theirs.shutdown(socket.SHUT_WR)
+    assert Peers(frozenset({me})).refusal(ours) is None, "half closed, it is still its user's"
+    theirs.close()
+    assert "cannot be told" in str(Peers(frozenset({0, me})).refusal(ours)), "not root's"
+    assert Peers(None).refusal(ours) is None
+
+
+def test_other_connections_of_an_allowed_user_are_not_taken_for_it(pair: Pair) -> None:
+    ours, theirs = pair
+    own, host = ours.getsockname()[:2], theirs.getsockname()[:2]
+    assert peers.owner(ours.family, host, own) == os.geteuid()
+    assert peers.owner(ours.family, (host[0], host[1] ^ 1), own) is None
+    assert peers.owner(ours.family, host, (own[0], own[1] ^ 1)) is None
+
+
+def test_what_nobody_can_check_is_said_at_start(plain: Drive) -> None:
+    me = frozenset({os.geteuid()})
+    assert unknown_hosts("127.0.0.1", me) is None
+    assert unknown_hosts("127.9.9.9", me) is None
+    assert unknown_hosts("localhost", me) is None
+    assert "can use this drive" not in plain.log()
+    plain.kill()
+    plain.words = ["--address", "0.0.0.0"]
+    plain.start()
+    assert "whoever reaches 0.0.0.0 from another machine can use this drive" in plain.log()
+    assert as_nobody(plain.port) == "0", "on this machine users are checked all the same"
+    Initiator(plain.port, NQN).close()

@@ -1,0 +1,166 @@
+"""The drive's state through kills and thousands of changes, and where no PIN may be found."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from drive.initiator import Initiator
+from drive.opal import uids
+from drive.state import parse
+from drive.tests.opal_host import (
+    OpalSession,
+    RefusedError,
+    lock,
+    msid,
+    set_up_range,
+    take_ownership,
+)
+from drive.tests.process import PSID, Drive, until
+
+OWNER, USER2 = b"owner's pin", b"second user's pin"
+ADMIN1 = uids.ADMIN_AUTHORITIES[0]
+DATA = b"data of the range".ljust(4096)
+SLOW = pytest.mark.slow
+
+
+@pytest.fixture
+def owned(sed: Drive) -> Initiator:
+    host = sed.connect()
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    assert sed.io().write(256, DATA).status == 0
+    return host
+
+
+@dataclass
+class Growing:
+    """A host that makes a range longer, block by block, until the drive dies."""
+
+    host: Initiator
+    asked: int
+    answered: int
+    answers: int = 0
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            session = OpalSession(self.host, uids.LOCKING_SP, ADMIN1, OWNER)
+            while True:
+                self.asked = self.answered % 4096 + 256
+                session.set(uids.LOCKING_ROWS[1], {4: self.asked})
+                self.answered = self.asked
+                self.answers += 1
+
+    def has_answers(self, count: int) -> bool:
+        return self.answers >= count
+
+
+@pytest.mark.parametrize("kills", [30, pytest.param(300, marks=SLOW)])
+def test_a_kill_at_any_instant_leaves_the_old_or_the_new_state(
+    sed: Drive, owned: Initiator, kills: int
+) -> None:
+    chance, host = random.Random(11), owned
+    length, changes = 256, 0
+    for _ in range(kills):
+        stream = Growing(host, length, length)
+        worker = threading.Thread(target=stream.run)
+        worker.start()
+        wanted = chance.randrange(4)
+        until(partial(stream.has_answers, wanted))
+        time.sleep(chance.random() / 50)
+        sed.kill()
+        worker.join()
+        changes += stream.answered != length
+        length = parse(sed.path("state.json").read_bytes()).ranges[1].length
+        assert length in (stream.answered, stream.asked)
+        sed.start()
+        host = sed.connect()
+    assert changes > kills // 4, "most of the streams have got somewhere"
+    lock(host, USER2, 1, locked=False)
+    assert sed.io().read(256, 1).data == DATA
+    assert list(sed.directory.glob(".state.json.*")) == []
+
+
+@dataclass(frozen=True)
+class Size:
+    """What must not grow."""
+
+    memory_kib: int
+    threads: int
+    descriptors: int
+    files: int
+    state_bytes: int
+
+    @staticmethod
+    def of(drive: Drive) -> Size:
+        assert drive.process is not None
+        with contextlib.suppress(PermissionError):  # only root may look, for it is not dumpable
+            descriptors = len(list(Path(f"/proc/{drive.process.pid}/fd").iterdir()))
+            return Size._with(drive, descriptors)
+        return Size._with(drive, drive.proc("FDSize"))
+
+    @staticmethod
+    def _with(drive: Drive, descriptors: int) -> Size:
+        state_bytes = drive.path("state.json").stat().st_size
+        files = len(list(drive.directory.iterdir()))
+        return Size(drive.proc("VmRSS"), drive.proc("Threads"), descriptors, files, state_bytes)
+
+
+@pytest.mark.parametrize("cycles", [240, pytest.param(24_000, marks=SLOW)])
+def test_locking_and_unlocking_makes_nothing_grow(
+    sed: Drive, owned: Initiator, cycles: int
+) -> None:
+    def run(count: int) -> None:
+        for _ in range(count // 40):
+            user = uids.USER_AUTHORITIES[1]
+            with OpalSession(owned, uids.LOCKING_SP, user, USER2) as session:
+                for locked in [1, 0] * 40:
+                    session.set(uids.LOCKING_ROWS[1], {7: locked, 8: locked})
+
+    queue = sed.io()
+    run(80)
+    before = Size.of(sed)
+    run(cycles)
+    after = Size.of(sed)
+    assert after.memory_kib - before.memory_kib < 4 << 10
+    assert (after.threads, after.descriptors, after.files, after.state_bytes) == (
+        before.threads, before.descriptors, before.files, before.state_bytes,
+    )  # fmt: skip
+    assert queue.read(256, 1).data == DATA
+
+
+def test_no_pin_is_found_where_others_may_look(sed: Drive, owned: Initiator) -> None:
+    factory, wrong = msid(owned), b"a wrong pin of somebody"
+    for pin in (wrong, USER2):
+        with contextlib.suppress(RefusedError):
+            lock(owned, pin, 1)
+    session = OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER)
+    session.raw(b"\xf0\xaf" + USER2[:15])  # refused, with a PIN in it
+    assert sed.process is not None
+    status, calls = (repr(sed.ask(name)) for name in ("status", "calls"))
+    process = Path(f"/proc/{sed.process.pid}")
+    places = {
+        "log": sed.path("log").read_bytes(),
+        "arguments": (process / "cmdline").read_bytes(),
+        "environment": b"",
+        "state": sed.path("state.json").read_bytes(),
+        "stats": sed.path("stats").read_bytes(),
+        "status": status.encode(),
+        "calls": calls.encode(),
+    }
+    with contextlib.suppress(PermissionError):  # then nobody but root can read it
+        places["environment"] = (process / "environ").read_bytes()
+    assert b"NOT_AUTHORIZED" in places["log"], "refusals are logged"
+    for place, found in places.items():
+        for pin in (OWNER, USER2, wrong, PSID):
+            assert pin not in found, place
+            assert pin.hex().encode() not in found.lower(), place
+        if place != "state":  # any host may read the MSID
+            assert factory not in found, place

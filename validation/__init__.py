@@ -1,0 +1,1 @@
+"""How we know: benchmarks, fault trials and simulated suites held against a known truth."""

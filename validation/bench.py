@@ -1,0 +1,155 @@
+"""What the benchmarks of this project share: their figures, the table, and the file in build/bench.
+
+A benchmark is a package whose parts are modules with `measure(quick) -> list[Figure]` and, where a
+picture says more than the figure, `plot(path)`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any
+
+from controller.testbed_figures import machine
+from lab.paths import REPOSITORY
+
+Row = dict[str, Any]
+FOLDER = REPOSITORY / "build" / "bench"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured, against which target; `meets` is None where there is no target.
+
+    A target that is a range stands as its text: `94–96`.
+    """
+
+    figure: str
+    value: float
+    unit: str
+    target: float | str | None = None
+    meets: bool | None = None
+
+
+def at_most(figure: str, value: float, unit: str, target: float) -> Figure:
+    """A figure that meets its target when it is no larger."""
+    return Figure(figure, value, unit, target, value <= target)
+
+
+def at_least(figure: str, value: float, unit: str, target: float) -> Figure:
+    """A figure that meets its target when it is no smaller."""
+    return Figure(figure, value, unit, target, value >= target)
+
+
+def within(figure: str, value: float, unit: str, least: float, most: float) -> Figure:
+    """A figure that meets its target when it lies in the range, its limits included."""
+    return Figure(figure, value, unit, f"{least:g}–{most:g}", least <= value <= most)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark: `build/bench/<name>.json` from the parts of `package`.
+
+    `subject` is what was measured, for the file of the machine.
+    """
+
+    name: str
+    package: str
+    parts: tuple[str, ...]
+    subject: str
+
+    def main(self, arguments: Sequence[str] | None = None) -> int:
+        """The command line; 1 where a figure misses its target."""
+        options = self._parsed(arguments)
+        parts = [part for part in self.parts if not options.parts or part in options.parts]
+        load_1_min = os.getloadavg()[0]
+        rows = [row for part in parts for row in self.measured(part, options.quick)]
+        print(table(rows))
+        if not options.quick:
+            self._write(rows, parts, load_1_min)
+        return 0 if all(row["meets"] is not False for row in rows) else 1
+
+    def measured(self, part: str, quick: bool) -> list[Row]:
+        """The figures of one part as the JSON file holds them."""
+        print(f"{part} …", file=sys.stderr, flush=True)
+        start_s = time.monotonic()
+        found: list[Figure] = self._module(part).measure(quick=quick)
+        print(f"{part}: {time.monotonic() - start_s:.0f} s", file=sys.stderr, flush=True)
+        return [{"part": part, **asdict(figure)} for figure in found]
+
+    def merged(self, path: Path, fresh: Sequence[Row]) -> list[Row]:
+        """What the file holds of the other parts, and the new figures, in the parts' order."""
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            before = []
+        done = {row["part"] for row in fresh}
+        rows = [row for row in before if row.get("part") not in done] + list(fresh)
+        known = [row for row in rows if row["part"] in self.parts]
+        return sorted(known, key=lambda row: self.parts.index(row["part"]))
+
+    def _parsed(self, arguments: Sequence[str] | None) -> argparse.Namespace:
+        parser = argparse.ArgumentParser(prog=f"python -m {self.package}")
+        parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(self.parts))
+        parser.add_argument("--quick", action="store_true", help="few trials, nothing is written")
+        options = parser.parse_args(arguments)
+        unknown = [part for part in options.parts if part not in self.parts]
+        if unknown:
+            parser.error(f"there is no part {unknown[0]}: there are {', '.join(self.parts)}")
+        return options
+
+    def _module(self, part: str) -> ModuleType:
+        return import_module(f"{self.package}.{part}")
+
+    def _write(self, rows: list[Row], parts: Sequence[str], load_1_min: float) -> None:
+        path = FOLDER / f"{self.name}.json"
+        where = write(path, self.merged(path, rows), self.subject, load_1_min)
+        for part in parts:
+            if plot := getattr(self._module(part), "plot", None):
+                plot(FOLDER / f"{self.name}-{part}.png")
+        print(f"\n{path} and {path.stem}.machine.json: commit {where['commit'][:12]}")
+
+
+def write(path: Path, rows: Sequence[Row], subject: str, load_1_min: float) -> dict[str, Any]:
+    """The figures, and beside them the commit and the machine, which are returned."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(list(rows), indent=2) + "\n", encoding="utf-8")
+    where: dict[str, Any] = machine(subject)
+    where["machine"]["load_average_1_min"] = round(load_1_min, 2)
+    beside = path.with_suffix(".machine.json")
+    beside.write_text(json.dumps(where, indent=2) + "\n", encoding="utf-8")
+    return where
+
+
+def parts_of(package: str) -> tuple[str, ...]:
+    """The modules of a package that measure something, by name."""
+    names = sorted(m.name for m in iter_modules(import_module(package).__path__))
+    modules = {n: import_module(f"{package}.{n}") for n in names if not n.startswith("_")}
+    return tuple(name for name, module in modules.items() if hasattr(module, "measure"))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The figures for people, a line each, a heading for each part."""
+    width = max((len(row["figure"]) for row in rows), default=0)
+    lines = [f"{'figure':{width}} {'value':>12} {'unit':6} {'target':>9}  meets"]
+    part = ""
+    for row in rows:
+        if row["part"] != part:
+            part = row["part"]
+            lines.append(f"-- {part}")
+        target = "" if row["target"] is None else row["target"]
+        if not isinstance(target, str):
+            target = f"{target:g}"
+        meets = {True: "yes", False: "NO", None: ""}[row["meets"]]
+        value = f"{row['value']:.4g}" if abs(row["value"]) < 1e4 else f"{row['value']:,.0f}"
+        lines.append(f"{row['figure']:{width}} {value:>12} {row['unit']:6} {target:>9}  {meets}")
+    return "\n".join(lines)

@@ -1,0 +1,225 @@
+"""Speed of the virtual drive over loopback, against its backing file and against nbdkit.
+
+Drive and host share the machine, so each figure is of both together. Every load lasts a fixed time;
+all disks take turns at it, several rounds long, and the median counts. A ratio is the median of the
+rounds' ratios. Prints tables and writes build/bench/drive.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import random
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from drive.aes_xts import AesXts, CryptoError
+from validation.drive.bench_disks import (
+    BenchError,
+    Disk,
+    FileDisk,
+    NbdDisk,
+    NvmeDisk,
+    running_drive,
+    running_nbdkit,
+)
+from validation.drive.bench_figures import (
+    LOADS,
+    MIB,
+    OPAL_512,
+    OPAL_4096,
+    OPAL_OFF,
+    PLAIN,
+    Load,
+    Sample,
+    figure_row,
+    figures,
+    print_speeds,
+    write,
+)
+
+DISK_BYTES = 256 * MIB
+LARGE_DISK_BYTES = 1 << 40
+QUEUES = 9
+MEMORY_LIMIT_MB = 100
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def _cpu_s(pid: int) -> float:
+    if not pid:
+        return 0.0
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def _peak_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    peak_kib = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(peak_kib) * 1024 / 1e6
+
+
+def run_load(disk: Disk, load: Load, duration_s: float) -> Sample:
+    """Keeps `load.depth` requests under way for `duration_s`; 4 KiB ones at random places."""
+    count = DISK_BYTES // load.size_bytes
+    order = [i * load.size_bytes for i in range(count)]
+    if load.size_bytes < MIB:
+        order = random.Random(1).sample(order, 8192)
+    data = os.urandom(load.size_bytes)
+    buffers = [memoryview(bytearray(load.size_bytes)) for _ in range(load.depth)]
+    done = under_way = 0
+    cpu_s, own_s, begin = _cpu_s(disk.pid), time.process_time(), time.perf_counter()
+    while time.perf_counter() - begin < duration_s:
+        offset = order[done % len(order)]
+        if load.writes:
+            disk.write(offset, data)
+        else:
+            disk.read(offset, buffers[done % load.depth])
+        done += 1
+        under_way += 1
+        if under_way == load.depth:
+            disk.complete()
+            under_way -= 1
+    for _ in range(under_way):
+        disk.complete()
+    passed_s = time.perf_counter() - begin
+    return Sample(done, passed_s, _cpu_s(disk.pid) - cpu_s, time.process_time() - own_s)
+
+
+def open_disks(folder: Path, stack: contextlib.ExitStack) -> tuple[dict[str, Disk], list[str]]:
+    """All disks, filled once so that every block has its place; and why one is missing."""
+    (folder / "file").touch()
+    os.truncate(folder / "file", DISK_BYTES)
+    disks: dict[str, Disk] = {"backing file": FileDisk(folder / "file")}
+    missing = []
+    try:
+        disks["nbdkit file"] = NbdDisk(
+            *stack.enter_context(running_nbdkit(folder / "nbd", DISK_BYTES))
+        )
+    except BenchError as error:
+        missing.append(f"nbdkit file: {error}")
+    kinds = (
+        (PLAIN, "plain", 4096),
+        (OPAL_OFF, "opal", 4096),
+        (OPAL_4096, "locking", 4096),
+        (OPAL_512, "locking", 512),
+    )
+    for name, kind, block_bytes in kinds:
+        drive = running_drive(folder / name, DISK_BYTES, block_bytes, kind)
+        disks[name] = NvmeDisk(*stack.enter_context(drive), block_bytes)
+    for disk in disks.values():
+        stack.callback(disk.close)  # before its server, which may wait for its hosts
+        for offset in range(0, DISK_BYTES, MIB):
+            disk.write(offset, os.urandom(MIB))
+            disk.complete()
+    return disks, missing
+
+
+def measure_memory(folder: Path) -> float:
+    """Peak resident MB of an unlocked Opal drive of 1 TiB while nine queues work at once."""
+    with running_drive(folder / "large", LARGE_DISK_BYTES, 4096, "locking") as (port, pid):
+        disks = [NvmeDisk(port, pid, 4096) for _ in range(QUEUES)]
+        for index, disk in enumerate(disks * 4):
+            disk.write(LARGE_DISK_BYTES // 64 * index, bytes(MIB))
+        for disk in disks * 4:
+            disk.complete()
+        for index, disk in enumerate(disks * 4):
+            disk.read(LARGE_DISK_BYTES - MIB * (index + 1), memoryview(bytearray(MIB)))
+        for disk in disks * 4:
+            disk.complete()
+        for disk in disks:
+            disk.close()
+        return _peak_mb(pid)
+
+
+def _s_per_gb(work: Callable[[], None], work_bytes: int) -> float:
+    """Best of several: seconds of `work`, per 10⁹ bytes of it."""
+    times = []
+    for _ in range(9):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return min(times) / work_bytes * 1e9
+
+
+def measure_parts(file: Disk) -> dict[str, float]:
+    """Seconds per GB of what a read is made of, each alone."""
+    buffer = memoryview(bytearray(MIB))
+    parts = {"file read": _s_per_gb(lambda: file.read(0, buffer), MIB)}
+    for sector_bytes in (4096, 512):
+        decrypt = functools.partial(AesXts(os.urandom(64), sector_bytes).decrypt, 0, buffer)
+        parts[f"cipher, {sector_bytes}"] = _s_per_gb(decrypt, MIB)
+    total = 128 * MIB
+
+    def loopback() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            sender = socket.create_connection(listener.getsockname())
+            receiver, _ = listener.accept()
+        data = bytes(MIB)
+
+        def send() -> None:
+            for _ in range(total // MIB):
+                sender.sendall(data)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        with sender, receiver:
+            for _ in range(total // MIB):
+                receiver.recv_into(buffer, MIB, socket.MSG_WAITALL)
+            thread.join()
+
+    parts["loopback socket, send and receive at once"] = _s_per_gb(loopback, total)
+    return parts
+
+
+def measure(folder: Path, rounds: int, duration_s: float) -> list[dict[str, Any]]:
+    """All figures; prints the speeds on the way."""
+    samples: dict[tuple[str, Load], list[Sample]] = {}
+    with contextlib.ExitStack() as stack:
+        disks, missing = open_disks(folder, stack)
+        for _ in range(rounds):
+            for load in LOADS:
+                for name, disk in disks.items():
+                    sample = run_load(disk, load, duration_s)
+                    samples.setdefault((name, load), []).append(sample)
+        parts = measure_parts(disks["backing file"])
+    samples = {key: samples[key] for key in sorted(samples, key=lambda k: list(disks).index(k[0]))}
+    print_speeds(samples)
+    for line in missing:
+        print(f"not measured: {line}")
+    rows = figures(samples)
+    rows += [figure_row(f"alone: {name}", seconds, "s/GB") for name, seconds in parts.items()]
+    peak_mb = measure_memory(folder)
+    what = f"peak memory, 1 TiB Opal disk, {QUEUES} queues"
+    rows.append(figure_row(what, peak_mb, "MB", MEMORY_LIMIT_MB, peak_mb <= MEMORY_LIMIT_MB))
+    return rows
+
+
+def main() -> int:
+    """Measures, prints, writes; the exit status does not judge the figures."""
+    parser = argparse.ArgumentParser(prog="python -m validation.drive.bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each load, disk and round")
+    parser.add_argument("--folder", type=Path, help="where the media stand; a temporary folder")
+    options = parser.parse_args()
+    load_average = os.getloadavg()[0]
+    if load_average > 0.5:
+        print(f"the machine is busy (load average {load_average:.1f}): expect noise")
+    try:
+        with tempfile.TemporaryDirectory(prefix="drive-bench-", dir=options.folder) as folder:
+            write(measure(Path(folder), options.rounds, options.seconds))
+    except (BenchError, CryptoError, OSError) as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

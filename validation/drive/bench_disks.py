@@ -1,0 +1,172 @@
+"""The disks that the benchmark compares, each with the same small face."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from drive.initiator import Initiator
+from drive.tests.opal_host import set_up_range, take_ownership
+from lab.paths import REPOSITORY
+from validation.drive.nbd import NbdHost
+
+NQN = "nqn.2026-01.org.fde-testbed:bench"
+_PIN = b"benchmark"
+_START_S = 30
+
+
+class BenchError(Exception):
+    """The benchmark cannot be run; the message is one sentence for people."""
+
+
+class Disk(Protocol):
+    """`read` and `write` begin a request, `complete` waits for the end of any one.
+
+    `pid` is the server's process, 0 where there is none.
+    """
+
+    pid: int
+
+    def read(self, offset: int, into: memoryview) -> None: ...
+
+    def write(self, offset: int, data: bytes) -> None: ...
+
+    def complete(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class FileDisk:
+    """The backing file, by system calls of this process; nothing is ever under way."""
+
+    pid = 0
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR)
+
+    def read(self, offset: int, into: memoryview) -> None:
+        if os.preadv(self._fd, [into], offset) != len(into):
+            raise BenchError("the backing file was read in parts")
+
+    def write(self, offset: int, data: bytes) -> None:
+        if os.pwrite(self._fd, data, offset) != len(data):
+            raise BenchError("the backing file was written in parts")
+
+    def complete(self) -> None:
+        pass
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class NbdDisk:
+    """Another server's disk."""
+
+    def __init__(self, port: int, pid: int) -> None:
+        self.pid = pid
+        self._host = NbdHost(port)
+        self.read, self.write = self._host.submit_read, self._host.submit_write
+        self.complete, self.close = self._host.complete, self._host.close
+
+
+class NvmeDisk:
+    """One I/O queue of a virtual drive, on a controller of its own."""
+
+    def __init__(self, port: int, pid: int, block_bytes: int) -> None:
+        self.pid = pid
+        self._admin = Initiator(port, NQN)
+        self._queue = Initiator(port, NQN, 1, self._admin.controller_id)
+        self._block_bytes = block_bytes
+
+    def read(self, offset: int, into: memoryview) -> None:
+        size = self._block_bytes
+        self._queue.submit(
+            0x02, 1, read_bytes=len(into), into=into,
+            cdw10=offset // size & 0xFFFFFFFF, cdw11=offset // size >> 32,
+            cdw12=len(into) // size - 1,
+        )  # fmt: skip
+
+    def write(self, offset: int, data: bytes) -> None:
+        size = self._block_bytes
+        self._queue.submit(
+            0x01, 1, data,
+            cdw10=offset // size & 0xFFFFFFFF, cdw11=offset // size >> 32,
+            cdw12=len(data) // size - 1,
+        )  # fmt: skip
+
+    def complete(self) -> None:
+        _, completion = self._queue.complete()
+        if completion.status:
+            raise BenchError(f"the drive ended a command with status {completion.status:#06x}")
+
+    def close(self) -> None:
+        self._queue.close()
+        self._admin.close()
+
+
+@contextmanager
+def _running(command: list[str], ready: Path, what: str) -> Iterator[int]:
+    """Runs a server until it has written `ready`; yields its process id."""
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + _START_S
+        while not ready.exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise BenchError(f"{what} did not start; its reason stands above")
+            time.sleep(0.02)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def running_drive(
+    folder: Path, size_bytes: int, block_bytes: int, kind: str
+) -> Iterator[tuple[int, int]]:
+    """A drive in `folder`: `plain`, `opal`, or `locking` (a range over the whole disk, enabled and
+    unlocked); yields its port and process id."""
+    folder.mkdir()
+    command = [
+        sys.executable, "-m", "drive", str(folder / "disk"), "--size", str(size_bytes),
+        "--block-size", str(block_bytes), "--nqn", NQN, "--ready-file", str(folder / "ready"),
+    ]  # fmt: skip
+    if kind != "plain":
+        command.append("--opal")
+    with _running(command, folder / "ready", "the drive") as pid:
+        port = int(json.loads((folder / "ready").read_text())["port"])
+        if kind == "locking":
+            host = Initiator(port, NQN)
+            take_ownership(host, _PIN)
+            set_up_range(host, _PIN, 1, (0, size_bytes // block_bytes), _PIN)
+            host.close()
+        yield port, pid
+
+
+@contextmanager
+def running_nbdkit(folder: Path, size_bytes: int) -> Iterator[tuple[int, int]]:
+    """`nbdkit` with its file plugin; BenchError if it is not installed."""
+    program = shutil.which("nbdkit", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        raise BenchError("nbdkit is not installed (Debian package nbdkit)")
+    folder.mkdir()
+    with (folder / "disk").open("xb") as file:
+        file.truncate(size_bytes)
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    command = [
+        program, "--foreground", "--ipaddr", "127.0.0.1", "--port", str(port),
+        "--pidfile", str(folder / "pid"), "file", str(folder / "disk"),
+    ]  # fmt: skip
+    with _running(command, folder / "pid", "nbdkit") as pid:
+        yield port, pid

@@ -1,0 +1,81 @@
+"""Whether the processor's zones add up on trees of powercap as kernels lay them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import polars as pl
+
+from analysis.energy.energy import energy_table
+from analysis.suite.records import Counter, Phase
+from analysis.suite.suite_folder import read
+from analysis.synthetic.suite import Options, write_suite
+from instrumentation.sources.counter import MIRROR, Reading
+from instrumentation.sources.powercap import PowercapSource
+from instrumentation.tests.trees import TREES, Tree, counting
+from validation.bench import Figure
+
+S = 1_000_000_000
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Every tree: its packages and its memory as the report adds them; when quick, every third."""
+    with TemporaryDirectory(prefix="fde-sockets-") as folder:
+        suite = Path(folder) / "suite"
+        write_suite(suite, Options(blocks=1, workloads=("idle",)))
+        trees = list(TREES.values())[:: 3 if quick else 1]
+        right = 0
+        for number, tree in enumerate(trees):
+            root = Path(folder) / str(number)
+            root.mkdir()
+            found = energies(tree, suite, root)
+            right += all(whole(found, part) == j for part, j in expected(tree).items())
+    count = len(trees)
+    return [Figure(f"trees summed right, of {count}", right, "", float(count), right == count)]
+
+
+def energies(tree: Tree, suite: Path, root: Path) -> dict[str, float]:
+    """Joules by component of a run in which each zone of the tree counted 10ⁿ J, n its place."""
+    place = tree.lay_out(root)
+    with counting(root), PowercapSource.open(place, mirror_wait_s=5) as source:
+        zones = source.zones
+    used_j = _used_j(tree)
+    counters = tuple(
+        Counter(
+            "powercap",
+            zone.name,
+            Reading(0, 10, 0),
+            Reading(S, S + 10, round(used_j[zone.mirror_of or zone.name] * 1e6)),
+            None,
+            (MIRROR,) if zone.mirror_of else (),
+        )
+        for zone in zones
+    )
+    whole_suite = read(suite)
+    run = replace(whole_suite.runs[0], phases=(Phase("write", 0, S, counters, {}),))
+    energy = energy_table(replace(whole_suite, runs=(run,), meters=()))
+    rows = energy.filter(pl.col("phase") == "all").select("component", "energy_j")
+    return dict(rows.iter_rows())
+
+
+def expected(tree: Tree) -> dict[str, float | None]:
+    """Joules of all packages and of all memory; None for a tree without."""
+    used_j = _used_j(tree)
+    memory = [name for name in tree.add_up if name.endswith("dram")]
+    packages = [name for name in tree.add_up if name not in memory]
+    return {
+        part: sum(used_j[name] for name in names) if names else None
+        for part, names in (("package", packages), ("dram", memory))
+    }
+
+
+def whole(found: Mapping[str, float], part: str) -> float | None:
+    """The sum of a part, which with one socket is the zone itself."""
+    return found.get(part, found.get({"package": "package-0"}.get(part, part)))
+
+
+def _used_j(tree: Tree) -> dict[str, float]:
+    return {name: 10.0**place for place, name in enumerate(tree.names)}

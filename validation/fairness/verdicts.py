@@ -1,0 +1,76 @@
+"""How often a change from plain is claimed where only the disks make a difference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lab import disk_models
+from lab.disk_models import DiskModel
+from validation.bench import Figure, at_least, at_most
+from validation.fairness.simulated import BEFORE, Rules, Suite
+
+SUITES, FEW = 100, 6
+SEED = 20_261_100
+EFFECT = 1.03
+
+# What the disks do, and what it is called.
+BIASES = {
+    "used": "TRIM",
+    "write-cache": "write cache",
+    "warm": "temperature",
+    "heat": "throttling",
+    "power-states": "power states",
+    "specimens": "two specimens",
+}
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Each bias before and after what is done about it; then a true effect through all of them."""
+    suites = FEW if quick else SUITES
+    models = disk_models.load()
+    figures = []
+    for name, called in BIASES.items():
+        unlike = BEFORE if name == "specimens" else replace(BEFORE, one_disk=True)
+        before, _, counted = _differing(models[name], unlike, suites)
+        after, worst, none = _differing(models[name], Rules(), suites)
+        figures += [
+            Figure(f"false change from plain claimed, {called}: before", before, "%"),
+            at_most(f"false change from plain claimed, {called}: now", after, "%", 5.0),
+            Figure(f"largest mean difference from plain, {called}: now", worst, "%"),
+        ]
+        if name == "heat":
+            figures += [
+                Figure("throttled runs that counted: before", counted, ""),
+                at_most("throttled runs that counted: now", none, "", 0),
+            ]
+    found = _found(models["all"], suites)
+    return [*figures, at_least("true 3 % found with all of them, 10 blocks", found, "%", 80.0)]
+
+
+def _differing(model: DiskModel, rules: Rules, suites: int) -> tuple[float, float, int]:
+    """Share of comparisons in which a change is claimed, in %, also one within the margin; the
+    largest mean difference over all suites, in %; throttled runs that counted."""
+    ratios: dict[str, list[float]] = {}
+    differ = counted = 0
+    for number in range(suites):
+        suite = Suite(rules, model, SEED + number)
+        suite.run()
+        counted += suite.counted
+        for name, one in suite.comparisons().items():
+            ratios.setdefault(name, []).append(one.ratio)
+            differ += one.verdict == "differs" or one.both
+    # Where every run was void there is no verdict, so none is false.
+    made = max(1, sum(len(some) for some in ratios.values()))
+    worst = max((abs(100 * (sum(s) / len(s) - 1)) for s in ratios.values()), default=0.0)
+    return 100 * differ / made, worst, counted
+
+
+def _found(model: DiskModel, suites: int) -> float:
+    """Share of suites in which both dm-crypt stacks are judged to differ, in %."""
+    found = 0
+    for number in range(suites):
+        suite = Suite(Rules(), model, SEED + number, ratio=EFFECT)
+        suite.run()
+        verdicts = suite.comparisons()
+        found += all(verdicts[n].verdict == "differs" for n in verdicts if n.startswith("dmcrypt"))
+    return 100 * found / suites

@@ -1,0 +1,137 @@
+"""The target without power, and the target that hangs until its watchdog resets it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from pathlib import Path
+
+from lab import power
+from lab.errors import LabError
+from lab.machines.base import WATCHDOG as WATCHDOG_DEVICE
+from lab.machines.qmp import Qmp
+from validation.faults.fault import Fault, Wish
+from validation.faults.planning import Small
+from validation.faults.trial import AT_WORK, Outcome, Trial
+from validation.scene import Scene
+
+CUTS, QUICK_CUTS = 50, 3
+# A cut comes so long after the target is at work again, or (one in five) after it was started.
+SPREAD_S = 25.0
+EARLY = 0.2
+EARLY_S = 10.0
+OFF_S = 5.0
+POWER_ON_TRIES = 5
+BOOT_LIMIT_S = 420.0
+END_LIMIT_S = 3600.0
+WENT_DOWN = r"target lost power or was started again"
+WATCHDOG_LIMIT_S = 300.0
+HANG = "echo 0 > /proc/sys/kernel/panic; echo 1 > /proc/sys/kernel/sysrq; sleep 1; "
+HANG += "echo c > /proc/sysrq-trigger"
+
+
+def cut(trial: Trial, chance: random.Random) -> None:
+    """No power for some seconds; returns once the machine boots."""
+    power.power_cut(trial.scene.layout)
+    time.sleep(chance.uniform(0, OFF_S))
+    for tries in range(POWER_ON_TRIES):
+        try:
+            power.power_on(trial.scene.layout)
+            return
+        except LabError as error:  # most likely somebody else has its port for a moment
+            if tries == POWER_ON_TRIES - 1:
+                raise
+            trial.say(f"not on again yet: {error}")
+            time.sleep(2)
+
+
+def resumed_s(trial: Trial, boot_before: str, start: int) -> float:
+    """From the target's SSH server being there to its first line of work, by the target's clock.
+
+    `start` is the observer's line from which on to look. Raises LabError where none came.
+    """
+    line = trial.wait(
+        lambda line: line.entry.boot_id != boot_before and line.entry.state in AT_WORK,
+        "line of work after the boot",
+        BOOT_LIMIT_S,
+        start,
+    )
+    asked = "systemctl show --property=ActiveEnterTimestampMonotonic --value ssh.service"
+    back_us = int(trial.scene.ssh(asked))
+    power.wait_until_up(trial.scene.layout, trial.say)
+    return line.entry.t_mono_ns / 1e9 - back_us / 1e6
+
+
+def _power(scene: Scene, wish: Wish) -> Outcome:
+    """All cuts within one suite, which is long enough for them."""
+    chance = random.Random(f"power-cut/{wish.seed}")
+    count = QUICK_CUTS if wish.quick else CUTS
+    outcome = Outcome("power-cut", wanted=count, quick=wish.quick)
+    small = Small(blocks=4 if wish.quick else 24)
+    with Trial.of(scene, "power-cut", small, seed=wish.seed) as trial:
+        trial.wait_state(*AT_WORK)
+        while outcome.times < count:
+            last = _strike(trial, chance, outcome)
+            if last:
+                break
+        trial.finish(END_LIMIT_S)
+        outcome.judgement = trial.judge([WENT_DOWN])
+        outcome.suite = str(trial.suite_dir)
+    if outcome.times < count:
+        outcome.note = f"the suite was at its end after {outcome.times} cuts"
+    return outcome
+
+
+def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
+    """Wait for the moment, cut, and wait until work goes on; true where nothing is left to do."""
+    early = outcome.times > 0 and chance.random() < EARLY
+    time.sleep(chance.uniform(0, EARLY_S if early else SPREAD_S))
+    lines = trial.observer.lines()
+    before = lines[-1].entry
+    if before.state == "suite-finished":
+        return True
+    start = trial.mark()
+    cut(trial, chance)
+    outcome.times += 1
+    outcome.reached.append(before.state)
+    trial.say(f"cut {outcome.times} while {before.state} {before.run_id} (line {before.seq})")
+    took_s = resumed_s(trial, before.boot_id, start)
+    outcome.resumed_s.append(took_s)
+    trial.say(f"at work {took_s:.1f} s after its SSH server was back")
+    return False
+
+
+def _watchdog(scene: Scene, wish: Wish) -> Outcome:
+    """The kernel stops for good; nobody but the watchdog's timer is left to do anything."""
+    outcome = Outcome("watchdog", wanted=1)
+    with Trial.of(scene, "watchdog", Small(blocks=2), seed=wish.seed) as trial:
+        before = trial.wait_state("running").entry
+        start = trial.mark()
+        with Qmp(Path(scene.state["guest"]["qmp"]), timeout_s=WATCHDOG_LIMIT_S) as qmp:
+            with contextlib.suppress(LabError):
+                scene.ssh(HANG, check=False, limit_s=5)
+            qmp.wait_for("WATCHDOG")
+        outcome.times = 1
+        outcome.reached = [before.state]
+        trial.say("QEMU says that the watchdog's timer ran out")
+        outcome.resumed_s = [resumed_s(trial, before.boot_id, start)]
+        trial.finish(END_LIMIT_S)
+        outcome.judgement = trial.judge([WENT_DOWN])
+        outcome.suite = str(trial.suite_dir)
+    return outcome
+
+
+POWER = Fault(
+    "power-cut",
+    "kills the guest and cycles the drives' power at random moments of one suite",
+    "the same machine is switched on again",
+    _power,
+)
+WATCHDOG = Fault(
+    "watchdog",
+    "has the guest's kernel panic and hang",
+    "the virtual machine's own watchdog resets it",
+    _watchdog,
+    frozenset({WATCHDOG_DEVICE}),
+)

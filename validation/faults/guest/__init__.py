@@ -1,0 +1,1 @@
+"""What fault trials run inside the guest."""

@@ -1,0 +1,85 @@
+"""Runs in the guest in the agent's place: the agent itself, killed at chosen lines of its journal.
+
+    python3 doomed.py ORDERS RECORD run --suite-dir DIR …
+
+ORDERS is a JSON list of `[state, moment]`, done in this order for each state; moment is `before`
+the line is written, `half` (half of it is on the medium) or `after` (it is, and nobody was told).
+RECORD gets a JSON line for each kill, on the medium before the kill. One run, once begun, is not
+killed more than twice: more often in one boot could rightly be taken for a crash loop.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agent import cli
+from contract import journal as journals
+
+KILLS_A_RUN = 2
+
+ORDERS, RECORD = Path(sys.argv[1]), Path(sys.argv[2])
+
+
+def _done() -> list[dict[str, Any]]:
+    if not RECORD.exists():
+        return []
+    return [json.loads(line) for line in RECORD.read_text().splitlines()]
+
+
+def _next(state: str, run_id: str) -> str:
+    """The moment at which to die at this line; empty for none."""
+    done = _done()
+    begun = [kill["run_id"] for kill in done if kill["state"] != "waiting"]
+    if state != "waiting" and run_id and begun.count(run_id) >= KILLS_A_RUN:
+        return ""
+    before = {(kill["state"], kill["moment"]) for kill in done}
+    for wanted, moment in json.loads(ORDERS.read_text()):
+        if wanted == state and (wanted, moment) not in before:
+            return str(moment)
+    return ""
+
+
+def _die(entry: journals.Entry, moment: str) -> None:
+    told = {**asdict(entry), "moment": moment, "pid": os.getpid()}
+    fd = os.open(RECORD, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.write(fd, (json.dumps(told) + "\n").encode())
+    os.fsync(fd)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _half(path: Path, entry: journals.Entry) -> None:
+    line = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
+    os.write(fd, line[: len(line) // 2])
+    os.fsync(fd)
+
+
+def main() -> int:
+    arguments = sys.argv[3:]
+    path = Path(arguments[arguments.index("--suite-dir") + 1]) / "journal.jsonl"
+    whole = journals.Journal.append
+
+    def append(self, state, run_id="", detail=""):  # type: ignore[no-untyped-def]
+        moment = _next(state, run_id)
+        now = time.monotonic_ns()
+        entry = journals.Entry(len(self.entries), now, journals.boot_id(), state, run_id, detail)
+        if moment == "before":
+            _die(entry, moment)
+        if moment == "half":
+            _half(path, entry)
+            _die(entry, moment)
+        written = whole(self, state, run_id, detail)
+        if moment:
+            _die(written, moment)
+        return written
+
+    journals.Journal.append = append  # type: ignore[method-assign]
+    return cli.main(arguments)
+
+
+sys.exit(main())

@@ -1,0 +1,112 @@
+"""Somebody outside who writes down every line that the target's journal has ever shown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from contract.journal import Entry
+from lab.errors import LabError
+from validation.scene import SUITES, Scene
+
+WATCH = Path(__file__).with_name("guest") / "watch.py"
+RETRY_S = 0.5
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the journal, and when it was heard here, in s of this machine's clock."""
+
+    entry: Entry
+    heard_s: float
+
+
+class Observer:
+    """Follows one suite's journal over SSH from a thread of its own, through every cut.
+
+    It shares nothing with the product but the format of a line. What it has seen is kept in `kept`
+    as well, for whoever asks later.
+    """
+
+    def __init__(self, scene: Scene, suite_id: str, kept: Path) -> None:
+        self._scene = scene
+        self._path = f"{SUITES}/{suite_id}/journal.jsonl"
+        self._kept = kept
+        self._lines: list[Line] = []
+        self._known: set[Entry] = set()
+        self._news = threading.Condition()
+        self._stopped = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._process is not None:
+            self._process.kill()
+        self._thread.join(timeout=10)
+
+    def lines(self, start: int = 0) -> list[Line]:
+        """What was seen from number `start` on, in the order in which it was heard."""
+        with self._news:
+            return self._lines[start:]
+
+    def wait(
+        self, wanted: Callable[[Line], bool], *, start: int, limit_s: float, what: str
+    ) -> Line:
+        """The first line from number `start` on that is wanted, as soon as it is heard.
+
+        Raises LabError, with the last line that came, where none was in `limit_s`.
+        """
+        deadline = time.monotonic() + limit_s
+        at = start
+        with self._news:
+            while True:
+                for line in self._lines[at:]:
+                    if wanted(line):
+                        return line
+                at = len(self._lines)
+                if not self._news.wait(timeout=min(1.0, deadline - time.monotonic())) and (
+                    time.monotonic() > deadline
+                ):
+                    last = self._lines[-1].entry if self._lines else "nothing at all"
+                    raise LabError(f"no {what} in {limit_s:.0f} s; the journal's last: {last}")
+
+    def _follow(self) -> None:
+        command = ["python3", "-u", "-c", WATCH.read_text(encoding="utf-8"), self._path]
+        argv = self._scene.ssh_argv(command)  # a machine that boots anew has its old address
+        while not self._stopped.is_set():
+            with subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            ) as self._process:
+                assert self._process.stdout is not None
+                for text in self._process.stdout:
+                    self._take(text)
+                self._process.kill()
+            self._stopped.wait(RETRY_S)
+
+    def _take(self, text: bytes) -> None:
+        try:
+            entry = Entry(**json.loads(text))
+        except (ValueError, TypeError):
+            return  # a beat, or a line that the link has cut off
+        if entry in self._known:
+            return
+        self._known.add(entry)
+        line = Line(entry, time.monotonic())
+        with self._kept.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({**asdict(entry), "heard_s": line.heard_s}) + "\n")
+        with self._news:
+            self._lines.append(line)
+            self._news.notify_all()

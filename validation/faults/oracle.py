@@ -1,0 +1,121 @@
+"""What must hold after every fault, asked of the sealed suite and of who watched from outside.
+
+- A run whose `finished` line was ever seen is finished in the end, unless a request took it back
+  and it was repeated: else it is *lost*.
+- A run that is finished in the end has the run.json of the line's sum, finished, proven, from one
+  boot, which is that of its `running` and `finished` lines: else it is *false*.
+- `verify` passes.
+- The report names what happened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contract import journal
+from contract.journal import Entry
+from validation.scene import Scene
+
+REPEAT = "repeat:"
+_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was found; sentences for whatever does not hold."""
+
+    seen: int
+    runs: int
+    finished: int
+    lost: list[str] = field(default_factory=list)
+    false: list[str] = field(default_factory=list)
+    verified: bool = False
+    named: bool = False
+    said: list[str] = field(default_factory=list)
+
+
+def lost(seen: Sequence[Entry], final: Sequence[Entry]) -> list[str]:
+    """A sentence for each run that was seen to be finished and is not in the end."""
+    there = set(final)
+    states = journal.last_states(list(final))
+    sentences = []
+    for entry in seen:
+        if entry.state != "finished":
+            continue
+        if entry not in there:
+            sentences.append(f"the line {entry.seq} `finished` of {entry.run_id} is gone")
+        elif states.get(entry.run_id) != "finished":
+            sentences.append(f"{entry.run_id} was finished and is {states.get(entry.run_id)}")
+        else:
+            later = [e for e in final if e.run_id == entry.run_id and e.seq > entry.seq]
+            if later and not (later[0].state == "void" and later[0].detail.startswith(REPEAT)):
+                sentences.append(f"{entry.run_id} was finished and done again without a request")
+    return sentences
+
+
+def false(suite_dir: Path, final: Sequence[Entry]) -> list[str]:
+    """A sentence for each run that is called finished and is not sound."""
+    states = journal.last_states(list(final))
+    sentences = []
+    for run_id, state in states.items():
+        if state == "finished" and (wrong := _wrong(suite_dir, run_id, final)):
+            sentences.append(f"{run_id} {wrong}")
+    return sentences
+
+
+def _wrong(suite_dir: Path, run_id: str, final: Sequence[Entry]) -> str:
+    lines = [entry for entry in final if entry.run_id == run_id]
+    path = suite_dir / "runs" / run_id / "run.json"
+    try:
+        content = path.read_bytes()
+        run = json.loads(content)
+    except (OSError, ValueError) as error:
+        return f"has no run.json that can be read: {error}"
+    running = [entry for entry in lines if entry.state == "running"]
+    if lines[-1].detail != f"sha256:{hashlib.sha256(content).hexdigest()}":
+        return "has another run.json than its line says"
+    if run["status"] != "finished" or not (run["proof"] or {}).get("ok"):
+        return "is called finished, its run.json is not, or not proven"
+    if not running or {running[-1].boot_id, lines[-1].boot_id} != {run["boot_id"]}:
+        return "is of several boots"
+    return ""
+
+
+def text_of(page: Path) -> str:
+    """The words of an HTML page as people read them."""
+    words = _TAG.sub(" ", page.read_text(encoding="utf-8"))
+    return " ".join(html.unescape(words).split())
+
+
+def judge(scene: Scene, suite_dir: Path, seen: Sequence[Entry], names: Sequence[str]) -> Judgement:
+    """Ask all four; `names` are patterns, each of which the report must hold."""
+    final = journal.read(suite_dir / "journal.jsonl")
+    states = journal.last_states(final)
+    plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
+    said = []
+    reported = scene.python("analysis", "report", str(suite_dir))
+    if reported.returncode:
+        said.append(f"report: {reported.stderr.strip()[-600:]}")
+    verified = scene.python("analysis", "verify", str(suite_dir))
+    if verified.returncode:
+        said.append(f"verify: {(verified.stdout + verified.stderr).strip()[-600:]}")
+    page = suite_dir / "report.html"
+    words = text_of(page) if page.exists() else ""
+    missing = [name for name in names if not re.search(name, words, re.IGNORECASE)]
+    said += [f"the report does not say {name!r}" for name in missing]
+    return Judgement(
+        seen=sum(entry.state == "finished" for entry in seen),
+        runs=len(plan["runs"]),
+        finished=sum(states.get(run["run_id"]) == "finished" for run in plan["runs"]),
+        lost=lost(seen, final),
+        false=false(suite_dir, final),
+        verified=verified.returncode == 0,
+        named=not missing and bool(words),
+        said=said,
+    )

@@ -1,0 +1,149 @@
+"""`python -m validation.faults.overnight`: a suite with three power cuts and a pulled meter.
+
+The suite `overnight` at the lab's scale, an hour or more, unattended: the harm comes at seeded
+moments spread over the suite. Afterwards the report, `verify` and the summary; all that was said is
+in build/faults/overnight/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from contract.interrupts import term_interrupts
+from lab import cables, lifecycle
+from lab.errors import LabError
+from lab.paths import REPOSITORY
+from validation.faults import cuts, results
+from validation.faults.__main__ import PLACE
+from validation.faults.trial import AT_WORK, Outcome, Trial, write_outcome
+from validation.scene import Scene
+
+NAME = "overnight"
+CUT, UNPLUG = "power cut", "meter unplugged"
+UNPLUGGED_S = 180.0
+SPREAD_S = 30.0
+END_LIMIT_S = 6 * 3600.0
+NAMES = (cuts.WENT_DOWN, r"meter0 fell silent")
+
+
+def moments(seed: int, runs: int) -> list[tuple[int, str]]:
+    """After so many finished runs, what happens: one thing in each quarter of the suite."""
+    chance = random.Random(f"overnight/{seed}")
+    what = [CUT, CUT, CUT, UNPLUG]
+    chance.shuffle(what)
+    shares = [(quarter + chance.uniform(0.2, 0.8)) / len(what) for quarter in range(len(what))]
+    return [(max(1, round(share * runs)), each) for share, each in zip(shares, what, strict=True)]
+
+
+def _plan(scene: Scene, options: argparse.Namespace) -> Path:
+    count = ["--blocks", str(options.blocks)] if options.blocks else []
+    done = scene.python(
+        "controller",
+        *("plan", "--suite", options.suite, "--scale", options.scale, "--seed", str(options.seed)),
+        *("--target", str(scene.target_file), "--out", str(options.out.absolute()), *count),
+    )
+    if done.returncode:
+        raise LabError(f"no plan: {done.stderr.strip()}")
+    return Path(done.stdout.split()[-1])
+
+
+def _finished(trial: Trial) -> int:
+    return sum(line.entry.state == "finished" for line in trial.observer.lines())
+
+
+def _reach(trial: Trial, count: int) -> bool:
+    """Wait until so many runs are finished; false where the suite has ended before."""
+    while _finished(trial) < count:
+        trial.keep_going()
+        if trial.sealed:
+            return False
+        time.sleep(2)
+    return True
+
+
+def _happen(trial: Trial, what: str, chance: random.Random, outcome: Outcome) -> None:
+    time.sleep(chance.uniform(0, SPREAD_S))
+    last = trial.observer.lines()[-1].entry
+    start = trial.mark()
+    trial.say(f"{what} while {last.state} {last.run_id} (line {last.seq})")
+    if what == CUT:
+        cuts.cut(trial, chance)
+        took_s = cuts.resumed_s(trial, last.boot_id, start)
+    else:
+        cables.meter(trial.scene.layout, plugged=False)
+        time.sleep(UNPLUGGED_S)
+        cables.meter(trial.scene.layout, plugged=True)
+        back_s = time.monotonic()
+        line = trial.wait(
+            lambda line: line.heard_s > back_s and line.entry.state in AT_WORK,
+            "line of work after the meter was back",
+            1200,
+        )
+        took_s = line.heard_s - back_s
+    outcome.times += 1
+    outcome.reached.append(last.state)
+    outcome.resumed_s.append(took_s)
+    trial.say(f"at work again after {took_s:.1f} s")
+
+
+def night(scene: Scene, suite_dir: Path, seed: int) -> Outcome:
+    """Run it, harm it, judge it."""
+    chance = random.Random(f"overnight/{seed}/when")
+    outcome = Outcome(NAME, wanted=4, suite=str(suite_dir))
+    started = time.monotonic()
+    with Trial(scene, NAME, suite_dir) as trial:
+        trial.wait_state("running", limit_s=1200)
+        for count, what in moments(seed, len(trial.run_ids)):
+            if not _reach(trial, count):
+                break
+            _happen(trial, what, chance, outcome)
+        trial.finish(END_LIMIT_S)
+        outcome.took_s = round(time.monotonic() - started, 1)
+        outcome.judgement = trial.judge(NAMES)
+        for command in ("verify", "summary"):
+            done = scene.python("analysis", command, str(suite_dir))
+            trial.say(f"{command}, status {done.returncode}:\n{done.stdout}{done.stderr}")
+    return outcome
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 where nothing was lost, nothing false, `verify` passes and the report says it all."""
+    parser = argparse.ArgumentParser(
+        prog="python -m validation.faults.overnight", description=__doc__
+    )
+    parser.add_argument("--suite", default="overnight")
+    parser.add_argument("--scale", default="lab")
+    parser.add_argument("--blocks", type=int, help="instead of the suite's own number")
+    parser.add_argument("--seed", type=int, default=1, help="of the plan and of the moments")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "data" / "suites")
+    parser.add_argument("--dir", type=Path, default=PLACE, help="default build/faults")
+    parser.add_argument("--keep-lab", action="store_true", help="do not take the lab down")
+    options = parser.parse_args(arguments)
+    scene = Scene.at(options.dir.absolute())
+    try:
+        with term_interrupts():
+            scene.ready()
+            outcome = night(scene, _plan(scene, options), options.seed)
+    except LabError as error:
+        scene.say(f"{NAME}: NO END: {error}")
+        return 1
+    except KeyboardInterrupt:
+        print("fde: interrupted; what was measured is kept", file=sys.stderr)
+        return 130
+    finally:
+        if not options.keep_lab:
+            lifecycle.down(scene.layout)
+    write_outcome(scene.folder / NAME, outcome)
+    scene.say(f"{NAME}: {outcome.took_s / 60:.1f} min\n{results.matrix([outcome])}")
+    judged = outcome.judgement
+    sound = judged["verified"] and judged["named"] and not (judged["lost"] or judged["false"])
+    return 0 if sound and outcome.times == outcome.wanted else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

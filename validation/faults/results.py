@@ -1,0 +1,149 @@
+"""Outcomes as figures with targets, as the table of faults, and as the file of the benchmark."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from validation import bench
+from validation.bench import Figure, Row, at_least, at_most
+from validation.faults.trial import Outcome
+
+RESUMED_S = 60.0
+MEASURING_SHARE = 0.85
+IDLE_COST = 0.1
+BENCH = bench.FOLDER / "faults.json"
+HEADS = (*("fault", "times", "reached", "seen", "lost", "false", "resumed s", "verify", "report"),)
+
+
+def rows(outcomes: Sequence[Outcome], overnight: Path | None) -> list[Row]:
+    """The figures of all faults, then those over all of them."""
+    found = [_row(o.name, figure) for o in outcomes for figure in _figures(o)]
+    found += [_row("all faults", figure) for figure in _overall(outcomes)]
+    if overnight is not None:
+        found += [_row("overnight", figure) for figure in _overnight(overnight)]
+    return found
+
+
+def _row(part: str, figure: Figure) -> Row:
+    return {"part": part, **asdict(figure)}
+
+
+def _figures(outcome: Outcome) -> list[Figure]:
+    name = f"{outcome.name}{', shortened' if outcome.quick else ''}"
+    found = [at_least(f"{name}: times", outcome.times, "", outcome.wanted)]
+    if outcome.wanted_reached:
+        reached = len(set(outcome.reached))
+        wanted = outcome.wanted_reached
+        found.append(at_least(f"{name}: transitions reached", reached, "", wanted))
+    judged = outcome.judgement
+    if not judged:
+        return [*found, at_most(f"{name}: came to no end", 1, "", 0)]
+    found += [
+        Figure(f"{name}: finished lines seen", judged["seen"], ""),
+        at_least(f"{name}: runs finished in the end", judged["finished"], "", judged["runs"]),
+        at_most(f"{name}: finished runs lost", len(judged["lost"]), "", 0),
+        at_most(f"{name}: false finished", len(judged["false"]), "", 0),
+    ]
+    if outcome.resumed_s:
+        median = statistics.median(outcome.resumed_s)
+        found.append(Figure(f"{name}: resumed, median", round(median, 1), "s"))
+        longest = round(max(outcome.resumed_s), 1)
+        found.append(at_most(f"{name}: resumed, longest", longest, "s", RESUMED_S))
+    found += [
+        at_most(f"{name}: {what}", value, unit, most) for what, value, unit, most in outcome.extra
+    ]
+    found.append(at_least(f"{name}: verify passes", int(judged["verified"]), "", 1))
+    found.append(at_least(f"{name}: the report names it", int(judged["named"]), "", 1))
+    return found
+
+
+def _overall(outcomes: Sequence[Outcome]) -> list[Figure]:
+    judged = [o.judgement for o in outcomes if o.judgement]
+    resumed_s = [seconds for o in outcomes for seconds in o.resumed_s]
+    found = [
+        Figure("faults tried", len(outcomes), ""),
+        at_least("trials that came to their end", len(judged), "", len(outcomes)),
+        Figure("harm done, times", sum(o.times for o in outcomes), ""),
+        Figure("finished lines seen", sum(j["seen"] for j in judged), ""),
+        at_most("finished runs lost", sum(len(j["lost"]) for j in judged), "", 0),
+        at_most("false finished", sum(len(j["false"]) for j in judged), "", 0),
+        at_least("verify passes", sum(j["verified"] for j in judged), "", len(outcomes)),
+        at_least("the report names it", sum(j["named"] for j in judged), "", len(outcomes)),
+    ]
+    if resumed_s:
+        found.append(at_most("resumed, longest", round(max(resumed_s), 1), "s", RESUMED_S))
+    return found
+
+
+def _overnight(suite_dir: Path) -> list[Figure]:
+    """What `make summary` would say first, from the suite's own timing.json."""
+    timing: Mapping[str, Any] = json.loads((suite_dir / "timing.json").read_text(encoding="utf-8"))
+    share = round(float(timing["measuring_share"]), 3)
+    found = [
+        Figure("overnight: wall time", round(float(timing["wall_s"]) / 60, 1), "min"),
+        at_least("overnight: share of it that is measuring", share, "", MEASURING_SHARE),
+    ]
+    if cost := _idle_cost_percent(suite_dir):
+        found.append(at_most("overnight: agent's cost in phases of rest", cost, "% CPU", IDLE_COST))
+    return found
+
+
+def _idle_cost_percent(suite_dir: Path) -> float:
+    """The agent's own CPU time over all finished phases `idle`, its sampler included; 0 without."""
+    spent_s = length_s = 0.0
+    for path in sorted(suite_dir.glob("runs/*/run.json")):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        if run["status"] != "finished" or ".void-" in path.parent.name:
+            continue
+        for phase in run["phases"]:
+            if phase["name"] == "idle":
+                spent_s += phase["own_cpu_s"]
+                length_s += (phase["t_end_ns"] - phase["t_start_ns"]) / 1e9
+    return round(100 * spent_s / length_s, 3) if length_s else 0.0
+
+
+def matrix(outcomes: Sequence[Outcome]) -> str:
+    """One line a fault, for people."""
+    lines = [HEADS, *(_cells(outcome) for outcome in outcomes)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADS))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def _cells(outcome: Outcome) -> tuple[str, ...]:
+    judged = outcome.judgement
+    reached = f"{len(set(outcome.reached))}"
+    reached += f" of {outcome.wanted_reached}" if outcome.wanted_reached else ""
+    resumed = "–"
+    if outcome.resumed_s:
+        middle, longest = statistics.median(outcome.resumed_s), max(outcome.resumed_s)
+        resumed = f"{middle:.0f}, at most {longest:.0f}"
+    head = (
+        outcome.name + (" (shortened)" if outcome.quick else ""),
+        f"{outcome.times} of {outcome.wanted}",
+        reached,
+    )
+    if not judged:
+        return (*head, "–", "–", "–", resumed, "–", f"NO END: {outcome.error[:60]}")
+    return (
+        *head,
+        str(judged["seen"]),
+        str(len(judged["lost"])),
+        str(len(judged["false"])),
+        resumed,
+        "passes" if judged["verified"] else "FAILS",
+        "names it" if judged["named"] else "SILENT",
+    )
+
+
+def write(found: Sequence[Row], machines: Iterable[str], load_1_min: float) -> Path:
+    """build/bench/faults.json, and beside it the commit and the machines that were tried."""
+    bench.write(BENCH, found, ", ".join(sorted(set(machines))), load_1_min)
+    return BENCH

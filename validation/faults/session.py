@@ -1,0 +1,96 @@
+"""The controller's process as a person would start it, and as nobody would end it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from lab.errors import LabError
+from lab.paths import REPOSITORY
+from validation.scene import INVENTORY, Scene
+
+
+class Controller:
+    """`python -m controller run|resume` in a process group of its own, its words in a log."""
+
+    def __init__(self, scene: Scene, suite_dir: Path, log: Path) -> None:
+        self._scene = scene
+        self._suite_dir = suite_dir
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+        self.codes: list[int] = []
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """The first time as `run`, later as `resume`."""
+        verb = "resume" if self.starts else "run"
+        self.starts += 1
+        argv = [sys.executable, "-m", "controller", verb, str(self._suite_dir)]
+        argv += ["--inventory", str(INVENTORY), "--target", str(self._scene.target_file)]
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(f"--- {verb}\n")
+            log.flush()
+            self._process = subprocess.Popen(
+                argv,
+                env=self._scene.environment,
+                cwd=REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def wait(self, limit_s: float) -> int:
+        """Its exit status. Raises LabError where it does not end."""
+        assert self._process is not None
+        try:
+            code = self._process.wait(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise LabError(f"the controller has not ended in {limit_s:.0f} s") from None
+        self.codes.append(code)
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL, to itself alone: what it has started is left to itself."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.wait(10)
+
+    def interrupt(self) -> None:
+        """Ctrl-C, which a terminal sends to the whole group."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def recorders(self) -> dict[int, str]:
+        """The recorders that write for this suite, by process id, and their command lines."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            line = " ".join(words)
+            ours = "instrumentation.recorder" in words and str(self._suite_dir) in line
+            if ours and state not in "ZX":
+                found[int(folder.name)] = line
+        return found
+
+    def end(self) -> None:
+        """Nothing of it is left: itself, its group, its recorders."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait(timeout=10)
+        for pid in self.recorders():
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,64 @@
+"""Our own few lines held against statsmodels, which the analysis itself does not need."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.weightstats import ttost_paired
+
+from analysis.stats.family import holm
+from analysis.stats.planning import detectable
+from analysis.stats.stats import compare
+from validation.bench import Figure, at_most
+from validation.inference.simulated import SEED
+
+MARGIN = 0.02
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """The largest difference over many random cases."""
+    cases = 20 if quick else 300
+    generator = np.random.default_rng(SEED + 5)
+    return [
+        at_most("Holm: largest difference to statsmodels", _holm(generator, cases), "", 1e-9),
+        at_most("TOST: largest difference to statsmodels", _tost(generator, cases), "", 1e-9),
+        at_most("detectable ratio: largest difference to statsmodels", _power(generator), "", 1e-6),
+    ]
+
+
+def _holm(generator: np.random.Generator, cases: int) -> float:
+    """Families of one to forty, with ties and with p-values of 0 and 1 among them."""
+    apart = 0.0
+    for _ in range(cases):
+        p = generator.uniform(0, 1, generator.integers(1, 41)) ** 4
+        p = np.round(p, int(generator.integers(1, 9)))
+        theirs = multipletests(p, method="holm")[1]
+        apart = max(apart, float(np.max(np.abs(holm(p) - theirs))))
+    return apart
+
+
+def _tost(generator: np.random.Generator, cases: int) -> float:
+    apart, limit = 0.0, math.log1p(MARGIN)
+    for _ in range(cases):
+        n = int(generator.integers(2, 30))
+        base = generator.normal(5, 0.02, n)
+        other = base + generator.normal(generator.uniform(-0.03, 0.03), 0.01, n)
+        ours = compare(np.exp(base).tolist(), np.exp(other).tolist(), MARGIN)
+        theirs = ttost_paired(other, base, -limit, limit)[0]
+        if ours is None or ours.p_equivalence is None:
+            return math.inf
+        apart = max(apart, abs(ours.p_equivalence - float(theirs)))
+    return apart
+
+
+def _power(generator: np.random.Generator) -> float:
+    apart = 0.0
+    for n in (3, 4, 6, 10, 20, 40):
+        sd_log = float(generator.uniform(0.001, 0.02))
+        ours = detectable(sd_log, n)
+        theirs = TTestPower().solve_power(None, nobs=n, alpha=0.05, power=0.8)
+        apart = max(apart, abs((ours or math.inf) - math.exp(float(theirs) * sd_log)))
+    return apart

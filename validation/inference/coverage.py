@@ -1,0 +1,50 @@
+"""How often the 95 % interval of a ratio over blocks holds the true ratio."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from analysis.stats.stats import Floats, Paired
+from validation.bench import Figure, within
+from validation.inference.simulated import FEW, SEED, SUITES, Scene, share, simulate
+
+BLOCKS = (3, 10, 20)
+RATIO = 1.05
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """For few and many blocks, one workload and five, drift mild and strong; and heavy tails."""
+    suites = FEW if quick else SUITES
+    scenes = [
+        (f"{n} blocks, {what}", Scene(blocks=n, ratio=RATIO, **more))
+        for n in BLOCKS
+        for what, more in (
+            ("one workload", {}),
+            ("five workloads", {"workloads": 5}),
+            ("one workload, drift four times", {"drift_per_h": 0.008, "swing": 0.008}),
+        )
+    ]
+    figures = [
+        within(f"true ratio within the 95 % interval, {name}", _covered(scene, suites), "%", 94, 96)
+        for name, scene in scenes
+    ]
+    for n in BLOCKS:
+        scene = Scene(blocks=n, ratio=RATIO, tails=4)
+        name = f"true ratio within the 95 % interval, {n} blocks, heavy tails (t, 4)"
+        figures.append(Figure(name, _covered(scene, suites), "%"))
+    return figures
+
+
+def _covered(scene: Scene, suites: int) -> float:
+    found = simulate(scene, suites, np.random.default_rng(SEED))
+    low, high = paired(found.logs).interval(0.95)
+    truth = math.log(scene.ratio)
+    return share((low <= truth) & (truth <= high))
+
+
+def paired(logs: Floats) -> Paired:
+    """The second configuration against the first, over all workloads: as the answer is reckoned."""
+    means = np.mean(logs, axis=1)
+    return Paired.of(means[..., 0], means[..., 1])

@@ -1,0 +1,123 @@
+"""How long a report takes, and how much memory, for a suite as large as any we expect.
+
+40 blocks × 8 configurations × 10 workloads with 10 h of two channels at 1 kHz: 3,200 runs, 36
+million records. The suite is made once (build/large, about 1 GB) and kept while the code that makes
+it stays the same. Measured is `python -m analysis report` from its start to its end, as a process
+of its own: its wall time, the CPU time of it and its children, and the sum of the largest resident
+sets of all its processes, which is no less than their peak together. The report's own files are
+removed before, so that nothing of an earlier one is used; the files' pages may be in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from analysis.synthetic import large
+from lab.paths import REPOSITORY
+from validation.bench import Figure, at_most
+
+KEPT = REPOSITORY / "build" / "large"
+DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json")
+PAGES = ("report.html", "report.ipynb")
+FULL, QUICK = large.Size(), large.Size(blocks=3, configurations=3, workloads=2, hours=0.1)
+MOST_S, MOST_MB = 60.0, 1500.0
+POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a command took, with all its processes."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """The figures of the full suite, or of a tiny one where `quick`."""
+    size = QUICK if quick else FULL
+    folder = suite(size)
+    for name in (*DERIVED, *PAGES):
+        (folder / name).unlink(missing_ok=True)
+    took = run([sys.executable, "-m", "analysis", "report", str(folder)])
+    energy = pl.read_parquet(folder / "energy.parquet")
+    records = pl.scan_parquet(folder / "meters/meter0/samples.parquet").select(pl.len()).collect()
+    name = (
+        f"{size.blocks} blocks × {size.configurations} configurations × {size.workloads} "
+        f"workloads, {size.hours:g} h at 1 kHz"
+    )
+    return [
+        Figure("runs", energy["run_id"].n_unique(), ""),
+        Figure("records of the meter", int(records.item()), ""),
+        at_most(f"report of {name}", took.wall_s, "s", MOST_S),
+        Figure("its CPU time", took.cpu_s, "s"),
+        at_most("its peak memory, all processes", took.peak_mb, "MB", MOST_MB),
+        Figure("size of the page", (folder / "report.html").stat().st_size / 1e6, "MB"),
+    ]
+
+
+def suite(size: large.Size) -> Path:
+    """The folder of a suite of this size, made where it is not there yet."""
+    made_by = hashlib.sha256()
+    for path in sorted(Path(large.__file__).parent.glob("*.py")):
+        made_by.update(path.read_bytes())
+    made_by.update(repr(size).encode())
+    folder = KEPT / made_by.hexdigest()[:16]
+    if not folder.exists():
+        unfinished = folder.with_suffix(".part")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        large.write_large_suite(unfinished, size)
+        unfinished.rename(folder)
+    return folder
+
+
+def run(command: list[str]) -> Took:
+    """Run a command. Raises RuntimeError where it fails."""
+    start_s = time.monotonic()
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    peaks_kb: dict[int, int] = {}
+    while True:
+        # By wait4 and not by poll: it alone tells what the process and its children have used.
+        pid, status, used = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            break
+        peaks_kb |= _peaks_kb(process.pid)
+        time.sleep(POLL_S)
+    wall_s = time.monotonic() - start_s
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
+    return Took(wall_s, used.ru_utime + used.ru_stime, sum(peaks_kb.values()) / 1000)
+
+
+def _peaks_kb(parent: int) -> dict[int, int]:
+    """The largest resident set so far of a process and of those that it started."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        # A process may end between two looks at it.
+        with suppress(OSError, ValueError, StopIteration):
+            pid = int(entry.name)
+            if pid == parent or _descends(pid, parent):
+                lines = (entry / "status").read_text().splitlines()
+                found[pid] = int(next(x for x in lines if x.startswith("VmHWM")).split()[1])
+    return found
+
+
+def _descends(pid: int, ancestor: int) -> bool:
+    """Whether a process is a child of another, or a child of one."""
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        if pid == ancestor:
+            return True
+    return False

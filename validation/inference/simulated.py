@@ -1,0 +1,116 @@
+"""Suites as they really go wrong: blocks that differ, drift, an effect of the order, and scatter.
+
+Only the logarithms of joules, for ten thousand suites at once: what the tests of the analysis are
+made of.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.stats.stats import Floats
+from analysis.stats.two_way import Ints
+from validation.bench import Figure
+
+SUITES, FEW = 10_000, 400
+SEED = 20_260_401
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A suite's layout and faults; all effects are of the logarithm (0.01 is about 1 %).
+
+    Drift is per hour of the suite, `swing` a slow wave besides. `place` is the change from one
+    place in the order of a block to the next, `carry` what the last configuration adds to the one
+    that runs after it. `run_h` is the time of one configuration with all its workloads. `ratio` is
+    the true one of every configuration but the first to the first.
+    """
+
+    blocks: int = 10
+    configurations: int = 4
+    workloads: int = 1
+    ratio: float = 1.0
+    block_sd: float = 0.01
+    entry_sd: float = 0.001
+    run_sd: float = 0.003
+    drift_per_h: float = 0.002
+    swing: float = 0.002
+    place: float = 0.0005
+    carry: float = 0.0
+    run_h: float = 0.25
+    tails: int | None = None  # degrees of freedom of a t instead of the normal scatter of runs
+
+    @property
+    def differences_sd(self) -> float:
+        """Scatter of a log-ratio within a block without drift and order."""
+        return math.sqrt(2 * (self.entry_sd**2 + self.run_sd**2 / self.workloads))
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Logarithms (suites × workloads × blocks × configurations), and what they are made of.
+
+    Hours, places, the configuration that ran just before (−1: none) and the blocks' own true
+    effects are suites × blocks × configurations.
+    """
+
+    logs: Floats
+    hours: Floats
+    places: Floats
+    after: Ints
+    blocks: Floats
+
+
+def simulate(scene: Scene, suites: int, generator: np.random.Generator) -> Simulated:
+    """Random order within each block, one entry of each configuration in it."""
+    s = scene
+    shape = suites, s.blocks, s.configurations
+    places = generator.permuted(np.broadcast_to(np.arange(s.configurations), shape), axis=-1)
+    hours = (np.arange(s.blocks)[:, None] * s.configurations + places) * s.run_h
+    order = np.argsort(places, axis=-1).reshape(suites, s.blocks * s.configurations)
+    before = np.roll(order, 1, axis=-1)
+    before[:, :1] = -1
+    after = np.take_along_axis(before.reshape(shape), places, axis=-1)
+    phase = generator.uniform(0, 2 * math.pi, (suites, 1, 1))
+    of_blocks = generator.normal(0, s.block_sd, (suites, s.blocks, 1)) + np.zeros(shape)
+    common = (
+        s.drift_per_h * hours
+        + s.swing * np.sin(hours / 2 + phase)
+        + s.place * places
+        + s.carry * (after == s.configurations - 1)
+        + of_blocks
+        + generator.normal(0, s.entry_sd, shape)
+    )
+    common[..., 1:] += math.log(s.ratio)
+    of_runs = suites, s.workloads, s.blocks, s.configurations
+    if s.tails is None:
+        scatter = generator.normal(0, s.run_sd, of_runs)
+    else:
+        scale = s.run_sd / math.sqrt(s.tails / (s.tails - 2))
+        scatter = scale * generator.standard_t(s.tails, of_runs)
+    of_blocks = of_blocks + s.drift_per_h * np.mean(hours, axis=-1, keepdims=True)
+    return Simulated(common[:, None] + scatter, hours, places.astype(float), after, of_blocks)
+
+
+def share(held: Floats | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> float:
+    """Of suites, in %."""
+    return 100 * float(np.mean(held))
+
+
+def no_more_by_chance(figure: str, value: float, suites: int, target: float) -> Figure:
+    """A share in % that may lie above its target by what so many suites scatter (99 %)."""
+    chance = _chance(suites, target)
+    return Figure(figure, value, "%", f"≤{target:g}+{chance:.1g}", value <= target + chance)
+
+
+def no_less_by_chance(figure: str, value: float, suites: int, target: float) -> Figure:
+    """A share in % that may lie below its target by what so many suites scatter (99 %)."""
+    chance = _chance(suites, target)
+    return Figure(figure, value, "%", f"≥{target:g}-{chance:.1g}", value >= target - chance)
+
+
+def _chance(suites: int, target: float) -> float:
+    return 2.33 * 100 * math.sqrt(target / 100 * (1 - target / 100) / suites)

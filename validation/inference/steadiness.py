@@ -1,0 +1,140 @@
+"""How often drift, place and blocks lie within their intervals, how often a flag is false, and how
+often a carry-over is found that is there, or that is not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from scipy import stats
+
+from analysis.stats.stats import LEVEL, Floats
+from analysis.stats.steadiness import FLAGGED
+from analysis.stats.two_way import Layout, Slope
+from validation.bench import Figure, within
+from validation.inference.simulated import (
+    FEW,
+    SEED,
+    SUITES,
+    Scene,
+    Simulated,
+    no_more_by_chance,
+    share,
+    simulate,
+)
+
+BLOCKS = (3, 10, 20)
+OUTLIER = 8.0  # standard deviations of a run
+CARRY = 0.005  # of the joules, after one of the configurations
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """For few and many blocks."""
+    suites = FEW if quick else SUITES
+    return [figure for blocks in BLOCKS for figure in _of(blocks, suites)]
+
+
+def _of(blocks: int, suites: int) -> list[Figure]:
+    scene = Scene(blocks=blocks, swing=0.0, ratio=1.05)
+    layout = layout_of(scene)
+    generator = np.random.default_rng(SEED + 8)
+    told = simulate(scene, suites, generator)
+    logs, hours, places = (flat(part) for part in (told.logs[:, 0], told.hours, told.places))
+    drift, place = layout.slope_between(logs, hours), layout.slope_within(logs, places)
+    # Within a block the drift adds to the place: each place is a run later.
+    by_place = scene.place + scene.drift_per_h * scene.run_h
+    effects, halves = layout.block_effects(logs), layout.block_half_widths(logs)
+    near = np.abs(effects - layout.block_effects(flat(told.blocks))) <= halves
+    figures = [
+        within(
+            f"true drift within its interval, {blocks} blocks",
+            _covered(drift, scene.drift_per_h),
+            "%",
+            94,
+            96,
+        ),
+        within(
+            f"true effect of the place within its interval, {blocks} blocks",
+            _covered(place, by_place),
+            "%",
+            94,
+            96,
+        ),
+        Figure(f"true effects of blocks within their intervals, {blocks} blocks", share(near), "%"),
+        no_more_by_chance(
+            f"suites without outliers that are flagged, {blocks} blocks",
+            share(_flagged(layout, logs)),
+            suites,
+            100 * FLAGGED,
+        ),
+    ]
+    logs = logs.copy()
+    logs[:, 1] += OUTLIER * math.hypot(scene.run_sd, scene.entry_sd)
+    title = f"outliers of {OUTLIER:g} standard deviations that are flagged, {blocks} blocks"
+    flagged = Figure(title, share(_flagged(layout, logs)), "%")
+    return [*figures, flagged, *_of_carry_over(scene, layout, told, generator)]
+
+
+def _of_carry_over(
+    scene: Scene, layout: Layout, told: Simulated, generator: np.random.Generator
+) -> list[Figure]:
+    """Of suites without carry-over, and of suites with one."""
+    suites = len(told.logs)
+    carried = simulate(replace(scene, carry=CARRY), suites, generator)
+    change = np.mean(carried.logs[:, 0, :, -1] - carried.logs[:, 0, :, 0]) - math.log(scene.ratio)
+    return [
+        no_more_by_chance(
+            f"suites without carry-over in which one is found, {scene.blocks} blocks",
+            share(_carried(layout, told)),
+            suites,
+            100 * LEVEL,
+        ),
+        Figure(
+            f"suites in which a carry-over of {CARRY:.1%} after one configuration is found, "
+            f"{scene.blocks} blocks",
+            share(_carried(layout, carried)),
+            "%",
+        ),
+        Figure(
+            f"left of that carry-over in the ratio of two configurations, {scene.blocks} blocks",
+            100 * float(change),
+            "%",
+        ),
+    ]
+
+
+def layout_of(scene: Scene) -> Layout:
+    """Every configuration once in each block."""
+    blocks = np.repeat(np.arange(scene.blocks), scene.configurations)
+    configurations = np.tile(np.arange(scene.configurations), scene.blocks)
+    layout = Layout.of(tuple(blocks.tolist()), tuple(configurations.tolist()))
+    if layout is None:
+        raise ValueError("the effects of so small a suite cannot be told apart")
+    return layout
+
+
+def flat(part: Floats) -> Floats:
+    """Suites × runs, a block after the other."""
+    return part.reshape(part.shape[0], -1)
+
+
+def _covered(slope: Slope | None, truth: float) -> float:
+    if slope is None:
+        return 0.0
+    low, high = slope.interval()
+    return share((low <= truth) & (truth <= high))
+
+
+def _carried(layout: Layout, told: Simulated) -> Floats:
+    """Suites in which the test of carry-over rejects that there is none."""
+    after = told.after.reshape(len(told.after), -1)
+    p_values = layout.carry_over_p(flat(told.logs[:, 0]), after, flat(told.places))
+    return np.asarray(p_values < LEVEL)
+
+
+def _flagged(layout: Layout, logs: Floats) -> Floats:
+    worst = np.max(np.abs(layout.deleted_t(logs)), axis=-1)
+    chance = 2 * stats.t.sf(worst, layout.freedom - 1) * logs.shape[-1]
+    return np.asarray(chance < FLAGGED)

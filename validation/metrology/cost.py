@@ -1,0 +1,95 @@
+"""What sampling the counters costs the target, as CPU time of the process that samples.
+
+A tree on tmpfs stands in for sysfs: the reading itself is then cheaper than on hardware, where the
+kernel asks the processor (about a microsecond more a counter). The sampler, its marks and their
+parsing are the agent's own, in a process of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from validation.bench import Figure, at_most
+
+TMPFS = Path("/dev/shm")
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Cost at 10 Hz and 1 kHz in % of one core, and how late the samples were."""
+    # Long enough that beginning and ending weigh as little as in a run.
+    repeats, slow_s, fast_s = (1, 0.3, 0.3) if quick else (3, 8.0, 3.0)
+    with tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None) as folder:
+        root = zones_tree(Path(folder))
+        slow = [_run(root, 10, slow_s) for _ in range(repeats)]
+        fast = [_run(root, 1000, fast_s) for _ in range(repeats)]
+        with _busy():
+            slow_busy = [_run(root, 10, slow_s) for _ in range(repeats)]
+            fast_busy = [_run(root, 1000, fast_s) for _ in range(repeats)]
+    runs = {
+        ("10 Hz", ""): (slow, 0.1),
+        ("1 kHz", ""): (fast, 2.0),
+        ("10 Hz", ", processors busy"): (slow_busy, 0.1),
+        ("1 kHz", ", processors busy"): (fast_busy, 2.0),
+    }
+    figures = []
+    for (rate, beside), (found, target) in runs.items():
+        what = f"{rate} RAPL + marks on tmpfs for sysfs{beside}"
+        figures.append(at_most(what, _middle(found, "share"), "% core", target))
+        waking = f"  of it, waking up at {rate} alone{beside}"
+        figures.append(Figure(waking, _middle(found, "waking_share"), "% core"))
+        late = f"  lateness p99 at {rate}{beside}"
+        figures.append(Figure(late, _middle(found, "late_p99_ms"), "ms"))
+    return figures
+
+
+def zones_tree(root: Path) -> Path:
+    """In an empty folder, one package with its memory, the zones of the lab's guest."""
+    package = root / "intel-rapl" / "intel-rapl:0"
+    for zone, name in ((package, "package-0"), (package / "intel-rapl:0:0", "dram")):
+        zone.mkdir(parents=True)
+        (zone / "name").write_text(name + "\n")
+        (zone / "energy_uj").write_text("123456789012\n")
+        (zone / "max_energy_range_uj").write_text("262143328850\n")
+    return root
+
+
+def _run(root: Path, rate_hz: float, seconds: float) -> dict[str, float]:
+    command = [sys.executable, "-m", "validation.metrology.cost_target"]
+    done = subprocess.run(
+        [*command, str(root), str(rate_hz), str(seconds)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def _middle(runs: list[dict[str, float]], key: str) -> float:
+    factor = 100 if key.endswith("share") else 1
+    return round(median(run[key] for run in runs) * factor, 4)
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    """Every processor has something else to do, at the lowest priority, as while a workload runs.
+
+    A processor that sleeps costs more to wake, and that is counted as the sampler's.
+    """
+    spin = "import os\nos.nice(19)\nwhile True: pass"
+    spinning = [subprocess.Popen([sys.executable, "-c", spin]) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()

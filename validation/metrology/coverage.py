@@ -1,0 +1,112 @@
+"""How often the stated 95 % interval of a phase's energy holds the truth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure as Picture
+
+from analysis.energy.uncertainty import TypeB
+from validation.bench import Figure, at_most
+from validation.metrology import loads_independent
+from validation.metrology.loads import INSTRUMENTS, TRUE, Calibration, Floats, Trial, trial
+from validation.metrology.phases import KINDS
+
+RELATIVE_LIMIT, ABSOLUTE_LIMIT_W = 0.005, 0.05
+LEAST, MOST = 93.0, 97.0
+SEED = 20_260_201
+PLOTTED = 500
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Over all meters and lengths of phases: with errors of calibration, and without any.
+
+    On the loads that the interval was made with, and on a second, harsher family.
+    """
+    count = 45 if quick else 1_000
+    figures = []
+    for family, one_trial in (("", trial), (", other loads", loads_independent.trial)):
+        for title, limits in (
+            ("truth within the 95 % interval, calibration off within its limits", _LIMITS),
+            ("truth within the 95 % interval, statistical part alone", (0.0, 0.0)),
+        ):
+            distance = _distances(count, *limits, one_trial=one_trial)
+            held = 100 * float(np.mean(distance <= 1))
+            figures.append(Figure(title + family, held, "%", 95.0, LEAST <= held <= MOST))
+            if family:
+                of_kind = [100 * float(np.mean(distance[k::_KINDS] <= 1)) for k in range(_KINDS)]
+                figures.append(Figure(f"{title}{family}, kind with the least", min(of_kind), "%"))
+                figures.append(Figure(f"{title}{family}, kind with the most", max(of_kind), "%"))
+    return figures + _errors(3 if quick else 200)
+
+
+_LIMITS = (RELATIVE_LIMIT, ABSOLUTE_LIMIT_W)
+_KINDS = len(INSTRUMENTS) * len(KINDS)
+
+
+def _errors(count: int) -> list[Figure]:
+    """95th percentile of the error on the other loads, for each meter and length."""
+    figures = []
+    for name, seconds, periods, target in KINDS:
+        for meter in INSTRUMENTS:
+            generator = np.random.default_rng(SEED)
+            low, high = (max(s, p * meter.period_s) for s, p in zip(seconds, periods, strict=True))
+            found = []
+            for _ in range(count):
+                one = loads_independent.trial(generator, meter, float(generator.uniform(low, high)))
+                told = one.found.energy_j
+                found.append(100 * (1.0 if told is None else abs(told / one.truth_j - 1)))
+            title = f"phase energy error p95, {name}, {meter.name}, other loads"
+            figures.append(at_most(title, float(np.quantile(found, 0.95)), "%", target))
+    return figures
+
+
+def _distances(
+    count: int, relative: float, absolute_w: float, *, one_trial: Callable[..., Trial] = trial
+) -> Floats:
+    """Error of each run in units of its half width; the kinds of runs take turns.
+
+    A run without a figure states no interval, and counts as not held.
+    """
+    generator = np.random.default_rng(SEED)
+    kinds = [(meter, kind) for meter in INSTRUMENTS for kind in KINDS]
+    accuracy = {"relative_limit": relative, "absolute_limit_w": absolute_w}
+    found = []
+    for number in range(count):
+        meter, (_, seconds, periods, _) = kinds[number % len(kinds)]
+        low, high = (max(s, p * meter.period_s) for s, p in zip(seconds, periods, strict=True))
+        calibration = TRUE
+        if relative or absolute_w:
+            gain = 1 + generator.uniform(-relative, relative)
+            calibration = Calibration(gain, generator.uniform(-absolute_w, absolute_w))
+        length_s = float(generator.uniform(low, high))
+        one = one_trial(generator, meter, length_s, calibration=calibration)
+        energy = one.found
+        limits = None if energy.energy_j is None else TypeB.of(accuracy, energy.energy_j, length_s)
+        if limits is None or energy.energy_j is None or energy.statistical_j is None:
+            found.append(math.inf)
+            continue
+        half_j = limits.half_width_95_j(energy.statistical_j)
+        found.append(abs(energy.energy_j - one.truth_j) / half_j)
+    return np.array(found)
+
+
+def plot(path: Path) -> None:
+    """How often the truth lies within so many half widths: stated and found."""
+    picture = Picture(figsize=(6, 4), layout="constrained")
+    axis = picture.subplots()
+    for label, limits in (
+        ("with errors of calibration", _LIMITS),
+        ("statistical part", (0.0, 0.0)),
+    ):
+        distance = np.sort(_distances(PLOTTED, *limits))
+        axis.plot(distance, np.arange(1, len(distance) + 1) / len(distance) * 100, label=label)
+    axis.axvline(1, color="#999999", lw=0.8)
+    axis.axhspan(LEAST, MOST, color="#dddddd", zorder=0)
+    axis.set(xlim=(0, 2), ylim=(0, 101), xlabel="Error / stated half width")
+    axis.set_ylabel("Runs within (%)")
+    axis.legend(loc="lower right")
+    picture.savefig(path)

@@ -1,0 +1,363 @@
+"""What drivers make of faults: whether each is noticed, and how soon they are in step again.
+
+One fault at a time, over every kind of meter and of fault: it is noticed if a fault or a flag
+stands at its place, or if the records are those of the clean stream. And streams in which every
+second piece is corrupted: no driver may crash, and a clean record behind a corrupted one must be
+read. Loads and faults are drawn from seeds; the meters are the simulators.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from instrumentation.decode import Decoded, decode_frames
+from instrumentation.meters import registry
+from instrumentation.meters.base import Meter
+from instrumentation.meters.rows import Fed
+from instrumentation.simulators import registry as simulators
+from instrumentation.simulators.conversation import Wire, conversation, whole
+from instrumentation.simulators.faults import METER_FAULTS, WIRE_FAULTS, FaultyMeter, FaultyWire
+from instrumentation.simulators.registry import Simulator
+from instrumentation.trace import Frame
+from validation.bench import Figure, at_least, at_most
+
+RECORDS = 60  # of a stream with one fault
+TRIALS = 200  # of each kind of fault
+CORRUPTED = 1_000_000  # pieces for each kind of meter
+LIMIT_S = 900.0  # for each kind of meter, however many there were until then
+RUN_RECORDS = 4_000
+CALM_PIECES = 80  # while driver and meter find each other
+CORRUPTIONS = ("drop", "double", "corrupt", "checksum")
+CORRUPT_CHANCE = 0.16  # of each of them: half of the pieces are hit
+LATE_RECORDS = 8  # how far behind its place a fault may be told, in records
+LATE_S = 5.0  # and, by a meter that must be asked again, in s
+WORKERS = 2
+
+Joules = NDArray[np.float64]
+
+
+def driver_of(kind: str) -> Meter:
+    """A fresh driver that is set to its simulator."""
+    simulator = simulators.load(kind)()
+    channels = {own: f"ch_{n}" for n, own in enumerate(simulator.channels)}
+    return registry.load(kind)(channels, simulator.settings)
+
+
+def a_load(simulator: Simulator, seed: int, periods: int) -> Joules:
+    """Energies at the ends of periods of a load that jumps and creeps, in J."""
+    chance = np.random.default_rng(seed)
+    shape = (periods, len(simulator.channels))
+    steps = chance.choice([0.001, 0.07, 0.2, 0.7], shape)
+    watts = simulator.full_scale_w * (steps + 0.05 * chance.random(shape))
+    return np.asarray(np.cumsum(watts * simulator.period_s, axis=0))
+
+
+def periods_of_a_record(kind: str) -> int:
+    """How many of the simulator's periods a record is the mean of."""
+    return max(1, round(driver_of(kind).period_s / simulators.load(kind)().period_s))
+
+
+@dataclass
+class OneFault:
+    """A wire that strikes once, at one of its pieces."""
+
+    wire: FaultyWire
+    fault: str
+    at: int
+    pieces: int = 0
+
+    def carry(self, piece: bytes) -> bytes:
+        """What arrives."""
+        setattr(self.wire, self.fault, float(bool(piece) and self.pieces == self.at))
+        self.pieces += bool(piece)
+        return self.wire.carry(piece)
+
+
+class OneMeterFault(FaultyMeter):
+    """A meter whose own clock is struck once."""
+
+    def __init__(self, kind: str, seed: int, fault: str, at: int) -> None:
+        super().__init__(simulators.load(kind), seed)
+        self._fault, self._at, self._calls = fault, at, 0
+
+    def advance(self, energy_j: Joules) -> bytes:
+        """See `Simulator.advance`."""
+        setattr(self, f"_{self._fault}", float(self._calls == self._at))
+        self._calls += 1
+        return super().advance(energy_j)
+
+
+def _heard(frames: list[Frame]) -> list[Frame]:
+    return [frame for frame in frames if frame.data and not frame.sent]
+
+
+def _same_records(found: Decoded, clean: Decoded) -> bool:
+    columns = ["t_device_us", "window_s", "flags", "^power_w_.*$"]
+    return found.samples.select(pl.col(columns[:3]), pl.col(columns[3])).equals(
+        clean.samples.select(pl.col(columns[:3]), pl.col(columns[3]))
+    )
+
+
+def _told_at(found: Decoded) -> list[int]:
+    """When something was told, in ns: faults, and records with a flag."""
+    flagged = found.samples.filter(pl.col("flags").str.contains("gap|restart"))["t_mono_ns"]
+    return [fault.t_mono_ns for fault in found.faults] + flagged.to_list()
+
+
+def _noticed(found: Decoded, clean: Decoded, struck_ns: int, record_s: float) -> bool:
+    """See the module's text. A stream that ends with the fault is noticed by the recorder, which
+    opens the port anew.
+    """
+    late_ns = (LATE_RECORDS * record_s + LATE_S) * 1e9
+    early_ns = 2 * record_s * 1e9
+    if any(-early_ns <= told - struck_ns <= late_ns for told in _told_at(found)):
+        return True
+    if _same_records(found, clean):
+        return True
+    after = found.samples.filter(pl.col("t_mono_ns") > struck_ns + early_ns)
+    return after.is_empty()
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """How many faults of each kind were noticed, of how many."""
+
+    kind: str
+    trials: int
+    missed: Mapping[str, int]
+    worst_limits: float  # largest error of a record that passed, in the limits the maker states
+
+
+def notice(kind: str, trials: int) -> Noticed:
+    """One fault at a time."""
+    together = periods_of_a_record(kind)
+    simulator = simulators.load(kind)()
+    record_s = together * simulator.period_s
+    missed, worst_limits = {}, 0.0
+    for number, fault in enumerate((*WIRE_FAULTS, *METER_FAULTS)):
+        missed[fault] = 0
+        for trial in range(trials):
+            chance = np.random.default_rng([number, trial])
+            energy_j = a_load(simulator, trial % 10, RECORDS * together)
+            clean_frames = _clean(kind, trial % 10, together)
+            place = float(chance.uniform(0.4, 0.6))
+            if fault in WIRE_FAULTS:
+                heard = _heard(clean_frames)
+                wire = OneFault(FaultyWire(trial), fault, int(place * len(heard)))
+                struck_ns = heard[wire.at].t_mono_ns
+                frames = _frames(kind, simulators.load(kind)(), energy_j, together, wire.carry)
+            else:
+                at = int(place * RECORDS)
+                struck_ns = round(at * record_s * 1e9)
+                meter = OneMeterFault(kind, trial, fault, at)
+                frames = _frames(kind, meter, energy_j, together)
+            found = decode_frames(driver_of(kind), frames)
+            clean = decode_frames(driver_of(kind), clean_frames)
+            if not _noticed(found, clean, struck_ns, record_s):
+                missed[fault] += 1
+                worst_limits = max(worst_limits, _error_limits(kind, found, clean))
+    return Noticed(kind, trials * len(missed), missed, worst_limits)
+
+
+def _error_limits(kind: str, found: Decoded, clean: Decoded) -> float:
+    """Largest error of a record, in the maker's limits of error; infinite where one is missing."""
+    if found.samples.height != clean.samples.height:
+        return float("inf")
+    accuracy = driver_of(kind).accuracy
+    told, true = (side.samples.select("^power_w_.*$").to_numpy() for side in (found, clean))
+    limit = accuracy.relative_limit * np.abs(true) + accuracy.absolute_limit_w
+    return float(np.max(np.abs(told - true) / limit))
+
+
+_CLEAN: dict[tuple[str, int], list[Frame]] = {}
+
+
+def _clean(kind: str, seed: int, together: int) -> list[Frame]:
+    if (kind, seed) not in _CLEAN:
+        simulator = simulators.load(kind)()
+        energy_j = a_load(simulator, seed, RECORDS * together)
+        _CLEAN[kind, seed] = _frames(kind, simulator, energy_j, together)
+    return _CLEAN[kind, seed]
+
+
+def _frames(
+    kind: str, simulator: Simulator, energy_j: Joules, together: int, wire: Wire = whole
+) -> list[Frame]:
+    driver = driver_of(kind)
+    return list(conversation(driver, simulator, energy_j, wire=wire, together=together))
+
+
+@dataclass
+class Listened:
+    """A driver in a conversation, of which it is kept for which pieces it gave records."""
+
+    meter: Meter
+    gave: list[bool] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.meter, name)
+
+    def feed(self, data: bytes, t_ns: int) -> Fed:
+        """See `Meter.feed`."""
+        fed = self.meter.feed(data, t_ns)
+        self.gave.append(len(fed.rows) > 0)
+        return fed
+
+
+@dataclass
+class HitOrNot:
+    """A wire that keeps of each piece whether it came as it was sent."""
+
+    wire: FaultyWire
+    whole: list[bool] = field(default_factory=list)
+
+    def carry(self, piece: bytes) -> bytes:
+        """What arrives."""
+        if not piece:
+            return b""
+        calm = len(self.whole) < CALM_PIECES
+        arrived = piece if calm else self.wire.carry(piece)
+        if arrived:  # a piece of one byte that was dropped is no piece
+            self.whole.append(arrived == piece)
+        return arrived
+
+
+@dataclass(frozen=True)
+class Survived:
+    """What became of streams full of corrupted pieces."""
+
+    kind: str
+    corrupted: int
+    crashes: int
+    lost_in_a_row: int
+    lost: int
+    seconds: float
+
+
+def _told(frame: Frame) -> bytes:
+    """What a piece says: a meter that is asked faster than it measures says the same again."""
+    return frame.data[2:26]
+
+
+def _readings(frames: list[Frame], gave: list[bool]) -> set[bytes]:
+    """The requests whose answers are records; b"" stands for what comes unasked."""
+    asked = told = b""
+    answered: dict[bytes, tuple[int, int]] = {}
+    pieces = iter(gave)
+    for frame in frames:
+        if frame.sent or not frame.data:
+            asked = frame.data
+            continue
+        came, of = answered.get(asked, (0, 0))
+        has_given = next(pieces)
+        if told != _told(frame):
+            answered[asked] = (came + has_given, of + 1)
+        asked, told = b"", _told(frame)
+    return {request for request, (came, of) in answered.items() if 2 * came > of}
+
+
+def _lost_runs(
+    frames: list[Frame], whole_ones: list[bool], gave: list[bool], readings: set[bytes]
+) -> Iterator[int]:
+    """How many whole readings in a row were no records, after each corrupted piece."""
+    asked, told, run, struck = b"", b"", 0, False
+    pieces = zip(whole_ones, gave, strict=True)
+    for frame in frames:
+        if frame.sent or not frame.data:
+            asked = frame.data
+            continue
+        is_whole, has_given = next(pieces)
+        is_reading = asked in readings and told != _told(frame)
+        asked, told = b"", _told(frame)
+        if not is_whole or has_given:
+            if run:
+                yield run
+            run, struck = 0, struck or not is_whole
+        elif is_reading and struck:
+            run += 1
+    if run:
+        yield run
+
+
+def survive(kind: str, corrupted: int, run_records: int = RUN_RECORDS) -> Survived:
+    """Streams in which half of the pieces are corrupted, until there were so many of these."""
+    start_s = time.monotonic()
+    together = periods_of_a_record(kind)
+    simulator = simulators.load(kind)()
+    clean = Listened(driver_of(kind))
+    energy_j = a_load(simulator, 0, min(run_records, 500) * together)
+    talk = conversation(cast(Meter, clean), simulator, energy_j, together=together)
+    readings = _readings(list(talk), clean.gave)
+    hits = crashes = lost = worst = seed = 0
+    while hits < corrupted and crashes < 100 and time.monotonic() - start_s < LIMIT_S:
+        seed += 1
+        wire = HitOrNot(FaultyWire(seed, **dict.fromkeys(CORRUPTIONS, CORRUPT_CHANCE)))  # type: ignore[arg-type]
+        simulator = simulators.load(kind)()
+        listened = Listened(driver_of(kind))
+        energy_j = a_load(simulator, seed, run_records * together)
+        frames: list[Frame] = []
+        try:
+            for frame in conversation(
+                cast(Meter, listened), simulator, energy_j, wire=wire.carry, together=together
+            ):
+                frames.append(frame)
+        except Exception as error:  # noqa: BLE001 - that is what is looked for
+            crashes += 1
+            print(f"{kind}: {type(error).__name__}: {error}", file=sys.stderr)
+            continue
+        hits += len(wire.whole) - sum(wire.whole)
+        for run in _lost_runs(frames, wire.whole, listened.gave, readings):
+            lost += run
+            worst = max(worst, run)
+    return Survived(kind, hits, crashes, worst, lost, time.monotonic() - start_s)
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Figures of every registered meter."""
+    trials, corrupted = (4, 400) if quick else (TRIALS, CORRUPTED)
+    records = 300 if quick else RUN_RECORDS
+    kinds = registry.kinds()
+    # Started anew, not forked: the threads of Polars do not survive a fork.
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1 if quick else WORKERS, mp_context=fresh) as pool:
+        noticing = [pool.submit(notice, kind, trials) for kind in kinds]
+        surviving = [pool.submit(survive, kind, corrupted, records) for kind in kinds]
+        noticed = [done.result() for done in noticing]
+        survived = []
+        for running in surviving:
+            survived.append(done := running.result())
+            print(f"  {done.kind}: {done.corrupted} in {done.seconds:.0f} s", file=sys.stderr)
+    return [*_noticed_figures(noticed), *_survived_figures(survived, corrupted)]
+
+
+def _noticed_figures(noticed: list[Noticed]) -> Iterator[Figure]:
+    trials = sum(one.trials for one in noticed)
+    missed = sum(sum(one.missed.values()) for one in noticed)
+    yield Figure("injected faults", trials, "")
+    yield at_least("injected faults noticed", 100 * (1 - missed / trials), "%", 100.0)
+    for one in noticed:
+        share = 100 * (1 - sum(one.missed.values()) / one.trials)
+        worst = max(one.missed, key=lambda fault: one.missed[fault])
+        which = f", worst {worst}" if one.missed[worst] else ""
+        yield at_least(f"injected faults noticed, {one.kind}{which}", share, "%", 100.0)
+        if one.worst_limits:
+            name = f"largest error that passed, in stated limits, {one.kind}"
+            yield at_most(name, one.worst_limits, "", 1.0)
+
+
+def _survived_figures(survived: list[Survived], corrupted: int) -> Iterator[Figure]:
+    for one in survived:
+        yield at_least(f"corrupted records, {one.kind}", one.corrupted, "", corrupted)
+        yield at_most(f"crashes by them, {one.kind}", one.crashes, "", 0)
+        name = f"whole records lost in a row behind one, {one.kind}"
+        yield at_most(name, one.lost_in_a_row, "", 1)

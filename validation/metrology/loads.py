@@ -1,0 +1,193 @@
+"""Loads whose energy is known by formula, and what a meter would say of them.
+
+The power is a sum of steps and of ramps that begin at known instants, so its integral is exact; a
+meter sees the mean over each window of its own skewed clock, rounded to its last digit, and its
+records come late by some milliseconds or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analysis.energy.curve import Edge
+from analysis.energy.metered import Energy, Metered
+from analysis.suite.samples import of_table
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """Steps (s, W) and bends (s, W/s) of the power, in order of time; phase from start to end."""
+
+    step_s: Floats
+    step_w: Floats
+    bend_s: Floats
+    bend_w_per_s: Floats
+    start_s: float
+    end_s: float
+
+    def energy_j(self, t_s: Floats) -> Floats:
+        """Energy up to each instant: Σ ΔP (t − tᵢ) + ½ Σ Δs (t − tᵢ)² over all before it."""
+        t = t_s - self.start_s  # small numbers keep all digits
+        watts, offset_j = _up_to(t, self.step_s - self.start_s, self.step_w)
+        slope, slope_t, slope_tt = _up_to(t, self.bend_s - self.start_s, self.bend_w_per_s, 3)
+        ramps_j = slope * t**2 / 2 - slope_t * t + slope_tt / 2
+        return np.asarray(watts * t - offset_j + ramps_j)
+
+    @property
+    def phase_j(self) -> float:
+        """What the phase took."""
+        start_j, end_j = self.energy_j(np.array([self.start_s, self.end_s]))
+        return float(end_j - start_j)
+
+
+def _up_to(t: Floats, at: Floats, jump: Floats, moments: int = 2) -> list[Floats]:
+    """Σ jumpᵢ atᵢ^m over all atᵢ ≤ t, for m = 0, 1, …"""
+    order = np.argsort(at)
+    before = np.searchsorted(at[order], t, side="right")
+    sums = (np.cumsum(jump[order] * at[order] ** m) for m in range(moments))
+    return [np.concatenate([[0.0], total])[before] for total in sums]
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """A meter as the benchmark sees it; `timing` as in meter.json."""
+
+    name: str
+    period_s: float
+    quantum_w: float
+    noise_w: float
+    timing: str
+    rest_s: float
+
+
+INSTRUMENTS = (
+    Instrument("1 Hz, 0.1 W", 1.0, 0.1, 0.03, "index", 4.0),
+    Instrument("10 Hz, 1 mW", 0.1, 0.001, 0.003, "index", 1.0),
+    Instrument("100 Hz, 1 mW", 0.01, 0.001, 0.01, "device", 1.0),
+)
+SKEW = 100e-6
+DROPPED = 0.01
+DELAY_S = (0.001, 0.016)
+CLOCK_BOUND_S = 0.0003  # between target and controller: half of a round trip over a wire
+AROUND = 300  # records before and after, by which the meter's clock is known
+
+
+def realistic(generator: np.random.Generator, phase_s: float, around_s: float) -> Load:
+    """A phase of work between two rests, at a random place in time.
+
+    10 to 60 W above a rest of 15 to 40 W; up to two more levels (±25 %); some bursts a second of
+    20 to 200 ms (±30 %); creeping by up to 10 %. Afterwards it rests at up to 0.5 W more or less.
+    """
+    start = around_s + generator.uniform(0, 5)
+    end = start + phase_s
+    rest_w, work_w = generator.uniform(15, 40), generator.uniform(10, 60)
+    step_s, step_w = [0.0, start, end], [rest_w, work_w, -work_w + generator.uniform(-0.5, 0.5)]
+    level_w = 0.0
+    for at in np.sort(generator.uniform(start, end, generator.integers(0, 3))):
+        change = work_w * generator.uniform(-0.25, 0.25)
+        step_s.append(float(at))
+        step_w.append(change)
+        level_w += change
+    step_s.append(end)
+    step_w.append(-level_w)
+    count = generator.poisson(generator.uniform(0, 4) * phase_s)
+    begins = generator.uniform(start, end, count)
+    ends = np.minimum(begins + generator.uniform(0.02, 0.2, count), end)
+    heights = work_w * generator.uniform(-0.3, 0.3, count)
+    slope = work_w * generator.uniform(-0.1, 0.1) / phase_s
+    at = np.concatenate([step_s, begins, ends, [end]])
+    jumps = np.concatenate([step_w, heights, -heights, [-slope * phase_s]])
+    bend_s, bends = np.array([start, end]), np.array([slope, -slope])
+    return Load(at, jumps, bend_s, bends, start, end)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a meter says of P: P · gain + offset_w. Drawn within its limits of error."""
+
+    gain: float = 1.0
+    offset_w: float = 0.0
+
+
+TRUE = Calibration()
+
+
+def records(
+    load: Load,
+    meter: Instrument,
+    generator: np.random.Generator,
+    *,
+    calibration: Calibration = TRUE,
+    dropped: float = DROPPED,
+) -> pl.DataFrame:
+    """What was kept of the meter's stream up to `AROUND` records after the phase."""
+    until_s = load.end_s + AROUND * meter.period_s
+    width_s = meter.period_s * (1 + SKEW)
+    first_s = generator.uniform(0, width_s)
+    count = int((until_s - first_s) / width_s)
+    end_s: Floats = np.asarray(first_s + width_s * np.arange(count))
+    energy_j = load.energy_j(end_s)
+    mean_w = np.diff(energy_j) / width_s * calibration.gain + calibration.offset_w
+    mean_w += generator.normal(0, meter.noise_w, len(mean_w))
+    power_w = np.rint(mean_w / meter.quantum_w) * meter.quantum_w
+    end_s = end_s[1:]
+    arrival_s = np.maximum.accumulate(end_s + generator.uniform(*DELAY_S, len(end_s)))
+    kept = generator.uniform(size=len(end_s)) >= dropped
+    return arrived(meter, arrival_s, power_w, kept)
+
+
+def arrived(
+    meter: Instrument, arrival_s: Floats, power_w: Floats, kept: NDArray[np.bool_]
+) -> pl.DataFrame:
+    """samples.parquet of the records [n] that were not lost."""
+    own_us = np.rint(np.arange(1, len(power_w) + 1) * meter.period_s * 1e6).astype(np.int64)
+    left = int(kept.sum())
+    return pl.DataFrame(
+        {
+            "seq": np.arange(left),
+            "epoch": np.ones(left, np.int32),
+            "t_mono_ns": np.rint(arrival_s[kept] * 1e9).astype(np.int64),
+            "t_device_us": own_us[kept] if meter.timing == "device" else [None] * left,
+            "window_s": np.full(left, meter.period_s),
+            "flags": [""] * left,
+            "power_w_system": power_w[kept],
+        },
+        schema_overrides={"t_device_us": pl.Int64},
+    )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One phase: what it took, and what the code under test makes of the meter's records."""
+
+    truth_j: float
+    found: Energy
+    duration_s: float
+
+
+def trial(
+    generator: np.random.Generator,
+    meter: Instrument,
+    phase_s: float,
+    *,
+    calibration: Calibration = TRUE,
+    rests: bool = True,
+) -> Trial:
+    """One run through alignment and integration; without `rests` these are not told of."""
+    load = realistic(generator, phase_s, AROUND * meter.period_s)
+    table = records(load, meter, generator, calibration=calibration)
+    bound_ns, rest_ns = round(CLOCK_BOUND_S * 1e9), round(meter.rest_s * 1e9) if rests else 0
+    off_s = generator.uniform(-CLOCK_BOUND_S, CLOCK_BOUND_S)
+    start, end = (round((t + off_s) * 1e9) for t in (load.start_s, load.end_s))
+    edges = {
+        Edge(start, "before" if rests else None, rest_ns, bound_ns),
+        Edge(end, "after" if rests else None, rest_ns, bound_ns),
+    }
+    metered = Metered.of(of_table(table), meter.timing, DELAY_S[1], ["system"], edges)
+    return Trial(load.phase_j, metered.energy("system", [(start, end)]), phase_s)

@@ -1,0 +1,210 @@
+"""How long it takes to decode and integrate ten hours of a fast meter, and how much memory.
+
+The job: `stream.raw` of a PowerSensor3 with frames at 1 kHz for 10 h, 8 sensors each, so 36 million
+frames in pieces of 5 as the recorder gathers them; decoded by the driver to `samples.parquet`, a
+record a frame with the power of 4 rails, written to disk; read again, put on the controller's clock
+and integrated over 1,000 phases of each rail by `analysis.energy.metered`. Each is its own process:
+its time is from its start to its end, the interpreter's start and all imports included; its memory
+is the peak of its resident set. The truth is the simulator's own integral.
+
+Beside it the same from the raw bytes to the joules of the phases in pandas, as one would write it
+who knows that nothing is damaged and every piece has the same size, so that NumPy can cut the
+frames out at once: no look for damage or gaps, no clock, no uncertainty, and no Parquet (pandas
+writes none without another package).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instrumentation.decode import write_samples
+from instrumentation.meters.powersensor3 import MAX_LEVEL, SUPPLY_V, PowerSensor3
+from instrumentation.meters.powersensor3_talk import Sensor
+from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
+from instrumentation.trace import StreamWriter
+from lab.paths import REPOSITORY
+from validation.bench import Figure, at_most
+
+FRAMES_HZ = 1000
+FRAME_BYTES = 18
+PIECE_FRAMES = 5
+RAILS = {"0": "system", "1": "aux", "2": "drive", "3": "board"}
+START_NS = 1_000_000_000_000
+DELAY_NS = 200_000  # from the end of a piece's last frame to its arrival
+_CHUNK_FRAMES = 500_000
+_HOURS, _QUICK_HOURS = 10.0, 0.05
+_PHASES, _QUICK_PHASES = 1000, 20
+
+_PIECE = np.dtype(
+    [("t_ns", "<u8"), ("length", "<u4"), ("frames", np.uint8, (PIECE_FRAMES, FRAME_BYTES))]
+)
+
+
+def make(folder: Path, frames: int, edges_us: NDArray[np.int64]) -> NDArray[np.float64]:
+    """A recording of so many frames; the true energy of each rail [edges, 4] up to the edges."""
+    simulator = PowerSensor3Simulator(FRAMES_HZ)
+    meter = PowerSensor3(RAILS, simulator.settings)
+    settings = {"kind": meter.kind, "channels": RAILS, **meter.described()}
+    (folder / "meter.json").write_text(json.dumps(settings), encoding="utf-8")
+    stream = folder / "stream.raw"
+    _write_talk(stream, meter, simulator)
+    chance, done_j, parts_j = np.random.default_rng(1), np.zeros(4), []
+    with stream.open("ab") as file:
+        for first in range(0, frames, _CHUNK_FRAMES):
+            count = min(_CHUNK_FRAMES, frames - first)
+            levels = chance.choice([0.2, 3.0, 12.0, 25.0], (count // 500 + 1, 4))
+            watts = np.repeat(levels, 500, axis=0)[:count] + chance.random((count, 4))
+            energy_j = done_j + np.cumsum(watts / FRAMES_HZ, axis=0)
+            file.write(_pieces(simulator.advance(energy_j), first))
+            ends_us = (first + np.arange(count + 1)) * 1_000_000 // FRAMES_HZ
+            here = edges_us[(edges_us >= ends_us[0]) & (edges_us < ends_us[-1])]
+            known_j = np.vstack([done_j, energy_j])
+            parts_j.append(np.stack([np.interp(here, ends_us, j) for j in known_j.T], axis=1))
+            done_j = energy_j[-1]
+    return np.concatenate(parts_j)
+
+
+def _write_talk(stream: Path, meter: PowerSensor3, simulator: PowerSensor3Simulator) -> None:
+    writer = StreamWriter(stream)
+    writer.append(START_NS, b"")
+    meter.opened()
+    while request := meter.request(START_NS):
+        meter.asked(request, START_NS)
+        writer.append(START_NS, request, sent=True)
+        if answer := simulator.receive(request):
+            meter.feed(answer, START_NS)
+            writer.append(START_NS, answer)
+    writer.close()
+
+
+def _pieces(data: bytes, first: int) -> bytes:
+    """Frames of the stream file; `first` is the number of the first of the meter's."""
+    frames = np.frombuffer(data, np.uint8).reshape(-1, PIECE_FRAMES, FRAME_BYTES)
+    pieces = np.zeros(len(frames), _PIECE)
+    last = first + PIECE_FRAMES * np.arange(1, len(frames) + 1)
+    pieces["t_ns"] = START_NS + last * 1_000_000_000 // FRAMES_HZ + DELAY_NS
+    pieces["length"] = PIECE_FRAMES * FRAME_BYTES
+    pieces["frames"] = frames
+    return pieces.tobytes()
+
+
+def ours(folder: Path) -> None:
+    """Decode and integrate by this project's code; writes joules.npy [phases, 4]."""
+    from analysis.energy.curve import Edge
+    from analysis.energy.metered import Metered
+    from analysis.suite.samples import of_file
+
+    decoder = write_samples(folder)
+    assert not decoder.faults
+    edges_ns = START_NS + np.load(folder / "edges_us.npy") * 1000 + DELAY_NS
+    channels = tuple(RAILS.values())
+    samples = of_file(folder / "samples.parquet", channels)
+    limit_s = PowerSensor3.arrival_delay_limit_s
+    edges = {Edge(int(t_ns)) for t_ns in edges_ns}
+    metered = Metered.of(samples, PowerSensor3.timing, limit_s, channels, edges)
+    phases = list(zip(edges_ns[:-1].tolist(), edges_ns[1:].tolist(), strict=True))
+    joules = [[metered.energy(name, [phase]).energy_j for name in channels] for phase in phases]
+    np.save(folder / "joules.npy", np.array(joules, np.float64))
+
+
+def by_pandas(folder: Path) -> None:
+    """The same in pandas; writes joules.npy [phases, 4]."""
+    import pandas as pd
+
+    raw = (folder / "stream.raw").read_bytes()
+    offset = len(raw) - (len(raw) // _PIECE.itemsize) * _PIECE.itemsize
+    while raw[offset + 8 : offset + 12] != (PIECE_FRAMES * FRAME_BYTES).to_bytes(4, "little"):
+        offset += _PIECE.itemsize  # behind the configuration, which is of other sizes
+    frames = np.frombuffer(raw, _PIECE, offset=offset)["frames"].reshape(-1, FRAME_BYTES)
+    words = frames.view(">u2").astype(np.uint16)
+    level = (words >> 2) & 0x3C0 | words & 0x3F
+    simulator = PowerSensor3Simulator(FRAMES_HZ)
+    sensors = [Sensor.from_bytes(record) for record in simulator.eeprom]
+    table = pd.DataFrame({"stamp": level[:, 0].astype(np.int64)})
+    for n, sensor in enumerate(sensors):
+        volt = SUPPLY_V * level[:, 1 + n] / MAX_LEVEL
+        table[f"value_{n}"] = (volt - sensor.vref_v) / sensor.sensitivity
+    step_us = table["stamp"].diff().mod(1024).fillna(1000)
+    table["t_us"] = step_us.cumsum()
+    for rail, name in enumerate(RAILS.values()):
+        power = table[f"value_{2 * rail}"] * table[f"value_{2 * rail + 1}"]
+        table[name] = power * step_us * 1e-6
+    edges_us = np.load(folder / "edges_us.npy")
+    phase = pd.cut(table["t_us"], edges_us, labels=False)
+    sums = table.groupby(phase)[list(RAILS.values())].sum()
+    np.save(folder / "joules.npy", sums.to_numpy())
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a process took, of the clock's time and of all CPUs', and the joules it found."""
+
+    took_s: float
+    cpu_s: float
+    peak_mb: float
+    joules: NDArray[np.float64]
+
+    def error_percent(self, true_j: NDArray[np.float64]) -> float:
+        """The largest error of a phase's energy in one rail."""
+        return float(np.abs(self.joules / true_j - 1).max()) * 100
+
+
+def _run(what: str, folder: Path) -> Run:
+    start_s = time.monotonic()
+    command = [sys.executable, "-m", "validation.metrology.throughput", what, str(folder)]
+    process = subprocess.Popen(command, cwd=REPOSITORY)
+    _, status, used = os.wait4(process.pid, 0)
+    took_s = time.monotonic() - start_s
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{what} ended with {process.returncode}")
+    cpu_s = used.ru_utime + used.ru_stime
+    return Run(took_s, cpu_s, used.ru_maxrss / 1000, np.load(folder / "joules.npy"))
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """All of it, or three minutes of a stream where `quick`."""
+    frames = round((_QUICK_HOURS if quick else _HOURS) * 3600 * FRAMES_HZ)
+    phases = _QUICK_PHASES if quick else _PHASES
+    # Edges lie anywhere, for windows are cut by them.
+    end_us = frames * 1_000_000 // FRAMES_HZ - 5_000_321
+    edges_us = np.linspace(5_000_123, end_us, phases + 1, dtype=np.int64)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        np.save(folder / "edges_us.npy", edges_us)
+        true_j = np.diff(make(folder, frames, edges_us), axis=0)
+        raw_mb = (folder / "stream.raw").stat().st_size / 1e6
+        mine = _run("ours", folder)
+        samples_mb = (folder / "samples.parquet").stat().st_size / 1e6
+        other = _run("pandas", folder)
+    name = f"{frames / FRAMES_HZ / 3600:g} h × 1 kHz × 8 sensors"
+    error = mine.error_percent(true_j)
+    return [
+        Figure("raw stream", raw_mb, "MB"),
+        Figure("samples.parquet", samples_mb, "MB"),
+        at_most(f"decode and integrate {name}", mine.took_s, "s", 20),
+        Figure("its CPU time", mine.cpu_s, "s"),
+        at_most("its peak memory", mine.peak_mb, "MB", 1000),
+        at_most(f"largest error of {phases * 4} energies", error, "%", 0.2),
+        Figure("the same in pandas", other.took_s, "s"),
+        Figure("its CPU time in pandas", other.cpu_s, "s"),
+        Figure("its peak memory in pandas", other.peak_mb, "MB"),
+        Figure("largest error of an energy in pandas", other.error_percent(true_j), "%"),
+        Figure("time, pandas / ours", other.took_s / mine.took_s, ""),
+        Figure("CPU time, pandas / ours", other.cpu_s / mine.cpu_s, ""),
+        Figure("memory, pandas / ours", other.peak_mb / mine.peak_mb, ""),
+    ]
+
+
+if __name__ == "__main__":
+    {"ours": ours, "pandas": by_pandas}[sys.argv[1]](Path(sys.argv[2]))

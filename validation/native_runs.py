@@ -1,0 +1,144 @@
+"""A workload on this machine itself, through the agent's marks and sampler: CPU time by phase."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.marks import Marks
+from agent.measure import DROP_CACHES
+from agent.sampler import Sampler
+from analysis.energy import own_share
+from instrumentation.sources.powercap import PowercapSource
+from workloads.base import Context, ParameterValue, Work, Workload
+
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Taken:
+    """CPU seconds in a phase of `took_s`: the agent's own, those of all busy CPUs, and those of the
+    programs that it started."""
+
+    phase: str
+    own_s: float
+    busy_s: float
+    children_s: float
+    took_s: float
+
+    @property
+    def cpu_s(self) -> float:
+        return min(self.busy_s, self.children_s)
+
+    @property
+    def share(self) -> tuple[float, bool]:
+        """Our share, and whether it is of the time."""
+        return own_share.share(self.own_s, self.cpu_s, self.took_s)
+
+
+class Native:
+    """Runs workloads below `folder`; `drops` says whether the page cache can be emptied here."""
+
+    def __init__(self, folder: Path, zones: Path, rapl_hz: float) -> None:
+        self.drops = os.access(DROP_CACHES, os.W_OK)
+        self._folder = folder
+        self._zones = zones
+        self._rapl_hz = rapl_hz
+
+    def phases(
+        self,
+        workload: Workload,
+        parameters: Mapping[str, ParameterValue],
+        assets: Mapping[str, Path],
+    ) -> list[Taken]:
+        """What each phase of one run took. Raises WorkloadError."""
+        with PowercapSource.open(self._zones) as source, self._places() as places:
+            sampler = Sampler(source, self._rapl_hz)
+            marks = Marks(source, sampler)
+            children_s: dict[str, float] = {}
+
+            @contextmanager
+            def phase(name: str) -> Iterator[Work]:
+                before_s = programs_s()
+                with marks.phase(name) as work:
+                    yield work
+                children_s[name] = programs_s() - before_s
+
+            context = Context(
+                **places,
+                assets=assets,
+                parameters=parameters,
+                seed=SEED,
+                phase=phase,
+                drop_caches=self._drop_caches,
+                leave_out=lambda what, reason: say(f"{workload.name}: without {what}: {reason}"),
+            )
+            try:
+                workload.prepare(context)
+                self._drop_caches()
+                with sampler:
+                    workload.run(context)
+            finally:
+                workload.cleanup(context)
+            return [_taken(document, children_s) for document in marks.document()]
+
+    @contextmanager
+    def _places(self) -> Iterator[dict[str, Path]]:
+        """The folders of one run; a server of another user may enter them."""
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        places = {name: folder / name for name in ("disk", "scratch", "shared", "kept")}
+        try:
+            for place in (folder, *places.values()):
+                place.mkdir(exist_ok=True)
+                place.chmod(0o755)
+            yield places
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _drop_caches(self) -> None:
+        os.sync()
+        if self.drops:
+            DROP_CACHES.write_text("3\n")
+
+
+def programs_s() -> float:
+    """CPU seconds of what this process started: of what has ended, and of what runs, as a server
+    does through all of its phases (in steps of 10 ms, as a rule)."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime + sum(map(_taken_s, _descendants(os.getpid())))
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, listed.read_text(encoding="ascii").split()):
+                yield child
+                yield from _descendants(child)
+
+
+def _taken_s(pid: int) -> float:
+    """Of a process with those of its children that have ended; see proc_pid_stat(5)."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        times = fields.rpartition(")")[2].split()[11:15]
+        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def _taken(document: Mapping[str, Any], children_s: Mapping[str, float]) -> Taken:
+    name, took_ns = document["name"], document["t_end_ns"] - document["t_start_ns"]
+    own_s, busy_s = document["own_cpu_s"], document["cpu_busy_s"]
+    return Taken(name, own_s, busy_s, children_s[name], took_ns / 1e9)
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,208 @@
+"""`python -m validation.papers_native`: our share of the CPU time, on this machine's own processor.
+
+The workloads of suite `paper` that can run here, without any disk set up for them, through the
+agent's own marks and sampler, with files in memory for the counters. In the lab the agent is
+emulated like all else, which is not what it costs on a target.
+
+A phase's share is the agent's CPU seconds over those of the measured programs. Two figures are at
+hand for these: what /proc/stat counts, which has all other processes of this machine in it, and
+what the agent's children took (getrusage(2), proc_pid_stat(5)), which lacks the kernel's own
+threads. The smaller of both is used, so that the share is never told too small. A phase whose
+programs keep no CPU busy is held against its time, as in the report.
+
+To wait for a program takes the agent some 0.2 ms, so that phases that are over in hundredths of a
+second miss the target where the disk is fast. The worst phase is told whatever its length, and
+beside it the worst that took a second; `file_io` runs once more with files for phases of seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agent.measure import SCRATCH_ROOT
+from analysis.energy import own_share
+from contract.interrupts import term_interrupts
+from controller.suites import load_suite
+from lab.errors import LabError
+from lab.paths import require_room
+from validation import bench, papers_figures
+from validation.bench import Figure, Row, at_least, at_most
+from validation.metrology.cost import TMPFS, zones_tree
+from validation.native_assets import provide
+from validation.native_runs import Native, Taken, say
+from workloads import registry
+from workloads.base import ParameterValue, WorkloadError
+
+PART = "own share, natively"
+SUBJECT = f"none: of '{PART}', this machine's own processor"
+# A copy is a phase of its own: more of them would tell the same. The image's clip lasts 6 s.
+SIZES: Mapping[str, Mapping[str, ParameterValue]] = {
+    "kernel_grep": {"copies": 2},
+    "video": {"seconds": 5.0},
+}
+# The paper's files, but no more of them than this disk takes in this time.
+LONGEST_S = 20.0
+# A phase that took so long counts as long; file_io-longer writes what this disk takes in LONGER_S.
+LONG_S = 1.0
+LONGER_S = 5.0
+PROBE_MIB = 128
+MIB = 1 << 20
+
+
+def sized(
+    workload: str, parameters: Mapping[str, ParameterValue], mib_per_s: float
+) -> dict[str, ParameterValue]:
+    """An entry's parameters, all of them, at the sizes for this machine."""
+    values = registry.complete(workload, {**parameters, **SIZES.get(workload, {})})
+    if workload == "file_io":
+        most_mib = max(1, int(mib_per_s * LONGEST_S))
+        small = max(1, most_mib // int(values["small_mib"]))
+        values["small_files"] = min(int(values["small_files"]), small)
+        values["large_mib"] = min(int(values["large_mib"]), most_mib)
+    return values
+
+
+def entry_figures(
+    native: Native,
+    entry: Mapping[str, Any],
+    assets: Mapping[str, Path],
+    mib_per_s: float,
+) -> list[Figure]:
+    """Of one of the suite's entries: the worst of its phases, or why it has none."""
+    name = str(entry["name"])
+    workload = registry.load(str(entry.get("workload", name)))
+    parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
+    if reasons := workload.requires(parameters, assets):
+        return [Figure(f"{name}: cannot run here: {' '.join(reasons)}", 0, "phases")]
+    try:
+        return worst_figures(name, native.phases(workload, parameters, assets))
+    except WorkloadError as error:
+        return [at_least(f"{name}: failed: {error}", 0, "phases", 1)]
+
+
+def worst_figures(name: str, phases: Sequence[Taken]) -> list[Figure]:
+    """Our share in the phase where it is the largest, and in the worst that took `LONG_S`."""
+    worst = max(phases, key=lambda phase: phase.share)
+    found = _phase_figures(f"{name}: our own share, worst phase", worst)
+    long = [phase for phase in phases if phase.took_s >= LONG_S]
+    if long and worst not in long:
+        said = f"{name}: our own share, worst phase of {LONG_S:g} s and more"
+        found += _phase_figures(said, max(long, key=lambda phase: phase.share))
+    return found
+
+
+def _phase_figures(said: str, taken: Taken) -> list[Figure]:
+    """The share in one phase, and what it was made of."""
+    share, at_rest = taken.share
+    of = "its time, for it is at rest" if at_rest else "its CPU time"
+    percent = round(100 * share, 3)
+    return [
+        at_most(f"{said} ({taken.phase}), of {of}", percent, "%", 100 * own_share.LIMIT),
+        Figure("  our own CPU time in it", round(1000 * taken.own_s, 2), "ms"),
+        Figure("  its programs' CPU time", round(taken.children_s, 3), "s"),
+        Figure("  CPU time of the whole machine", round(taken.busy_s, 3), "s"),
+        Figure("  time", round(taken.took_s, 2), "s"),
+    ]
+
+
+def _longer(mib_per_s: float) -> dict[str, Any]:
+    """An entry that is not the suite's: `file_io` with files that this disk takes seconds for."""
+    large_mib = max(1, int(mib_per_s * LONGER_S))
+    small_files = max(1, large_mib // 10)
+    sizes = {"small_files": small_files, "small_mib": 10, "large_mib": large_mib, "fsync": False}
+    return {"name": "file_io-longer", "workload": "file_io", "parameters": sizes}
+
+
+def measure(place: Path = SCRATCH_ROOT) -> list[Figure]:
+    """The figures of all entries of the suite; what cannot run here is named with its reason."""
+    suite = load_suite("paper")
+    in_memory = TMPFS if TMPFS.is_dir() else None
+    with (
+        tempfile.TemporaryDirectory(prefix="fde-native-", dir=place) as folder,
+        tempfile.TemporaryDirectory(dir=in_memory) as zones,
+    ):
+        # Servers have users of their own, who must get to their folder.
+        Path(folder).chmod(0o755)
+        assets = provide(Path(folder))
+        native = Native(Path(folder), zones_tree(Path(zones)), float(suite["rapl_hz"]))
+        mib_per_s = _write_rate(Path(folder) / "probe")
+        found = [
+            Figure(f"kernel source: {assets.source}", 1, ""),
+            Figure("page cache emptied before phases (needs root)", int(native.drops), ""),
+            Figure("load of this machine before, 1 min", round(os.getloadavg()[0], 2), ""),
+            Figure("this disk writes", round(mib_per_s), "MiB/s"),
+        ]
+        for entry in [*suite["workloads"], _longer(mib_per_s)]:
+            start_s = time.monotonic()
+            _room(Path(folder), entry, assets.paths, mib_per_s)
+            found += entry_figures(native, entry, assets.paths, mib_per_s)
+            say(f"{entry['name']}: {time.monotonic() - start_s:.0f} s")
+    return found
+
+
+def _room(
+    folder: Path, entry: Mapping[str, Any], assets: Mapping[str, Path], mib_per_s: float
+) -> None:
+    """Raises LabError where there is no room for what can run here."""
+    workload = registry.load(str(entry.get("workload", entry["name"])))
+    parameters = sized(workload.name, entry.get("parameters") or {}, mib_per_s)
+    if not workload.requires(parameters, assets):
+        needs = workload.needs(parameters, assets)
+        require_room(folder, needs.disk_bytes + needs.scratch_bytes, str(entry["name"]))
+
+
+def _write_rate(path: Path) -> float:
+    """MiB/s onto this disk, until it has the data."""
+    block = bytes(MIB)
+    start_s = time.monotonic()
+    with path.open("wb", buffering=0) as file:
+        for _ in range(PROBE_MIB):
+            file.write(block)
+        os.fsync(file.fileno())
+    path.unlink()
+    return PROBE_MIB / (time.monotonic() - start_s)
+
+
+def write(fresh: Sequence[Row], load_1_min: float, path: Path = papers_figures.BENCH) -> Path:
+    """Put this part's rows in the place of those that the file had."""
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = []
+    kept = [row for row in before if row.get("part") != PART]
+    bench.write(path, [*kept, *fresh], SUBJECT, load_1_min)
+    return path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 where our share meets its target wherever it could be measured."""
+    parser = argparse.ArgumentParser(prog="python -m validation.papers_native", description=__doc__)
+    parser.add_argument("--dir", type=Path, default=SCRATCH_ROOT, help="default /var/tmp")
+    options = parser.parse_args(arguments)
+    load_1_min = os.getloadavg()[0]
+    try:
+        with term_interrupts():
+            figures = measure(options.dir)
+    except (LabError, OSError) as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fde: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    rows: list[Row] = [{"part": PART, **asdict(figure)} for figure in figures]
+    print(bench.table(rows))
+    print(write(rows, load_1_min))
+    return 0 if all(row["meets"] is not False for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

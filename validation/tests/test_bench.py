@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from validation.bench import Bench, Figure, at_least, at_most, parts_of, table, within
+
+
+def row(part: str, figure: Figure) -> dict[str, object]:
+    return {"part": part, **vars(figure)}
+
+
+def test_targets() -> None:
+    assert at_most("a", 2.0, "s", 2.0).meets
+    assert not at_most("a", 2.1, "s", 2.0).meets
+    assert at_least("a", 2.0, "s", 2.0).meets
+    assert not at_least("a", 1.9, "s", 2.0).meets
+    range_ = within("a", 94.0, "%", 94, 96)
+    assert (range_.target, range_.meets) == ("94–96", True)
+    assert within("a", 96.0, "%", 94, 96).meets
+    assert not within("a", 93.99, "%", 94, 96).meets
+    assert not within("a", 96.01, "%", 94, 96).meets
+
+
+def test_the_table_says_what_misses() -> None:
+    lines = table(
+        [
+            row("one", within("a", 97.0, "%", 94, 96)),
+            row("one", Figure("b", 123_456.0, "J")),
+            row("two", at_most("c", 1.0, "s", 60)),
+        ]
+    ).splitlines()
+    assert lines[1] == "-- one"
+    assert lines[2].split() == ["a", "97", "%", "94–96", "NO"]
+    assert lines[3].split() == ["b", "123,456", "J"]
+    assert lines[4] == "-- two"
+    assert lines[5].split() == ["c", "1", "s", "60", "yes"]
+
+
+def test_only_the_parts_that_ran_are_replaced(tmp_path: Path) -> None:
+    bench = Bench("x", "validation.inference", ("b", "a"), "nothing")
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([{"part": "a", "v": 1}, {"part": "b", "v": 2}, {"part": "gone"}]))
+    assert bench.merged(path, [{"part": "a", "v": 3}]) == [
+        {"part": "b", "v": 2},
+        {"part": "a", "v": 3},
+    ]
+    path.write_text("cut sho")
+    assert bench.merged(path, [{"part": "a", "v": 3}]) == [{"part": "a", "v": 3}]
+
+
+def test_parts_are_the_modules_that_measure() -> None:
+    parts = parts_of("validation.inference")
+    assert {"agreement", "coverage", "families", "money", "planning", "steadiness"} <= set(parts)
+    assert not {"simulated", "report_path"} & set(parts)
+
+
+def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        Bench("x", "validation.inference", ("coverage",), "nothing").main(["covrage"])
+    assert stopped.value.code == 2
+    assert "there is no part covrage: there are coverage" in capsys.readouterr().err

@@ -1,0 +1,94 @@
+"""Simulated suites on modelled disks: a bias that is there is seen, and gone once it is cured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analysis.synthetic.suite import Options, write_suite
+from instrumentation.tests.trees import TREES
+from lab import disk_models
+from lab.errors import LabError
+from validation.fairness import sockets
+from validation.fairness.simulated import BEFORE, ENTRY_S, WORKLOADS, Rules, Suite
+
+SAME_DISK = replace(BEFORE, one_disk=True)
+
+
+def suite(model: str, rules: Rules, ratio: float = 1.0) -> Suite:
+    made = Suite(rules, disk_models.find(model), seed=1, ratio=ratio)
+    made.run()
+    return made
+
+
+def differing(made: Suite) -> set[str]:
+    return {name for name, one in made.comparisons().items() if one.verdict == "differs"}
+
+
+def test_every_configuration_runs_everything_once_a_block() -> None:
+    made = suite("warm", Rules())
+    assert set(made.joules) == set(ENTRY_S)
+    runs = {len(values) for blocks in made.joules.values() for values in blocks.values()}
+    assert runs == {len(WORKLOADS)}
+    assert {len(blocks) for blocks in made.joules.values()} == {made.blocks}
+
+
+def test_discards_that_stop_at_dm_crypt_make_it_look_worse() -> None:
+    assert differing(suite("used", SAME_DISK)) == {"dmcrypt-aes128", "dmcrypt-aes256"}
+    assert differing(suite("used", replace(SAME_DISK, discard_first=True))) == set()
+
+
+def test_the_disk_of_its_own_makes_opal_look_worse() -> None:
+    assert "opal" in differing(suite("specimens", replace(Rules(), one_disk=False)))
+    assert differing(suite("specimens", Rules())) == set()
+
+
+def test_throttled_runs_count_only_where_nobody_looks() -> None:
+    before = suite("heat", SAME_DISK)
+    assert before.counted == before.throttled > 0
+    assert suite("heat", Rules()).counted == 0
+
+
+def test_a_true_effect_is_found() -> None:
+    assert differing(suite("all", Rules(), ratio=1.03)) == {"dmcrypt-aes128", "dmcrypt-aes256"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: {both: {}}",
+        "a: {source: x}",
+        "a: {source: x, plain: {}}",
+        "a: {source: x, both: {y: 1}}",
+    ],
+)
+def test_a_file_of_models_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "models.yml"
+    path.write_text(text)
+    with pytest.raises(LabError, match="does not give models of disks"):
+        disk_models.load(path)
+
+
+def test_a_model_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(LabError, match=r"no model of disks none: choose from write-cache, heat"):
+        disk_models.find("none")
+
+
+@pytest.fixture(scope="module")
+def idle_suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("suites") / "idle"
+    write_suite(folder, Options(blocks=1, workloads=("idle",)))
+    return folder
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_all_sockets_are_one_sum_in_which_nothing_counts_twice(
+    idle_suite: Path, tmp_path: Path, name: str
+) -> None:
+    tree = TREES[name]
+    found = sockets.energies(tree, idle_suite, tmp_path)
+    summed = {part: sockets.whole(found, part) for part in ("package", "dram")}
+    assert summed == sockets.expected(tree)
+    assert set(tree.names) <= found.keys()

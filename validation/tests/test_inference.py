@@ -1,0 +1,126 @@
+"""The benchmarks of the analysis, in small: the same lines, and bounds that few suites allow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.stats.stats import compare
+from validation.bench import Figure
+from validation.inference import agreement, coverage, families, hosts, money, planning, steadiness
+from validation.inference.report_path import largest_difference
+from validation.inference.simulated import Scene, simulate
+
+
+def by_name(figures: list[Figure]) -> dict[str, Figure]:
+    return {figure.figure: figure for figure in figures}
+
+
+def test_simulated_suites_are_as_asked() -> None:
+    scene = Scene(blocks=40, workloads=2, ratio=1.1, block_sd=0.02, swing=0.0)
+    told = simulate(scene, 300, np.random.default_rng(1))
+    assert told.logs.shape == (300, 2, 40, 4)
+    assert (np.sort(told.places, axis=-1) == np.arange(4)).all()
+    assert len({tuple(order) for order in told.places.reshape(-1, 4)}) == 24
+    ratios = told.logs[..., 1] - told.logs[..., 0]
+    assert np.mean(ratios) == pytest.approx(math.log(1.1), abs=2e-4)
+    still = replace(scene, drift_per_h=0.0, place=0.0)
+    quiet = simulate(still, 300, np.random.default_rng(2)).logs.mean(axis=1)
+    assert np.std(quiet[..., 1] - quiet[..., 0]) == pytest.approx(still.differences_sd, rel=0.03)
+    assert np.std(quiet.mean(axis=-1)) == pytest.approx(0.02, rel=0.05)
+    drift = simulate(replace(still, drift_per_h=0.05), 300, np.random.default_rng(2))
+    slope = np.polyfit(drift.hours[0].ravel(), drift.logs.mean(axis=(0, 1)).ravel(), 1)[0]
+    assert 0.04 < slope < 0.06
+
+
+def test_arrays_say_what_the_report_says() -> None:
+    assert largest_difference(Scene(blocks=4, workloads=3, ratio=1.01), 3) < 1e-9
+
+
+def test_the_array_form_of_a_comparison_is_the_single_one() -> None:
+    logs = simulate(Scene(blocks=5, workloads=2, ratio=1.02), 4, np.random.default_rng(3)).logs
+    found = coverage.paired(logs)
+    low, high = found.interval(0.95)
+    for number, of_suite in enumerate(logs):
+        means = np.exp(of_suite.mean(axis=0))
+        alone = compare(means[:, 0].tolist(), means[:, 1].tolist(), 0.02)
+        assert alone is not None
+        assert (alone.low, alone.high) == pytest.approx(
+            (math.exp(low[number]), math.exp(high[number])), rel=1e-12
+        )
+
+
+def test_intervals_of_ratios_hold_the_truth() -> None:
+    figures = coverage.measure(quick=True)
+    assert len(figures) == 12
+    assert all(91.5 < figure.value < 98.5 for figure in figures)
+
+
+def test_false_verdicts_are_rare() -> None:
+    figures = by_name(families.measure(quick=True))
+    apart = figures.pop("largest difference of a p-value to the report's own, whole path")
+    assert apart.value < 1e-9
+    assert len(figures) == 11
+    assert all(figure.meets for figure in figures.values())
+    # A share of 0 would be a test that never speaks.
+    assert all(figure.value > 1 for name, figure in figures.items() if "family" in name)
+
+
+def test_fixed_order_would_be_found_out() -> None:
+    """What the random order is for: with all of one configuration first, drift is a difference."""
+    scene = Scene(blocks=10, drift_per_h=0.0, place=0.002, swing=0.0)
+    told = simulate(scene, 400, np.random.default_rng(5))
+    fixed = told.logs[:, 0] + scene.place * (np.arange(4) - told.places)
+    p_fixed = coverage.paired(fixed[:, None]).p_value()
+    p_random = coverage.paired(told.logs).p_value()
+    assert np.mean(p_fixed < 0.05) > 0.2
+    assert np.mean(p_random < 0.05) < 0.08
+
+
+def test_our_lines_agree_with_statsmodels() -> None:
+    assert all(figure.meets for figure in agreement.measure(quick=True))
+
+
+def test_the_second_stage_keeps_its_promise() -> None:
+    figures = planning.measure(quick=True)
+    held = [figure for figure in figures if figure.figure.startswith("truth within")]
+    assert len(held) == 8
+    assert all(figure.meets for figure in held)
+    power = [figure.value for figure in figures if "detectable" in figure.figure]
+    assert all(73 < value < 87 for value in power)
+
+
+def test_intervals_of_money_hold_the_truth() -> None:
+    figures = by_name(money.measure(quick=True))
+    held = {name: f.value for name, f in figures.items() if f.target == "93–97"}
+    assert len(held) == 9
+    assert all(91.5 < value < 98.5 for value in held.values())
+    false = [f for name, f in figures.items() if name.startswith("suites without a saving")]
+    assert all(figure.meets for figure in false)
+
+
+def test_steadiness_holds_the_truth_and_flags_rarely() -> None:
+    figures = by_name(steadiness.measure(quick=True))
+    slopes = [f.value for name, f in figures.items() if f.target == "94–96"]
+    assert len(slopes) == 6
+    assert all(91.5 < value < 98.5 for value in slopes)
+    assert all(f.meets for name, f in figures.items() if "flagged" in name and f.target)
+    assert figures["outliers of 8 standard deviations that are flagged, 10 blocks"].value > 80
+    carried = {name: f for name, f in figures.items() if "carry-over" in name}
+    assert all(f.meets for f in carried.values() if f.target)
+    found, left = (f.value for n, f in carried.items() if n.endswith("10 blocks") and not f.target)
+    assert found > 70
+    assert left == pytest.approx(-0.5 / 4, abs=0.03)  # of 4 configurations
+
+
+def test_what_is_said_of_several_hosts_holds_as_often_as_it_should() -> None:
+    figures = hosts.measure(quick=True)
+    covered = [f.value for f in figures if f.figure.startswith("mean of")]
+    assert len(covered) == 30
+    assert all(91.5 < value < 98.5 for value in covered)
+    false = [f.value for f in figures if not f.figure.startswith("mean of")]
+    assert all(value < 9.5 for value in false)
+    assert 2 < np.mean([f.value for f in figures if "called different" in f.figure]) < 8

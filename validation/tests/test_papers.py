@@ -1,0 +1,99 @@
+"""What is said of the papers' suites: their figures, and what counts as not done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.suite.records import Suite
+from analysis.suite.suite_folder import read
+from analysis.synthetic.papers import write_papers_suite
+from validation import papers, papers_figures
+from validation.bench import Figure
+from validation.papers_figures import Ran
+
+
+def suite(root: Path, name: str, *runs: dict[str, Any]) -> Ran:
+    """A suite's folder with these runs, all of them planned."""
+    for number, run in enumerate(runs):
+        folder = root / "runs" / f"{number:04d}{run.get('suffix', '')}"
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps({"phases": [], "left_out": [], **run}))
+    planned = [run for run in runs if "suffix" not in run]
+    (root / "plan.json").write_text(json.dumps({"runs": planned}))
+    return Ran(name, root, 60.0, "")
+
+
+def told(one: Ran) -> dict[str, tuple[float, bool | None]]:
+    return {found.figure: (found.value, found.meets) for found in papers_figures.counts(one)}
+
+
+def run(status: str, **more: object) -> dict[str, Any]:
+    return {"workload": "file_io", "status": status, **more}
+
+
+def test_a_run_that_did_not_finish_misses_the_target_and_a_skipped_one_does_not(
+    tmp_path: Path,
+) -> None:
+    skipped = suite(tmp_path / "a", "paper", run("finished"), run("skipped"))
+    assert told(skipped)["paper: runs finished"] == (1, True)
+    void = suite(tmp_path / "b", "paper", run("finished"), run("void"))
+    assert told(void)["paper: runs finished"] == (1, False)
+
+
+def test_an_earlier_try_counts_for_nothing(tmp_path: Path) -> None:
+    one = suite(tmp_path, "paper", run("finished"), run("finished", suffix=".void-1"))
+    assert told(one)["paper: runs finished"] == (1, True)
+
+
+def test_what_was_left_out_counts_once_however_often_it_was(tmp_path: Path) -> None:
+    out = [{"what": "streebog", "reason": "none"}]
+    one = suite(tmp_path, "paper", run("finished", left_out=out), run("finished", left_out=out))
+    assert told(one)["paper: parts left out, with a reason"][0] == 1
+
+
+@pytest.fixture(scope="module")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    folder = tmp_path_factory.mktemp("papers") / "suite"
+    write_papers_suite(folder)
+    return read(folder)
+
+
+def shares(name: str, suite: Suite, own_cpu_s: float) -> list[Figure]:
+    """What is said where the agent took so much of every phase."""
+    runs = [
+        replace(run, phases=tuple(replace(phase, own_cpu_s=own_cpu_s) for phase in run.phases))
+        for run in suite.runs
+    ]
+    return papers_figures.own_figures(name, replace(suite, runs=tuple(runs)))
+
+
+def test_our_share_is_said_of_every_entry_and_has_a_target_in_the_papers_suite(
+    synthetic: Suite,
+) -> None:
+    large = shares("paper", synthetic, 0.05)
+    assert {figure.meets for figure in large} == {False}
+    assert len(large) == len({run.workload for run in synthetic.runs if run.phases} - {"canary"})
+    assert {figure.meets for figure in shares("paper", synthetic, 1e-6)} == {True}
+    assert {figure.meets for figure in shares("block-sizes", synthetic, 0.05)} == {None}
+
+
+def test_a_suite_that_came_to_no_end_is_not_verified(tmp_path: Path) -> None:
+    broken = Ran("paper", suite(tmp_path, "paper").suite_dir, 1.0, "the run ended with 1")
+    assert told(broken)["paper: verified report"] == (0, False)
+    rows = papers_figures.rows([broken, Ran("paper", None, 1.0, "no plan")], 2.0)
+    assert rows[-1]["figure"] == "suites with a verified report"
+    assert (rows[-1]["value"], rows[-1]["meets"]) == (0, False)
+
+
+def test_an_unknown_suite_is_refused_with_the_nearest_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        papers.main(["papre"])
+    assert ended.value.code == 2
+    assert "did you mean paper?" in capsys.readouterr().err
