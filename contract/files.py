@@ -13,32 +13,44 @@ from typing import Any
 RESERVE_BYTES = 256 * 1024
 
 
-def write_json(path: Path, document: Any) -> str:
-    """Write JSON whole; its SHA-256 (hex). On the medium once this returns."""
-    return write_lines(path, [json.dumps(document, ensure_ascii=False, indent=1)])
+def write_json(path: Path, document: Any, mode: int = 0o644, sync: bool = True) -> str:
+    """Write JSON as `write` does."""
+    return write_lines(path, [json.dumps(document, ensure_ascii=False, indent=1)], mode, sync)
 
 
-def write_lines(path: Path, lines: Iterable[str]) -> str:
-    """Write lines by way of a temporary file and a rename; the SHA-256 (hex) of the file.
+def write_lines(path: Path, lines: Iterable[str], mode: int = 0o644, sync: bool = True) -> str:
+    """Write lines as `write` does."""
+    return write(path, (line.encode() + b"\n" for line in lines), mode, sync)
 
-    On the medium once this returns; where it raises OSError, nothing new is left behind.
+
+def write(path: Path, pieces: Iterable[bytes], mode: int = 0o644, sync: bool = True) -> str:
+    """Replace a file by way of a temporary one and a rename; the SHA-256 (hex) of its contents.
+
+    Readers see the old contents or the new; with `sync` the new are on the medium once this
+    returns. Where it raises, the old file stands and nothing else does; an OSError names `path`.
     """
     temporary = path.with_name(f".{path.name}.new")
     sha256 = hashlib.sha256()
     try:
-        with temporary.open("wb") as file:
-            for line in lines:
-                data = line.encode() + b"\n"
-                sha256.update(data)
-                file.write(data)
+        temporary.unlink(missing_ok=True)  # what a killed process left, or a link put there
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+            for piece in pieces:
+                sha256.update(piece)
+                file.write(piece)
             file.flush()
-            os.fsync(file.fileno())
-    except OSError:
+            os.fchmod(file.fileno(), mode)
+            if sync:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None
         raise
-    temporary.replace(path)
-    sync_folder(path.parent)
+    if sync:
+        sync_folder(path.parent)
     return sha256.hexdigest()
 
 

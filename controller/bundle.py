@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from contract import files as whole
 from controller.errors import ControllerError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,9 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = pack(files)
     if not options.out.exists() or options.out.read_bytes() != data:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        partial = options.out.with_name(options.out.name + ".partial")
-        partial.write_bytes(data)
-        partial.replace(options.out)
+        whole.write(options.out, [data])
     return 0
 
 

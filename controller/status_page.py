@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from contract import files
 from contract.journal import TERMINAL
 from controller import live
 from controller.progress import counted, minutes
@@ -82,9 +83,7 @@ by {escape(found["holder"])}.</p>
 
 def write(path: Path, found: Mapping[str, Any]) -> None:
     """Write the page whole, so that a reload never sees half of it."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(render(found), encoding="utf-8")
-    partial.replace(path)
+    files.write(path, [render(found).encode()], sync=False)
 
 
 def _rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from contract import strict_json
+from contract import files, strict_json
 from instrumentation import recorder_words as words
 from instrumentation.clock import boot_id
 from instrumentation.recorder_port import MeterConfig, RecorderError
@@ -79,16 +78,7 @@ class RecordingFolder:
 
     def _describe(self, described: dict[str, object]) -> None:
         """Whole or not at all: without it the stream is worth nothing."""
-        fresh = self._out / "meter.json.new"
-        text = json.dumps(described, indent=2, ensure_ascii=False) + "\n"
-        try:
-            with fresh.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._out / "meter.json")
-        finally:
-            fresh.unlink(missing_ok=True)
+        files.write_json(self._out / "meter.json", described)
 
     def has_room(self) -> bool:
         """Whether a recording that waits for room can go on."""

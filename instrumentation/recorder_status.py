@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from contract import files
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.rows import Fed
 from instrumentation.recorder_port import MeterConfig
@@ -126,12 +126,7 @@ class Status:
             "faults": self.faults,
             "last_fault": self.last_fault,
         }
-        fresh = self._path.with_name(self._path.name + ".new")
-        try:
-            fresh.write_text(json.dumps(told) + "\n", encoding="utf-8")
-            fresh.replace(self._path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            files.write_json(self._path, told, sync=False)
         if self._shown is not None:
             self._shown(self)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.files import write_json
 from lab.launcher import Launcher
 from lab.network import Network
 from lab.paths import GIB, cache_dir
-from lab.state import Layout, write_json
+from lab.state import Layout
 
 DRIVE_BYTES = 2 * GIB
 BLOCK_BYTES = 4096

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from contract.files import write_json
 from contract.interrupts import deferred_interrupts, term_interrupts
 from lab import boot, disk_models, image, machines, network, ssh
 from lab.boot import Say
@@ -21,7 +22,7 @@ from lab.machines.base import OVERLAY, Guest, Machine
 from lab.network import Network
 from lab.paths import GIB, require_room
 from lab.power_model import rapl_words
-from lab.state import FORMAT, Layout, Process, read_json, read_started, write_json
+from lab.state import FORMAT, Layout, Process, read_json, read_started
 
 ROOM_BYTES = 4 * GIB
 STOP_LIMIT_S = 5.0

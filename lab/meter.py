@@ -29,6 +29,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from contract.files import write_json
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from lab.cpu_time import PowerLostError, ProcessTree, Threads
@@ -216,7 +217,7 @@ def stream(
     mains: Mains,
     cable: Cable,
     truth_to: tuple[Path | None, float],
-    ready: Callable[[], None],
+    ready: Callable[[], object],
     stopped: Callable[[], bool],
 ) -> int:
     """Send lines until told to stop; returns how many."""
@@ -243,12 +244,6 @@ def stream(
     return lines
 
 
-def _write_ready(path: Path, link: Path) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(json.dumps({"port": str(link), "pid": os.getpid()}) + "\n", encoding="utf-8")
-    fresh.replace(path)
-
-
 def _load_state(path: Path) -> Mapping[str, Any]:
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
@@ -268,6 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--truth", type=Path, help="JSON lines of the energies themselves")
     parser.add_argument("--truth-period", type=float, default=1.0, help="seconds between them")
     options = parser.parse_args(arguments)
+    ready = {"port": str(options.link), "pid": os.getpid()}
     ended: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda signum, _: ended.append(signum))
@@ -279,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 mains,
                 cable,
                 (options.truth, options.truth_period),
-                lambda: _write_ready(options.ready_file, options.link),
+                lambda: write_json(options.ready_file, ready),
                 lambda: bool(ended),
             )
         finally:

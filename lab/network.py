@@ -9,7 +9,6 @@ sides have the addresses of QEMU's user network, so that a guest sees the same o
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import socket
@@ -18,6 +17,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from contract.files import write_json
 
 WIRES = {"net": "10.0.2.2/24", "drives": "10.0.3.2/24"}
 GUEST_ADDRESS = "10.0.2.15"
@@ -117,10 +118,7 @@ def main() -> None:
         commands.append(f"ip link set dev {wire} up")
     for command in commands:
         subprocess.run(command.split(), check=True)
-    ready: Path = options.ready_file
-    fresh = ready.with_name(ready.name + ".new")
-    fresh.write_text(json.dumps({"pid": os.getpid()}) + "\n", encoding="utf-8")
-    fresh.rename(ready)
+    write_json(options.ready_file, {"pid": os.getpid()})
     os.execvp("sleep", ["sleep", "infinity"])
 
 

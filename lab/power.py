@@ -17,13 +17,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from drive import control
 from lab import boot, machines
 from lab.errors import LabError
 from lab.launcher import Launcher
 from lab.machines.base import Machine
-from lab.state import Layout, Process, read_json, read_started, write_json
+from lab.state import Layout, Process, read_json, read_started
 
 DEATH_LIMIT_S = 20.0
 

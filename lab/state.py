@@ -8,12 +8,11 @@ time, for numbers are given again.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from contract.files import write_json
 
 FORMAT = "fde-lab/2"
 
@@ -117,20 +116,6 @@ def read_json(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, json.JSONDecodeError):
         return None
     return data if isinstance(data, dict) else None
-
-
-def write_json(path: Path, data: Mapping[str, Any], mode: int = 0o644) -> None:
-    """Write a JSON file so that readers see the old contents or the new, never a part."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(data, file, indent=2)
-            file.write("\n")
-        Path(temporary).chmod(mode)
-        Path(temporary).rename(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _stat(pid: int) -> tuple[str, int] | None:

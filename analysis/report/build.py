@@ -17,7 +17,7 @@ from traitlets.config import Config
 from analysis.report.derive import TERMINAL_TEXT, unwritten
 from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import suite_id
-from analysis.suite.whole_file import replaced
+from contract import files
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parent
@@ -45,8 +45,8 @@ def build(folder: Path) -> Built:
     page = export(notebook, title)
     executed = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
     try:
-        replaced(folder / "report.ipynb", executed.encode())
-        replaced(folder / "report.html", page.encode())
+        files.write(folder / "report.ipynb", [executed.encode()])
+        files.write(folder / "report.html", [page.encode()])
     except OSError as error:
         raise SuiteError(unwritten(error)) from error
     return Built(folder / "report.html", text)

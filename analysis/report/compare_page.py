@@ -10,7 +10,7 @@ from analysis.report import answer, markup, tables, words
 from analysis.report.markup import Html
 from analysis.stats.compare import Compared, Ratio
 from analysis.suite.origin import MEASURED
-from analysis.suite.whole_file import replaced
+from contract import files
 
 WIDTH = 100
 MOST = 20  # differences that are shown; the whole plans stand in the reports
@@ -48,7 +48,7 @@ def write(found: Compared, folder: Path) -> Path:
     path = folder / f"{found.a.suite_id}--{found.b.suite_id}.html"
     title = f"{found.a.suite_id} and {found.b.suite_id}"
     page = markup.page(title, html(found))
-    replaced(path, page.encode())
+    files.write(path, [page.encode()])
     return path
 
 

@@ -27,7 +27,7 @@ from analysis.stats.hosts import Effect, Hosts, hosts
 from analysis.suite import currency
 from analysis.suite.group import is_group, members
 from analysis.suite.origin import MEASURED
-from analysis.suite.whole_file import replaced
+from contract import files
 
 FIGURE = (
     "Change of the system's energy against the baseline, paired within the blocks of each host, "
@@ -62,10 +62,10 @@ def write(folders: Sequence[Path], out: Path) -> Built:
     held = io.BytesIO()
     table = hosts_table.table(found)
     table.write_parquet(held)
-    replaced(place / "hosts.parquet", held.getvalue())
-    replaced(place / "hosts.csv", table.write_csv().encode())
+    files.write(place / "hosts.parquet", [held.getvalue()])
+    files.write(place / "hosts.csv", [table.write_csv().encode()])
     title = f"Disk encryption in joules: {place.resolve().name}"
-    replaced(place / "report.html", markup.page(title, html(found, place)).encode())
+    files.write(place / "report.html", [markup.page(title, html(found, place)).encode()])
     return Built(place / "report.html", hosts_answer.text(found))
 
 

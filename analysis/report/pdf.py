@@ -8,8 +8,7 @@ from pathlib import Path
 
 from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import suite_id
-from analysis.suite.whole_file import replaced
-from contract import names
+from contract import files, names
 
 PACKAGES = "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"  # as in lab/packages.sh
 
@@ -33,7 +32,7 @@ def write(folder: Path) -> Path:
     document = weasyprint.HTML(filename=str(page), url_fetcher=fetcher).write_pdf()
     path = folder / "report.pdf"
     try:
-        replaced(path, document)
+        files.write(path, [document])
     except OSError as error:
         raise SuiteError(f"Cannot write {path.name}: {error.strerror}.") from error
     return path

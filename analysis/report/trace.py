@@ -13,7 +13,7 @@ from analysis.report.figures import style, timeline
 from analysis.suite.align import TargetClock
 from analysis.suite.records import Run, Suite, SuiteError
 from analysis.suite.suite_folder import read
-from analysis.suite.whole_file import replaced
+from contract import files
 
 DPI = 150
 SHOWN = 8  # run ids that are offered where a name is wrong
@@ -39,8 +39,8 @@ def trace(suite_folder: Path, run_id: str, out: Path) -> Traced:
     pixels = io.BytesIO()
     with mpl.rc_context(style.RC):
         figure.savefig(pixels, format="png", dpi=DPI)
-    replaced(traced.svg, style.svg(figure).encode())
-    replaced(traced.png, pixels.getvalue())
+    files.write(traced.svg, [style.svg(figure).encode()])
+    files.write(traced.png, [pixels.getvalue()])
     return traced
 
 

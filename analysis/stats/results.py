@@ -27,7 +27,7 @@ from analysis.suite.origin import joint
 from analysis.suite.records import Suite
 from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import read
-from analysis.suite.whole_file import replaced
+from contract import files
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def write(found: Results) -> None:
     for name, frame in (("energy.parquet", found.energy), ("summary.parquet", found.summary)):
         held = io.BytesIO()
         frame.write_parquet(held, metadata=says)
-        replaced(folder / name, held.getvalue())
-    replaced(folder / "summary.csv", found.summary.write_csv().encode())
+        files.write(folder / name, [held.getvalue()])
+    files.write(folder / "summary.csv", [found.summary.write_csv().encode()])
     document = json.dumps(found.next_suite, indent=1, ensure_ascii=False)
-    replaced(folder / "next.json", f"{document}\n".encode())
+    files.write(folder / "next.json", [f"{document}\n".encode()])

@@ -28,7 +28,7 @@ def test_it_installs_into_an_empty_environment(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     source = shutil.copytree(DRIVE, tmp_path / "drive")  # an install leaves a folder in its source
     binaries = tmp_path / "venv" / "bin"
-    subprocess.run([binaries / "pip", "install", "--quiet", source], check=True)
-    command = [binaries / "virtual-drive", "--help"]
+    subprocess.run([str(binaries / "pip"), "install", "--quiet", str(source)], check=True)
+    command = [str(binaries / "virtual-drive"), "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "--opal" in done.stdout

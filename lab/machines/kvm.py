@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from contract.files import write_json
 from lab.image import Image
-from lab.state import read_json, write_json
+from lab.state import read_json
 
 DEVICE = Path("/dev/kvm")
 LIMIT_S = 25.0

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from lab import lifecycle
 from lab.errors import LabError
 from lab.launcher import Launcher
-from lab.state import Layout, Process, Started, read_json, read_started, write_json, write_started
+from lab.state import Layout, Process, Started, read_json, read_started, write_started
 
 pytestmark = pytest.mark.usefixtures("interruptible")
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
