@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analysis.stats.tidy import load
+    from analysis.stats.results import load
 
 __all__ = ["load"]
 
@@ -14,6 +14,6 @@ def __getattr__(name: str) -> Any:
     """Import `load` when it is asked for: what only wants a module of ours needs no tables."""
     if name != "load":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from analysis.stats.tidy import load
+    from analysis.stats.results import load
 
     return load

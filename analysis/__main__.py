@@ -81,9 +81,9 @@ def _report(folders: list[Path]) -> int:
 
 
 def _verify(folder: Path) -> int:
-    from analysis.stats import verify
+    from analysis.stats import results
 
-    outcome = verify.verify(folder)
+    outcome = results.verify(folder)
     _say("\n".join([f"{folder.name}:", *outcome.said]))
     for problem in outcome.problems:
         print(f"fde: {names.sentence(problem)}", file=sys.stderr)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from contract import names
 from contract import plan as plans
-from contract.errors import AgentError
+from contract.errors import AgentError, ControllerError
 from contract.files import write_json
 from controller import (
     check,
@@ -35,7 +35,6 @@ from controller import (
     wear,
 )
 from controller.compile import compile_plan
-from controller.errors import ControllerError
 from controller.seal import seal
 from controller.suites import load_suite, scaled
 from instrumentation.clock import ClockError

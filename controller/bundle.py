@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from contract import files as whole
-from controller.errors import ControllerError
+from contract.errors import ControllerError
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = PurePosixPath("opt/fde-testbed")

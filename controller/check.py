@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from contract.errors import AgentError
+from contract.errors import AgentError, ControllerError
 from contract.files import write_json
 from controller import confirm, secrets_file, stacks, wear
 from controller import inventory as inventories
 from controller.compile import compile_plan
-from controller.errors import ControllerError
 from controller.look import Look, checks_file, look
 from controller.suites import load_suite, scaled
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from contract.errors import ControllerError
 from contract.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from controller.declared import comparisons, contrasts, extra, precondition, share
-from controller.errors import ControllerError
 from controller.names import unknown
 from controller.sequence import CANARY, between_canaries, order
 from controller.suites import on_one_disk

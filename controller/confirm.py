@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from contract.errors import ControllerError
 from controller import inventory as inventories
-from controller.errors import ControllerError
 from controller.look import look
 
 Ask = Callable[[str], str]

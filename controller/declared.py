@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from contract import steady_state
+from contract.errors import ControllerError
 from contract.plan import ACCESSES, MOST_PASSES
-from controller.errors import ControllerError
 from controller.names import unknown
 from controller.sequence import Turn
 from controller.variants import Entry, configurations_of

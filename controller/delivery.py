@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import secrets_file
-from controller.errors import ControllerError
 
 WAITED_FOR = "secrets:"
 RETRY_S = 2.0

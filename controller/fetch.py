@@ -15,10 +15,10 @@ from typing import IO, Any
 from agent import pack
 from contract import plan as plans
 from contract import strict_json
+from contract.errors import ControllerError
 from contract.files import sync_folder
 from contract.interrupts import uninterrupted
 from controller import remote
-from controller.errors import ControllerError
 
 SALVAGE_LIMIT_S = 120.0
 # The journal last: whatever it tells of is there before it.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from contract.errors import ControllerError
 from controller.durations import Seen, key_of, rests_s
-from controller.errors import ControllerError
 from controller.progress import minutes
 
 # The bound that all blocks but one in twenty stay below.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from contract import journal
+from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
-from controller.errors import ControllerError
 from controller.remote import SSH_FAILED
 
 RETRY_S = 2.0

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from contract import names, strict_json
+from contract.errors import ControllerError
 from contract.files import write_json
-from controller.errors import ControllerError
 from controller.holder import require_plain
 from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry

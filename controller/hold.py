@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from controller.errors import ControllerError
+from contract.errors import ControllerError
 
 LEAST_FREE_BYTES = 256 << 20
 LEASE_S = 90.0

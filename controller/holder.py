@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from contract import names
-from controller.errors import ControllerError
+from contract.errors import ControllerError
 
 FILE = ".lock"
 

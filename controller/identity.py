@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from contract import journal, strict_json
+from contract.errors import ControllerError
 from contract.files import write_json
 from contract.plan import Plan
-from controller.errors import ControllerError
 
 FILE = "identity.json"
 FORMAT = "fde-identity/1"

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
+from contract.errors import ControllerError
 from controller import remote
-from controller.errors import ControllerError
 from controller.names import unknown
 from controller.playbook import ROOT, environment
 

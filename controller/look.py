@@ -16,9 +16,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from contract import strict_json
+from contract.errors import ControllerError
 from controller import remote
 from controller.bundle import HOME, ROOT, collect, pack
-from controller.errors import ControllerError
 
 NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER = 94, 95, 96, 97, 98
 # The folder goes whatever happens, also where the link is lost and the script is hung up on.

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from contract import strict_json
+from contract.errors import ControllerError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from controller import group, inventory
-from controller.errors import ControllerError
 from controller.many_view import View
 from controller.playbook import ROOT
 from controller.seal import MANIFEST

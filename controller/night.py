@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.plan import Plan
 from controller import remote
 from controller.delivery import Delivery
-from controller.errors import ControllerError
 from controller.follow import Heard, follow
 from controller.orders import Orders
 from controller.recorders import Recorders

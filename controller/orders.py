@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from contract import journal, strict_json
+from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import remote
-from controller.errors import ControllerError
 
 LIMIT_S = 60.0
 # Texts of the shell are fixed: what differs is an argument of theirs.

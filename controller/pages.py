@@ -10,7 +10,7 @@ from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from controller.errors import ControllerError
+from contract.errors import ControllerError
 
 LOCAL = "127.0.0.1"
 TYPES = {"index.html": "text/html; charset=utf-8", "status.json": "application/json"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract import strict_json
-from controller.errors import ControllerError
+from contract.errors import ControllerError
 from controller.holder import require_plain
 
 FORMAT = "fde-next/1"

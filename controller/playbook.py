@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.errors import ControllerError
+from contract.errors import ControllerError
 
 ROOT = Path(__file__).resolve().parents[1]
 SHOWN_LINES = 25

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from contract import strict_json
+from contract.errors import ControllerError
 from contract.files import write_json
 from controller import remote, secrets_file, stacks
-from controller.errors import ControllerError
 from controller.names import unknown
 from controller.playbook import ROOT
 

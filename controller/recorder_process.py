@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import lock
-from controller.errors import ControllerError
+from contract.errors import ControllerError
 from instrumentation.clock import monotonic_ns
 
 POLL_S = 0.1

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from contract import strict_json
+from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
 from controller import hold
-from controller.errors import ControllerError
 from controller.recorder_process import POLL_S, RecorderProcess, end_leftovers
 from instrumentation.clock import boot_id
 from instrumentation.recorder_port import MeterConfig, RecorderError

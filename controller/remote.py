@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from contract.errors import ControllerError
 from contract.plan import TARGET_FORMAT
 from controller import host_keys
-from controller.errors import ControllerError
 
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"

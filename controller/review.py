@@ -9,10 +9,10 @@ from typing import Any
 
 from agent import tries
 from contract import journal, strict_json
+from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.plan import Plan
 from controller import coverage
-from controller.errors import ControllerError
 from controller.orders import Orders
 from instrumentation.clock import boot_id
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from contract.errors import ControllerError
 from contract.files import sync_folder, write_json
 from controller import timing
-from controller.errors import ControllerError
 from controller.recorder_process import end_leftovers
 
 FORMAT = "fde-manifest/1"

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from contract import private
+from contract.errors import ControllerError
 from controller import guessing, remote
-from controller.errors import ControllerError
 
 PLACE = "/run/fde-testbed/secrets/secrets.json"
 NEEDED = ("luks_passphrase", "opal_admin_pin")

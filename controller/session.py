@@ -11,11 +11,11 @@ from typing import Any
 
 from contract import plan as plans
 from contract import strict_json
+from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
 from contract.plan import Plan
 from controller import fetch, hold, identity, playbook, remote, review
-from controller.errors import ControllerError
 from controller.holder import locked, require_plain
 from controller.night import Night
 from controller.orders import Orders

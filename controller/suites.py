@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from controller.errors import ControllerError
+from contract.errors import ControllerError
 from controller.names import SUITES, suite_names, unknown
 
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.storage import layout
+from contract.errors import ControllerError
 from contract.files import write_json
 from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Configuration, Disk, Extent
 from controller import assumptions
-from controller.errors import ControllerError
 
 CIPHERS = ("aes", "serpent", "twofish")
 # The cascades that TrueCrypt knows, as tcplay and cryptsetup name them.

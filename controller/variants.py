@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.errors import ControllerError
+from contract.errors import ControllerError
 from controller.names import unknown
 from controller.sequence import CANARY, Turn
 from workloads import registry

@@ -14,9 +14,9 @@ from typing import Any
 
 from agent import lock
 from contract import names, plan, strict_json
+from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import group, holder, inventory, live, many_view, pages, remote
-from controller.errors import ControllerError
 from controller.follow import Heard, follow
 from controller.seal import MANIFEST
 from controller.status import Board

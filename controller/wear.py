@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from contract import plan as plans
+from contract.errors import ControllerError
 from controller.confirm import Ask
-from controller.errors import ControllerError
 
 # More than this share of its life asks first; where that is not known, this many times its size.
 LIFE_SHARE = 0.01

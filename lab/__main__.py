@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from contract.errors import LabError
 from lab import cables, image, lifecycle, machines, power, ssh
-from lab.errors import LabError
 from lab.machines import kernel
 from lab.paths import cache_dir
 from lab.state import Layout, read_json, read_started

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from contract.errors import LabError
 from lab import ssh
 from lab.console import gave_up, tail
 from lab.devices import by_id
-from lab.errors import LabError
 from lab.network import Network
 from lab.state import Layout
 

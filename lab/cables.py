@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from lab.errors import LabError
+from contract.errors import LabError
 from lab.network import Network
 from lab.power import machine_of, require_state
 from lab.state import Layout, read_started

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.errors import LabError
+from contract.errors import LabError
 from lab.paths import require_room
 
 Say = Callable[[str], None]

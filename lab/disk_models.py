@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
+from contract.errors import LabError
 from drive import behaviour, control
 from drive.behaviour import Behaviour, BehaviourError
-from lab.errors import LabError
 
 FILE = Path(__file__).with_name("disk_models.yml")
 ROLES = ("plain", "sed")

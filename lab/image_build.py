@@ -15,9 +15,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from contract.errors import LabError
 from lab import cache, mirror
 from lab.cache import Say
-from lab.errors import LabError
 from lab.paths import GIB
 
 HERE = Path(__file__).resolve().parent

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from contract import private
-from contract.errors import AgentError
+from contract.errors import AgentError, LabError
 from contract.interrupts import deferred_interrupts
 from lab.console import tail
-from lab.errors import LabError
 from lab.paths import REPOSITORY
 from lab.state import Layout, Process, Started, read_json, write_started
 

@@ -29,11 +29,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from contract.errors import LabError
 from contract.files import write_json
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from lab.cpu_time import PowerLostError, ProcessTree, Threads
-from lab.errors import LabError
 from lab.power_model import Activity, Power, PowerModel
 
 INTERVAL_NS = 10_000_000

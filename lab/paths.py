@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.errors import LabError
+from contract.errors import LabError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 GIB = 1 << 30

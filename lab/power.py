@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from contract.errors import LabError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from drive import control
 from lab import boot, machines
-from lab.errors import LabError
 from lab.launcher import Launcher
 from lab.machines.base import Machine
 from lab.state import Layout, Process, read_json, read_started

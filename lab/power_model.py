@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import yaml
 
-from lab.errors import LabError
+from contract.errors import LabError
 
 MODEL_FILE = Path(__file__).with_name("power_model.yml")
 ZONES = ("package", "dram")  # of the modelled RAPL counters

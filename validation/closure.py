@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from analysis.suite.align import TargetClock
+from analysis.suite.clocks import TargetClock
 from analysis.suite.records import SYSTEM
 from analysis.suite.suite_folder import read
 

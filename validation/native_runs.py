@@ -16,7 +16,7 @@ from typing import Any
 from agent.marks import Marks
 from agent.measure import DROP_CACHES
 from agent.sampler import Sampler
-from analysis.energy import own_share
+from analysis.energy import trust
 from instrumentation.sources.powercap import PowercapSource
 from workloads.base import Context, ParameterValue, Work, Workload
 
@@ -41,7 +41,7 @@ class Taken:
     @property
     def share(self) -> tuple[float, bool]:
         """Our share, and whether it is of the time."""
-        return own_share.share(self.own_s, self.cpu_s, self.took_s)
+        return trust.share(self.own_s, self.cpu_s, self.took_s)
 
 
 class Native:

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from controller.names import suite_names, unknown
 from lab import lifecycle
-from lab.errors import LabError
 from lab.paths import REPOSITORY
 from validation import bench, papers_figures, papers_native
 from validation.papers_figures import Ran

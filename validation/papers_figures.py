@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.energy import own_share
+from analysis.energy import trust
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
 from validation import bench
@@ -84,12 +84,12 @@ def _left_out(runs: Sequence[dict[str, Any]]) -> int:
 def own_figures(suite_name: str, suite: Suite) -> list[Figure]:
     """Of every entry the phase in which our share is the largest, as the report has it."""
     found = []
-    for share in own_share.own_shares(suite):
+    for share in trust.own_shares(suite):
         phase, worst, _ = share.worst
         said = f"{suite_name}: our own CPU share, {share.workload}, worst phase ({phase})"
         percent = round(100 * worst, 2)
         if suite_name in OWN_SHARE_SUITES:
-            found.append(at_most(said, percent, "%", 100 * own_share.LIMIT))
+            found.append(at_most(said, percent, "%", 100 * trust.LIMIT))
         else:
             found.append(Figure(said, percent, "%"))
     return found

@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.measure import SCRATCH_ROOT
-from analysis.energy import own_share
+from analysis.energy import trust
+from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from controller.suites import load_suite
-from lab.errors import LabError
 from lab.paths import require_room
 from validation import bench, papers_figures
 from validation.bench import Figure, Row, at_least, at_most
@@ -106,7 +106,7 @@ def _phase_figures(said: str, taken: Taken) -> list[Figure]:
     of = "its time, for it is at rest" if at_rest else "its CPU time"
     percent = round(100 * share, 3)
     return [
-        at_most(f"{said} ({taken.phase}), of {of}", percent, "%", 100 * own_share.LIMIT),
+        at_most(f"{said} ({taken.phase}), of {of}", percent, "%", 100 * trust.LIMIT),
         Figure("  our own CPU time in it", round(1000 * taken.own_s, 2), "ms"),
         Figure("  its programs' CPU time", round(taken.children_s, 3), "s"),
         Figure("  CPU time of the whole machine", round(taken.busy_s, 3), "s"),

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.errors import LabError
 from lab import boot, lifecycle, power, ssh
-from lab.errors import LabError
 from lab.machines.base import Machine
 from lab.paths import REPOSITORY
 from lab.state import Layout

@@ -182,7 +182,7 @@ class Cases:
 
     def _page(self, _: random.Random) -> object:
         """All of the page, in this process: what the notebook's kernel does."""
-        from analysis.report.derive import derive
+        from analysis.report.sections import derive
         from analysis.tests.pages import live_markup, whole_page
 
         def made() -> int:

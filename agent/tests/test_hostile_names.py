@@ -20,9 +20,9 @@ from analysis.suite.suite_folder import read
 from analysis.synthetic.suite import Options, write_suite
 from contract import names
 from contract import plan as plans
+from contract.errors import ControllerError
 from contract.plan import PlanError
 from controller import group, orders
-from controller.errors import ControllerError
 from controller.tests.examples import plan
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,24 +3,142 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
-from analysis.energy.counted import counted, one_per_zone, pauses
 from analysis.energy.curve import Edge
 from analysis.energy.metered import Energy, Metered
-from analysis.energy.remarks import Remarks
-from analysis.energy.rest import run_edges
-from analysis.energy.uncertainty import TypeB, half_width
-from analysis.suite.align import TargetClock
-from analysis.suite.records import TAIL, Meter, Run, Suite
+from analysis.energy.uncertainty import (
+    RAPL_STEP_J,
+    RAPL_UPDATE_S,
+    TypeB,
+    counter_uncertainty_j,
+    half_width,
+)
+from analysis.energy.windows import Remarks
+from analysis.suite.clocks import TargetClock
+from analysis.suite.records import TAIL, Counter, Meter, Phase, Run, Suite
 from analysis.suite.suite_folder import rapl_readings
 from instrumentation.sources import counter as rapl
-from instrumentation.sources.zones import summands
+from instrumentation.sources.counter import Reading
+from instrumentation.sources.zones import default_max_power_w, summands
+
+# A rest ends at the phase's start or begins at its end but for so much: the counters are read.
+SLACK_NS = 10_000_000
+
+
+def run_edges(run: Run, plan: Mapping[str, Any], clock: TargetClock) -> dict[int, Edge]:
+    """By the target's time of each edge; edges that no clock reading places are left out."""
+    rests = _rests(run, _seconds_ns(plan, "settle_s"), _seconds_ns(plan, "pad_s"))
+    edges = {}
+    for t_ns in sorted({t for phase in run.phases for t in (phase.t_start_ns, phase.t_end_ns)}):
+        placed = clock.to_controller_ns(run.boot_id, t_ns)
+        if placed is None:
+            continue
+        side, rest_ns = rests.get(t_ns, (None, 0))
+        bound_ns = clock.bound_ns(run.boot_id, t_ns) or 0
+        edges[t_ns] = Edge(placed, side, rest_ns, bound_ns)
+    return edges
+
+
+Side = Literal["before", "after"]
+
+
+def _rests(run: Run, settle_ns: int, pad_ns: int) -> dict[int, tuple[Side | None, int]]:
+    """Side and length of the rest beside an edge.
+
+    Before the first phase the machine has settled and was padded; with padding it rests after each
+    phase, and before each that begins as soon as such a rest is over. The tail itself is no rest.
+    """
+    rests: dict[int, tuple[Side | None, int]] = {}
+    first = run.phases[0]
+    if 0 <= first.t_start_ns - run.t_start_ns - pad_ns <= SLACK_NS and settle_ns + pad_ns > 0:
+        rests[first.t_start_ns] = ("before", settle_ns + pad_ns)
+    for phase, then in zip(run.phases, (*run.phases[1:], None), strict=True):
+        if not pad_ns or phase.name == TAIL:
+            continue
+        pause_ns = pad_ns if then is None else then.t_start_ns - phase.t_end_ns
+        if pause_ns < pad_ns:
+            continue
+        rests[phase.t_end_ns] = ("after", pad_ns)
+        if then is not None and pause_ns >= pad_ns and _ends_in_rest(pause_ns, pad_ns):
+            rests[then.t_start_ns] = ("before", pad_ns)
+    return rests
+
+
+def _ends_in_rest(pause_ns: int, pad_ns: int) -> bool:
+    """One padding and nothing else, or something in between and then a padding of its own."""
+    return pause_ns <= pad_ns + SLACK_NS or pause_ns >= 2 * pad_ns
+
+
+def _seconds_ns(plan: Mapping[str, Any], key: str) -> int:
+    value = plan.get(key)
+    return round(value * 1e9) if isinstance(value, int | float) and value > 0 else 0
+
+
+def counted(counter: Counter, samples: Iterable[Reading] = ()) -> Energy:
+    """Energy between a counter's edges, wraps corrected; `samples` between them bound the wraps.
+
+    The edges alone are exact to the counter's resolution; the samples only tell how often it went
+    round where more than one wrap is possible.
+    """
+    if counter.start is None or counter.end is None:
+        return Energy(None, None, 0.0, _words(counter, (rapl.READ_FAILED,)))
+    after, before = counter.start.t_after_ns, counter.end.t_before_ns
+    between = [s for s in samples if after <= s.t_before_ns and s.t_after_ns <= before]
+    readings = [counter.start, *between, counter.end]
+    found = rapl.total(readings, counter.max_range_uj, default_max_power_w(counter.zone))
+    if found.energy_uj is None:
+        return Energy(None, None, 0.0, _words(counter, found.flags))
+    known = [flag for flag in counter.flags if not between or flag != rapl.DOUBLE_WRAP]
+    wrapped = ("wrap-corrected",) if found.kind == "corrected" else ()
+    flags = tuple(dict.fromkeys([*known, *found.flags, *wrapped]))
+    energy_j = found.energy_uj / 1e6
+    return Energy(energy_j, _statistical_j(counter.start, counter.end, energy_j), 1.0, flags)
+
+
+def _statistical_j(start: Reading, end: Reading, energy_j: float) -> float:
+    """A read lies somewhere between its stamps, and tells the count of the last update before it.
+
+    The power at both edges is taken as the mean between them: nothing else is known of it.
+    """
+    elapsed_s = max((end.t_before_ns - start.t_after_ns) * 1e-9, 1e-9)
+    edges = [
+        (energy_j / elapsed_s, (reading.t_after_ns - reading.t_before_ns) * 1e-9 + RAPL_UPDATE_S)
+        for reading in (start, end)
+    ]
+    return counter_uncertainty_j(edges, RAPL_STEP_J)
+
+
+def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
+    """The counter of a zone between each phase and the next, from end to start."""
+    last: Counter | None = None
+    for phase in phases:
+        counter = next((c for c in phase.counters if c.zone == zone), None)
+        if last is not None and counter is not None:
+            flags = tuple(flag for flag in counter.flags if flag != rapl.DOUBLE_WRAP)
+            yield Counter(
+                counter.source, zone, last.end, counter.start, counter.max_range_uj, flags
+            )
+        last = counter
+
+
+def one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
+    """The first reading of each zone: two sources of one counter must not count twice."""
+    seen: set[str] = set()
+    for counter in counters:
+        if counter.zone not in seen:
+            seen.add(counter.zone)
+            yield counter
+
+
+def _words(counter: Counter, more: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*counter.flags, *more]))
+
 
 MORE_WORK = (
     *("rows", "transactions", "operations", "derivations", "keys", "matches"),

@@ -13,12 +13,23 @@ from itertools import pairwise
 import numpy as np
 from scipy.stats import t as student
 
-from analysis.energy.curve import Curve, Edge, Edges
-from analysis.energy.neighbours import FILL, by_counter, lasting, plateau, rests, stepped
-from analysis.energy.piece import Piece, appended, from_window
+from analysis.energy.curve import (
+    FILL,
+    Curve,
+    Edge,
+    Edges,
+    Piece,
+    appended,
+    by_counter,
+    from_window,
+    lasting,
+    plateau,
+    rests,
+    stepped,
+)
 from analysis.energy.uncertainty import Resolution
 from analysis.energy.windows import Windows
-from analysis.suite.align import Floats, Ints
+from analysis.suite.clocks import Floats, Ints
 
 NEAR = 64  # windows looked at on each side of an edge
 MANY = 20  # whole windows that tell how the power steps from one to the next

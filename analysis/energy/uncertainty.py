@@ -16,7 +16,7 @@ from scipy.special import ndtr
 from scipy.stats import chi2
 
 from analysis.energy.windows import Windows
-from analysis.suite.align import Floats
+from analysis.suite.clocks import Floats
 
 # Readings in a row whose variance is taken, and the share of its mean below which a twentieth of
 # such variances lies (χ² with one degree of freedom less). A short recording may lack a long quiet.

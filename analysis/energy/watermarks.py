@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.energy.watermark import Fit, fit, reach_s
-from analysis.energy.watermark_model import Readings, Watermark
+from analysis.energy.watermark import Fit, Readings, Watermark, fit, reach_s
 from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
-from analysis.suite.align import TargetClock
+from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Meter, Suite
 
 AGREES, DISAGREES, CANNOT_TELL = "agrees", "disagrees", "cannot tell"

@@ -2,19 +2,59 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
+from scipy import stats
 
 from analysis.energy.uncertainty import TypeB
 from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
 from analysis.stats.contrasts import working
-from analysis.stats.span import Span
-from analysis.stats.stats import Estimate, estimate
-from analysis.suite import origin
+from analysis.stats.stats import Estimate, Span, estimate
+from analysis.suite import records
 from analysis.suite.assumptions import PAPER_WORKLOAD
 from analysis.suite.records import CANARY, SYSTEM, Meter, Suite
+
+
+def ratio(
+    numerator: Sequence[float], denominator: Sequence[float], confidence: float = 0.95
+) -> Span:
+    """Ratio of the means of paired block values, numerator[i] and denominator[i] of one block.
+
+    Fieller's theorem (E. C. Fieller, Some Problems in Interval Estimation, Journal of the Royal
+    Statistical Society B 16, 1954): θ belongs to the set if mean(numerator − θ·denominator) does
+    not differ from 0 by Student's t with n − 1 degrees of freedom, a quadratic inequality in θ. For
+    normal values it covers exactly, whatever their correlation.
+
+    Where the denominator's own interval holds 0 that set has no bounds (it is the whole line, or
+    all of it but a gap): then both limits are None. So they are for fewer than two blocks.
+    Raises ValueError for unequal or no values, or where the denominator's mean is 0.
+    """
+    if len(numerator) != len(denominator):
+        raise ValueError("paired values must come in equal numbers")
+    if not numerator:
+        raise ValueError("no values to make a ratio of")
+    n = len(numerator)
+    y, x = float(np.mean(numerator)), float(np.mean(denominator))
+    if x == 0:
+        raise ValueError("a ratio to a mean of 0 is not defined")
+    if n < 2:
+        return Span(y / x, None, None)
+    t2 = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) ** 2
+    yy, xy, xx = (
+        float(np.cov(a, b, ddof=1)[0, 1]) * t2 / n
+        for a, b in ((numerator, numerator), (numerator, denominator), (denominator, denominator))
+    )
+    # x² − xx is positive just where the denominator's interval does not hold 0.
+    square, half = x * x - xx, x * y - xy
+    if square <= 0:
+        return Span(y / x, None, None)
+    root = math.sqrt(max(0.0, half * half - square * (y * y - yy)))
+    return Span(y / x, (half - root) / square, (half + root) / square)
+
 
 BlockValues = Mapping[int, float]
 
@@ -100,7 +140,7 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
                 continue
             mean = estimate(list(side.energy_j.values()))
             held = battery_runs(assumptions.battery_wh * 3600, mean)
-            found.append(Battery(workload, configuration, mean, held, origin.joint(side.origins)))
+            found.append(Battery(workload, configuration, mean, held, records.joint(side.origins)))
     return found
 
 
@@ -142,7 +182,7 @@ def _payback(
         sed_j,
         sed_s=[other.seconds[b] for b in blocks],
         assumptions=a,
-        origin=origin.joint(base.origins | other.origins),
+        origin=records.joint(base.origins | other.origins),
         runs_per_day=each_day,
         saving_per_gb_j=_per_gb(base, other, blocks),
         meter_j=_meter_j(suite.meters, base.sources | other.sources, saved_j, saved_s),

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from analysis.money import fieller
-from analysis.stats.span import Span
-from analysis.stats.stats import Estimate, estimate
+from analysis.money import costs
+from analysis.stats.stats import Estimate, Span, estimate
 from analysis.suite.assumptions import Assumptions
 
 JOULES_PER_KWH = 3_600_000
@@ -142,7 +141,7 @@ def payback(
         cost_j = a.sed_extra_price / a.electricity_price_per_kwh * JOULES_PER_KWH
         runs = _inverse(cost_j, span)
         worked_h = [cost_j * seconds / SECONDS_PER_HOUR for seconds in sed_s]
-        hours = fieller.ratio(worked_h, savings_j).not_below(0.0)
+        hours = costs.ratio(worked_h, savings_j).not_below(0.0)
         years = runs.scaled(1 / (each_day * DAYS_PER_YEAR))
         electricity = _inverse(a.sed_extra_price, kwh.scaled(a.life_years))
     return Payback(

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from analysis.money.payback import Payback, annuity, net_present_value
-from analysis.stats.span import Span
-from analysis.suite.align import Floats
+from analysis.stats.stats import Span
 from analysis.suite.assumptions import RANGED, Assumptions
+from analysis.suite.clocks import Floats
 
 SAVING, METER = "saving_j", "meter_j"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.published.coverage import PAGE, page
+from analysis.published.places import PAGE, page
 
 if __name__ == "__main__":
     text = page()

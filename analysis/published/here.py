@@ -1,16 +1,159 @@
-"""Where a published figure has its like in our suites: workload, phases, configuration, amount.
-
-The names of phases are those of `workloads/`: fields separated by dots, sizes as `1048576B`.
-Figures that have nothing of ours beside them (settings, prices, differences of other figures) have
-no entry here; `data/reference/places.csv` says why.
-"""
+"""Where a published figure has its like in our suites: workload, phases, configuration, amount."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from statistics import fmean
+from typing import Any
 
+import polars as pl
+
+from analysis.energy.energy import WORK
 from analysis.published.reference import Published
+from analysis.stats.summary import BlockValues
+from analysis.suite.records import SYSTEM
+
+Row = Mapping[str, Any]
+COLUMNS = ("duration_s", "energy_j", "power_w")
+
+
+@dataclass(frozen=True)
+class RunHere:
+    """One run's rows of the energy table by phase."""
+
+    block: int
+    phases: Mapping[str, Row]
+
+
+@dataclass(frozen=True)
+class RunsHere:
+    """All runs of a suite; the system's rows, or those of any component where no meter saw it.
+
+    A duration is the same for every component, so that any of them will do; joules of another
+    component are not shown as the system's.
+    """
+
+    energy: pl.DataFrame
+
+    @cached_property
+    def system(self) -> bool:
+        """Whether a meter saw the whole machine."""
+        return SYSTEM in set(self.energy["component"])
+
+    @cached_property
+    def by(self) -> Mapping[tuple[str, str], Sequence[RunHere]]:
+        """By entry of the plan and configuration."""
+        there = self.energy["component"].unique().sort().to_list()
+        if not there:
+            return {}
+        component = SYSTEM if self.system else there[0]
+        names = ["workload", "configuration", "run_id", "block", "phase", *COLUMNS, *WORK]
+        rows = self.energy.filter(pl.col("component") == component).select(names)
+        runs: dict[tuple[str, str, str], dict[str, Row]] = {}
+        for row in rows.iter_rows(named=True):
+            key = row["workload"], row["configuration"], row["run_id"]
+            runs.setdefault(key, {})[row["phase"]] = row
+        found: dict[tuple[str, str], list[RunHere]] = {}
+        for (workload, configuration, _), phases in runs.items():
+            block = int(next(iter(phases.values()))["block"])
+            found.setdefault((workload, configuration), []).append(RunHere(block, phases))
+        return found
+
+    def values(self, entry: str, configuration: str, here: Here, column: str) -> BlockValues:
+        """By block the sum over the parts of a quantity for the amount of work that is wanted.
+
+        A run without one of the parts has no value; runs of a block are averaged.
+        """
+        blocks: dict[int, list[float]] = {}
+        for run in self.by.get((entry, configuration), ()):
+            parts = [_of(run, part, column) for part in here.parts]
+            if all(value is not None for value in parts):
+                blocks.setdefault(run.block, []).append(math.fsum(v for v in parts if v))
+        return {block: fmean(values) for block, values in sorted(blocks.items())}
+
+    def distance(self, entry: str, configuration: str, here: Here) -> float:
+        """How far the sizes of the entry's phases are from those wanted, as a logarithm."""
+        runs = self.by.get((entry, configuration), ())
+        sized = [part for part in here.parts if part.size]
+        used = [
+            (part.size or 1, _chosen(run.phases, part)[1]) for run in runs[:1] for part in sized
+        ]
+        return max((abs(math.log(number / size)) for size, number in used if number), default=0.0)
+
+    def stands_in(self, entry: str, configuration: str, here: Here) -> tuple[int, ...]:
+        """The numbers of phases that stand in for others that are not there."""
+        runs = self.by.get((entry, configuration), ())
+        if not runs:
+            return ()
+        sized = [part for part in here.parts if part.size is not None]
+        used = [(part.size, _chosen(runs[0].phases, part)[1]) for part in sized]
+        others = (number for size, number in used if number is not None and number != size)
+        return tuple(dict.fromkeys(others))
+
+
+def of_seconds(here: Here, seconds: BlockValues) -> BlockValues:
+    """The figure in the paper's unit from the seconds (or joules) of the parts."""
+    if here.numerator is None:
+        return {block: value * here.factor for block, value in seconds.items()}
+    return {block: here.numerator / value for block, value in seconds.items() if value > 0}
+
+
+def joules_of(here: Here) -> tuple[Here, str]:
+    """The same work as a question for joules, and what they are of."""
+    units = {part.unit for part in here.parts}
+    if units == {"bytes"}:
+        mb = sum(part.amount for part in here.parts) / 2**20
+        scaled = tuple(replace(part, amount=part.amount / mb) for part in here.parts)
+        return replace(here, parts=scaled), "MB"
+    one = {"operations": "operation", "derivations": "derivation", "files": "file"}
+    return here, one.get("".join(units), "")
+
+
+def _of(run: RunHere, part: Part, column: str) -> float | None:
+    """The quantity for the part's amount of work, the mean of the phases that it means."""
+    if part.size is not None:
+        name, _ = _chosen(run.phases, part)
+        names = [name] if name else []
+    else:
+        names = [name for name, _ in _matching(part.phase, tuple(run.phases))]
+    values = [_in_phase(run.phases[name], part, name, column) for name in names]
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
+
+
+def _in_phase(row: Row, part: Part, name: str, column: str) -> float | None:
+    value = row[column]
+    if value is None or not part.unit or column == "power_w":
+        return None if value is None else float(value)
+    done = row.get(part.unit)
+    if not done:
+        return None
+    amount = part.amount
+    if part.scaled and part.size:
+        amount *= part.size / _matching(part.phase, (name,))[0][1]
+    return float(value) * amount / float(done)
+
+
+def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | None]:
+    """The phase of the part's size, else the one of the nearest by its logarithm."""
+    sizes = {number: name for name, number in _matching(part.phase, tuple(phases))}
+    if not sizes or part.size is None:
+        return None, None
+    wanted = part.size
+    nearest = min(sizes, key=lambda size: (abs(math.log(size / wanted)), size))
+    return sizes[nearest], nearest
+
+
+@lru_cache(maxsize=4096)
+def _matching(pattern: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """The phases that a pattern holds, with the number in its first group, 0 without one."""
+    found = ((name, re.fullmatch(pattern, name)) for name in names)
+    return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in found if m)
+
 
 MB, KB = 2**20, 2**10
 SECONDS = {"s": 1.0, "ms": 1e-3, "min": 60.0}

@@ -1,12 +1,16 @@
-"""Every table, figure and statement of the papers: where ours is, or why there is none."""
+"""All tables and figures of the papers: where ours is, or why there is none."""
 
 from __future__ import annotations
 
 import csv
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
+from pathlib import Path
 
-from analysis.published.reference import FOLDER
+from analysis.published.reference import FOLDER, MARK, citations, known, marked, published
 
 
 @dataclass(frozen=True)
@@ -41,3 +45,77 @@ def _all() -> tuple[Place, ...]:
 def places(paper: str | None = None) -> list[Place]:
     """Those of one paper, or of all, in the order of the papers."""
     return [place for place in _all() if paper in (None, place.paper)]
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
+HEAD = """# The papers, and where ours is
+
+Every table, figure and statement with a number of the five papers, and the suite, the workload and
+the figures of this testbed that are its like; or why there is none. Made from
+`data/reference/places.csv` by `python -m analysis.published`: change that file, not this one. A
+report shows the published figures beside its own for every paper of which its suite has a workload.
+"""
+COLUMNS = "| where | what | suite | workload | ours | remarks |\n|---|---|---|---|---|---|\n"
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "".join(_paper(c.paper, c.text) for c in citations()) + _unsafe()
+
+
+def _paper(paper: str, citation: str) -> str:
+    there = places(paper)
+    with_ours = sum(place.ours for place in there)
+    remarks = _repeated(there)
+    rows = "".join(_row(place, remarks) for place in there)
+    below = "".join(f"\n({number}) {remark}\n" for remark, number in remarks.items())
+    counted = (
+        f"{len(there)} places, {with_ours} of them with figures of ours; "
+        f"{len(published(paper))} figures in `data/reference/{paper}.csv`."
+    )
+    return f"\n## {citation}\n\n{counted}\n\n{COLUMNS}{rows}{below}"
+
+
+def _repeated(there: Iterable[Place]) -> dict[str, int]:
+    """Remarks of more than one place, numbered: they stand once, below the table."""
+    count = Counter(place.why for place in there if place.why)
+    return {remark: n for n, remark in enumerate((r for r in count if count[r] > 1), start=1)}
+
+
+def _row(place: Place, remarks: Mapping[str, int]) -> str:
+    suite = f"`{place.suite}`" if place.ours else "–"
+    workload = f"`{place.workload}`" if place.ours else "–"
+    remark = f"({remarks[place.why]})" if place.why in remarks else place.why
+    return (
+        f"| {place.place} | {marked(place.what)} | {suite} | {workload} "
+        f"| {place.shown or '–'} | {remark} |\n"
+    )
+
+
+def _unsafe() -> str:
+    rows = "".join(f"| {one.name} | {one.why} | {one.source} |\n" for one in known())
+    return (
+        f"\n## What is unsafe today\n\nMarked {MARK} wherever a table of the report or of this "
+        "page names it. It is measured because the papers measured it.\n\n"
+        f"| what | why | who says so |\n|---|---|---|\n{rows}"
+    )
+
+
+def faults(suites: Path) -> Iterator[str]:
+    """Places whose suite is no file of `suites`, or whose workload that file does not name."""
+    for place in places():
+        if not place.ours:
+            continue
+        path = suites / f"{place.suite}.yml"
+        if not path.is_file():
+            yield f"{place.paper}, {place.place}: there is no suite {place.suite}"
+        elif not _names(path.read_text(encoding="utf-8"), place.workload):
+            yield f"{place.paper}, {place.place}: {place.suite} has no workload {place.workload}"
+
+
+def _names(suite: str, workload: str) -> bool:
+    """Whether a suite's text names a workload as an entry or as what an entry runs."""
+    words = suite.replace(",", " ").replace("{", " ").replace("}", " ").split()
+    return any(
+        key in ("name:", "workload:") and value == workload for key, value in pairwise(words)
+    )

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from analysis.energy.own_share import program_of
+from analysis.energy.trust import program_of
 from analysis.published.beside import PLAIN, Beside
 from analysis.published.reference import FOLDER
-from analysis.suite.origin import MEASURED, MODELLED
-from analysis.suite.records import Suite
+from analysis.suite.records import MEASURED, MODELLED, Suite
 
 AES, EMULATOR = "aes", "QEMU"
 

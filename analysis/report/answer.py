@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from analysis.report import words
 from analysis.report.payback_text import money_sentence
-from analysis.stats import specimens
+from analysis.stats import disks
 from analysis.stats.contrasts import Contrast, counted
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Comparison
-from analysis.suite.origin import MEASURED, MODELLED, SYNTHETIC
-from analysis.suite.records import SYSTEM, Suite
+from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
 
 BANNER = (
     "Figures come from the virtual lab's power model; they show that the testbed works, "
@@ -63,10 +62,10 @@ def hardware(found: Results) -> str:
         return f"What {what} costs cannot be said: {_lacking(found, _known(suite.sed))}."
     c = contrast.comparison
     where = f"against {suite.label(base or '')}, over {_scope(found, contrast)}"
-    if specimens.across(suite, base, suite.sed):
+    if disks.across(suite, base, suite.sed):
         return (
             f"The self-encrypting disk with Opal changes the system's energy by {words.change(c)} "
-            f"{where}. That is a difference between these two disks ({specimens.described(suite)}) "
+            f"{where}. That is a difference between these two disks ({disks.described(suite)}) "
             f"and no verdict on encryption: the suite one-disk, or sed-unlocked in this one, tells "
             "them apart."
         )

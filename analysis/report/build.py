@@ -14,7 +14,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from analysis.report.derive import TERMINAL_TEXT, unwritten
+from analysis.report.sections import TERMINAL_TEXT, unwritten
 from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import suite_id
 from contract import files

@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.report import answer, markup, tables, words
 from analysis.report.markup import Html
 from analysis.stats.compare import Compared, Ratio
-from analysis.suite.origin import MEASURED
+from analysis.suite.records import MEASURED
 from contract import files
 
 WIDTH = 100

@@ -7,9 +7,9 @@ from html import escape
 from itertools import groupby
 
 from analysis.report import markup, words
-from analysis.report.hosts_answer import heading
+from analysis.report.hosts_sections import heading
 from analysis.report.markup import Html
-from analysis.report.matrix import Cell, cell_of
+from analysis.report.tables import Cell, cell_of
 from analysis.stats.contrasts import counted
 from analysis.stats.hosts import Effect, Hosts
 

@@ -10,23 +10,15 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
-from analysis.report import (
-    answer,
-    build,
-    hosts_answer,
-    hosts_matrix,
-    hosts_sections,
-    hosts_table,
-    markup,
-)
+from analysis.report import answer, build, hosts_matrix, hosts_sections, hosts_table, markup
 from analysis.report.build import Built
 from analysis.report.figures import hosts_forest
 from analysis.report.markup import Html
 from analysis.stats.contrasts import counted
 from analysis.stats.hosts import Effect, Hosts, hosts
-from analysis.suite import currency
+from analysis.suite import manifest
 from analysis.suite.group import is_group, members
-from analysis.suite.origin import MEASURED
+from analysis.suite.records import MEASURED
 from contract import files
 
 FIGURE = (
@@ -66,11 +58,11 @@ def write(folders: Sequence[Path], out: Path) -> Built:
     files.write(place / "hosts.csv", [table.write_csv().encode()])
     title = f"Disk encryption in joules: {place.resolve().name}"
     files.write(place / "report.html", [markup.page(title, html(found, place)).encode()])
-    return Built(place / "report.html", hosts_answer.text(found))
+    return Built(place / "report.html", hosts_sections.text(found))
 
 
 def _current(folder: Path) -> bool:
-    return currency.current(folder / "energy.parquet")
+    return manifest.current(folder / "energy.parquet")
 
 
 def html(found: Hosts, place: Path) -> Html:
@@ -78,7 +70,7 @@ def html(found: Hosts, place: Path) -> Html:
     page = _head(found, place)
     page += markup.heading("The answer", 2, "answer")
     said = markup.join(
-        markup.paragraph(sentence, "answer") for sentence in hosts_answer.sentences(found)
+        markup.paragraph(sentence, "answer") for sentence in hosts_sections.sentences(found)
     )
     page += markup.columns(said, hosts_matrix.matrix(found), _box(found))
     page += markup.links("Contents", INDEX)
@@ -119,7 +111,7 @@ def _by_name(found: Hosts) -> dict[str, list[Effect]]:
     )
     effects = [e for e in (*whole, *found.single) if e.by_host]
     return {
-        name: list(of) for name, of in groupby(effects, lambda e: hosts_answer.heading(e, found))
+        name: list(of) for name, of in groupby(effects, lambda e: hosts_sections.heading(e, found))
     }
 
 

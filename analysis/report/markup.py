@@ -13,7 +13,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from analysis.report.figures import style
-from analysis.suite.origin import MEASURED
+from analysis.suite.records import MEASURED
 
 STYLE = Path(__file__).parent / "template" / "report.css"
 UNIT = re.compile(r" (?=%)|(?<=\d) (?=(?:J|W|s|h|kJ|kWh)(?![A-Za-z]))")

@@ -10,19 +10,18 @@ from pathlib import Path
 import polars as pl
 
 from analysis.energy.energy import energy_table
-from analysis.report import left_out, words
-from analysis.report.night_table import duration, interruptions, times
+from analysis.report import missing_section, words
+from analysis.report.provenance import duration, interruptions, times
 from analysis.report.steadiness_section import where
-from analysis.stats.canary import MOVED, Canary, canary, given
 from analysis.stats.contrasts import contrasts
-from analysis.stats.doubts import uncovered
-from analysis.suite import currency
-from analysis.suite.align import TargetClock
+from analysis.stats.results import uncovered
+from analysis.stats.steadiness import MOVED, Canary, canary, given
+from analysis.suite import manifest
+from analysis.suite.clocks import TargetClock
+from analysis.suite.incidents import Night, night
 from analysis.suite.manifest import MANIFEST, check
-from analysis.suite.nights import Night, night
-from analysis.suite.origin import MEASURED
-from analysis.suite.records import CANARY, Run, Suite
-from analysis.suite.samples import SamplesError
+from analysis.suite.recordings import SamplesError
+from analysis.suite.records import CANARY, MEASURED, Run, Suite
 from analysis.suite.suite_folder import read
 
 WIDTH = 80
@@ -54,7 +53,7 @@ def lines(folder: Path) -> list[str]:
         _runs(suite, told),
         _voids(suite, told),
         _broke_in(told, energy),
-        "; ".join(filter(None, [left_out.sentence(suite), _waits(told)])),
+        "; ".join(filter(None, [missing_section.sentence(suite), _waits(told)])),
         _canary(suite, energy),
         _time(suite),
         _headline(suite, energy),
@@ -75,7 +74,7 @@ def fitted(line: str, width: int = WIDTH) -> str:
 def _energy(folder: Path) -> pl.DataFrame | None:
     """The joules as the report made them; None where they are not those of these files."""
     table = folder / "energy.parquet"
-    if not currency.current(table):
+    if not manifest.current(table):
         return None
     try:
         return pl.read_parquet(table)

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from analysis.money import costs
 from analysis.money.payback import PROFILE, Payback
 from analysis.report import words
-from analysis.stats import specimens
+from analysis.stats import disks
 from analysis.stats.results import Results
-from analysis.stats.span import Span
-from analysis.stats.stats import Estimate
+from analysis.stats.stats import Estimate, Span
 from analysis.suite.assumptions import Assumptions
 
 Label = Callable[[str], str]
@@ -27,10 +26,10 @@ def money_sentence(found: Results) -> str:
     if headline is None:
         return f"Whether the drive is repaid cannot be said: {_lacking(found)}."
     said = payback_sentence(headline, suite.assumptions, suite.label)
-    if specimens.across(suite, suite.sed, headline.against):
+    if disks.across(suite, suite.sed, headline.against):
         if costs.between_disks(suite, headline.against) is None:
             return (
-                f"Of these two disks ({specimens.described(suite)}), which was not told apart from "
+                f"Of these two disks ({disks.described(suite)}), which was not told apart from "
                 f"their encryption: {said}"
             )
         said += " What the two disks differ by without encryption is taken off."

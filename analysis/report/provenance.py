@@ -1,15 +1,145 @@
-"""The section on provenance, and where the time went."""
+"""Provenance, what interrupted the suite, and where the time went."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from analysis.report import markup, words
+from analysis.report.answer import count
 from analysis.report.markup import Html
-from analysis.stats import specimens
+from analysis.stats import disks as specimens
 from analysis.stats.results import Results
+from analysis.suite.incidents import REBOOT, RESTART, STOPPED, Night
+
+QUIET = (
+    "Nothing broke in: one start, one boot, every run finished at its first try, nothing was "
+    "waited for, and no meter fell silent."
+)
+WHY = {
+    REBOOT: "Tries cut short: the target lost power or was started again",
+    RESTART: "Tries cut short: the agent was killed",
+    STOPPED: "Tries cut short: the suite was stopped",
+}
+WAITED = {
+    "secrets": "for the disks' secrets, which no disk of the target keeps",
+    "disks": "for a disk that was not there",
+    "counters": "for the counters of the processor's energy",
+    "held": "because the controller asked for it",
+    "temperature": "for the temperature of the first run",
+    "room": "for free room on the target",
+    "load": "for other programs to come to rest",
+}
+SHOWN = 3  # runs that are named one by one
+
+
+def night_table(night: Night) -> Html:
+    """How the suite went, only what happened."""
+    if night.quiet:
+        return markup.paragraph(QUIET)
+    return markup.table(
+        "What broke in, and what came of it",
+        ["What", "How often", "What more"],
+        list(_rows(night)),
+        words=3,
+    )
+
+
+def sentence(night: Night) -> str:
+    """The same in one line; empty where nothing happened."""
+    parts = [*interruptions(night), *_times(night.tries_void, "try", "void", "tries")]
+    if not parts:
+        return ""
+    repeated = night.at_once + night.later
+    return f"What broke in: {', '.join(parts)}; {count(repeated, 'repetition')}."
+
+
+def interruptions(night: Night) -> Iterator[str]:
+    """What came from outside, a few words each."""
+    yield from _times(night.reboots, "reboot", "of the target")
+    yield from _times(night.restarts, "restart", "of the agent")
+    yield from _times(night.resumed, "start", "after its end")
+    yield from _times(night.controller_boots - 1, "reboot", "of the controller")
+    yield from _times(len(night.interruptions), "try", "cut short", "tries")
+    for silence in night.silences:
+        often = f", {times(silence.times)}" if silence.times > 1 else ""
+        yield f"{silence.meter} silent for {duration(silence.seconds)}{often}"
+    if night.unlinked:
+        yield f"no link to the target for {duration(night.unlinked.seconds)}"
+
+
+def duration(seconds: float) -> str:
+    """`7.4 s`, `74 s`, `12 min`, `3.4 h`."""
+    if seconds < 100:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _times(number: int, noun: str, of: str, plural: str = "") -> Iterator[str]:
+    if number > 0:
+        yield f"{number} {noun if number == 1 else plural or noun + 's'} {of}"
+
+
+def _rows(night: Night) -> Iterator[list[str]]:
+    boots = {
+        "The target lost power or was started again": night.reboots,
+        "The agent was started again in the same boot": night.restarts,
+        "The suite was started again after it had ended": night.resumed,
+        "The controller was started again": night.controller_boots - 1,
+        "A session of the controller was killed": night.killed,
+        "A session of the controller went on with the suite": night.sessions - 1,
+    }
+    for what, number in boots.items():
+        if number > 0:
+            yield [what, times(number), ""]
+    yield from _cut_short(night)
+    for group in night.voids:
+        what = "Repeated because a run was not whole" if group.asked else "Void try"
+        mended = f"{group.mended} of {count(group.runs, 'run')} finished in the end"
+        yield [f"{what}: {group.reason.rstrip('.')}", times(group.tries), mended]
+    if night.at_once or night.later:
+        kinds = {"at once in their place": night.at_once, "after other runs": night.later}
+        more = ", ".join(f"{number} {how}" for how, number in kinds.items() if number)
+        yield ["Repetitions", times(night.at_once + night.later), more]
+    for wait in night.waits:
+        why = WAITED.get(wait.word, f"({wait.word})")
+        more = "" if wait.word == "secrets" else f": {wait.sentence}"  # its words are for the log
+        yield [f"Waited {why}", times(wait.times), f"{duration(wait.seconds)}{more}"]
+    for silence in (*night.silences, *([night.unlinked] if night.unlinked else [])):
+        more = f"{duration(silence.seconds)} in all, {duration(silence.longest_s)} at most"
+        what = f"Meter {silence.meter} fell silent or was opened again"
+        if not silence.meter:
+            what = "No link to the target: it, the network or the controller's session was away"
+        yield [what, times(silence.times), more]
+    if night.void_to_end:
+        yield ["Void to the end", count(len(night.void_to_end), "run"), _named(night.void_to_end)]
+    if night.never:
+        yield ["Never made", count(night.never, "run"), ""]
+    if not night.ended:
+        yield ["The suite did not come to its end", "", night.failed]
+
+
+def _cut_short(night: Night) -> Iterator[list[str]]:
+    by_why: dict[str, list[str]] = {}
+    for one in night.interruptions:
+        by_why.setdefault(one.why, []).append(one.during)
+    for why, during in by_why.items():
+        states = Counter(state for state in during if state)
+        doing = ", ".join(f"{n} while {state}" for state, n in states.most_common())
+        yield [WHY.get(why, f"Tries cut short: {why}"), times(len(during)), doing]
+
+
+def _named(run_ids: tuple[str, ...]) -> str:
+    more = f" and {len(run_ids) - SHOWN} more" if len(run_ids) > SHOWN else ""
+    return f"{', '.join(run_ids[:SHOWN])}{more}"
+
+
+def times(number: int) -> str:
+    """`once`, `3 times`."""
+    return "once" if number == 1 else f"{number} times"
+
 
 MACHINE = {
     "os_release": "System",

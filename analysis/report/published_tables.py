@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from itertools import groupby
 
-from analysis.published import unsafe
+from analysis.published import reference
 from analysis.published.reference import CONDITIONS, Published, configurations
-from analysis.report import markup, phase_names, words
+from analysis.report import markup, words
 from analysis.report.markup import Html
-from analysis.suite.labels import configuration_label
+from analysis.suite.records import configuration_label
 
 DOUBT = "*"
 FEW = range(2, 5)
@@ -94,13 +94,13 @@ def _who(part: Sequence[Published]) -> str:
 def _subject(figure: Published) -> str:
     if figure.subject == UNENCRYPTED and not figure.configuration:
         return "not encrypted"
-    return configuration_name(figure.configuration) or unsafe.marked(figure.subject)
+    return configuration_name(figure.configuration) or reference.marked(figure.subject)
 
 
 def _what(figure: Published) -> str:
     parts = [_subject(figure), _quantity(figure)]
     size = figure.block_bytes or figure.size_bytes
-    parts += [figure.operation, phase_names.size(size) if size else ""]
+    parts += [figure.operation, words.size(size) if size else ""]
     return ", ".join(part for part in parts if part)
 
 
@@ -205,10 +205,10 @@ def _cell(figure: Published, name: str) -> str:
     if given is None:
         return ""
     if name in ("size_bytes", "block_bytes"):
-        return phase_names.size(given)
-    return unsafe.marked(str(given))
+        return words.size(given)
+    return reference.marked(str(given))
 
 
 def size_of(size: int | None) -> str:
     """A size as the papers write it; empty where there is none."""
-    return phase_names.size(size) if size else ""
+    return words.size(size) if size else ""

@@ -1,7 +1,9 @@
-"""The report's sections, from the answer to the provenance; the notebook only calls them."""
+"""What `make report` computes, and the sections of its page; the notebook only calls them."""
 
 from __future__ import annotations
 
+import os
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,27 +11,66 @@ from pathlib import Path
 
 from analysis.report import (
     answer,
-    contrasts_section,
     disks_section,
     markup,
-    matrix,
     money_section,
     provenance,
     published_section,
     questions_section,
     steadiness_section,
-    trust_box,
+    tables,
     trust_section,
-    units_section,
     words,
     workload_section,
 )
-from analysis.report.derive import derive
 from analysis.report.figures import forest
 from analysis.report.markup import Html
 from analysis.report.tables import columns, headline_rows, judged_component
 from analysis.stats.results import Results
 from analysis.stats.steadiness import Steadiness, steadiness
+from analysis.suite.records import SuiteError
+
+TERMINAL_TEXT = "FDE_TERMINAL_TEXT"  # a file that the command line prints; none where unset
+WIDTH = 100  # of the sentences; the table is wider where it must be
+
+
+def derive(folder: Path) -> Results:
+    """Derive a suite's tables and write its derived files. Raises SuiteError."""
+    from analysis.stats.results import results, write
+
+    found = results(folder)
+    try:
+        write(found)
+        if path := os.environ.get(TERMINAL_TEXT):
+            Path(path).write_text(terminal_text(found), encoding="utf-8")
+    except OSError as error:
+        raise SuiteError(unwritten(error)) from error
+    return found
+
+
+def terminal_text(found: Results) -> str:
+    """What `make report` says: the table, the answer, and what the suite cannot say."""
+    from analysis.report import answer, missing_section, questions_section, tables
+    from analysis.suite.records import MEASURED
+
+    parts = []
+    if found.origin != MEASURED:
+        parts.append(f"{found.origin.upper()}: {answer.banner(found.origin)}\n")
+    parts.append(f"{tables.headline_text(found)}\n")
+    notes = [f"note: {problem}" for problem in (*found.suite.problems, *found.doubts)]
+    left = missing_section.sentence(found.suite)
+    notes += [f"note: {left}."] * bool(left)
+    said = [*answer.sentences(found), *questions_section.sentences(found), *notes]
+    parts += [textwrap.fill(sentence, WIDTH) for sentence in said]
+    return "\n".join(parts)
+
+
+def unwritten(error: OSError) -> str:
+    """A file that could not be written, as a sentence."""
+    where = Path(str(error.filename)).name if error.filename else "the report"
+    why = error.strerror or "unknown error"
+    return f"Cannot write {where}: {why}. What stood there before is as it was."
+
 
 HEADLINE = (
     "Workload",
@@ -88,8 +129,8 @@ class Report:
     def answer(self) -> Html:
         """Three sentences, the matrix, and how far to trust them: the first screen."""
         said = markup.join(markup.paragraph(s, "answer") for s in answer.sentences(self.found))
-        box = trust_box.trust_box(self.found, self.twice, self.steady, self.found.canary)
-        return markup.columns(said, matrix.matrix(self.found), box)
+        box = trust_section.trust_box(self.found, self.twice, self.steady, self.found.canary)
+        return markup.columns(said, tables.matrix(self.found), box)
 
     def questions(self) -> Html:
         """The declared questions, each with its answer; nothing where none was asked."""
@@ -97,7 +138,7 @@ class Report:
 
     def units(self) -> Html:
         """Joules per unit of work, and rates."""
-        return units_section.units_section(self.found)
+        return workload_section.units_section(self.found)
 
     def figures(self) -> Html:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""
@@ -112,7 +153,7 @@ class Report:
             markup.picture(drawn, caption, found.origin, wide=True)
             for drawn in forest.draw(found.summary, found.suite, self.component)
         )
-        page += contrasts_section.contrasts_section(found)
+        page += questions_section.contrasts_section(found)
         page += markup.table(
             "Energy of one run without its tail: mean ± 95 % interval (Student t over blocks)",
             [*HEADLINE, f"{what.capitalize()}, ratio", "Verdict"],

@@ -8,11 +8,9 @@ import numpy as np
 
 from analysis.report import markup, words
 from analysis.report.markup import Html
-from analysis.stats.canary import CANNOT_TELL, HELD, MOVED, Canary, Reading
-from analysis.stats.family import holm
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL, Estimate
-from analysis.stats.steadiness import Steadiness
+from analysis.stats.stats import LEVEL, Estimate, holm
+from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, Canary, Reading, Steadiness
 
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 

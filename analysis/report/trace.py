@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from analysis.report.figures import style, timeline
-from analysis.suite.align import TargetClock
+from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite, SuiteError
 from analysis.suite.suite_folder import read
 from contract import files

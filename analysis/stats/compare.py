@@ -20,9 +20,8 @@ import polars as pl
 from scipy import stats
 
 from analysis.stats.contrasts import by_block
-from analysis.stats.tidy import energy_of
-from analysis.suite.origin import joint
-from analysis.suite.records import SYSTEM, Suite, SuiteError
+from analysis.stats.results import energy_of
+from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
 
 COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared

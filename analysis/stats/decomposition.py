@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.stats.contrasts import ALL, IDLE
+from analysis.energy.energy import ALL
+from analysis.stats.contrasts import IDLE
 from analysis.stats.stats import Estimate, estimate
 from analysis.stats.summary import rows_of
 from analysis.suite.records import TAIL

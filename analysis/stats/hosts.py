@@ -16,15 +16,12 @@ import numpy as np
 
 from analysis.stats import host_effects as factor
 from analysis.stats.contrasts import by_block, counted, pairs
-from analysis.stats.family import holm, judged
-from analysis.stats.results import Results
-from analysis.stats.stats import Comparison, Floats, compare, exp
+from analysis.stats.results import Results, energy_of
+from analysis.stats.stats import Comparison, Floats, compare, exp, holm, judged
 from analysis.stats.summary import summarise
-from analysis.stats.tidy import energy_of
-from analysis.suite.align import TargetClock
+from analysis.suite.clocks import TargetClock
 from analysis.suite.group import Shared, shared
-from analysis.suite.origin import joint
-from analysis.suite.records import SYSTEM, Suite, SuiteError
+from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
 
 ALL = "all"

@@ -1,9 +1,11 @@
-"""A suite and all that is derived from it, and the derived files."""
+"""A suite and all that is derived from it, as files and tables, and verified."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -11,23 +13,66 @@ from typing import Any
 
 import polars as pl
 
-from analysis.energy.energy import energy_table
+from analysis.energy.energy import ENERGY_SCHEMA, RAPL, energy_table
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
-from analysis.stats.canary import Canary, canary
-from analysis.stats.comparisons import Answer, comparisons
-from analysis.stats.contrasts import Contrast, contrasts
-from analysis.stats.disk_condition import Condition, conditions, findings
-from analysis.stats.doubts import doubts
+from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
+from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.planning import next_suite
+from analysis.stats.steadiness import MOVED, Canary, canary
 from analysis.stats.summary import summarise
-from analysis.suite import currency
-from analysis.suite.align import TargetClock
-from analysis.suite.nights import Night, night
-from analysis.suite.origin import joint
-from analysis.suite.records import Suite
-from analysis.suite.samples import SamplesError
-from analysis.suite.suite_folder import read
+from analysis.suite import manifest
+from analysis.suite.clocks import TargetClock
+from analysis.suite.incidents import Night, night
+from analysis.suite.manifest import trail
+from analysis.suite.recordings import SamplesError
+from analysis.suite.records import TAIL, Suite, SuiteError, joint
+from analysis.suite.suite_folder import PLAN, read
 from contract import files
+
+COVERED = 0.98  # of each measured phase, by every meter; below it the rest is filled in
+
+
+def uncovered_phases(energy: pl.DataFrame) -> pl.DataFrame:
+    """The rows of measured phases that a meter did not see enough of."""
+    return energy.filter(
+        ~pl.col("phase").is_in(["all", "between", TAIL])
+        & (pl.col("source") != RAPL)
+        & (pl.col("coverage") < COVERED)
+    )
+
+
+def uncovered(energy: pl.DataFrame) -> list[str]:
+    """Runs with such a phase."""
+    return sorted(uncovered_phases(energy)["run_id"].unique())
+
+
+def doubts(suite: Suite, energy: pl.DataFrame, canary: Canary | None) -> list[str]:
+    """One sentence each for runs void to the end, runs that a meter missed, a canary that moved."""
+    return list(_doubts(suite, energy, canary))
+
+
+def _doubts(suite: Suite, energy: pl.DataFrame, canary: Canary | None) -> Iterator[str]:
+    if suite.void:
+        blocks = sorted({run.block + 1 for run in suite.void})
+        where = f"block{'s' * (len(blocks) > 1)} {', '.join(map(str, blocks))}"
+        yield f"{_runs(len(suite.void))} void to the end, in {where}: pairs with them are missing."
+    missed = uncovered(energy)
+    if missed:
+        yield (
+            f"{_runs(len(missed))} finished, but not seen whole by every meter (less than "
+            f"{COVERED:.0%} of a phase): what is missing is filled in where there is anything to "
+            f"fill it with, and flagged: {', '.join(missed[:3])}{' …' * (len(missed) > 3)}."
+        )
+    if canary is not None and canary.verdict == MOVED:
+        yield (
+            f"The canary moved by {abs(canary.worst.change) * 100:.1f} % from first to last (limit "
+            f"{canary.limit * 100:g} %): ratios within blocks hold, joules are those of a machine "
+            "that changed."
+        )
+
+
+def _runs(number: int) -> str:
+    return f"{number} run{'s are' if number != 1 else ' is'}"
 
 
 @dataclass(frozen=True)
@@ -109,7 +154,7 @@ def reckoned(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.Da
 def write(found: Results) -> None:
     """energy.parquet, summary.parquet, summary.csv, next.json; each whole or not at all."""
     folder = found.suite.folder
-    says = currency.metadata(folder)
+    says = manifest.metadata(folder)
     for name, frame in (("energy.parquet", found.energy), ("summary.parquet", found.summary)):
         held = io.BytesIO()
         frame.write_parquet(held, metadata=says)
@@ -117,3 +162,108 @@ def write(found: Results) -> None:
     files.write(folder / "summary.csv", [found.summary.write_csv().encode()])
     document = json.dumps(found.next_suite, indent=1, ensure_ascii=False)
     files.write(folder / "next.json", [f"{document}\n".encode()])
+
+
+_MAGIC = re.compile(r"[*?[]")
+
+
+def load(*folders: str | Path) -> pl.DataFrame:
+    """A row a run × phase × component of all suites (columns: data/README.md, energy.parquet).
+
+    A text with `*`, `?` or `[` is a pattern; what matches it and is no suite is passed over. A
+    suite's energy.parquet is taken where it was derived by this code from the folder's seal as it
+    stands; else the joules are derived anew, and nothing is written. The sums of the sealed files
+    are not compared: that is what `make verify` is for. Raises SuiteError for a folder that is no
+    suite, a pattern that matches none, and a suite that is named twice.
+    """
+    found = [folder for name in folders for folder in _matched(name)]
+    if not found:
+        raise SuiteError('No suite is named: load("data/suites/*") takes all there are.')
+    tables = [energy_of(folder) for folder in dict.fromkeys(found)]
+    ids = [table["suite_id"][0] for table in tables if len(table)]
+    twice = next((name for name in ids if ids.count(name) > 1), None)
+    if twice is not None:
+        raise SuiteError(f"Suite {twice} stands in two of these folders: name one of them.")
+    return pl.concat(tables)
+
+
+def _matched(name: str | Path) -> Iterator[Path]:
+    """The suite folders that a name or a pattern stands for, in order of their names."""
+    path = Path(name)
+    if path.is_dir() or not _MAGIC.search(str(name)):
+        yield path.resolve()
+        return
+    matching = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
+    found = [folder.resolve() for folder in matching if (folder / PLAN).exists()]
+    if not found:
+        raise SuiteError(f"No suite matches {name}.")
+    yield from found
+
+
+def energy_of(folder: Path) -> pl.DataFrame:
+    """A suite's energy table, as it stands in the folder or derived. Raises SuiteError."""
+    table = folder / "energy.parquet"
+    if manifest.current(table):
+        try:
+            return pl.read_parquet(table)
+        except (OSError, pl.exceptions.PolarsError):
+            pass  # damaged behind its metadata
+    return reckoned(folder)[2]
+
+
+RELATIVE = 1e-12  # the same code on the same bytes; only the order of summing may differ
+ABSOLUTE = 1e-12
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was found to be well, and what was not; both as sentences."""
+
+    said: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def verify(folder: Path) -> Outcome:
+    """Check the sums of the seal and of the journal; compare energy.parquet with what raw bytes
+    give. Raises SuiteError."""
+    again = results(folder, raw=True)
+    seal = manifest.check(folder)
+    said = [f"{seal.files} files have the sums of their seal."] if not seal.problems else []
+    problems = list(seal.problems)
+    closed = trail(folder, {run.run_id for run in again.suite.runs})
+    said += closed.said
+    problems += closed.problems
+    path = folder / "energy.parquet"
+    if not path.exists():
+        problems.append("There is no energy.parquet to compare: make the report first.")
+        return Outcome(tuple(said), tuple(problems))
+    try:
+        kept = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError):
+        problems.append("energy.parquet cannot be read: make the report again.")
+        return Outcome(tuple(said), tuple(problems))
+    difference = differences(kept, again.energy)
+    if difference:
+        problems.append(f"energy.parquet does not follow from the raw bytes: {difference}.")
+    else:
+        said.append(f"{len(kept)} rows of energy.parquet were made again from the raw bytes.")
+    return Outcome(tuple(said), tuple(problems))
+
+
+def differences(kept: pl.DataFrame, made: pl.DataFrame) -> str:
+    """Where two energy tables differ, as a clause; empty if they do not."""
+    if kept.columns != made.columns or kept.schema != made.schema:
+        return "its columns are others"
+    keys = ["run_id", "phase", "source", "component"]
+    kept, made = kept.sort(keys), made.sort(keys)
+    if len(kept) != len(made) or not kept.select(keys).equals(made.select(keys)):
+        return f"it has {len(kept)} rows, the raw bytes give {len(made)}, or they name other runs"
+    for column, kind in ENERGY_SCHEMA.items():
+        if kind == pl.Float64():
+            a, b = kept[column], made[column]
+            unlike = (a - b).abs() > ABSOLUTE + RELATIVE * b.abs()
+            if (a.is_null() != b.is_null()).any() or unlike.fill_null(False).any():
+                return f"{column} differs"
+        elif not kept[column].equals(made[column]):
+            return f"{column} differs"
+    return ""

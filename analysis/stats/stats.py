@@ -1,21 +1,53 @@
-"""Intervals, tests and verdicts, with the block as the unit of replication.
-
-Student's t throughout: at the few blocks of a suite, bootstrap intervals cover too little.
-Configurations are compared by the log-ratio of joules within a block, so that drift from block to
-block cancels. The core works along the last axis of arrays, so that one suite and ten thousand
-simulated ones go through the same lines.
-"""
+"""Intervals, tests and verdicts, with the block as the unit of replication."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
+
+
+@dataclass(frozen=True)
+class Span:
+    """A figure with its interval; a limit is None where there is no bound, or no interval at all.
+
+    What rises with a figure carries its limits on as they are (`scaled`, `shifted`); what falls
+    with it swaps them.
+    """
+
+    mid: float
+    low: float | None
+    high: float | None
+
+    def scaled(self, factor: float) -> Span:
+        """The same in another unit; `factor` is exact and not negative."""
+        return Span(
+            self.mid * factor,
+            None if self.low is None else self.low * factor,
+            None if self.high is None else self.high * factor,
+        )
+
+    def shifted(self, by: float) -> Span:
+        """The same with something exact added."""
+        return Span(
+            self.mid + by,
+            None if self.low is None else self.low + by,
+            None if self.high is None else self.high + by,
+        )
+
+    def not_below(self, least: float) -> Span:
+        """The same, cut off at what it cannot fall short of."""
+        return Span(
+            max(least, self.mid),
+            None if self.low is None else max(least, self.low),
+            None if self.high is None else max(least, self.high),
+        )
+
 
 Verdict = Literal["differs", "equivalent", "inconclusive"]
 Floats = npt.NDArray[np.float64]
@@ -201,3 +233,34 @@ def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:
 def exp(log: float | Floats) -> float:
     """A ratio from its logarithm; one beyond all numbers is the largest there is."""
     return math.exp(max(-LARGEST_LOG, min(LARGEST_LOG, float(log))))
+
+
+def holm(p_values: Floats) -> Floats:
+    """Holm's adjusted p-values along the last axis (Scandinavian Journal of Statistics 6, 1979).
+
+    The k-th smallest of m is multiplied by m − k + 1, is never below the one before it and never
+    above 1. SciPy has no such function.
+    """
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p, axis=-1)
+    factors = np.arange(p.shape[-1], 0, -1)
+    raised = np.maximum.accumulate(np.take_along_axis(p, order, axis=-1) * factors, axis=-1)
+    adjusted = np.empty_like(p)
+    np.put_along_axis(adjusted, order, np.minimum(raised, 1.0), axis=-1)
+    return adjusted
+
+
+def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons as one family, in the same order, with both tests' p-values adjusted.
+
+    One without an interval (n < 2) was never tested: it stays as it is and counts for nothing.
+    """
+    tested = [c for c in comparisons if c.p_value is not None and c.p_equivalence is not None]
+    different = iter(holm(np.array([c.p_value for c in tested], dtype=float)))
+    equivalent = iter(holm(np.array([c.p_equivalence for c in tested], dtype=float)))
+    return [
+        c
+        if c.p_value is None or c.p_equivalence is None
+        else replace(c, p_holm=float(next(different)), p_equivalence_holm=float(next(equivalent)))
+        for c in comparisons
+    ]

@@ -1,15 +1,19 @@
-"""The seal of a suite: SHA-256 sums in manifest.json, and what differs from them."""
+"""Whether a suite is what was sealed: sums, the journal's closing lines, derived tables."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from analysis.suite.documents import lines
 from contract import strict_json
 
 MANIFEST = "manifest.json"
@@ -86,3 +90,133 @@ def _strangers(folder: Path, known: set[str]) -> list[str]:
         files = path.rglob("*") if path.is_dir() else [path] if path.exists() else []
         found += [str(f.relative_to(folder)) for f in files if f.is_file()]
     return sorted(name for name in found if name not in known)
+
+
+SUM = "sha256:"
+
+
+@dataclass
+class _Last:
+    """A run as the journal left it: its last state, and of its last try the boots of its lines."""
+
+    state: str = ""
+    detail: str = ""
+    boots: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trail:
+    """What was found to be well, and what was not; both as sentences."""
+
+    said: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def trail(folder: Path, counted: Collection[str]) -> Trail:
+    """Hold the runs that are `counted` as finished against journal, run.json and rapl.jsonl.
+
+    Suites that were made before the journal told sums lack them; that is said, and is no problem.
+    """
+    last = _last(folder)
+    problems, without = [], 0
+    for run_id in sorted(counted):
+        run = last.get(run_id, _Last())
+        if run.state != "finished":
+            state = run.state or "no state at all"
+            problems.append(f"Run {run_id} is counted, but the journal leaves it at {state}.")
+            continue
+        document, found = _run(folder / "runs" / run_id, run, problems)
+        if len({*run.boots, str(document.get("boot_id"))}) > 1:
+            problems.append(f"Run {run_id} did not begin and finish in one boot of the target.")
+        without += not found
+    told = len(counted) - without
+    said = []
+    if told and not problems:
+        said.append(
+            f"{told} finished runs have the sums that the journal closed them with, each in one "
+            "boot of the target."
+        )
+    if without:
+        some = "the runs" if not told else f"{without} of the runs"
+        said.append(f"The journal tells no sums of {some}: it is that of an older version.")
+    return Trail(tuple(said), tuple(problems))
+
+
+def _last(folder: Path) -> dict[str, _Last]:
+    """By run, from its last `running` line on."""
+    found: dict[str, _Last] = {}
+    for line in lines(folder / "journal.jsonl", []):
+        run_id = str(line.get("run_id") or "")
+        run = found.setdefault(run_id, _Last())
+        run.state, run.detail = str(line.get("state")), str(line.get("detail") or "")
+        if run.state == "running":
+            run.boots.clear()
+        if run.state in ("running", "proving", "finished"):
+            run.boots[str(line.get("boot_id"))] = None
+    return found
+
+
+def _run(folder: Path, run: _Last, problems: list[str]) -> tuple[Mapping[str, Any], bool]:
+    """run.json, and whether there are sums; what has another sum than was told is a problem."""
+    path = folder / "run.json"
+    try:
+        data = path.read_bytes()
+        document = strict_json.loads(data.decode())
+    except (OSError, ValueError):
+        problems.append(f"Run {folder.name} is counted, but its run.json cannot be read.")
+        return {}, True
+    told = run.detail.startswith(SUM)
+    if told and run.detail.removeprefix(SUM) != hashlib.sha256(data).hexdigest():
+        problems.append(f"run.json of {folder.name} is not the one that the journal closed.")
+    samples = document.get("rapl_sha256")
+    if samples is not None and samples != _sum_of(folder / "rapl.jsonl"):
+        problems.append(f"rapl.jsonl of {folder.name} is not the one that its run.json names.")
+    return document, told
+
+
+def _sum_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+ANALYSIS = Path(__file__).parents[1]
+SEAL, CODE = "fde.seal", "fde.code"
+
+
+def metadata(folder: Path) -> dict[str, str]:
+    """What a table says of itself that is derived from the suite in `folder` now."""
+    return {SEAL: seal(folder), CODE: code()}
+
+
+def current(table: Path) -> bool:
+    """Whether a derived Parquet file in a suite's folder is up to date; False where it is none."""
+    wanted = metadata(table.parent)
+    if not wanted[SEAL]:
+        return False
+    try:
+        found = pl.read_parquet_metadata(table)
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+    return all(found.get(key) == value for key, value in wanted.items())
+
+
+def seal(folder: Path) -> str:
+    """Sum of the seal; empty where there is none, so that nothing is up to date."""
+    try:
+        return hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+@cache
+def code() -> str:
+    """Sum over the modules of `analysis.suite`, `analysis.energy` and `instrumentation`."""
+    rooms = (ANALYSIS / "suite", ANALYSIS / "energy", ANALYSIS.parent / "instrumentation")
+    sources = [path for room in rooms for path in room.rglob("*.py")]
+    whole = hashlib.sha256()
+    for path in sorted(path for path in sources if "tests" not in path.parts):
+        whole.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return whole.hexdigest()

@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.suite.origin import SYNTHETIC
+from analysis.suite.records import SYNTHETIC
 from analysis.synthetic.folder import (
+    Clocks,
     Done,
+    Floats,
     Marks,
+    Power,
     Target,
     clock_lines,
     dump,
@@ -26,7 +29,6 @@ from analysis.synthetic.folder import (
     write_manifest,
     write_run,
 )
-from analysis.synthetic.power import Clocks, Floats, Power
 from analysis.synthetic.suite import ASSUMPTIONS, STACKS, frozen, shuffled
 from instrumentation import decode
 from instrumentation.meters.powersensor3 import PowerSensor3

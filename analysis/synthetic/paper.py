@@ -38,11 +38,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from analysis.suite.origin import SYNTHETIC
+from analysis.suite.records import SYNTHETIC
 from analysis.synthetic.folder import (
+    Clocks,
     Done,
     Line,
     Marks,
+    Power,
     Target,
     clock_lines,
     dump,
@@ -52,7 +54,6 @@ from analysis.synthetic.folder import (
     write_meter,
     write_run,
 )
-from analysis.synthetic.power import Clocks, Power
 from analysis.synthetic.suite import CONFIGURATIONS, STACKS, frozen, shuffled
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "fujimoto.csv"

@@ -16,9 +16,11 @@ import numpy as np
 
 from analysis.synthetic.folder import (
     CPUS,
+    Clocks,
     Done,
     Line,
     Marks,
+    Power,
     Target,
     clock_lines,
     dump,
@@ -28,7 +30,6 @@ from analysis.synthetic.folder import (
     write_meter,
     write_run,
 )
-from analysis.synthetic.power import Clocks, Power
 from analysis.synthetic.suite import ASSUMPTIONS, IDLE_W, STACKS, frozen
 
 BLOCKS, EXTRA_BLOCKS = 3, 2

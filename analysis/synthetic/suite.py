@@ -1,9 +1,10 @@
-"""A small suite whose joules are known beforehand, with what may go wrong in it on request."""
+"""A small suite, or a group of hosts, whose joules are known, with faults on request."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import numpy as np
 from analysis.suite.manifest import canonical_sha256
 from analysis.suite.records import CANARY
 from analysis.synthetic.folder import (
+    COMPONENTS,
+    Clocks,
     Done,
     Line,
     Marks,
+    Power,
     Target,
     clock_lines,
     dump,
@@ -24,7 +28,6 @@ from analysis.synthetic.folder import (
     write_meter,
     write_run,
 )
-from analysis.synthetic.power import COMPONENTS, Clocks, Power
 
 CONFIGURATIONS = ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256")
 STACKS: Mapping[str, Mapping[str, Any]] = {
@@ -321,3 +324,42 @@ def _true_energies(truth: Truth, power: Power) -> None:
             truth.energy_j[run_id, phase, name] = used_j
             whole_j = truth.energy_j.get((run_id, "all", name), 0.0)
             truth.energy_j[run_id, "all", name] = whole_j + (0.0 if phase == "tail" else used_j)
+
+
+GROUP = "synthetic-20260101T000000Z"
+MACHINES = (
+    ("Intel(R) Core(TM) i5-7500 CPU @ 3.40GHz", "ExampleMaker A100"),
+    ("AMD Ryzen 5 3600 6-Core Processor", "ExampleMaker B200"),
+    ("Intel(R) Xeon(R) E-2136 CPU @ 3.30GHz", "OtherMaker C3"),
+    ("ARM Neoverse-N1", "OtherMaker D4"),
+)
+
+
+def write_group(root: Path, dearer: Mapping[str, float], options: Options | None = None) -> Path:
+    """Suites of hosts below `root`, and the group's folder, which is returned.
+
+    `dearer` says by host how many times as much time encryption in software adds there.
+    """
+    o = options or Options()
+    ids = []
+    for number, (host, factor) in enumerate(dearer.items()):
+        slower = {
+            name: 1 + (ratio - 1) * (factor if name.startswith("dmcrypt") else 1.0)
+            for name, ratio in SLOWER.items()
+        }
+        cpu, disk = MACHINES[number % len(MACHINES)]
+        machine = {
+            "cpu": {"model": cpu},
+            "disks": {role: {"model": f"{disk} {role}"} for role in ("plain", "sed")},
+        }
+        suite_id = f"synthetic-{host}-20260101T000000Z"
+        own = replace(
+            o, host=host, group=GROUP, slower=slower, seed=o.seed + number, machine=machine
+        )
+        write_suite(root / suite_id, own)
+        ids.append(suite_id)
+    folder = root / GROUP
+    folder.mkdir()
+    document = {"format": "fde-group/1", "group": GROUP, "suites": ids, "hosts": list(dearer)}
+    (folder / "group.json").write_text(json.dumps(document), encoding="utf-8")
+    return folder

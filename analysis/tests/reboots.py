@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.synthetic.folder import dump, write_lines, write_manifest
-from analysis.synthetic.power import Clocks
+from analysis.synthetic.folder import Clocks, dump, write_lines, write_manifest
 from instrumentation import decode
 from instrumentation.trace import StreamWriter, read_frames
 

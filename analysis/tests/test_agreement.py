@@ -10,13 +10,20 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.published import unsafe
-from analysis.published.agreement import agreement, judged, spoilt, word
-from analysis.published.beside import Beside, beside, configuration_here
+from analysis.published import reference
+from analysis.published.beside import (
+    Beside,
+    agreement,
+    beside,
+    configuration_here,
+    judged,
+    spoilt,
+    word,
+)
 from analysis.published.here import PANDA_SIZES, likes, plain_unit
 from analysis.published.reasons import hardware, reasons
 from analysis.published.reference import citations, published
-from analysis.report import beside_tables, published_section
+from analysis.report import published_section
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Comparison
 from analysis.suite.records import Suite
@@ -334,18 +341,18 @@ def test_every_machine_and_drive_beside_ours_is_known() -> None:
     ],
 )
 def test_what_is_unsafe_is_marked_by_its_word(text: str, names: set[str]) -> None:
-    assert {one.name for one in unsafe.known() if one.named_in(text)} == names
-    assert unsafe.marked(text) == (f"{text}{unsafe.MARK}" if names else text)
+    assert {one.name for one in reference.known() if one.named_in(text)} == names
+    assert reference.marked(text) == (f"{text}{reference.MARK}" if names else text)
 
 
 def test_unsafe_ciphers_are_marked_in_every_table(
     found: Results, rows: dict[str, list[Beside]]
 ) -> None:
-    page = beside_tables.tables(found, rows["verma"]).text
+    page = published_section.tables(found, rows["verma"]).text
     cells = re.findall(r"<t[dh][^>]*>((?:DES|3DES|Blowfish)[^<]*)</t[dh]>", page)
     assert cells
-    assert all(unsafe.MARK in cell for cell in cells)
+    assert all(reference.MARK in cell for cell in cells)
     told = published_section._unsafe(rows["verma"]).text
     for name in ("DES", "3DES", "Blowfish", "ECB"):
-        assert f"{unsafe.MARK} {name} is unsafe today" in told
-    assert all(one.why and one.source for one in unsafe.known())
+        assert f"{reference.MARK} {name} is unsafe today" in told
+    assert all(one.why and one.source for one in reference.known())

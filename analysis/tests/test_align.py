@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from analysis.energy import windows
-from analysis.suite import align, samples
+from analysis.suite import clocks, recordings
 
 S = 1_000_000_000
 LIMIT_S = 0.02
@@ -35,7 +35,7 @@ def table(
 
 
 def windows_of(frame: pl.DataFrame, kind: str, limit_s: float = LIMIT_S) -> windows.Windows:
-    records = samples.of_table(frame)
+    records = recordings.of_table(frame)
     timing = windows.fit(records, kind, limit_s)
     parts = list(windows.windows(records, timing, ["system"]))
     return windows.Windows(
@@ -51,13 +51,13 @@ def test_envelope_finds_the_line_under_late_bunches() -> None:
     x = np.arange(0, 600e9, 50e6)
     delay = generator.exponential(2e6, len(x))
     delay[np.arange(len(x)) % 40 < 10] += 400e6
-    intercept, slope = align.lower_envelope(x, 5e6 + 30e-6 * x + delay)
+    intercept, slope = clocks.lower_envelope(x, 5e6 + 30e-6 * x + delay)
     assert slope == pytest.approx(30e-6, abs=0.2e-6)
     assert intercept == pytest.approx(5e6, abs=0.1e6)
 
 
 def test_envelope_takes_no_slope_that_no_clock_has() -> None:
-    intercept, slope = align.lower_envelope(np.array([0.0, 1e9]), np.array([2e6, 9e6]))
+    intercept, slope = clocks.lower_envelope(np.array([0.0, 1e9]), np.array([2e6, 9e6]))
     assert (intercept, slope) == (2e6, 0.0)
 
 
@@ -68,7 +68,7 @@ def test_a_clock_that_wanders_is_followed_and_a_late_quarter_of_an_hour_is_not()
     delay = generator.uniform(1e6, 16e6, len(x))
     delay[(x > 9_000e9) & (x < 9_900e9)] += 200e6
     y = 40e-6 * x + wander + delay
-    line = align.fit_line(x, y, (x[::7], y[::7]), 16e6)
+    line = clocks.fit_line(x, y, (x[::7], y[::7]), 16e6)
     off = line.at(x) - x - (40e-6 * x + wander)
     assert np.abs(off).max() < 7e6  # 10 ppm to the middle of the late stretch and back
     assert np.quantile(np.abs(off), 0.95) < 2.2e6
@@ -77,10 +77,10 @@ def test_a_clock_that_wanders_is_followed_and_a_late_quarter_of_an_hour_is_not()
 
 def test_the_bound_is_what_the_spread_of_delays_leaves_of_their_limit() -> None:
     x = np.arange(0, 100e9, 1e8)
-    steady = align.fit_line(x, np.full(len(x), 3e6), (x, np.full(len(x), 3e6)), 16e6)
+    steady = clocks.fit_line(x, np.full(len(x), 3e6), (x, np.full(len(x), 3e6)), 16e6)
     assert steady.bound_ns == 16e6
     y = np.random.default_rng(3).uniform(1e6, 16e6, len(x))
-    assert align.fit_line(x, y, (x, y), 16e6).bound_ns == pytest.approx(1.75e6, abs=0.5e6)
+    assert clocks.fit_line(x, y, (x, y), 16e6).bound_ns == pytest.approx(1.75e6, abs=0.5e6)
 
 
 def test_windows_end_by_device_time_not_by_arrival() -> None:
@@ -118,7 +118,7 @@ def test_records_of_a_meter_without_a_clock_are_numbered(window_s: float) -> Non
     generator = np.random.default_rng(4)
     number = np.flatnonzero(generator.uniform(size=4000) > 0.01)
     true_s = 7.0 + number * window_s * (1 + 100e-6)
-    arrival_s: align.Floats = np.maximum.accumulate(
+    arrival_s: clocks.Floats = np.maximum.accumulate(
         true_s + generator.uniform(0.001, 0.016, len(number)) + 3.5 * window_s * (number % 97 > 92)
     )
     found = windows_of(table(arrival_s.tolist(), window_s=window_s), "index")
@@ -152,9 +152,9 @@ def test_pieces_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> No
     epoch = [1 + (k >= 1800) for k in range(len(number))]
     frame = table(arrival_s.tolist(), [int(n) * 100 for n in number], epoch)
     for kind in ("device", "index", "poll"):
-        monkeypatch.setattr(samples, "CHUNK_RECORDS", 10_000)
+        monkeypatch.setattr(recordings, "CHUNK_RECORDS", 10_000)
         whole = windows_of(frame, kind)
-        monkeypatch.setattr(samples, "CHUNK_RECORDS", 611)
+        monkeypatch.setattr(recordings, "CHUNK_RECORDS", 611)
         pieces = windows_of(frame, kind)
         assert np.abs(whole.end_ns - pieces.end_ns).max() <= 50_000
         assert (
@@ -188,7 +188,7 @@ def test_each_boot_has_its_own_clock() -> None:
         {"t_send_ns": 10**12, "t_target_ns": 70, "t_receive_ns": 10**12 + 20, "boot_id": "b"},
         {"t_send_ns": "torn"},
     ]
-    clock = align.TargetClock.fit(lines)
+    clock = clocks.TargetClock.fit(lines)
     assert clock.to_controller_ns("a", 5_000) == 5
     assert clock.to_controller_ns("b", 70) == 10**12 + 10
     assert clock.to_controller_ns("c", 70) is None
@@ -201,7 +201,7 @@ def test_a_time_is_placed_by_the_boot_of_the_controller_that_is_nearest() -> Non
         return {**times, "boot_id": "a", "controller_boot_id": boot}
 
     first = [line(t, 0, "x") for t in (0, 10, 20)]
-    clock = align.TargetClock.fit([*first, *(line(t, 1_000_000, "y") for t in (620, 630))])
+    clock = clocks.TargetClock.fit([*first, *(line(t, 1_000_000, "y") for t in (620, 630))])
     assert clock.to_controller_ns("a", 30 * S) == 30 * S  # not on the way from one to the other
     assert clock.to_controller_ns("a", 610 * S) == 610 * S - 1_000_000
     assert clock.models["a"].skew_ppm == 0.0

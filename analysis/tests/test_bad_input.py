@@ -21,7 +21,7 @@ import pytest
 
 from analysis import load
 from analysis.__main__ import main
-from analysis.report.derive import terminal_text
+from analysis.report.sections import terminal_text
 from analysis.stats.results import results
 from analysis.suite.records import SuiteError
 from analysis.synthetic.folder import write_manifest

@@ -12,9 +12,8 @@ import polars as pl
 import pytest
 
 from analysis.report.sections import Report
-from analysis.stats.canary import CANNOT_TELL, HELD, MOVED, canary
 from analysis.stats.results import results, write
-from analysis.stats.steadiness import places_of
+from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, canary, places_of
 from analysis.suite.records import Suite
 from analysis.synthetic.suite import Options, write_suite
 from analysis.synthetic.tables import energy_of, suite_of

@@ -14,7 +14,7 @@ from scipy import stats
 from analysis.__main__ import main
 from analysis.report.trace import find, nearest
 from analysis.stats.compare import compare, welch
-from analysis.stats.tidy import load
+from analysis.stats.results import load
 from analysis.suite.manifest import canonical_sha256
 from analysis.synthetic.folder import write_manifest
 from analysis.synthetic.suite import IDLE_W, Options, write_suite

@@ -10,14 +10,13 @@ import polars as pl
 import pytest
 
 from analysis.report import trace
-from analysis.report.night_table import night_table
-from analysis.stats import verify
+from analysis.report.provenance import night_table
+from analysis.stats import results as verify
 from analysis.stats.results import Results, results, write
-from analysis.suite.controllers import shifts
+from analysis.suite.clocks import shifts
 from analysis.suite.recordings import read as recordings
 from analysis.suite.suite_folder import read
-from analysis.synthetic.folder import clock_lines, write_lines, write_manifest
-from analysis.synthetic.power import Clocks
+from analysis.synthetic.folder import Clocks, clock_lines, write_lines, write_manifest
 from analysis.synthetic.suite import Options, Truth, write_suite
 from analysis.tests.reboots import FIRST, SECOND, reboot_controller, reboot_target
 

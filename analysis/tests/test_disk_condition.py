@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from analysis.report.disk_table import SILENT, disk_table
-from analysis.stats.disk_condition import conditions, findings, limit_k, too_warm
+from analysis.report.disks_section import SILENT, disk_table
+from analysis.stats.disks import conditions, findings, limit_k, too_warm
 from analysis.stats.results import results
 from analysis.suite.records import Run, Suite
 from analysis.suite.suite_folder import read

@@ -7,11 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.energy.counted import counted
+from analysis.energy.energy import counted, run_edges
 from analysis.energy.metered import Metered
-from analysis.energy.rest import run_edges
 from analysis.stats.results import results
-from analysis.suite.align import TargetClock
+from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Counter
 from analysis.synthetic.folder import RANGE_UJ
 from analysis.synthetic.suite import Options, Truth, write_suite

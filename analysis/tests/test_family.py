@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from analysis.stats.family import holm, judged
-from analysis.stats.stats import Comparison, compare
+from analysis.stats.stats import Comparison, compare, holm, judged
 
 
 def compared(*ratios: float, margin: float = 0.02) -> Comparison:

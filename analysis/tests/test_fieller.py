@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.money import fieller
-from analysis.stats.span import Span
-from analysis.stats.stats import estimate
+from analysis.money import costs
+from analysis.stats.stats import Span, estimate
 
 TRUE_TOP, TRUE_BOTTOM = 120.0, 8.0
 
@@ -28,7 +27,7 @@ def test_coverage_is_what_it_says(bottom: float, scatter: float) -> None:
     generator = np.random.default_rng(11)
     suites, held = 4000, 0
     for _ in range(suites):
-        found = fieller.ratio(*simulated(generator, bottom, scatter))
+        found = costs.ratio(*simulated(generator, bottom, scatter))
         low = -math.inf if found.low is None else found.low
         high = math.inf if found.high is None else found.high
         held += low <= TRUE_TOP / bottom <= high
@@ -40,7 +39,7 @@ def test_without_bounds_just_where_the_denominators_interval_holds_zero() -> Non
     kinds = set()
     for _ in range(300):
         top, below = simulated(generator, 1.5, 2.5)
-        found = fieller.ratio(top, below)
+        found = costs.ratio(top, below)
         assert (found.low is None) == estimate(below).contains(0)
         assert (found.low is None) == (found.high is None)
         kinds.add(found.low is None)
@@ -49,7 +48,7 @@ def test_without_bounds_just_where_the_denominators_interval_holds_zero() -> Non
 
 def test_an_exact_denominator_leaves_students_interval() -> None:
     top = [11.0, 12.5, 9.0, 10.0]
-    found, mean = fieller.ratio(top, [4.0] * 4), estimate(top)
+    found, mean = costs.ratio(top, [4.0] * 4), estimate(top)
     assert mean.low is not None
     assert mean.high is not None
     assert found.mid == pytest.approx(mean.mean / 4)
@@ -60,7 +59,7 @@ def test_an_exact_denominator_leaves_students_interval() -> None:
 def test_the_limits_are_where_the_t_test_turns() -> None:
     generator = np.random.default_rng(13)
     top, below = simulated(generator, TRUE_BOTTOM, 2.0)
-    found = fieller.ratio(top, below, confidence=0.9)
+    found = costs.ratio(top, below, confidence=0.9)
     assert found.low is not None
     assert found.high is not None
     for limit in (found.low, found.high):
@@ -70,17 +69,17 @@ def test_the_limits_are_where_the_t_test_turns() -> None:
 
 
 def test_a_negative_denominator_keeps_the_order_of_the_limits() -> None:
-    found = fieller.ratio([10.0, 11.0, 12.0], [-5.0, -5.2, -5.1])
+    found = costs.ratio([10.0, 11.0, 12.0], [-5.0, -5.2, -5.1])
     assert found.low is not None
     assert found.high is not None
     assert found.low < found.mid < found.high < 0
 
 
 def test_one_block_has_no_interval_and_nonsense_is_refused() -> None:
-    assert fieller.ratio([6.0], [2.0]) == Span(3.0, None, None)
+    assert costs.ratio([6.0], [2.0]) == Span(3.0, None, None)
     with pytest.raises(ValueError, match="equal numbers"):
-        fieller.ratio([1.0], [1.0, 2.0])
+        costs.ratio([1.0], [1.0, 2.0])
     with pytest.raises(ValueError, match="no values"):
-        fieller.ratio([], [])
+        costs.ratio([], [])
     with pytest.raises(ValueError, match="not defined"):
-        fieller.ratio([1.0, 1.0], [-1.0, 1.0])
+        costs.ratio([1.0, 1.0], [-1.0, 1.0])

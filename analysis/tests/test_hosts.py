@@ -17,7 +17,7 @@ from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
 from analysis.__main__ import main
-from analysis.report import build, hosts_answer, hosts_page
+from analysis.report import build, hosts_page, hosts_sections
 from analysis.report.figures import hosts_forest
 from analysis.report.hosts_table import table
 from analysis.stats import host_effects as factor
@@ -28,8 +28,7 @@ from analysis.suite.group import members
 from analysis.suite.manifest import canonical_sha256
 from analysis.suite.records import SuiteError
 from analysis.synthetic.folder import write_manifest
-from analysis.synthetic.group import write_group
-from analysis.synthetic.suite import Options, write_suite
+from analysis.synthetic.suite import Options, write_group, write_suite
 
 OPTIONS = Options(blocks=5, interval_ms=100, workloads=("kernel_grep", "sql", "idle"), noise=0.002)
 
@@ -180,12 +179,12 @@ def test_each_hosts_own_figures_are_those_of_its_own_report(other: Path) -> None
 
 
 def test_the_answer_never_pools_hosts_that_differ(other: Path, same: Path) -> None:
-    drive, software, general = hosts_answer.sentences(hosts(members(other)))
+    drive, software, general = hosts_sections.sentences(hosts(members(other)))
     assert "alike within ±2 %" in drive
     assert "on alder" in software and "on birch" in software
     assert "the hosts surely differ, and their mean" in software and "is no host's own" in software
     assert "cannot be said from 2" in general and "alder and birch alone" in general
-    drive, software, general = hosts_answer.sentences(hosts(members(same)))
+    drive, software, general = hosts_sections.sentences(hosts(members(same)))
     assert "On these 3 hosts" in software and "surely differ" not in software
     assert "3 were chosen at random" in general and "the host is the unit" in general
 
@@ -287,7 +286,7 @@ def test_other_parameters_and_stacks_are_left_out_and_said(pair: list[Path]) -> 
     assert "Workload sql is left out: it is not the same on every host." in found.shared.said
     assert any("rest before a run (alder 0.5, birch 9)" in said for said in found.shared.said)
     assert {e.workload for e in found.single} == {"kernel_grep", "idle"}
-    assert "over 1 of 2 workloads" in hosts_answer.sentences(found)[0]
+    assert "over 1 of 2 workloads" in hosts_sections.sentences(found)[0]
 
 
 def test_the_canary_is_not_told_to_be_left_out(pair: list[Path]) -> None:
@@ -341,7 +340,7 @@ def test_a_host_without_a_figure_leaves_no_mean(pair: list[Path]) -> None:
     assert whole.workloads == ("kernel_grep",) and whole.these is not None
     page = hosts_page.html(found, pair[0].parent).text
     assert "no figure of birch" in page and "None" not in page
-    assert "alder" in hosts_answer.text(found)
+    assert "alder" in hosts_sections.text(found)
 
 
 def test_one_block_has_means_without_intervals(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis.suite import origin
-from analysis.suite.labels import configuration_label
+from analysis.suite import records
+from analysis.suite.records import configuration_label
 
 AES = {"kind": "dmcrypt", "disk": "plain", "cipher": "aes-xts-plain64", "key_bits": 256}
 
@@ -47,4 +47,4 @@ def test_a_configuration_is_called_by_what_it_is(entry: dict[str, Any], label: s
     ],
 )
 def test_what_rests_on_several_origins_is_the_worst_of_them(parts: list[str], whole: str) -> None:
-    assert origin.joint(parts) == whole
+    assert records.joint(parts) == whole

@@ -15,10 +15,9 @@ from analysis.report import payback_text as said
 from analysis.report.figures import payback_curve, tornado
 from analysis.report.money_section import money_section
 from analysis.stats.results import Results, results
-from analysis.stats.span import Span
-from analysis.stats.stats import estimate
-from analysis.suite.align import TargetClock
+from analysis.stats.stats import Span, estimate
 from analysis.suite.assumptions import Assumptions
+from analysis.suite.clocks import TargetClock
 from analysis.synthetic.suite import ASSUMPTIONS, Options, write_suite
 from analysis.synthetic.tables import energy_of, suite_of
 

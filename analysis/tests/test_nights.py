@@ -11,15 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.report import night_table
+from analysis.report import provenance
 from analysis.report.sections import Report
-from analysis.stats.doubts import uncovered
-from analysis.stats.results import results, write
-from analysis.stats.verify import verify
-from analysis.suite.nights import REBOOT, RESTART, Interruption, night
+from analysis.stats.results import results, uncovered, verify, write
+from analysis.suite.incidents import REBOOT, RESTART, Interruption, night, pauses_s
+from analysis.suite.recordings import chained, of_table
 from analysis.suite.records import Suite
-from analysis.suite.samples import chained, of_table
-from analysis.suite.silences import pauses_s
 from analysis.synthetic.suite import Truth
 from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.night import Night, faulty
@@ -134,7 +131,7 @@ def test_such_a_suite_is_verified_and_its_page_is_whole(report: Report, bad: Nig
 def test_a_quiet_night_is_one_sentence(whole_suite: tuple[Path, Truth]) -> None:
     page = Report(results(whole_suite[0]))
     assert page.found.night.quiet
-    assert night_table.QUIET in page.trust().text
+    assert provenance.QUIET in page.trust().text
     assert "What broke in" not in page.trust().text
     assert "What broke in" not in page.answer().text
     assert "What weakens these figures" not in page.answer().text
@@ -191,7 +188,7 @@ def test_an_older_agents_open_run_is_an_interruption_too() -> None:
 def test_a_suite_that_was_given_up_says_so() -> None:
     found = night(suite(STARTED, ("void", "a", "x"), ("suite-failed", "", "the disk is gone")))
     assert found.failed == "the disk is gone"
-    assert "the disk is gone" in night_table.night_table(found).text
+    assert "the disk is gone" in provenance.night_table(found).text
 
 
 def test_damaged_lines_of_a_journal_are_no_obstacle() -> None:
@@ -238,7 +235,7 @@ def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> N
     assert found.unlinked is not None
     assert (found.unlinked.times, round(found.unlinked.seconds)) == (2, 675)
     assert found.sessions == 2
-    text = night_table.night_table(found).text
+    text = provenance.night_table(found).text
     assert "No link to the target" in text
     assert "A session of the controller went on with the suite" in text
 
@@ -252,7 +249,7 @@ def test_a_session_that_did_not_end_was_killed_unless_it_is_still_at_work(tmp_pa
     assert (night(at_work).sessions, night(at_work).killed) == (3, 1)
     found = night(replace(at_work, sealed=True))
     assert found.killed == 2
-    assert "A session of the controller was killed" in night_table.night_table(found).text
+    assert "A session of the controller was killed" in provenance.night_table(found).text
 
 
 def test_nobody_listens_before_the_agent_starts_nor_once_the_target_is_down() -> None:

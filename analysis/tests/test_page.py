@@ -21,10 +21,10 @@ from analysis.report import (
     build,
     decomposition_tables,
     markup,
-    matrix,
     pdf,
     steadiness_section,
-    trust_box,
+    tables,
+    trust_section,
     words,
 )
 from analysis.report.sections import Report
@@ -138,7 +138,7 @@ def test_the_index_leads_somewhere_and_headings_stand_in_order(built: Path) -> N
 
 
 def test_the_matrix_has_a_cell_for_each_workload_and_configuration(found: Results) -> None:
-    page = matrix.matrix(found).text
+    page = tables.matrix(found).text
     assert page.count('<td class="cell') == (1 + 6) * 3
     assert "All but idle" in page
     for row in found.summary.filter(
@@ -153,7 +153,7 @@ def test_the_matrix_has_a_cell_for_each_workload_and_configuration(found: Result
 
 
 def test_a_matrix_of_many_configurations_stands_upright(wide: Results) -> None:
-    page = matrix.matrix(wide).text
+    page = tables.matrix(wide).text
     assert '<th scope="col">Configuration</th>' in page
     assert page.count("<tr>") == 1 + 16
     assert page.count('<td class="cell') == 16 * 2
@@ -161,7 +161,7 @@ def test_a_matrix_of_many_configurations_stands_upright(wide: Results) -> None:
 
 def test_a_cell_without_runs_says_so(found: Results) -> None:
     gone = (pl.col("workload") == "sql") & (pl.col("configuration") == "opal")
-    page = matrix.matrix(replace(found, summary=found.summary.filter(~gone))).text
+    page = tables.matrix(replace(found, summary=found.summary.filter(~gone))).text
     assert page.count("no finished run on both sides") == 1
 
 
@@ -227,7 +227,7 @@ def test_the_names_in_the_plan_do_not_matter(tmp_path: Path) -> None:
     said = answer.sentences(found)
     assert "cannot be said" not in " ".join(said[:2])
     assert "dm-crypt AES-128" in said[1]
-    assert matrix.matrix(found).text.count('<td class="cell') == 2 * 2
+    assert tables.matrix(found).text.count('<td class="cell') == 2 * 2
 
 
 def split(delta: tuple[float, float], time: tuple[float, float], power: tuple[float, float],
@@ -297,15 +297,15 @@ def test_changes_have_the_digits_of_their_interval() -> None:
 
 def test_the_trust_box_is_short_and_tells_of_what_is_wrong(found: Results) -> None:
     page = Report(found)
-    text = trust_box.trust_box(found, page.twice, page.steady, found.canary).text
+    text = trust_section.trust_box(found, page.twice, page.steady, found.canary).text
     assert text.count("<li>") <= 7
     assert "3 blocks, 72 finished runs, none void" in text
     assert "more block" in text
     twice = [["a", "b", "c", "agrees"], ["a", "b", "c", "disagrees"], ["a", "b", "c", ""]]
-    text = trust_box.trust_box(found, twice, page.steady, found.canary).text
+    text = trust_section.trust_box(found, twice, page.steady, found.canary).text
     assert "Of 2 things known in two ways 1 agree, 1 disagree (a with b)." in text
     wrong = replace(found, suite=replace(found.suite, problems=("The cat sat on it.",)))
-    text = trust_box.trust_box(wrong, twice, page.steady, found.canary).text
+    text = trust_section.trust_box(wrong, twice, page.steady, found.canary).text
     assert "What this suite cannot say" in text
     assert "The cat sat on it." in text
 

@@ -16,23 +16,20 @@ import polars as pl
 import pytest
 
 from analysis.energy.energy import WORK
-from analysis.energy.own_share import LIMIT, own_shares
+from analysis.energy.trust import LIMIT, own_shares
 from analysis.report import (
     answer,
-    left_out,
     missing_section,
     morning,
     questions_section,
     tables,
-    units_section,
+    workload_section,
 )
 from analysis.report.sections import Report
-from analysis.stats.comparisons import Question, Side, comparisons, questions
-from analysis.stats.contrasts import by_workload, contrasts
-from analysis.stats.per_unit import MB, per_unit
+from analysis.stats.contrasts import Question, Side, by_workload, comparisons, contrasts, questions
 from analysis.stats.results import Results, results, write
-from analysis.stats.summary import block_values
-from analysis.suite.nights import night
+from analysis.stats.summary import MB, block_values, per_unit
+from analysis.suite.incidents import night
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
 from analysis.synthetic.papers import (
@@ -175,7 +172,7 @@ def test_a_unit_that_not_every_phase_counts_is_no_unit_of_all(found: Results) ->
 
 
 def test_units_are_shown_in_a_prefix_that_can_be_read(found: Results) -> None:
-    text = units_section.units_section(found).text
+    text = workload_section.units_section(found).text
     for shown in ("mJ/MB", "µJ/file", "mJ/query", "mJ/s\u00a0of video", "J/derivation"):
         assert shown.replace("\u00a0", " ") in text.replace("\u00a0", " ")
     assert "operations/s" in text
@@ -310,7 +307,7 @@ def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> N
     assert own_shares(old.suite) == []
     assert "No run says how much CPU time was ours." in missing_section.own_share(old).text
     assert questions_section.questions_section(old).text == ""
-    assert left_out.sentence(old.suite) == ""
+    assert missing_section.sentence(old.suite) == ""
     assert old.suite.runs[0].program == ""
     assert old.suite.runs[0].cpus is None
 
@@ -325,7 +322,10 @@ def test_skipped_runs_are_not_void_and_are_said_everywhere(
     assert suite.skipped[0].reason == NO_CASCADES
     told = night(suite)
     assert (told.never, told.tries_void, told.void_to_end) == (0, 0, ())
-    assert left_out.sentence(suite) == "skipped: cascades; left out: 1 part of The kernel's ciphers"
+    assert (
+        missing_section.sentence(suite)
+        == "skipped: cascades; left out: 1 part of The kernel's ciphers"
+    )
     lines = morning.lines(folder)
     assert any(line.startswith("skipped: cascades; left out") for line in lines)
     assert len(lines) <= 10

@@ -16,8 +16,7 @@ from analysis.money.payback import (
     runs_to_repay,
 )
 from analysis.report.payback_text import chance, payback_sentence, price
-from analysis.stats.span import Span
-from analysis.stats.stats import Estimate
+from analysis.stats.stats import Estimate, Span
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.synthetic.suite import ASSUMPTIONS
 

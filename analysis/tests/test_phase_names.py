@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from analysis.report.figures import by_phase, by_size
-from analysis.report.phase_names import PhaseName, parse
+from analysis.report.words import PhaseName, parse
 from analysis.report.workload_section import workload_section
-from analysis.stats.per_unit import UNITS, PerUnit
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Estimate
+from analysis.stats.summary import UNITS, PerUnit
 from analysis.synthetic.papers import write_papers_suite
 
 

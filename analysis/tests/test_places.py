@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.published import coverage
+from analysis.published import places as coverage
 from analysis.published.places import places
 from analysis.published.reference import citations, published
 

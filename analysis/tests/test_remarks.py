@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis.energy.remarks import Remarks
-from analysis.suite import samples as records
-from analysis.suite.samples import of_table
+from analysis.energy.windows import Remarks
+from analysis.suite import recordings as records
+from analysis.suite.recordings import of_table
 
 S = 1_000_000_000
 OWN = ("0", "1")

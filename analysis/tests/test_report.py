@@ -15,7 +15,7 @@ from analysis.__main__ import main
 from analysis.report import answer, build, tables
 from analysis.report.figures import forest
 from analysis.report.figures.bars import PLOTS, draw, plots_of
-from analysis.stats import results, verify
+from analysis.stats import results
 from analysis.stats.summary import SUMMARY_SCHEMA
 from analysis.suite import suite_folder
 from analysis.suite.records import SuiteError
@@ -316,11 +316,11 @@ def test_verify_finds_changed_bytes_and_changed_figures(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     write_suite(folder, Options(blocks=2, interval_ms=100, workloads=("idle",)))
     results.write(results.results(folder))
-    assert verify.verify(folder).problems == ()
+    assert results.verify(folder).problems == ()
 
     table = pl.read_parquet(folder / "energy.parquet")
     table.with_columns(pl.col("energy_j") * 1.000001).write_parquet(folder / "energy.parquet")
-    assert "energy_j differs" in verify.verify(folder).problems[0]
+    assert "energy_j differs" in results.verify(folder).problems[0]
     table.write_parquet(folder / "energy.parquet")
 
     # Decoded samples that do not follow from the stream, sealed all the same.
@@ -329,14 +329,14 @@ def test_verify_finds_changed_bytes_and_changed_figures(tmp_path: Path) -> None:
     pl.read_parquet(path).with_columns(pl.col("power_w_system") * 0.9).write_parquet(path)
     seal(folder)
     results.write(results.results(folder))
-    assert "does not follow from the raw bytes" in verify.verify(folder).problems[0]
+    assert "does not follow from the raw bytes" in results.verify(folder).problems[0]
     path.write_bytes(honest)
     seal(folder)
 
     stream = folder / "meters" / "meter0" / "stream.raw"
     stream.write_bytes(stream.read_bytes() + b"\x00")
     (folder / "runs" / "stray.json").write_text("{}")
-    problems = " ".join(verify.verify(folder).problems)
+    problems = " ".join(results.verify(folder).problems)
     assert "stream.raw was changed after sealing" in problems
     assert "runs/stray.json was added after sealing" in problems
     assert main(["verify", str(folder)]) == 1

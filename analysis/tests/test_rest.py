@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.energy.curve import Edge
-from analysis.energy.rest import run_edges
-from analysis.suite.align import TargetClock
+from analysis.energy.energy import run_edges
+from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Phase, Run
 
 S = 1_000_000_000

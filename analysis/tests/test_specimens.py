@@ -8,7 +8,7 @@ import pytest
 from analysis.money import costs
 from analysis.report import answer
 from analysis.report import payback_text as said
-from analysis.stats import specimens
+from analysis.stats import disks as specimens
 from analysis.stats.results import Results, results
 from analysis.stats.summary import block_values
 from analysis.synthetic.suite import Options, write_suite

@@ -14,7 +14,7 @@ from statsmodels.regression.linear_model import OLS
 from analysis.report.steadiness_section import carry_over_sentence
 from analysis.stats.steadiness import hours_of, places_of, steadiness
 from analysis.stats.two_way import Layout
-from analysis.suite.align import TargetClock
+from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite
 from analysis.synthetic.tables import energy_of, run_id_of, suite_of
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from analysis.money.costs import paybacks
-from analysis.stats import verify
+from analysis.stats import results as verify
 from analysis.stats.results import Results, results, write
 from analysis.stats.stats import Comparison
 from analysis.synthetic.paper import expected, write_paper_suite

@@ -14,9 +14,8 @@ import pytest
 
 from analysis import load
 from analysis.energy.energy import ENERGY_SCHEMA
-from analysis.stats.results import results, write
-from analysis.stats.verify import differences
-from analysis.suite import currency
+from analysis.stats.results import differences, results, write
+from analysis.suite import manifest
 from analysis.suite.records import SuiteError
 from analysis.synthetic.suite import Options, write_suite
 
@@ -65,23 +64,23 @@ def test_a_table_that_is_out_of_date_is_not_taken(
 ) -> None:
     table = suites / "first" / "energy.parquet"
     honest = table.read_bytes()
-    assert currency.current(table)
+    assert manifest.current(table)
     wrong = pl.read_parquet(table).with_columns(pl.col("energy_j") * 2)
     try:
         # The metadata are those of the real one: it is believed, as it must be to be quick.
-        wrong.write_parquet(table, metadata=currency.metadata(table.parent))
+        wrong.write_parquet(table, metadata=manifest.metadata(table.parent))
         assert load(suites / "first").equals(wrong)
-        for key in (currency.SEAL, currency.CODE):
-            metadata = {**currency.metadata(table.parent), key: "another"}
+        for key in (manifest.SEAL, manifest.CODE):
+            metadata = {**manifest.metadata(table.parent), key: "another"}
             wrong.write_parquet(table, metadata=metadata)
-            assert not currency.current(table)
+            assert not manifest.current(table)
             assert not load(suites / "first").equals(wrong)
         table.write_bytes(honest[: len(honest) // 2])
         assert len(load(suites / "first")) == len(wrong)
     finally:
         table.write_bytes(honest)
-    monkeypatch.setattr(currency, "code", lambda: "of another version")
-    assert not currency.current(table)
+    monkeypatch.setattr(manifest, "code", lambda: "of another version")
+    assert not manifest.current(table)
 
 
 def test_a_changed_seal_makes_the_table_out_of_date(suites: Path) -> None:
@@ -89,9 +88,9 @@ def test_a_changed_seal_makes_the_table_out_of_date(suites: Path) -> None:
     honest = path.read_bytes()
     try:
         path.write_text(json.dumps({"format": "fde-manifest/1", "files": {}}), encoding="utf-8")
-        assert not currency.current(suites / "first" / "energy.parquet")
+        assert not manifest.current(suites / "first" / "energy.parquet")
         path.unlink()
-        assert not currency.current(suites / "first" / "energy.parquet")
+        assert not manifest.current(suites / "first" / "energy.parquet")
     finally:
         path.write_bytes(honest)
 

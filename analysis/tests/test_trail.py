@@ -11,9 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analysis.stats.results import results, write
-from analysis.stats.verify import verify
-from analysis.suite.trail import trail
+from analysis.stats.results import results, verify, write
+from analysis.suite.manifest import trail
 from analysis.synthetic.folder import dump, write_lines, write_manifest
 from analysis.synthetic.suite import Options, write_suite
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.energy.counted import counted
+from analysis.energy.energy import counted
 from analysis.energy.uncertainty import (
     Resolution,
     TypeB,

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.energy.watermark import Fit, fit
-from analysis.energy.watermark_model import Readings, Watermark, load_of, part_of
-from analysis.suite.align import Floats
+from analysis.energy.watermark import Fit, Readings, Watermark, fit, load_of, part_of
+from analysis.suite.clocks import Floats
 from instrumentation.watermark import CHIPS, chip_s, pad_s
 
 STEP_S = 0.0005

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from analysis.suite.assumptions import assumptions_of
+from contract.errors import ControllerError
 from controller import stacks
-from controller.errors import ControllerError
 from controller.target import CHAINS, resolve
 
 ROLES = Path(__file__).resolve().parents[1] / "roles"

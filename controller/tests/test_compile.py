@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract import plan as plans
+from contract.errors import ControllerError
 from controller.compile import compile_plan
-from controller.errors import ControllerError
 from controller.names import suite_names
 from controller.sequence import Turn
 from controller.sequence import order as order_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from contract.errors import ControllerError
 from controller import confirm, inventory
-from controller.errors import ControllerError
 from controller.inventory import Inventory
 from controller.look import Look
 

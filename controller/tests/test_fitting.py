@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import durations, fitting
 from controller.compile import compile_plan
-from controller.errors import ControllerError
 from controller.tests.examples import NOW, journal, plan, suite, target
 
 # Seconds from running to finished by workload; every switch takes 4 s, every gap between runs 1 s.

@@ -10,10 +10,10 @@ from dataclasses import asdict
 
 import pytest
 
+from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import follow as following
 from controller import word as words
-from controller.errors import ControllerError
 from controller.follow import Heard, follow
 from controller.tests.examples import journal
 from controller.word import Word

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent import hold as leases
+from contract.errors import ControllerError
 from controller import hold
-from controller.errors import ControllerError
 
 
 @pytest.fixture(autouse=True)

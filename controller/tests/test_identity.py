@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from contract import plan as plans
+from contract.errors import ControllerError
 from controller import identity
-from controller.errors import ControllerError
 from controller.orders import Orders
 from controller.tests.examples import journal, plan, target
 from controller.tests.standin import Standin

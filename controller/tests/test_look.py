@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from contract.errors import ControllerError
 from controller import remote
-from controller.errors import ControllerError
 from controller.look import Look, checked, checks_file
 from controller.session import require_same_target
 from controller.tests.examples import target

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from contract import plan as plans
+from contract.errors import ControllerError
 from controller import group, inventory, many
 from controller.compile import compile_plan
-from controller.errors import ControllerError
 from controller.many_view import View, compact
 from controller.playbook import ROOT
 from controller.seal import MANIFEST

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from contract import plan as plans
+from contract.errors import ControllerError
 from contract.journal import Entry, Journal
 from controller import delivery, word
 from controller import follow as following
 from controller import secrets_file as secrets_file_module
-from controller.errors import ControllerError
 from controller.night import Night
 from controller.orders import Orders
 from controller.playbook import ROOT

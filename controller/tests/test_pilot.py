@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from contract.errors import ControllerError
 from controller import pilot
-from controller.errors import ControllerError
 
 NEXT = {"format": "fde-next/1", "suite_id": "p-1", "blocks": 17, "from_blocks": 10}
 

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from agent import lock
+from contract.errors import ControllerError
 from controller import recorders, seal
-from controller.errors import ControllerError
 from controller.playbook import ROOT
 from controller.recorder_process import end_leftovers
 from controller.recorders import Recorders, folder_for

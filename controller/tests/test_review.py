@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from agent import requests
 from contract import plan as plans
+from contract.errors import ControllerError
 from contract.plan import Plan
 from controller import review
 from controller.coverage import Recording
-from controller.errors import ControllerError
 from controller.orders import Orders
 from controller.tests.examples import journal, plan, target
 from controller.tests.standin import Standin

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from contract.errors import ControllerError
 from controller import playbook, secrets_file
-from controller.errors import ControllerError
 
 WHOLE = {
     "luks_passphrase": "tango-7431-foxtrot",

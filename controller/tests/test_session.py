@@ -15,8 +15,8 @@ import pytest
 from agent import pack
 from contract import journal as journals
 from contract import plan as plans
+from contract.errors import ControllerError
 from controller import fetch, seal, session
-from controller.errors import ControllerError
 from controller.tests.examples import journal, plan, target
 from instrumentation.trace import StreamWriter
 

@@ -24,8 +24,8 @@ from agent import lock
 from agent.tries import REPEAT
 from contract import journal
 from contract import plan as plans
+from contract.errors import ControllerError
 from controller import follow, playbook, seal, session
-from controller.errors import ControllerError
 from controller.tests.examples import plan, target
 from controller.tests.standin import Standin
 from controller.tests.test_recorders import meter, speaking, wait_until

@@ -12,8 +12,8 @@ import pytest
 
 from agent.measure import seed_of
 from contract import plan as plans
+from contract.errors import ControllerError
 from controller.compile import compile_plan
-from controller.errors import ControllerError
 from controller.names import suite_names
 from controller.suites import load_suite, scaled
 from controller.tests.examples import NOW, plan, suite, target

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from contract import plan as plans
+from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import group, holder, pages, watch
-from controller.errors import ControllerError
 from controller.seal import MANIFEST
 from controller.status import Board
 from controller.tests.examples import journal, plan, target

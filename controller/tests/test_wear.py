@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from contract.errors import ControllerError
 from controller import __main__ as controller
 from controller import check, inventory, look, secrets_file, wear
-from controller.errors import ControllerError
 from controller.inventory import Inventory
 from controller.look import Look
 from controller.tests.examples import plan, suite, target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
+from contract.errors import LabError
 from lab import image
-from lab.errors import LabError
 from lab.image import Image
 from lab.machines import kvm, uml
 from lab.machines.base import Machine, Say

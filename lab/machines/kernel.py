@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.errors import LabError
 from lab import cache, mirror
 from lab.cache import Say
-from lab.errors import LabError
 from lab.image_build import MODULE, MODULE_SOURCES
 from lab.paths import GIB, cache_dir
 

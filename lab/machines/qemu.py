@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from contract.errors import LabError
 from lab.console import tail
-from lab.errors import LabError
 from lab.image import Image
 from lab.launcher import READY_LIMIT_S, Launcher
 from lab.machines import kvm

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
+from contract.errors import LabError
 
 
 class Qmp:

@@ -19,9 +19,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from contract.errors import LabError
 from lab import network as networks
 from lab.console import tail
-from lab.errors import LabError
 from lab.image import Image
 from lab.launcher import Launcher
 from lab.machines import kernel

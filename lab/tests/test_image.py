@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from contract.errors import LabError
 from lab import cache, image, image_build
-from lab.errors import LabError
 from lab.paths import GIB, cache_dir, require_room
 
 

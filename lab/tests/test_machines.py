@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from contract.errors import LabError
 from lab import machines, mirror, network
 from lab.console import gave_up, tail
-from lab.errors import LabError
 from lab.image import Image
 from lab.machines import kernel, kvm, qemu, uml
 from lab.machines.base import Guest

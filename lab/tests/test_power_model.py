@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.errors import LabError
+from contract.errors import LabError
 from lab.power_model import MODEL_FILE, Activity, PowerModel
 
 MODEL = PowerModel(

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from contract.errors import LabError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from lab import lifecycle
-from lab.errors import LabError
 from lab.launcher import Launcher
 from lab.state import Layout, Process, Started, read_json, read_started, write_started
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from agent.checks.scene import Scene
 from agent.checks.table import TABLE
-from analysis.stats.family import judged
-from analysis.stats.stats import Comparison, compare
+from analysis.stats.stats import Comparison, compare, judged
 from controller.sequence import Turn, order
 from drive.behaviour import Timing
 from lab.disk_models import DiskModel

@@ -15,9 +15,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from lab import lifecycle
-from lab.errors import LabError
 from lab.paths import REPOSITORY
 from validation.bench import table
 from validation.faults import results

@@ -7,8 +7,8 @@ import random
 import time
 from pathlib import Path
 
+from contract.errors import LabError
 from lab import power
-from lab.errors import LabError
 from lab.machines.base import WATCHDOG as WATCHDOG_DEVICE
 from lab.machines.qmp import Qmp
 from validation.faults.fault import Fault, Wish

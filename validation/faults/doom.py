@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
+from contract.errors import LabError
 from validation.scene import Scene
 
 DOOMED = Path(__file__).with_name("guest") / "doomed.py"

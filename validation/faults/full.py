@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.errors import LabError
+from contract.errors import LabError
 from validation.faults.fault import Fault, Wish
 from validation.faults.planning import Small
 from validation.faults.trial import AT_WORK, Outcome, Trial

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lab.errors import LabError
+from contract.errors import LabError
 from validation.faults import doom, provoke
 from validation.faults.fault import Fault, Wish
 from validation.faults.planning import Small

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from contract.errors import LabError
 from contract.journal import Entry
-from lab.errors import LabError
 from validation.scene import SUITES, Scene
 
 WATCH = Path(__file__).with_name("guest") / "watch.py"

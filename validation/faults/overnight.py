@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from lab import cables, lifecycle
-from lab.errors import LabError
 from lab.paths import REPOSITORY
 from validation.faults import cuts, results
 from validation.faults.__main__ import PLACE

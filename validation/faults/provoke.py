@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from lab.errors import LabError
+from contract.errors import LabError
 from validation.faults.observer import Line
 from validation.faults.trial import Trial
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab.errors import LabError
+from contract.errors import LabError
 from lab.paths import REPOSITORY
 from validation.scene import INVENTORY, Scene
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from contract.errors import LabError
 from controller.seal import MANIFEST
-from lab.errors import LabError
 from validation.faults import oracle, planning
 from validation.faults.observer import Line, Observer
 from validation.faults.planning import Small

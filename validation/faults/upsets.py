@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from contract.errors import LabError
 from drive import control
-from lab.errors import LabError
 from validation.faults.fault import Fault, Wish
 from validation.faults.planning import LOADS, Small
 from validation.faults.trial import AT_WORK, Outcome, Trial

@@ -9,9 +9,8 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import ttost_paired
 
-from analysis.stats.family import holm
 from analysis.stats.planning import detectable
-from analysis.stats.stats import compare
+from analysis.stats.stats import compare, holm
 from validation.bench import Figure, at_most
 from validation.inference.simulated import SEED
 

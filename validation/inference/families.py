@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.stats.contrasts import permutation_p
-from analysis.stats.family import holm
-from analysis.stats.stats import LEVEL, Floats, Paired
+from analysis.stats.stats import LEVEL, Floats, Paired, holm
 from validation.bench import Figure
 from validation.inference.report_path import largest_difference
 from validation.inference.simulated import (

@@ -14,8 +14,7 @@ from analysis.money.payback import (
     battery_runs,
     payback,
 )
-from analysis.stats.span import Span
-from analysis.stats.stats import Floats, estimate
+from analysis.stats.stats import Floats, Span, estimate
 from analysis.suite.assumptions import Assumptions
 from validation.bench import Figure, within
 from validation.inference.simulated import (

@@ -6,8 +6,7 @@ import numpy as np
 import polars as pl
 
 from analysis.stats.contrasts import contrasts
-from analysis.stats.family import holm
-from analysis.stats.stats import Floats, Paired
+from analysis.stats.stats import Floats, Paired, holm
 from analysis.stats.summary import summarise
 from analysis.suite.records import Suite
 from analysis.synthetic.tables import energy_of, suite_of

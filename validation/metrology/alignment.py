@@ -18,7 +18,7 @@ from matplotlib.figure import Figure as Picture
 
 from analysis.energy.watermark import Fit
 from analysis.energy.watermarks import AGREES, DISAGREES, agreement
-from analysis.suite.align import Floats, TargetClock
+from analysis.suite.clocks import Floats, TargetClock
 from validation.bench import Figure, at_least, at_most
 from validation.metrology.alignment_scene import (
     BOOT,

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analysis.energy.watermark import Fit, fit
-from analysis.energy.watermark_model import Readings, Watermark
+from analysis.energy.watermark import Fit, Readings, Watermark, fit
 from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
-from analysis.suite.align import Floats, Ints, TargetClock
-from analysis.suite.samples import of_table
+from analysis.suite.clocks import Floats, Ints, TargetClock
+from analysis.suite.recordings import of_table
 from instrumentation.watermark import CHIPS, chip_s, pad_s
 
 BASE_W, SWING_W = 40.0, 20.0

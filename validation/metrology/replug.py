@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
+from contract.errors import LabError
 from instrumentation.clock import monotonic_ns
 from instrumentation.decode import decode
 from instrumentation.meters.smartpower3_lines import LINE_BYTES
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
-from lab.errors import LabError
 from validation.bench import Figure, at_most
 
 CYCLES = 1_000

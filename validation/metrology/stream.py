@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.errors import LabError
 from instrumentation.decode import write_samples
 from instrumentation.simulators.port import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.trace import read_frames
-from lab.errors import LabError
 from lab.paths import REPOSITORY
 from validation.bench import Figure, at_most
 

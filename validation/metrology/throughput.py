@@ -102,7 +102,7 @@ def ours(folder: Path) -> None:
     """Decode and integrate by this project's code; writes joules.npy [phases, 4]."""
     from analysis.energy.curve import Edge
     from analysis.energy.metered import Metered
-    from analysis.suite.samples import of_file
+    from analysis.suite.recordings import of_file
 
     decoder = write_samples(folder)
     assert not decoder.faults

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from analysis.synthetic.suite import Options, write_suite
+from contract.errors import LabError
 from instrumentation.tests.trees import TREES
 from lab import disk_models
-from lab.errors import LabError
 from validation.fairness import sockets
 from validation.fairness.simulated import BEFORE, ENTRY_S, WORKLOADS, Rules, Suite
 

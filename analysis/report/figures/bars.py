@@ -17,7 +17,7 @@ from analysis.report import words
 from analysis.report.figures import style
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import block_values, estimate_of
-from analysis.suite import origin
+from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
 
 PARTS = ("package", "package-0", "dram", "drive")
@@ -81,7 +81,7 @@ def draw(plot: Plot, energy: pl.DataFrame, suite: Suite) -> Figure | None:
     upright = max(map(len, found.values())) <= UPRIGHT
     with mpl.rc_context({**style.RC, "axes.grid.axis": "y" if upright else "x"}):
         figure = _upright(plot, found, suite) if upright else _lying(plot, found, suite)
-        style.titled(figure, plot.title, origin.joint(shown["origin"].unique()))
+        style.titled(figure, plot.title, records.joint(shown["origin"].unique()))
     return figure
 
 

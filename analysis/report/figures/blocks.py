@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.report import words
 from analysis.report.figures import style
 from analysis.stats.summary import block_values
-from analysis.suite import origin
+from analysis.suite import records
 from analysis.suite.records import Suite
 
 Series = Mapping[str, Mapping[int, float]]  # by configuration and block
@@ -67,7 +67,7 @@ def draw(
         handles, labels = _legend(list(axes))
         figure.legend(handles, labels, loc="outside right upper", fontsize=7.5)
         title = f"Blocks: {words.name_of(workload)}, {words.name_of(component)} energy"
-        style.titled(figure, title, origin.joint(here["origin"].unique()))
+        style.titled(figure, title, records.joint(here["origin"].unique()))
     return figure
 
 

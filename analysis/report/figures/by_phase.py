@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.report.figures import style
-from analysis.report.phase_names import PhaseName, parse
-from analysis.stats.per_unit import PerUnit
+from analysis.report.words import PhaseName, parse
 from analysis.stats.stats import Estimate
+from analysis.stats.summary import PerUnit
 
 FEWEST = 2  # rows
 FAR = 20.0  # beyond this ratio the scale is logarithmic

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from analysis.report.figures import style
-from analysis.report.phase_names import parse, size
-from analysis.stats.per_unit import PerUnit
+from analysis.report.words import parse, size
+from analysis.stats.summary import PerUnit
 from analysis.suite.records import Suite
 
 FEWEST = 3  # sizes: fewer make no curve

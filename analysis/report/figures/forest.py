@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from analysis.report import words
 from analysis.report.figures import style
-from analysis.suite import origin
+from analysis.suite import records
 from analysis.suite.records import Suite
 
 ROWS = 34  # lines of one picture: more would not fit an upright sheet
@@ -34,7 +34,7 @@ def draw(summary: pl.DataFrame, suite: Suite, component: str) -> list[Figure]:
     if rows.is_empty():
         return []
     limits = _limits(rows, suite.margin)
-    where = origin.joint(rows["origin"].unique())
+    where = records.joint(rows["origin"].unique())
     by = {name: _of(rows, suite, name) for name in suite.workloads}
     sheets = list(_sheets({name: found for name, found in by.items() if found}))
     drawn = []

@@ -12,8 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from analysis.suite.origin import MEASURED
-from analysis.suite.records import Suite
+from analysis.suite.records import MEASURED, Suite
 
 INK, SOFT, GREY = "#222222", "#56616c", "#9a9a9a"
 BAND = "#e4eef5"  # what is shaded: a margin, a phase

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from analysis.energy.windows import fit, windows
 from analysis.report import words
 from analysis.report.figures import style
-from analysis.report.phase_names import parse
-from analysis.suite import align, origin
+from analysis.report.words import parse
+from analysis.suite import clocks, records
 from analysis.suite.records import Meter, Run, Suite
 from analysis.suite.suite_folder import rapl_readings
 from instrumentation.sources.zones import kind_of
@@ -26,10 +26,10 @@ LINES = {
 OTHERS = (("#CC79A7", (0, (5, 1))), ("#56B4E9", (0, (3, 1, 1, 1))), ("#E69F00", (0, (1, 1))))
 POINTS = 500  # of a curve: more than the paper's width shows
 AROUND_NS = 5_000_000_000  # beside the run, so that the meter's own clock can be placed
-Curve = tuple[str, align.Floats, align.Floats]
+Curve = tuple[str, clocks.Floats, clocks.Floats]
 
 
-def draw(suite: Suite, run: Run, clock: align.TargetClock) -> Figure | None:
+def draw(suite: Suite, run: Run, clock: clocks.TargetClock) -> Figure | None:
     """Power of the meters' channels and of the package's counter; None without any samples.
 
     Only the run's stretch of the meters' records is read.
@@ -58,7 +58,7 @@ def draw(suite: Suite, run: Run, clock: align.TargetClock) -> Figure | None:
         axis.set_xlabel("Time since the start of the run (s)")
         axis.set_ylabel("Power (W)")
         title = f"{words.name_of(run.workload)}, {suite.label(run.configuration)}"
-        where = origin.joint([run.origin, *(meter.origin for meter in suite.meters)])
+        where = records.joint([run.origin, *(meter.origin for meter in suite.meters)])
         style.titled(figure, f"Power over time: {title}, block {run.block + 1}", where)
         figure.legend(loc="outside lower center", ncols=min(4, len(curves)))
     return figure
@@ -92,7 +92,7 @@ def _shade(axis: Axes, run: Run) -> None:
         )
 
 
-def _meter_curves(suite: Suite, run: Run, clock: align.TargetClock) -> list[Curve]:
+def _meter_curves(suite: Suite, run: Run, clock: clocks.TargetClock) -> list[Curve]:
     start = clock.to_controller_ns(run.boot_id, run.t_start_ns)
     end = clock.to_controller_ns(run.boot_id, run.t_end_ns)
     if start is None or end is None:
@@ -107,7 +107,7 @@ def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
     if not near.records or not meter.channels:
         return []
     timing = fit(near, meter.timing, meter.arrival_delay_limit_s)
-    parts: dict[str, list[tuple[align.Floats, align.Floats]]] = {}
+    parts: dict[str, list[tuple[clocks.Floats, clocks.Floats]]] = {}
     for part in windows(near, timing, meter.channels):
         inside = (part.end_ns > start) & (part.start_ns < end)
         if not inside.any():
@@ -125,8 +125,8 @@ def _curves_of(meter: Meter, start: int, end: int) -> list[Curve]:
 
 
 def _means(
-    begin: align.Ints, end: align.Ints, power: align.Floats, each: int
-) -> tuple[align.Floats, align.Floats]:
+    begin: clocks.Ints, end: clocks.Ints, power: clocks.Floats, each: int
+) -> tuple[clocks.Floats, clocks.Floats]:
     """Means over so many windows, and their middles in s; NaN where a gap breaks the line."""
     cut = np.arange(0, len(power), each)
     last = np.minimum(cut + each, len(power)) - 1

@@ -1,9 +1,4 @@
-"""The disk under each configuration, by its own account before and after every run.
-
-A warm disk draws other power and works at another speed than a cold one, and so does one whose
-link, write cache or power states changed: none of that is encryption. What a disk does not report
-is left out here, and never a nought.
-"""
+"""The disks: in what two differ, and the condition of each before and after every run."""
 
 from __future__ import annotations
 
@@ -12,8 +7,73 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from analysis.stats.span import Span
+from analysis.stats.stats import Span
 from analysis.suite.records import Suite
+
+# Keys of a disk in provenance/before.json, and what they are called.
+FIELDS = {
+    "model": "model",
+    "firmware": "firmware",
+    "transport": "bus",
+    "link": "link",
+    "size_bytes": "capacity (B)",
+    "logical_block_bytes": "sector (B)",
+    "spare_percent": "spare space (%)",
+    "serial": "serial number",
+}
+
+
+def across(suite: Suite, *names: str | None) -> bool:
+    """Whether these configurations lie on more than one disk."""
+    return len({suite.disk_of(name) for name in names if name} - {""}) > 1
+
+
+def table(suite: Suite) -> list[list[str]]:
+    """What differs between the disks that were measured: (field, value on each), in words.
+
+    Headed by the disks' roles; empty where there is one disk.
+    """
+    there = roles(suite)
+    if len(there) < 2:
+        return []
+    known = [_facts(suite, role) for role in there]
+    rows = [
+        [called, *(str(facts.get(key) or "not known") for facts in known)]
+        for key, called in FIELDS.items()
+        if len({str(facts.get(key)) for facts in known}) > 1
+    ]
+    return [["", *there], *rows]
+
+
+def unlike(suite: Suite) -> list[str]:
+    """What the disks differ in besides their serial numbers: `model`, `firmware`."""
+    return [row[0] for row in table(suite)[1:] if row[0] != FIELDS["serial"]]
+
+
+def described(suite: Suite) -> str:
+    """`they differ in model and firmware` or `two specimens of one model`."""
+    fields = [field.removesuffix(" (B)").removesuffix(" (%)") for field in unlike(suite)]
+    if not fields:
+        known = any(_facts(suite, role).get("model") for role in roles(suite))
+        return "two specimens of one model" if known else "two disks of which nothing is known"
+    together = ", ".join(fields[:-1])
+    return f"they differ in {f'{together} and {fields[-1]}' if together else fields[-1]}"
+
+
+def roles(suite: Suite) -> list[str]:
+    """Of the disks that the configurations lie on, in the plan's order."""
+    return list(dict.fromkeys(filter(None, map(suite.disk_of, suite.configurations))))
+
+
+def _facts(suite: Suite, role: str) -> Mapping[str, Any]:
+    """What the agent found of a disk before the first run, else what the plan says."""
+    planned = _mapping(_mapping(suite.plan.get("disks")).get(role))
+    return {**planned, **_mapping(_mapping(suite.before.get("disks")).get(role))}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
 
 WHEN = ("before", "after")
 # Keys of a disk in run.json: what should not change, what counts up, what is left of its life.
@@ -160,7 +220,3 @@ def _by_cell(runs: Sequence[_Told], when: str) -> dict[tuple[int, str], float]:
         cells.setdefault(run.cell, []).append(run)
     found = {cell: _values(same, "temperature_c", when) for cell, same in cells.items()}
     return {cell: fmean(values) for cell, values in found.items() if values}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
