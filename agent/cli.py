@@ -12,7 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent import hold, lock, memory, notify, pack, quiet, requests
+from agent import lock, notify, pack, quiet, tries
+from agent.command import keep_private
 from agent.limits import Stop
 from agent.storage import inspect, proof, provision, secrets
 from agent.storage.stack import Entered, Stack
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if hasattr(options, "secrets"):
-            memory.keep_private()
+            keep_private()
         return int(options.command(options))
     except AgentError as error:
         print(f"fde: {error}", file=sys.stderr)
@@ -206,17 +207,17 @@ def _follow(options: argparse.Namespace) -> int:
 
 def _hold(options: argparse.Namespace) -> int:
     if options.end:
-        hold.end()
+        lock.end()
     elif options.reason is None or options.seconds is None:
-        raise hold.HoldError("A hold needs --reason and --for, or --end to let go.")
+        raise lock.HoldError("A hold needs --reason and --for, or --end to let go.")
     else:
-        hold.take(options.reason, options.seconds)
+        lock.take(options.reason, options.seconds)
     return 0
 
 
 def _request_repeat(options: argparse.Namespace) -> int:
-    request = requests.Request(options.run, options.seq, " ".join(options.reason.split()))
-    print(json.dumps({"changed": requests.add(options.suite_dir, request)}))
+    request = tries.Request(options.run, options.seq, " ".join(options.reason.split()))
+    print(json.dumps({"changed": tries.add(options.suite_dir, request)}))
     return 0
 
 

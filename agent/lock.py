@@ -1,14 +1,53 @@
-"""One agent at a time: a lock on the machine's test disks, and one on a suite's folder."""
+"""One agent at a time, on the machine and in a suite's folder; and its lease."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from contract.errors import AgentError
+from contract.files import write_json
+
+HOLD = Path("/run/fde-testbed/hold.json")
+LONGEST_S = 3600.0
+
+
+class HoldError(AgentError):
+    """A lease that nobody can keep."""
+
+
+def take(reason: str, seconds: float, path: Path = HOLD) -> None:
+    """Hold for `seconds` from now, in place of any lease before."""
+    if not 0 < seconds <= LONGEST_S:
+        raise HoldError(f"A hold lasts up to {LONGEST_S:g} s: renew it for longer.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    until_ns = time.monotonic_ns() + round(seconds * 1e9)
+    write_json(path, {"reason": " ".join(reason.split()), "until_ns": until_ns})
+
+
+def end(path: Path = HOLD) -> None:
+    """Let go, whether or not there is a lease."""
+    path.unlink(missing_ok=True)
+
+
+def reason(path: Path = HOLD) -> str | None:
+    """Why the next run is to wait; None without a lease that still runs.
+
+    One that cannot be read, or ends later than any lease may, holds nobody.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        left_ns = int(document["until_ns"]) - time.monotonic_ns()
+        said = str(document["reason"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return said if 0 < left_ns <= LONGEST_S * 1e9 else None
+
 
 RUN = Path("/run/fde-testbed")
 

@@ -1,17 +1,23 @@
-"""Marks of a run: phases with the counters read at their edges."""
+"""Marks of a run: phases with the counters read at their edges; the watermarks of a session."""
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 from agent import cpu_time
 from agent.sampler import Sampler
 from contract.errors import AgentError
+from contract.files import append_line
+from contract.journal import boot_id
+from contract.plan import Watermark
+from instrumentation import watermark as pattern
 from instrumentation.sources.counter import (
     MIRROR,
     READ_FAILED,
@@ -169,3 +175,43 @@ def _own_cpu_s() -> float:
     """CPU time of the agent itself with all its threads, without the programs it started."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+FILE = "watermark.jsonl"
+
+
+def play(watermark: Watermark | None, suite_dir: Path, when: str) -> None:
+    """Rest, load pattern, rest; then one line in `watermark.jsonl`, on the medium on return.
+
+    `when` is `start` or `end`. Nothing happens where the plan has no watermark. A pattern that
+    could not be played costs the suite only its check of the clocks, so the line tells the error.
+    Starts and ends alternate within a boot, however often the agent was started in between.
+    """
+    if watermark is None or _last(suite_dir / FILE) == (boot_id(), when):
+        return
+    line: dict[str, Any] = {
+        "boot_id": boot_id(),
+        "when": when,
+        "chip_s": watermark.chip_s,
+        "pad_s": watermark.pad_s,
+    }
+    time.sleep(watermark.pad_s)
+    try:
+        played = pattern.play(pattern.CHIPS, watermark.chip_s)
+    except pattern.WatermarkError as error:
+        line["error"] = str(error)
+    else:
+        line |= {"cpus": played.cpus, "spread_ns": played.spread_ns, "edges": played.edges}
+    time.sleep(watermark.pad_s)
+    append_line(suite_dir / FILE, line)
+
+
+def _last(path: Path) -> tuple[str, str] | None:
+    """Boot and place of the last whole line."""
+    for line in reversed(path.read_bytes().splitlines() if path.exists() else []):
+        try:
+            document = json.loads(line)
+            return document["boot_id"], document["when"]
+        except (ValueError, KeyError, TypeError):
+            continue
+    return None

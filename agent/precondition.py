@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from agent.checks import smart
 from agent.command import CommandError, run
 from agent.notify import Watchdog
-from agent.storage import devices, discard
+from agent.storage import devices, layout
 from agent.storage.base import Place
 from agent.storage.stack import Stack
 from contract import steady_state
@@ -114,7 +114,7 @@ class _Work:
         started_wall, start_ns = datetime.now(UTC), time.monotonic_ns()
         name = devices.kernel_name(self.disk.by_id)
         before = smart.lifetime(name)
-        discarded_bytes = discard.extent(self.place)
+        discarded_bytes = layout.discard_extent(self.place)
         passes = [self._pass(number, wanted) for number in range(wanted.passes)]
         rounds: list[Written] = []
         window = None

@@ -8,9 +8,9 @@ from typing import Any
 from agent.marks import Counters, Readings, reading_document
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.errors import SourceError
 from instrumentation.sources.perf import SYS, PerfSource
 from instrumentation.sources.pyrapl import PyraplSource
+from instrumentation.sources.registry import SourceError
 
 
 class OtherReaders:

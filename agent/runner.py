@@ -13,6 +13,7 @@ from agent import (
     limits,
     lock,
     locked_read,
+    marks,
     measure,
     needs,
     notify,
@@ -20,8 +21,7 @@ from agent import (
     provenance,
     quiet,
 )
-from agent import requests as asked
-from agent import watermarks as marks
+from agent import tries as asked
 from agent.limits import Stop
 from agent.marks import Counters
 from agent.notify import Watchdog

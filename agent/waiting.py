@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from agent import hold
+from agent import lock
 from agent.notify import Watchdog
 from agent.storage import devices, secrets
 from agent.storage.secrets import Secrets
@@ -70,7 +70,7 @@ class Waits:
         wanted = list(disks)
         self.until("disks", lambda: _all_there(wanted), run_id=run_id, limit_s=PATIENCE_S)
 
-    def for_controller(self, run_id: str, lease: Path = hold.HOLD) -> None:
+    def for_controller(self, run_id: str, lease: Path = lock.HOLD) -> None:
         """Until no lease runs that holds the agent."""
         self.until("held", lambda: _nobody_holds(lease), run_id=run_id)
 
@@ -95,5 +95,5 @@ def _has_room(folder: Path) -> None:
 
 
 def _nobody_holds(lease: Path) -> None:
-    if reason := hold.reason(lease):
+    if reason := lock.reason(lease):
         raise NotYetError(reason)

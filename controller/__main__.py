@@ -21,15 +21,14 @@ from contract.files import write_json
 from controller import (
     check,
     confirm,
-    durations,
-    fitting,
-    holder,
+    hold,
     look,
     many,
     pilot,
     prove,
     remote,
     session,
+    sizing,
     timing,
     watch,
     wear,
@@ -160,7 +159,7 @@ def _resume(options: argparse.Namespace) -> bool:
 
 def _session(options: argparse.Namespace) -> bool:
     target = remote.read_target(options.target)
-    holder.require_plain(options.suite_dir)
+    hold.require_plain(options.suite_dir)
     try:
         manifest = session.run(options.suite_dir, target, options.inventory, _say)
         print(f"sealed: {manifest}")
@@ -227,8 +226,8 @@ def _frozen(
         blocks = options.blocks if earlier is None else earlier.blocks
         return _wear_told(compiled(blocks=blocks), options)
     one = compiled(blocks=1)
-    known = durations.seen(options.out, one["host"], one["origin"])
-    fit = fitting.fit(one, known, options.hours)
+    known = sizing.seen(options.out, one["host"], one["origin"])
+    fit = sizing.fit(one, known, options.hours)
     fitted = {"hours": options.hours, "basis": fit.basis}
     if options.blocks is not None:  # as many as a slower host of the group has time for
         return compiled(blocks=options.blocks, fitted=fitted)

@@ -11,8 +11,9 @@ from typing import Any
 
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
-from controller import confirm, secrets_file, stacks, wear
-from controller import inventory as inventories
+from controller import confirm, secrets_file, wear
+from controller import playbook as inventories
+from controller import target as stacks
 from controller.compile import compile_plan
 from controller.look import Look, checks_file, look
 from controller.suites import load_suite, scaled

@@ -1,4 +1,4 @@
-"""A suite (YAML) and a resolved target compiled to the frozen plan of data/README.md."""
+"""The order of runs: blocks, configurations within a block, workloads within a configuration."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from contract.errors import ControllerError
 from contract.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from controller.declared import comparisons, contrasts, extra, precondition, share
 from controller.names import unknown
-from controller.sequence import CANARY, between_canaries, order
-from controller.suites import on_one_disk
-from controller.variants import complete, entries
+from controller.suites import CANARY, between_canaries, complete, entries, on_one_disk, order
 from instrumentation import watermark as pattern
 from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry as registry_of_meters

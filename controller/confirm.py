@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import ControllerError
-from controller import inventory as inventories
+from controller import playbook as inventories
 from controller.look import look
 
 Ask = Callable[[str], str]

@@ -1,4 +1,4 @@
-"""The journal of a running suite as it grows, over a link that may drop."""
+"""The journal of a running suite over a link that may drop, and what a session does meanwhile."""
 
 from __future__ import annotations
 
@@ -6,13 +6,71 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from contract import journal
 from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
+from contract.plan import Plan
+from controller import progress, remote
+from controller.agent_client import Delivery, Orders
+from controller.recorders import Recorders
 from controller.remote import SSH_FAILED
+from controller.status import Board
+from instrumentation.clock_link import ClockLink, keep_measuring
+
+# A link that is back sooner is not worth a word.
+PATIENCE_S = 8.0
+AGAIN_S = 3600.0
+
+
+class Word:
+    """Keeps count of when the target was last heard."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._since_s: float | None = None
+        self._since_wall = ""
+        self._reason = ""
+        self._due_s = 0.0
+        self._told = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether the target cannot be heard now."""
+        return self._since_s is not None
+
+    def up(self) -> None:
+        """The link is there."""
+        if self._since_s is not None and self._told:
+            away = progress.minutes(time.monotonic() - self._since_s)
+            self._note(f"the target answers again, after {away}")
+        self._since_s, self._told = None, False
+
+    def dropped(self, reason: str) -> None:
+        """It is not, for a reason."""
+        self._reason = reason
+        if self._since_s is None:
+            self._since_s = time.monotonic()
+            self._since_wall = f"{datetime.now():%H:%M}"
+            self._due_s = self._since_s + PATIENCE_S
+
+    def tick(self) -> None:
+        """Tell what is due."""
+        if self._since_s is None or time.monotonic() < self._due_s:
+            return
+        still = "still " if self._told else ""
+        self._note(
+            f"{still}no word from the target since {self._since_wall} ({self._reason}); "
+            "the agent goes on by itself"
+        )
+        self._told = True
+        self._due_s = time.monotonic() + AGAIN_S
+
 
 RETRY_S = 2.0
 # A link that has lived so long without a word is up: a dead one would have been noticed.
@@ -150,3 +208,87 @@ def _parse(line: str) -> Entry | None:
         return journal.parse(line)
     except (ValueError, TypeError):
         return None
+
+
+CLOCK_PERIOD_S = 30.0
+MOST_STARTS = 3
+
+
+class Night:
+    """From the agent's start to its closing line, whatever happens to link, target and meters."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Mapping[str, Any],
+        orders: Orders,
+        board: Board,
+        recorders: Recorders,
+    ) -> None:
+        self._plan = plan
+        self._target = target
+        self._orders = orders
+        self._board = board
+        self._recorders = recorders
+        self._word = Word(board.note)
+        self._delivery = Delivery(dict(target), board.note)
+        self._starts = 0
+
+    def follow(self, known: Sequence[Entry]) -> Entry:
+        """Show progress until the suite has ended; the journal's last line.
+
+        Raises ControllerError where the service died and does not start again.
+        """
+        entries = list(known)
+        path = remote.suite_dir(self._plan.suite_id)
+
+        def command(start: int) -> list[str]:
+            arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))
+            return remote.python(self._target, *arguments)
+
+        heard = Heard(self._word.dropped, self._word.up, self._abandoned)
+        for entry in follow(command, heard, start=len(known), stop=threading.Event()):
+            self._recorders.tend()
+            watts, gaps = self._recorders.watts(), self._recorders.gaps()
+            if entry is None:
+                self._word.tick()
+                self._board.tick(watts, gaps)
+            else:
+                entries.append(entry)
+                self._board.entry(entries, watts, gaps)
+            if not self._word.gone:
+                self._delivery.look(entries[-1] if entries else None)
+        return entries[-1]
+
+    def _abandoned(self, said: str) -> None:
+        """Nobody works on the suite: wait for systemd, start the service, or give up."""
+        unit = self._orders.unit()
+        if unit is None or unit.active or unit.starting:
+            return
+        if not unit.failed and self._starts < MOST_STARTS:
+            self._starts += 1
+            self._board.note(f"{said} Its service is started again")
+            self._orders.start()
+            return
+        raise ControllerError(
+            f"The agent on {self._plan.host} ended without closing its journal "
+            f"({unit.last_words or 'it said nothing'}): go on with make resume."
+        )
+
+    @contextmanager
+    def clock(self, link: ClockLink) -> Iterator[None]:
+        """Clock readings every 30 s, in a thread of their own, and one more at the end."""
+        stop = threading.Event()
+
+        def lost(reason: str) -> None:
+            if not self._word.gone:
+                self._board.note(reason)
+
+        thread = threading.Thread(target=keep_measuring, args=(link, CLOCK_PERIOD_S, stop, lost))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+        keep_measuring(link, CLOCK_PERIOD_S, stop, lost)  # once more, for `stop` is set

@@ -1,4 +1,4 @@
-"""One suite on several hosts at once: a plan and a process for each, told together."""
+"""One suite on several hosts at once, each with a session of its own, as one group."""
 
 from __future__ import annotations
 
@@ -11,17 +11,162 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from contract import strict_json
+from contract import names, strict_json
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
-from controller import group, inventory
+from controller import playbook
+from controller.hold import require_plain
 from controller.many_view import View
 from controller.playbook import ROOT
 from controller.seal import MANIFEST
+from instrumentation.choose import UnknownNameError
+from instrumentation.meters import registry
+from instrumentation.ports import Lookup, PortError
+
+FORMAT = "fde-group/1"
+FILE = "group.json"
+# What every plan of a group has alike: without these, hosts could not be laid beside each other.
+SAME = {
+    "origin": "what their figures are (fde_origin)",
+    "filesystem": "the file system (fde_filesystem)",
+    "runs": "the order of the runs",
+}
+
+Target = Mapping[str, Any]
+Plan = Mapping[str, Any]
+
+
+def require_apart(targets: Sequence[Target]) -> None:
+    """ControllerError where two hosts are one machine, or would read one meter."""
+    broken = [
+        reason
+        for one, other in combinations(targets, 2)
+        for reason in (*_same_machine(one, other), *_same_meter(one, other))
+    ]
+    if broken:
+        raise ControllerError(" ".join(broken))
+
+
+def _same_machine(one: Target, other: Target) -> Iterator[str]:
+    if all(one["ssh"][key] == other["ssh"][key] for key in ("host", "port")):
+        address = f"{one['ssh']['host']}, port {one['ssh']['port']}"
+        yield (
+            f"{one['host']} and {other['host']} are the same machine ({address}): "
+            "name it once in the inventory."
+        )
+
+
+def _same_meter(one: Target, other: Target) -> Iterator[str]:
+    for mine in one["meters"]:
+        for its in other["meters"]:
+            if _port(mine) & _port(its):
+                yield (
+                    f"{one['host']}'s meter {mine['name']} and {other['host']}'s meter "
+                    f"{its['name']} are at the same port ({mine['port']}): give each host a meter "
+                    "of its own, and tell equal ones apart as usb:VVVV:PPPP:SERIAL or by path."
+                )
+
+
+def _port(meter: Mapping[str, Any]) -> set[str]:
+    """What a meter's port is called: as the inventory does, and its device where it is there."""
+    names = {str(meter["port"])}
+    try:
+        ids = registry.load(meter["kind"]).usb_ids
+        names.add(os.path.realpath(Lookup(meter["port"], ids).device()))
+    except (PortError, UnknownNameError, ValueError):
+        pass  # not plugged in or misspelt: the recorder will say so
+    return names
+
+
+def require_alike(plans: Sequence[Plan]) -> None:
+    """ControllerError where the hosts would not do the same work on the same stacks."""
+    first, *rest = plans
+    for plan in rest:
+        both = f"{first['host']} and {plan['host']}"
+        _require_same_entries("configurations", first, plan, "CONFIGURATIONS=…")
+        _require_same_entries("workloads", first, plan, "fde_database, if it is sql")
+        if first["extent"]["size_bytes"] != plan["extent"]["size_bytes"]:
+            raise ControllerError(
+                f"{both} differ in fde_extent_bytes: give both the same in the inventory."
+            )
+        for key, what in SAME.items():
+            if first[key] != plan[key]:
+                raise ControllerError(f"{both} differ in {what}: make it the same for all hosts.")
+
+
+def _require_same_entries(kind: str, one: Plan, other: Plan, way_out: str) -> None:
+    entries = [{entry["name"]: entry for entry in plan[kind]} for plan in (one, other)]
+    hosts = one["host"], other["host"]
+    for mine, its, host, elsewhere in (
+        (*entries, *hosts),
+        (*reversed(entries), *reversed(hosts)),
+    ):
+        missing = [name for name in mine if name not in its]
+        if missing:
+            shared = " ".join(name for name in mine if name in its) or "none"
+            raise ControllerError(
+                f"{host} has {kind} that {elsewhere} has not: {', '.join(missing)}. Name them in "
+                f"both hosts' inventory, or choose what all have ({shared}) with {way_out}."
+            )
+    for name, mine in entries[0].items():
+        unlike = [
+            key
+            for key in dict.fromkeys([*mine, *entries[1][name]])
+            if mine.get(key) != entries[1][name].get(key)
+        ]
+        if unlike:
+            raise ControllerError(
+                f"{kind.removesuffix('s').capitalize()} {name} is not the same on {hosts[0]} and "
+                f"{hosts[1]} ({', '.join(unlike)}): make it the same in the inventory, "
+                f"or leave it out ({way_out})."
+            )
+
+
+def name_of(suite: str, suite_id: str) -> str:
+    """`<suite>-<UTC time>`, the time that the ids of all its suites end with."""
+    return f"{suite}-{suite_id.rpartition('-')[2]}"
+
+
+def write(folder: Path, plans: Sequence[Plan]) -> None:
+    """group.json, before the first run. Raises ControllerError where the folder is there."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise ControllerError(f"{folder} exists already: wait a second and plan again.") from None
+    write_json(
+        folder / FILE,
+        {
+            "format": FORMAT,
+            "group": folder.name,
+            "suites": [plan["suite_id"] for plan in plans],
+            "hosts": [plan["host"] for plan in plans],
+        },
+    )
+
+
+def suites(folder: Path) -> list[Path]:
+    """The folders of a group's suites, beside its own. Raises ControllerError."""
+    require_plain(folder)
+    try:
+        found = strict_json.loads((folder / FILE).read_text(encoding="utf-8"))
+        ids = list(found["suites"])
+    except OSError as error:
+        raise ControllerError(
+            f"{folder / FILE} cannot be read ({error.strerror}): name a group's folder."
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.") from None
+    if found.get("format") != FORMAT:
+        raise ControllerError(f"{folder / FILE} is not of the format {FORMAT}.")
+    if not all(names.safe(suite_id) for suite_id in ids):
+        raise ControllerError(f"{folder / FILE} is damaged: name the suites one by one.")
+    return [folder.parent / suite_id for suite_id in ids]
+
 
 SESSION = (sys.executable, "-m", "controller", "run")
 LOG = ".session.log"
@@ -64,20 +209,20 @@ def several(options: Options) -> bool:
         raise ControllerError("Name the inventory (--inventory) or a resolved target (--target).")
     targets = hosts(options.inventory)
     folder = getattr(options, "suite_dir", None)
-    if folder is not None and (folder / group.FILE).exists():
+    if folder is not None and (folder / FILE).exists():
         options.targets = targets
         return True
     if folder is not None and len(targets) > 1:
         targets = [_of_host(targets, _planned_host(folder), options.inventory)]
     options.targets = targets
     if len(targets) == 1:
-        options.target = inventory.target_file(targets[0]["host"])
+        options.target = playbook.target_file(targets[0]["host"])
     return len(targets) > 1
 
 
 def hosts(path: Path) -> list[dict[str, Any]]:
     """Every resolved target of an inventory. Raises ControllerError if any host is refused."""
-    found = inventory.resolve(path)
+    found = playbook.resolve(path)
     if found.refused:
         told = "; ".join(
             f"{host}: {reason}" for host, reasons in found.refused.items() for reason in reasons
@@ -92,7 +237,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
     `freeze(options, group, now)` gives the plan of `options.target`. Nothing is written before all
     plans are made and agree. Raises ControllerError.
     """
-    group.require_apart(options.targets)
+    require_apart(options.targets)
     now = datetime.now(UTC)
     name = f"{options.suite}-{now:%Y%m%dT%H%M%SZ}"
     seed = secrets.randbits(32) if options.seed is None else options.seed
@@ -100,7 +245,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
     def frozen(**changes: Any) -> list[dict[str, Any]]:
         found = []
         for host in (target["host"] for target in options.targets):
-            own = {"seed": seed, "target": inventory.target_file(host), **changes}
+            own = {"seed": seed, "target": playbook.target_file(host), **changes}
             try:
                 found.append(freeze(Options(**{**vars(options), **own}), group=name, now=now))
             except ControllerError as error:
@@ -112,7 +257,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
     if any(each["blocks"] > slowest["blocks"] for each in plans):  # fitted to the time
         print(f"{slowest['host']} is the slowest: {slowest['blocks']} blocks on every host")
         plans = frozen(blocks=slowest["blocks"])
-    group.require_alike(plans)
+    require_alike(plans)
     for each in plans:
         folder = options.out / each["suite_id"]
         try:
@@ -120,7 +265,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
         except FileExistsError:
             raise ControllerError(f"{folder} exists: wait a second and plan again.") from None
         write_json(folder / "plan.json", each)
-    group.write(options.out / name, plans)
+    write(options.out / name, plans)
     return Path(options.out / name)
 
 
@@ -131,8 +276,8 @@ def run(options: Options) -> bool:
     order; KeyboardInterrupt is raised when all have.
     """
     folder: Path = options.suite_dir
-    group.require_apart(options.targets)
-    waiting = [path for path in group.suites(folder) if not (path / MANIFEST).exists()]
+    require_apart(options.targets)
+    waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
     if not waiting:
         raise ControllerError(f"{folder} is sealed on every host: make report shows it.")
     named = {_planned_host(path): path for path in waiting}
@@ -155,7 +300,7 @@ def run(options: Options) -> bool:
 def _start(host: str, folder: Path, path: Path) -> Session:
     """The session writes to a file, not to us: it goes on if this process ends."""
     argv = [*SESSION, str(folder), "--inventory", str(path)]
-    argv += ["--target", str(inventory.target_file(host))]
+    argv += ["--target", str(playbook.target_file(host))]
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(
             argv,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contract import strict_json
 from contract.errors import ControllerError
-from controller.holder import require_plain
+from controller.hold import require_plain
 
 FORMAT = "fde-next/1"
 # The deviation that fewer blocks tell is itself too uncertain to plan by.

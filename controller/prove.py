@@ -13,7 +13,8 @@ from typing import Any
 from contract import strict_json
 from contract.errors import ControllerError
 from contract.files import write_json
-from controller import remote, secrets_file, stacks
+from controller import remote, secrets_file
+from controller import target as stacks
 from controller.names import unknown
 from controller.playbook import ROOT
 

@@ -15,10 +15,11 @@ from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
 from contract.plan import Plan
-from controller import fetch, hold, identity, playbook, remote, review
-from controller.holder import locked, require_plain
-from controller.night import Night
-from controller.orders import Orders
+from controller import hold, identity, playbook, remote, review
+from controller import seal as fetch
+from controller.agent_client import Orders
+from controller.follow import Night
+from controller.hold import locked, require_plain
 from controller.recorders import Recorders
 from controller.seal import MANIFEST, decode, seal, unseal
 from controller.sessions import Begin

@@ -16,7 +16,7 @@ from contract.files import write_json
 from contract.journal import PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
 from contract.plan import Plan
 from controller import live, progress, status_page
-from controller.holder import myself
+from controller.hold import myself
 
 FORMAT = "fde-status/1"
 WRITE_PERIOD_S = 5.0

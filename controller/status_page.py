@@ -1,13 +1,18 @@
-"""The phone's page of a running suite: one static file that reloads itself, needs no network."""
+"""The phone's page of a running suite, and status pages over HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from contract import files
+from contract.errors import ControllerError
 from contract.journal import TERMINAL
 from controller import live
 from controller.progress import counted, minutes
@@ -131,3 +136,84 @@ def _time(wall: str) -> str:
 
 def _listed(parts: list[str]) -> str:
     return "<br>".join(parts) or "none"
+
+
+LOCAL = "127.0.0.1"
+TYPES = {"index.html": "text/html; charset=utf-8", "status.json": "application/json"}
+LIST = """<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Suites</title>
+<style>body {{ font: 18px/2 system-ui, sans-serif; margin: 1rem }}</style>{links}</html>"""
+
+
+@contextmanager
+def served(folders: Mapping[str, Path], where: str) -> Iterator[str]:
+    """Serve the suites' status folders, by name, while the context is open; yields the URL.
+
+    `where` is a port, or `address:port`. Raises ControllerError where that cannot be.
+    """
+    address, port = parse(where)
+    try:
+        server = ThreadingHTTPServer((address, port), _handler(folders))
+    except (OSError, OverflowError) as error:
+        raise ControllerError(
+            f"Nothing can be served at {address}:{port} ({getattr(error, 'strerror', error)}): "
+            "choose another with SERVE=port or SERVE=address:port."
+        ) from None
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    name = platform.node() if address in ("", "0.0.0.0") else address
+    try:
+        yield f"http://{name}:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def parse(where: str) -> tuple[str, int]:
+    """Address and port of `8080` or `0.0.0.0:8080`; without an address, this machine alone."""
+    address, colon, port = where.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise ControllerError(
+            f"SERVE is {where!r}: give a port, or an address and a port, as 8080."
+        )
+    return (address if colon else LOCAL), int(port)
+
+
+def _handler(folders: Mapping[str, Path]) -> type[BaseHTTPRequestHandler]:
+    """`/name/` is a suite's page; `/` that of the only one, or a list of several."""
+    routes = {f"{name}/{file}": folders[name] / file for name in folders for file in TYPES}
+    if len(folders) == 1:
+        routes |= {file: next(iter(folders.values())) / file for file in TYPES}
+    links = "".join(f'<div><a href="{escape(n)}/">{escape(n)}</a></div>' for n in folders)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0].removeprefix("/")
+            if not path and len(folders) > 1:
+                self._send(LIST.format(links=links).encode(), TYPES["index.html"])
+                return
+            file = routes.get(path if path.endswith(tuple(TYPES)) else f"{path}index.html")
+            try:
+                content = file.read_bytes() if file else None
+            except OSError:
+                content = None
+            if file is None or content is None:
+                self.send_error(404)
+            else:
+                self._send(content, TYPES[file.name])
+
+        def _send(self, content: bytes, kind: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """The terminal is the view's."""
+
+    return Handler

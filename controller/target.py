@@ -1,8 +1,4 @@
-"""An inventory's variables made the resolved target of plans, or refused in sentences.
-
-Types and unknown keys are the matter of the role's argument_specs; what one value says of another
-is checked here.
-"""
+"""Configurations in words, for people."""
 
 from __future__ import annotations
 
@@ -18,7 +14,40 @@ from agent.storage import layout
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Configuration, Disk, Extent
-from controller import assumptions
+from controller import declared
+
+
+def words(entry: Mapping[str, Any]) -> str:
+    """What a configuration of a resolved target is, in one short line."""
+    return _stack(entry) + ("; what is freed is discarded (TRIM)" if entry.get("discard") else "")
+
+
+def _stack(entry: Mapping[str, Any]) -> str:
+    kind, on_sed = entry["kind"], entry["disk"] == "sed"
+    if kind == "plain":
+        return "no encryption" + ("; the drive's locking is off" if on_sed else "")
+    if kind == "opal":
+        return "Opal: the drive encrypts and locks"
+    where = ", on the sed" if on_sed else ""
+    if kind == "tcrypt":
+        return f"TrueCrypt, {entry['cipher']}, {entry['key_bits']} bit{where}"
+    header = "LUKS2" if entry["header"] == "luks2" else "no header"
+    sectors = f"{entry['sector_size']} B sectors"
+    queues = [
+        name
+        for name, off in (("read", "no_read_workqueue"), ("write", "no_write_workqueue"))
+        if entry[off]
+    ]
+    without = f", no {' and '.join(queues)} queue{'s' if len(queues) > 1 else ''}" if queues else ""
+    cipher = f"{entry['cipher']}, {entry['key_bits']} bit"
+    return f"dm-crypt, {header}, {cipher}, {sectors}{without}{where}"
+
+
+def table(entries: list[Mapping[str, Any]]) -> list[str]:
+    """A line each: name, disk, words."""
+    width = max((len(entry["name"]) for entry in entries), default=0)
+    return [f"{entry['name']:<{width}}  {entry['disk']:<5}  {words(entry)}" for entry in entries]
+
 
 CIPHERS = ("aes", "serpent", "twofish")
 # The cascades that TrueCrypt knows, as tcplay and cryptsetup name them.
@@ -62,7 +91,7 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
         "extent_bytes": int(given["extent_bytes"]),
         "configurations": [_configuration(entry) for entry in given["configurations"]],
         "assets": {name: _asset(entry) for name, entry in given["assets"].items()},
-        "assumptions": assumptions.resolved(given["assumptions"]),
+        "assumptions": declared.resolved(given["assumptions"]),
     }
 
 
@@ -105,7 +134,7 @@ def _broken(given: Mapping[str, Any]) -> Iterator[str]:
     yield from _meters_broken(given["meters"])
     for name, entry in given["assets"].items():
         yield from _asset_broken(name, entry)
-    yield from assumptions.broken(given["assumptions"])
+    yield from declared.broken(given["assumptions"])
     if Path(given["secrets_file"]).name != "secrets.json":
         yield "fde_secrets_file must be named secrets.json"
 

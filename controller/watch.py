@@ -16,7 +16,7 @@ from agent import lock
 from contract import names, plan, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
-from controller import group, holder, inventory, live, many_view, pages, remote
+from controller import hold, live, many, many_view, playbook, remote, status_page
 from controller.follow import Heard, follow
 from controller.seal import MANIFEST
 from controller.status import Board
@@ -60,7 +60,7 @@ class Here(Source):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.status = folder / "status"
-        holder.require_plain(folder)
+        hold.require_plain(folder)
         try:
             found = strict_json.loads((folder / "plan.json").read_text(encoding="utf-8"))
             self.name, self.host = str(found["suite_id"]), str(found["host"])
@@ -68,7 +68,7 @@ class Here(Source):
             raise ControllerError(f"{folder} is no suite's folder: it has no plan.") from None
 
     def alive(self) -> bool:
-        return lock.holder(self._folder / holder.FILE) is not None
+        return lock.holder(self._folder / hold.FILE) is not None
 
     def outcome(self) -> tuple[bool, str]:
         folder = self._folder
@@ -170,7 +170,7 @@ def run(
         linger_s = 0.0
         if serve and any(source.alive() for source in found):
             url = stack.enter_context(
-                pages.served({source.name: source.status for source in found}, serve)
+                status_page.served({source.name: source.status for source in found}, serve)
             )
             say(f"the page for a phone is at {url}")
             linger_s = LINGER_S
@@ -183,21 +183,21 @@ def run(
 
 
 def _named(folder: Path) -> list[Here]:
-    if (folder / group.FILE).exists():
-        return [Here(path) for path in group.suites(folder)]
+    if (folder / many.FILE).exists():
+        return [Here(path) for path in many.suites(folder)]
     return [Here(folder)]
 
 
 def _here(suites: Path) -> list[Here]:
     """Suites that sessions on this machine work on now."""
     folders = sorted(path.parent for path in suites.glob("*/plan.json"))
-    return [Here(path) for path in folders if lock.holder(path / holder.FILE) is not None]
+    return [Here(path) for path in folders if lock.holder(path / hold.FILE) is not None]
 
 
 def _there(path: Path, scratch: Path) -> list[There]:
     """Suites whose agent is active on a target of the inventory."""
     found = []
-    resolved = inventory.resolve(path)
+    resolved = playbook.resolve(path)
     for host, reasons in resolved.refused.items():
         raise ControllerError(
             f"No suite runs here, and {host} of {path} cannot be asked: {'; '.join(reasons)}"

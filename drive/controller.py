@@ -12,7 +12,7 @@ from drive.behaviour import Timing
 from drive.faults import Kind
 from drive.media import AccessDeniedError
 from drive.nvme_tcp import Command, Connection
-from drive.status import (
+from drive.stats import (
     ACCESS_DENIED,
     CONNECT_INVALID,
     DNR,

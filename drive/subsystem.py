@@ -12,8 +12,7 @@ from drive.faults import Faults
 from drive.identify import DriveConfig
 from drive.media import Media
 from drive.nvme_tcp import Connection
-from drive.stats import Stats
-from drive.status import CONNECT_INVALID, CommandError
+from drive.stats import CONNECT_INVALID, CommandError, Stats
 
 _CONTROLLER_IDS = 0xFFEF  # larger numbers are reserved
 

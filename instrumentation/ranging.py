@@ -22,8 +22,7 @@ from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.meters.ranges import Extremes, Ranged
 from instrumentation.ports import Lookup
-from instrumentation.recorder_port import MeterConfig, RecorderError
-from instrumentation.recorder_words import cannot_open, foreign, silent
+from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open, foreign, silent
 from instrumentation.transports import Transport, open_transport
 
 SPARE = 1.1  # a range holds so much more than was seen

@@ -20,16 +20,20 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from instrumentation import recorder_words as words
+from instrumentation import recorder_port as words
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
-from instrumentation.ports import Finder, Lookup, PortError, all_ports, is_pseudo_terminal
-from instrumentation.probe import looks_like
-from instrumentation.recorder_folder import FULL, RecordingFolder
-from instrumentation.recorder_limits import Limits, Parent
-from instrumentation.recorder_live import LiveLine
+from instrumentation.ports import (
+    Finder,
+    Lookup,
+    PortError,
+    all_ports,
+    is_pseudo_terminal,
+    looks_like,
+)
+from instrumentation.recorder_folder import FULL, Limits, Parent, RecordingFolder
 from instrumentation.recorder_port import MeterConfig, RecorderError
-from instrumentation.recorder_status import Status
+from instrumentation.recorder_status import LiveLine, Status
 from instrumentation.trace import StreamWriter
 from instrumentation.transports import Transport, open_transport
 

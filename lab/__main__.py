@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from contract.errors import LabError
-from lab import cables, image, lifecycle, machines, power, ssh
+from lab import image, lifecycle, machines, power, ssh
 from lab.machines import kernel
-from lab.paths import cache_dir
-from lab.state import Layout, read_json, read_started
+from lab.state import Layout, cache_dir, read_json, read_started
 
 
 def say(line: str) -> None:
@@ -80,10 +79,10 @@ EVENTS: dict[str, tuple[str, Callable[[Layout], None]]] = {
     "power-cut": ("take the target's and its drives' power away", power.power_cut),
     "power-on": ("give it back, and wait until the target is up", _power_on),
     "reset": ("press the target's reset button", power.reset),
-    "unplug-net": ("take the target's network away", lambda at: cables.network(at, plugged=False)),
-    "plug-net": ("give it back", lambda at: cables.network(at, plugged=True)),
-    "unplug-meter": ("pull the meter's cable", lambda at: cables.meter(at, plugged=False)),
-    "plug-meter": ("put it back", lambda at: cables.meter(at, plugged=True)),
+    "unplug-net": ("take the target's network away", lambda at: power.network(at, plugged=False)),
+    "plug-net": ("give it back", lambda at: power.network(at, plugged=True)),
+    "unplug-meter": ("pull the meter's cable", lambda at: power.meter(at, plugged=False)),
+    "plug-meter": ("put it back", lambda at: power.meter(at, plugged=True)),
 }
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contract.errors import LabError
-from lab.paths import require_room
+from lab.state import require_room
 
 Say = Callable[[str], None]
 

@@ -1,12 +1,71 @@
-"""The guest image: built once, kept in the cache under the hash of everything that goes into it."""
+"""Where the guest's packages come from: the environment, else the host's own Debian mirror."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import cache, image_build
-from lab.paths import GIB, cache_dir
+from contract.errors import LabError
+from lab import cache
+from lab.cache import Say
+from lab.state import GIB, cache_dir
+
+FIELDS = "$(IDENTIFIER)|$(REPO_URI)|$(LABEL)|$(COMPONENT)"
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """`url` None leaves the choice to mmdebstrap; `apt_options` are apt.conf lines of the host."""
+
+    url: str | None
+    apt_options: tuple[str, ...]
+    certificates: Path | None
+
+
+def find(environment: Mapping[str, str] = os.environ) -> Mirror:
+    """The mirror to build from, with the proxy and certificate settings of the host's apt."""
+    options = transport_options(_output("apt-config", "dump"))
+    certificates = next(
+        (Path(o.split('"')[1]) for o in options if o.startswith("Acquire::https::CaInfo ")), None
+    )
+    url = environment.get("FDE_MIRROR") or debian_url(
+        _output("apt-get", "indextargets", "--format", FIELDS).splitlines()
+    )
+    return Mirror(url, options, certificates)
+
+
+def _output(*command: str) -> str:
+    """Standard output of a program, empty if it is not there or fails."""
+    if shutil.which(command[0]) is None:
+        return ""
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def transport_options(dump: str) -> tuple[str, ...]:
+    """The lines of `apt-config dump` that say how to reach a mirror (proxy, certificates)."""
+    wanted = ("Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::https::CaInfo")
+    return tuple(line for line in dump.splitlines() if line.startswith(wanted))
+
+
+def debian_url(index_targets: Iterable[str]) -> str | None:
+    """Main archive of Debian among the lines of `apt-get indextargets`, None if there is none.
+
+    The label is known only once the lists are fetched; before that the usual path has to do.
+    """
+    rows = [line.split("|") for line in index_targets]
+    main = [r for r in rows if len(r) == 4 and r[0] == "Packages" and r[3] == "main"]
+    labelled = [r[1] for r in main if r[2] == "Debian"]
+    by_path = [
+        r[1] for r in main if r[2] in ("", "$(LABEL)") and r[1].rstrip("/").endswith("/debian")
+    ]
+    return next(iter(labelled or by_path), None)
+
 
 ROOM_BYTES = 3 * GIB
 
@@ -32,12 +91,175 @@ class Image:
 
 def location(directory: Path | None = None) -> Image:
     """Where the image of the present inputs is, or would be, in this cache."""
-    name = cache.content_hash(image_build.inputs(), image_build.HERE, image_build.recipe())
+    name = cache.content_hash(inputs(), HERE, recipe())
     return Image((directory or cache_dir()) / "images" / name)
 
 
 def ensure(say: cache.Say, directory: Path | None = None) -> Image:
     """The image, built now if it is not in the cache. Raises LabError."""
     image = location(directory)
-    cache.ensure(image.directory, "image", ROOM_BYTES, lambda new: image_build.build(new, say), say)
+    cache.ensure(image.directory, "image", ROOM_BYTES, lambda new: build(new, say), say)
     return image
+
+
+HERE = Path(__file__).resolve().parent
+GUEST = HERE / "guest"
+MODULE = HERE / "rapl_sim"
+MODULE_SOURCES = ("fde_rapl_sim.c", "Makefile")
+
+SUITE = "trixie"
+DISK_BYTES = 6 * GIB  # sparse: what the guest may fill, not what the file takes
+BUILD_ROOM_BYTES = 5 * GIB  # tree and image side by side, with the package cache at its peak
+BENCH = "/usr/src/fde-build"  # in the guest, while it is made
+UNWANTED = ("doc/*", "man/*", "info/*", "locale/*", "lintian/*", "bug/*")
+OVERLAY = "overlay.tar"
+PROGRAMS = ("mmdebstrap", "mke2fs", "newuidmap")
+
+
+def words(name: str) -> list[str]:
+    """The lines of lab/guest/`name` that are not comments."""
+    lines = (GUEST / name).read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def inputs() -> list[Path]:
+    """Every file that has a say in what the image holds, in a fixed order."""
+    overlay = [p for p in GUEST.rglob("*") if p.is_file()]
+    return sorted([*overlay, *(MODULE / n for n in MODULE_SOURCES)])
+
+
+def recipe() -> str:
+    """The commands that make the image, without what differs between machines and checkouts."""
+    nowhere = Path("root")
+    debootstrap = _debootstrap(nowhere, Mirror(None, (), None))
+    words = [*debootstrap, *_mke2fs(nowhere, Path("disk")), str(DISK_BYTES)]
+    return "\n".join(words).replace(str(HERE), "")
+
+
+def _ingredients() -> list[Path]:
+    """What finish.sh finds beside itself in the new root."""
+    lists = ("finish.sh", "build-packages.txt", "masked-units.txt")
+    return [*(GUEST / n for n in lists), *(MODULE / n for n in MODULE_SOURCES)]
+
+
+def build(target: Path, say: Say) -> None:
+    """Fill the directory `target` with root.img, vmlinuz and initrd.img.
+
+    Raises LabError, with the end of the log, if a step fails.
+    """
+    for program in PROGRAMS:
+        if shutil.which(program, path=cache.system_path()) is None:
+            raise LabError(f"the program {program} is missing: run `make packages`")
+    with cache.work_directory("image", BUILD_ROOM_BYTES) as work:
+        log = work / "build.log"
+        root = work / "root"
+        disk = work / "root.img"
+        try:
+            pack_overlay(GUEST / "overlay", work / OVERLAY)
+            say("image: packages (mmdebstrap, one to three minutes)")
+            _run(_debootstrap(root, find()), log, say)
+            say("image: ext4 file system")
+            _make_disk(root, disk, log, say)
+            _take_boot_files(work, target)
+            _run(["cp", "--sparse=always", str(disk), str(target / "root.img")], log, say)
+        except LabError as error:
+            kept = cache.keep_log(log, target)
+            raise LabError(
+                f"building the guest's image failed (the whole log: {kept}): {error}"
+            ) from error
+        finally:
+            _helper(["rm", "-rf", str(root)])
+
+
+def pack_overlay(tree: Path, archive: Path) -> None:
+    """Pack a directory as root's, with the usual modes, whoever checked it out and how."""
+
+    def as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.uid = member.gid = 0
+        member.uname = member.gname = "root"
+        member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+        return member
+
+    with tarfile.open(archive, "w") as tar:
+        for path in sorted(tree.iterdir()):
+            tar.add(path, path.name, filter=as_root)
+
+
+def _debootstrap(root: Path, source: Mirror) -> list[str]:
+    """The mmdebstrap command that makes the tree `root`."""
+    packages = words("packages.txt") + words("build-packages.txt")
+    ingredients = " ".join(f"'{path}'" for path in _ingredients())
+    command = [
+        "mmdebstrap",
+        "--mode=unshare",
+        "--format=directory",
+        "--variant=minbase",
+        "--components=main",
+        f"--include={','.join(packages)}",
+        '--aptopt=APT::Install-Recommends "false"',
+        '--aptopt=Acquire::Languages "none"',
+        "--dpkgopt=force-unsafe-io",
+        *(f"--aptopt={option}" for option in source.apt_options),
+        *(f"--dpkgopt=path-exclude=/usr/share/{path}" for path in UNWANTED),
+        f"--essential-hook=tar-in '{root.with_name(OVERLAY)}' /",
+        f'--customize-hook=mkdir "$1{BENCH}"',
+        f"--customize-hook=copy-in {ingredients} {BENCH}",
+        f'--customize-hook=chroot "$1" /bin/sh {BENCH}/finish.sh',
+    ]
+    if source.certificates is not None:
+        where = source.certificates
+        command += [
+            f'--setup-hook=mkdir -p "$1{where.parent}"',
+            f"--setup-hook=copy-in '{where}' {where.parent}",
+        ]
+    return [*command, SUITE, str(root), *([source.url] if source.url else [])]
+
+
+def _make_disk(root: Path, disk: Path, log: Path, say: Say) -> None:
+    """Pack the tree `root` into the sparse ext4 file `disk`."""
+    with disk.open("wb") as file:
+        file.truncate(DISK_BYTES)
+    disk.chmod(0o666)  # written by the namespace's root, who is somebody else outside it
+    _run(_entered(_mke2fs(root, disk)), log, say)
+
+
+def _mke2fs(root: Path, disk: Path) -> list[str]:
+    # Tables are written now: to do it lazily would be disk traffic while the guest measures.
+    options = "lazy_itable_init=0,lazy_journal_init=0"
+    command = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-L", "fde-root", "-E", options]
+    return [*command, "-d", str(root), str(disk)]
+
+
+def _take_boot_files(work: Path, target: Path) -> None:
+    """Copy kernel and initrd out of the tree: QEMU boots them directly."""
+    boot = work / "boot"
+    boot.mkdir(mode=0o777)
+    boot.chmod(0o777)
+    copy = f"cp '{work}'/root/boot/vmlinuz-* '{boot}/vmlinuz' && "
+    copy += f"cp '{work}'/root/boot/initrd.img-* '{boot}/initrd.img' && chmod 0644 '{boot}'/*"
+    _helper(["sh", "-c", copy])
+    for name in ("vmlinuz", "initrd.img"):
+        if not (boot / name).exists():
+            raise LabError(f"the guest image has no {name}: the build is broken, see lab/guest")
+        shutil.copyfile(boot / name, target / name)
+
+
+def _entered(command: Sequence[str]) -> list[str]:
+    """`command`, run where the tree's owners are seen as they will be in the guest."""
+    return [*([] if os.geteuid() == 0 else ["mmdebstrap", "--unshare-helper"]), *command]
+
+
+def _helper(command: Sequence[str]) -> None:
+    environment = {**os.environ, "PATH": cache.system_path()}
+    subprocess.run(_entered(command), check=False, env=environment, capture_output=True)
+
+
+def _run(command: Sequence[str], log: Path, say: Say) -> None:
+    """Run one step; lines that start with `image:` are also said."""
+    started = time.monotonic()
+
+    def hear(line: str) -> None:
+        if line.startswith("image:"):
+            say(f"{line} ({time.monotonic() - started:.0f} s)")
+
+    cache.run(command, log, hear, environment={"TMPDIR": str(log.parent)})

@@ -14,8 +14,7 @@ from contract import private
 from contract.errors import AgentError, LabError
 from contract.interrupts import deferred_interrupts
 from lab.console import tail
-from lab.paths import REPOSITORY
-from lab.state import Layout, Process, Started, read_json, write_started
+from lab.state import REPOSITORY, Layout, Process, Started, read_json, write_started
 
 READY_LIMIT_S = 30.0
 

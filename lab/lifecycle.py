@@ -14,15 +14,14 @@ from typing import Any
 
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts, term_interrupts
-from lab import boot, disk_models, image, machines, network, ssh
+from lab import boot, devices, image, machines, network, ssh
 from lab.boot import Say
 from lab.devices import DRIVES, DriveKind, start_drive, start_meter, write_secrets
 from lab.launcher import Launcher
 from lab.machines.base import OVERLAY, Guest, Machine
 from lab.network import Network
-from lab.paths import GIB, require_room
 from lab.power_model import rapl_words
-from lab.state import FORMAT, Layout, Process, read_json, read_started
+from lab.state import FORMAT, GIB, Layout, Process, read_json, read_started, require_room
 
 ROOM_BYTES = 4 * GIB
 STOP_LIMIT_S = 5.0
@@ -54,7 +53,7 @@ class LabOptions:
 
     With `truth` the meter writes down what it was fed, for a comparison with what was recorded.
     `packages`, 1 or 2, share the modelled joules of the processor and of the memory.
-    `disks` names a model of `lab.disk_models`, "" for disks without a behaviour of their own.
+    `disks` names a model of `lab.devices`, "" for disks without a behaviour of their own.
     """
 
     machine: str = field(default_factory=_wanted_machine)
@@ -73,7 +72,7 @@ def up(layout: Layout, say: Say, options: LabOptions) -> bool:
     if running(layout):
         return False
     if options.disks:
-        disk_models.find(options.disks)  # before anything is built
+        devices.find(options.disks)  # before anything is built
     machine, guest_image = machines.ready(options.machine, say)
     down(layout)
     require_room(layout.directory, ROOM_BYTES, "the lab")
@@ -107,7 +106,7 @@ def _start(
         if options.drives
     }
     if options.disks:
-        disk_models.apply(options.disks, drives)
+        devices.apply(options.disks, drives)
         words.append(f"fde.disks={options.disks}")
     words += [f"fde.drive={drive['port']},{drive['nqn']}" for drive in drives.values()]
     guest = Guest(
@@ -144,7 +143,7 @@ def _start(
 
 def _kinds(options: LabOptions) -> list[DriveKind]:
     """The drives to start, under the model name that the model of disks gives them."""
-    name = disk_models.find(options.disks).name if options.disks else ""
+    name = devices.find(options.disks).name if options.disks else ""
     return [replace(kind, model=name or kind.model) for kind in DRIVES]
 
 

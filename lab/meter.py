@@ -31,10 +31,9 @@ import numpy as np
 
 from contract.errors import LabError
 from contract.files import write_json
-from instrumentation.simulators.port import SimulatedPort
+from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
-from lab.cpu_time import PowerLostError, ProcessTree, Threads
-from lab.power_model import Activity, Power, PowerModel
+from lab.power_model import Activity, Power, PowerLostError, PowerModel, ProcessTree, Threads
 
 INTERVAL_NS = 10_000_000
 OFF = Power(0.0, 0.0)

@@ -1,11 +1,4 @@
-"""The mains of the lab's target: taken away in the middle of anything, and given back.
-
-A cut kills the guest's process, so what it held in its memory is gone, and the drives lose what
-real ones do: the self-encrypting one is locked. What stays is what the guest had written: a flush
-of its root disk need not reach the host's disk, but what the process was given lies in the host's
-page cache, which outlives it. For the guest an fsync is as good as on real hardware; what its own
-kernel had not yet written is lost, as it must be.
-"""
+"""The mains of the lab's target, and its cables: pulled and put back in the middle of anything."""
 
 from __future__ import annotations
 
@@ -24,7 +17,38 @@ from drive import control
 from lab import boot, machines
 from lab.launcher import Launcher
 from lab.machines.base import Machine
+from lab.network import Network
 from lab.state import Layout, Process, read_json, read_started
+
+PATIENCE_S = 10.0
+
+
+def network(layout: Layout, *, plugged: bool) -> None:
+    """Nothing is refused without it: packets are lost, and links hang as they do without a cable.
+
+    Raises LabError where the guest's machine does not answer.
+    """
+    state = require_state(layout)
+    network = Network(state["network_pid"])
+    machine_of(state).set_network(state["guest"], network, up=plugged)
+
+
+def meter(layout: Layout, *, plugged: bool) -> None:
+    """The meter's port vanishes or comes back; the meter itself goes on measuring.
+
+    Raises LabError where the lab has no meter.
+    """
+    port = require_state(layout).get("meter", {}).get("port")
+    found = [p for p in read_started(layout).processes if p.name == "meter" and p.alive()]
+    if not (found and port):
+        raise LabError(f"the lab in {layout.directory} has no meter that runs")
+    os.kill(found[0].pid, signal.SIGUSR2 if plugged else signal.SIGUSR1)
+    deadline = time.monotonic() + PATIENCE_S
+    while Path(port).exists() != plugged:
+        if time.monotonic() > deadline:
+            raise LabError(f"the meter of the lab in {layout.directory} does not listen")
+        time.sleep(0.01)
+
 
 DEATH_LIMIT_S = 20.0
 

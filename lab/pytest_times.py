@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 
 PATH = REPOSITORY / "build" / "bench" / "tests.json"
 SLOWEST = 20

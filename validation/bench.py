@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from controller.testbed_figures import machine
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 
 Row = dict[str, Any]
 FOLDER = REPOSITORY / "build" / "bench"

@@ -20,7 +20,7 @@ from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from controller.names import suite_names, unknown
 from lab import lifecycle
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 from validation import bench, papers_figures, papers_native
 from validation.papers_figures import Ran
 from validation.scene import INVENTORY, Scene

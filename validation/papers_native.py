@@ -33,7 +33,7 @@ from analysis.energy import trust
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from controller.suites import load_suite
-from lab.paths import require_room
+from lab.state import require_room
 from validation import bench, papers_figures
 from validation.bench import Figure, Row, at_least, at_most
 from validation.metrology.cost import TMPFS, zones_tree

@@ -16,8 +16,7 @@ from typing import Any
 from contract.errors import LabError
 from lab import boot, lifecycle, power, ssh
 from lab.machines.base import Machine
-from lab.paths import REPOSITORY
-from lab.state import Layout
+from lab.state import REPOSITORY, Layout
 
 Say = Callable[[str], None]
 

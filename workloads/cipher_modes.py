@@ -12,7 +12,7 @@ from workloads import lists
 from workloads.base import Context, Needs, Parameter, ParameterValue, Workload
 from workloads.child import Child, measure
 from workloads.children.serving import MissingError
-from workloads.crypt import catalogue, instructions
+from workloads.crypt import catalogue
 from workloads.crypt.catalogue import CIPHERS, MIB, MODES
 
 PAPER_CIPHERS = "des,3des,aes-128,aes-192,aes-256,blowfish-448"
@@ -92,7 +92,7 @@ class CipherModes(Workload):
         seconds = float(context.parameters["seconds"])
         told: dict[str, Any] = {}
         rows = []
-        environment = instructions.environment(aes_instructions)
+        environment = catalogue.environment(aes_instructions)
         with Child(self.name, context.disk, environment) as child:
             told["aes_instructions"] = _instructions(context, child, jobs, aes_instructions)
             jobs = _possible(context, child, jobs, told)
@@ -122,13 +122,13 @@ def _instructions(
     """Take AES out of the jobs where it cannot be had as asked; what was found about it."""
     if not any(_is_aes(job) for job in jobs):
         return {}
-    reason, found = instructions.reason_against(aes_instructions), {}
+    reason, found = catalogue.reason_against(aes_instructions), {}
     if not reason:
         found = child.ask("instructions")
-        if not aes_instructions and instructions.present():
-            with Child("cipher_modes", context.disk, instructions.environment(True)) as other:
+        if not aes_instructions and catalogue.present():
+            with Child("cipher_modes", context.disk, catalogue.environment(True)) as other:
                 with_them = other.ask("instructions")
-            reason = instructions.doubt(found, with_them)
+            reason = catalogue.doubt(found, with_them)
             found = {"without": found, "with": with_them}
     if reason:
         context.leave_out("AES", reason)

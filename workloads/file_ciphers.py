@@ -11,7 +11,7 @@ from typing import Any
 from workloads import lists
 from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
 from workloads.child import Child, measure
-from workloads.crypt import catalogue, instructions, samples
+from workloads.crypt import catalogue, samples
 from workloads.crypt.catalogue import MIB
 
 OAEP = "rsa-2048-oaep"
@@ -108,7 +108,7 @@ class FileCiphers(Workload):
         jobs = list(_jobs(context.parameters))
         told: list[dict[str, Any]] = []
         rows: list[dict[str, Any]] = []
-        with Child(self.name, context.disk, instructions.environment(True)) as child:
+        with Child(self.name, context.disk, catalogue.environment(True)) as child:
             for recipe in dict.fromkeys(job.recipe for job in jobs):
                 found = child.ask("recipe", recipe=recipe, seed=context.seed)
                 told.append({"cipher": recipe, **found})

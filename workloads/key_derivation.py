@@ -1,7 +1,8 @@
-"""Derive keys from passphrases: PBKDF2 with several hashes and Argon2id, against their cost.
+"""How much work VeraCrypt's key derivation is, by hash and PIM (Personal Iterations Multiplier).
 
-After the paper "Analiza wpływu szyfrowania na operacje odczytu i zapisu", figures 3 and 4, whose
-counts are VeraCrypt's: 500,000 (655,331 for RIPEMD-160) and, with a PIM of 9999, 10,014,000.
+Source: VeraCrypt's documentation, "Header Key Derivation, Salt, and Iteration Count", "PIM" and
+"Argon2id" (veracrypt.fr/en). RIPEMD-160, which its newer versions no longer have, as it was up to
+version 1.25. `system` is the encryption of the disk that the machine boots from.
 """
 
 from __future__ import annotations
@@ -12,14 +13,57 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from workloads import lists, veracrypt
+from workloads import lists
 from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
 from workloads.child import Child, keep, measure
 from workloads.children.serving import MissingError
 
+# Iterations without a PIM: of a volume or container, and of system encryption.
+DEFAULTS = {
+    "sha512": (500_000, 500_000),
+    "whirlpool": (500_000, 500_000),
+    "sha256": (500_000, 200_000),
+    "streebog": (500_000, 200_000),
+    "ripemd160": (655_331, 327_661),
+}
+# Hashes that have the same formula for both.
+_ALIKE = ("sha512", "whirlpool")
+_DEFAULT_ARGON2_PIM = 12
+
+
+@dataclass(frozen=True)
+class Argon2:
+    """Parameters of Argon2: passes, memory in KiB, lanes."""
+
+    passes: int
+    memory_kib: int
+    lanes: int
+
+
+def iterations(hash_name: str, pim: int = 0, *, system: bool = False) -> int:
+    """Iterations of PBKDF2; a PIM of 0 is none. WorkloadError for a hash VeraCrypt never had."""
+    if hash_name not in DEFAULTS:
+        raise WorkloadError(
+            f"VeraCrypt has no PBKDF2 with {hash_name}: choose from {', '.join(DEFAULTS)}."
+        )
+    if pim == 0:
+        return DEFAULTS[hash_name][system]
+    if system and hash_name not in _ALIKE:
+        return 2048 * pim
+    return 15_000 + 1000 * pim
+
+
+def argon2id(pim: int = 0) -> Argon2:
+    """Argon2id's parameters for a volume; a PIM of 0 is the default. System encryption lacks it."""
+    pim = pim or _DEFAULT_ARGON2_PIM
+    memory_mib = min(64 + 32 * (pim - 1), 1024)
+    passes = 3 + (pim - 1) // 3 if pim <= 31 else 13 + pim - 31
+    return Argon2(passes, memory_mib * 1024, 1)
+
+
 KIB = 1 << 10
 ARGON2ID = "argon2id"
-FUNCTIONS = (*veracrypt.DEFAULTS, ARGON2ID)
+FUNCTIONS = (*DEFAULTS, ARGON2ID)
 
 
 class KeyDerivation(Workload):
@@ -102,7 +146,7 @@ def planned(parameters: Mapping[str, ParameterValue]) -> list[Derivation]:
 def _pbkdf2(hash_name: str, parameters: Mapping[str, ParameterValue]) -> Iterator[Derivation]:
     system = bool(parameters["system"])
     counts = lists.numbers("iterations", parameters["iterations"], optional=True)
-    counts += [veracrypt.iterations(hash_name, pim, system=system) for pim in _pims(parameters)]
+    counts += [iterations(hash_name, pim, system=system) for pim in _pims(parameters)]
     for count in counts:
         job = {"function": hash_name, "iterations": count, "key_bytes": parameters["key_bytes"]}
         yield Derivation(f"pbkdf2-{hash_name}.{count}i", job)
@@ -111,7 +155,7 @@ def _pbkdf2(hash_name: str, parameters: Mapping[str, ParameterValue]) -> Iterato
 def _argon2id(parameters: Mapping[str, ParameterValue]) -> Iterator[Derivation]:
     costs = [_cost(word) for word in lists.words(parameters["argon2id"])]
     if not parameters["system"]:
-        costs += [veracrypt.argon2id(pim) for pim in _pims(parameters)]
+        costs += [argon2id(pim) for pim in _pims(parameters)]
     for cost in costs:
         phase = f"argon2id.t{cost.passes}-m{cost.memory_kib}KiB-p{cost.lanes}"
         job = {"function": ARGON2ID, **asdict(cost), "key_bytes": parameters["key_bytes"]}
@@ -122,9 +166,9 @@ def _pims(parameters: Mapping[str, ParameterValue]) -> list[int]:
     return lists.numbers("pims", parameters["pims"], least=0, optional=True)
 
 
-def _cost(word: str) -> veracrypt.Argon2:
+def _cost(word: str) -> Argon2:
     found = re.fullmatch(r"t(\d+)-m(\d+)KiB-p(\d+)", word)
-    cost = veracrypt.Argon2(*(int(number) for number in found.groups())) if found else None
+    cost = Argon2(*(int(number) for number in found.groups())) if found else None
     # The limits of RFC 9106, section 3.1.
     if not cost or cost.passes < 1 or cost.lanes < 1 or cost.memory_kib < 8 * cost.lanes:
         raise WorkloadError(

@@ -6,13 +6,13 @@ import os
 import shutil
 import time
 
-from agent import hold, quiet
+from agent import lock, quiet
 from agent.checks.scene import Scene, Seen, text
 
 
 def held(scene: Scene) -> Seen:
     """The controller's lease: it asks for no run while a meter is silent, or its disk full."""
-    reason = hold.reason(scene.run_dir / hold.HOLD.name)
+    reason = lock.reason(scene.run_dir / lock.HOLD.name)
     return Seen(int(reason is not None), reason is None, reason or "")
 
 

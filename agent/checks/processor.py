@@ -1,8 +1,88 @@
-"""Checks of the processor: how fast it may run, and whether it slowed itself down."""
+"""Checks of the processor: its speed, whether it slowed itself down, and its heat."""
 
 from __future__ import annotations
 
-from agent.checks.scene import Scene, Seen, number, text
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.checks import first
+from agent.checks.scene import Scene, Seen, cpu_count, number, text
+
+# What sensors of the processor's package are called: the kernel's thermal zone; hwmon's labels.
+_ZONE = "x86_pkg_temp"
+_LABELS = {"coretemp": ("Package",), "k10temp": ("Tctl", "Tdie"), "zenpower": ("Tctl", "Tdie")}
+# A sensor that tells less or more is broken, or not there.
+_SENSIBLE_C = (-20.0, 150.0)
+# So long a cold machine is left to itself before it is made to work.
+PATIENCE_S = 20.0
+BUSY_S = 5.0
+
+
+def temperature_c(scene: Scene) -> float | None:
+    """Of the processor's package, the hottest; without such a sensor of any thermal zone."""
+    found = [*_package(scene.sys)] or [*_zones(scene.sys, "")]
+    sensible = [c for c in found if _SENSIBLE_C[0] < c < _SENSIBLE_C[1]]
+    return round(max(sensible), 1) if sensible else None
+
+
+def _zones(sys: Path, kind: str) -> Iterator[float]:
+    for zone in sys.glob("class/thermal/thermal_zone[0-9]*"):
+        value = number(zone / "temp")
+        if value is not None and (not kind or text(zone / "type") == kind):
+            yield value / 1000
+
+
+def _package(sys: Path) -> Iterator[float]:
+    yield from _zones(sys, _ZONE)
+    for chip in sys.glob("class/hwmon/hwmon[0-9]*"):
+        wanted = _LABELS.get(text(chip / "name") or "", ())
+        for label in chip.glob("temp[0-9]*_label"):
+            value = number(label.with_name(label.name.replace("_label", "_input")))
+            if value is not None and (text(label) or "").startswith(wanted or ("\0",)):
+                yield value / 1000
+
+
+def temperature(scene: Scene) -> Seen | None:
+    """Whether it is within the band around the suite's first reading."""
+    now = temperature_c(scene)
+    if now is None:
+        return None
+    then = first.reading(scene.suite_dir, "temperature_c", now)
+    detail = f"{now:.1f} °C, {then:.1f} °C ± {scene.band_c:g} °C wanted"
+    if now > then + scene.band_c:
+        return Seen(now, False, "the machine is warmer than at the suite's first reading", detail)
+    return Seen(
+        now,
+        now >= then - scene.band_c,
+        "the machine is colder than at the suite's first reading",
+        detail,
+    )
+
+
+def warm_up(scene: Scene, waited_s: float) -> bool:
+    """Keep all CPUs busy for a moment if the machine is too cold and waiting does not help."""
+    now = temperature_c(scene)
+    if now is None or waited_s < PATIENCE_S:
+        return False
+    if now >= first.reading(scene.suite_dir, "temperature_c", now) - scene.band_c:
+        return False
+    end_s = time.monotonic() + BUSY_S
+    # Hashing large pieces lets other threads run meanwhile, so that threads do for all CPUs.
+    threads = [threading.Thread(target=_busy, args=(end_s,)) for _ in range(cpu_count())]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return True
+
+
+def _busy(end_s: float) -> None:
+    piece = bytes(2**20)
+    while time.monotonic() < end_s:
+        hashlib.sha256(piece)
 
 
 def governor(scene: Scene) -> Seen | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agent.checks import clocks, disks, heat, kernel, machine, processor
+from agent.checks import clocks, disks, kernel, machine, processor
 from agent.checks.scene import Scene, Seen
 
 
@@ -56,7 +56,9 @@ class Check:
 _HELD = Wait("held", 4 * 3600, "blocker")
 _ROOM = Wait("room", 3600, "blocker")
 _LOAD = Wait("load", 180, "warning")
-_HEAT = Wait("temperature", 180, "warning", heat.warm_up, "a short load was used to warm it up")
+_HEAT = Wait(
+    "temperature", 180, "warning", processor.warm_up, "a short load was used to warm it up"
+)
 _DISK_HEAT = Wait("disk-temperature", 120, "warning")
 _DISK_THROTTLED = Change(disks.throttles, disks.throttled)
 _RELINKED = Change(disks.links, disks.link_changed)
@@ -80,7 +82,7 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         *("temperature", "before", "wait", "the package is as warm as at the suite's first run"),
-        *(heat.temperature, "give the machine an even temperature, and air", _HEAT),
+        *(processor.temperature, "give the machine an even temperature, and air", _HEAT),
     ),
     Check(
         *(

@@ -12,7 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from agent.command import CommandError, run
-from agent.storage import opal_ioctl, pin_tries
+from agent.storage import opal_ioctl
+from agent.storage import secrets as pin_tries
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks

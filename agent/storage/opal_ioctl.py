@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from agent.storage import pin_tries
-from agent.storage.pin_tries import ADMIN1, PSID, SID
+from agent.storage import secrets
+from agent.storage.secrets import ADMIN1, PSID, SID
 from contract.errors import AgentError
 
 _WRITE, _READ = 1, 2
@@ -193,7 +193,7 @@ def revert(device: str, pin: bytes, *, psid: bool = False) -> None:
     authority, request = (PSID, _PSID_REVERT) if psid else (SID, _REVERT)
     _log_in(device, authority, request, bytearray(_key(0, pin)), "revert to its factory state")
     for other in (SID, ADMIN1):  # a drive in its factory state has refused nobody
-        pin_tries.login(device, other).forget()
+        secrets.login(device, other).forget()
 
 
 def _key(number: int, pin: bytes) -> bytes:
@@ -211,7 +211,7 @@ def _log_in(device: str, authority: str, request: int, buffer: bytearray, what: 
 
     Raises PinTriesError where the drive has refused too many.
     """
-    login = pin_tries.login(device, authority)
+    login = secrets.login(device, authority)
     if before := _refused.get((login.serial, authority)):
         raise before
     login.check()
@@ -223,7 +223,7 @@ def _log_in(device: str, authority: str, request: int, buffer: bytearray, what: 
         said = str(error)
         if error.status == NOT_AUTHORISED:
             login.count()
-            said += f" That was {login.refused} of {pin_tries.MOST} tries that the testbed makes: "
+            said += f" That was {login.refused} of {secrets.MOST} tries that the testbed makes: "
             said += "a drive locks out after a few (often 5, its TryLimit)."
         again = OpalError(f"{said} {login.way_out}", error.status)
         _refused[login.serial, authority] = again

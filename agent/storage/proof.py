@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.command import CommandError, run
-from agent.storage import canary, ciphers, devices, discard, mapping, opal, tables
+from agent.storage import canary, ciphers, devices, layout, mapping, opal
 from agent.storage.base import Expectation, Layer, Place, Segment
 from agent.storage.devices import BLOCK
 from agent.storage.guard import MAPPING
@@ -199,15 +199,15 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     place, configuration = entered.place, entered.configuration
     expectation = entered.kind.expectation(place, configuration)
     mappings = mapping.devices()
-    lines = tables.texts(mappings)
+    lines = mapping.texts(mappings)
     os.sync()
     found = Found(
-        layers=tables.layers(mappings, lines),
+        layers=mapping.layers(mappings, lines),
         luks=_luks(place) if expectation.luks_segment else None,
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.get("tcrypt"),
         canary=_canary(place, folder, key),
-        discard=discard.findings(place, mappings, _mount_options(folder)),
+        discard=layout.discard_findings(place, mappings, _mount_options(folder)),
     )
     plan = planned(place, expectation, configuration.discard)
     said = mismatches(plan, found)
@@ -264,7 +264,7 @@ def _document(layer: Layer, lines: Sequence[str], crypto: str) -> dict[str, Any]
     return {
         "name": layer.name,
         "made_by": layer.made_by,
-        "table": [tables.without_key(line) for line in lines],
+        "table": [mapping.without_key(line) for line in lines],
         "target": first.target,
         "device": first.device,
         "offset_sectors": first.offset_sectors,

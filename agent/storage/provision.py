@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.command import CommandError
-from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl, pin_tries
+from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl
+from agent.storage import secrets as pin_tries
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError

@@ -19,17 +19,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from agent.command import CommandError, run
-from agent.storage import (
-    canary,
-    devices,
-    discard,
-    guard,
-    layout,
-    mapping,
-    opal,
-    opal_ioctl,
-    registry,
-)
+from agent.storage import canary, devices, guard, layout, mapping, opal, opal_ioctl, registry
 from agent.storage.base import Kind, Place
 from agent.storage.secrets import Secrets
 from contract.errors import AgentError
@@ -237,7 +227,7 @@ class Stack:
 
     def _discard(self, ascent: _Ascent) -> None:
         assert ascent.place is not None
-        done = discard.extent(ascent.place) if self.spec.discard_first else 0
+        done = layout.discard_extent(ascent.place) if self.spec.discard_first else 0
         ascent.evidence["discarded_bytes"] = done
 
     def _format(self, ascent: _Ascent) -> None:

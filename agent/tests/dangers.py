@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.storage import pin_tries
+from agent.storage import secrets as pin_tries
 from contract.files import write_json
 from controller.bundle import PACKAGES
 from drive.control import ask

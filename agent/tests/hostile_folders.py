@@ -40,7 +40,7 @@ from contract import journal, names
 from contract import plan as plans
 from contract.errors import AgentError
 from controller import __main__ as controller
-from controller import compile, fetch, holder, remote, suites
+from controller import compile, hold, remote, seal, suites
 from controller.names import SUITES
 from controller.status import Event
 from controller.status import document as status_document
@@ -219,8 +219,8 @@ class Cases:
         (self.scratch / "a.tar").write_bytes(content)
 
         def taken() -> None:  # as a session begins, and goes on
-            holder.require_plain(self.suite)
-            fetch.unpack(self.scratch / "a.tar", self.suite)
+            hold.require_plain(self.suite)
+            seal.unpack(self.scratch / "a.tar", self.suite)
 
         return _said(taken)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import hold
+from agent import lock
 from agent.checks import (
     TABLE,
     Finding,
@@ -68,7 +68,7 @@ def _remembered(key: str, value: object) -> Fault:
 
 
 def _held(place: Machine) -> None:
-    hold.take("the meter is silent", 3600, place.root / "run" / "hold.json")
+    lock.take("the meter is silent", 3600, place.root / "run" / "hold.json")
 
 
 # What puts each row out of order: before the inspection, or between its two looks.
@@ -291,8 +291,8 @@ def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
 def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
     lease = place.root / "run" / "hold.json"
     said: list[str] = []
-    hold.take("one", 60, lease)
-    patience = Patience(lambda: hold.take("another", 60, lease), lambda: None, lease.unlink)
+    lock.take("one", 60, lease)
+    patience = Patience(lambda: lock.take("another", 60, lease), lambda: None, lease.unlink)
     Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock).before(
         said.append
     )

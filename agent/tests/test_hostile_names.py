@@ -22,7 +22,7 @@ from contract import names
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.plan import PlanError
-from controller import group, orders
+from controller import agent_client, many
 from controller.tests.examples import plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,15 +101,15 @@ def test_a_report_takes_no_such_name(tmp_path: Path) -> None:
 
 def test_a_group_names_no_folder_elsewhere(tmp_path: Path) -> None:
     for name in HOSTILE:
-        document = {"format": group.FORMAT, "group": "g", "suites": [name], "hosts": ["h"]}
-        (tmp_path / group.FILE).write_text(json.dumps(document), encoding="utf-8")
+        document = {"format": many.FORMAT, "group": "g", "suites": [name], "hosts": ["h"]}
+        (tmp_path / many.FILE).write_text(json.dumps(document), encoding="utf-8")
         with pytest.raises(ControllerError, match="damaged"):
-            group.suites(tmp_path)
+            many.suites(tmp_path)
         with pytest.raises(SuiteError, match="cannot be read"):
             hosts.members(tmp_path)
 
 
-@pytest.mark.parametrize("script", [orders.UNIT_STATE, orders.CONTENT])
+@pytest.mark.parametrize("script", [agent_client.UNIT_STATE, agent_client.CONTENT])
 def test_an_argument_is_never_read_as_shell(script: str, tmp_path: Path) -> None:
     for name in (n for n in HOSTILE if "\0" not in n):
         argument = f"{name};touch {tmp_path}/pwned;$(touch {tmp_path}/pwned)"

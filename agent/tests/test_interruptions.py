@@ -128,7 +128,7 @@ def test_what_belongs_to_a_boot_is_done_once_however_often_it_is_killed(
     assert _watermarks(lab) == ["start", "end"]
     # A boot later it is another machine state, and another clock.
     monkeypatch.setattr("contract.journal.boot_id", lambda: "another")
-    monkeypatch.setattr("agent.watermarks.boot_id", lambda: "another")
+    monkeypatch.setattr("agent.marks.boot_id", lambda: "another")
     writer = Journal(lab.folder / "journal.jsonl")
     writer.append("void", lab.plan.runs[0].run_id, "repeat: the meter was silent")
     writer.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.storage import pin_tries
+from agent.storage import secrets
 from agent.tests.guest import FOLDER, Target
 from contract import plan
 from drive.control import ask
@@ -47,7 +47,7 @@ def target(owned: Target) -> Target:
 
 def forget(target: Target) -> None:
     """What a restart does to our count; to the drive's, as Admin1's, the right PIN does it."""
-    target.lab.ssh(f"rm -f {pin_tries.PLACE}")
+    target.lab.ssh(f"rm -f {secrets.PLACE}")
     target.put(f"{FOLDER}/secrets.json", target.secrets)
     target.agent("storage leave")
 

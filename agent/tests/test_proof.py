@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.storage import canary, ciphers, proof, registry, tables, tcrypt
+from agent.storage import canary, ciphers, mapping, proof, registry, tcrypt
 from agent.storage.base import Layer, Place, Segment
 from agent.storage.proof import Found, Planned
 from contract.plan import Configuration, Disk, Extent
@@ -91,31 +91,31 @@ CRYPT = (
 
 
 def test_lines_of_tables_are_parsed() -> None:
-    assert tables.parse_line(CRYPT) == Segment(
+    assert mapping.parse_line(CRYPT) == Segment(
         2097152, "crypt", "259:2", 32768, "aes-xts-plain64", 512, 4096, 0, ()
     )
-    assert tables.parse_line(LINEAR) == Segment(2097152, "linear", "259:2", 32768)
+    assert mapping.parse_line(LINEAR) == Segment(2097152, "linear", "259:2", 32768)
     hexadecimal = f"0 8 crypt aes-xts-plain64 {'0' * 64} 256 8:1 0 2 same_cpu_crypt allow_discards"
-    assert tables.parse_line(hexadecimal) == Segment(
+    assert mapping.parse_line(hexadecimal) == Segment(
         8, "crypt", "8:1", 0, "aes-xts-plain64", 256, 512, 256, ("allow_discards", "same_cpu_crypt")
     )
-    assert tables.parse_line("0 8 zero") == Segment(8, "zero")
+    assert mapping.parse_line("0 8 zero") == Segment(8, "zero")
 
 
 @pytest.mark.parametrize(
     "text", ["", "0 8", "0 x zero", "0 8 linear 8:1", "0 8 crypt aes 00 0 8:1"]
 )
 def test_lines_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(tables.TableError):
-        tables.parse_line(text)
+    with pytest.raises(mapping.TableError):
+        mapping.parse_line(text)
 
 
 def test_no_key_is_ever_told() -> None:
     key = "ab" * 32
     text = f"0 8 crypt aes-xts-plain64 {key} 0 8:1 0"
-    assert key not in tables.without_key(text)
-    with pytest.raises(tables.TableError) as error:
-        tables.parse_line(f"0 8 crypt aes-xts-plain64 {key} rubbish")
+    assert key not in mapping.without_key(text)
+    with pytest.raises(mapping.TableError) as error:
+        mapping.parse_line(f"0 8 crypt aes-xts-plain64 {key} rubbish")
     assert key not in str(error.value)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import cli, hold, lock, notify, pack
+from agent import cli, lock, notify, pack
 from agent.tests.suite_lab import one_block_document
 from agent.waiting import NotYetError, Waits
 from contract import identity, journal, plan
@@ -105,10 +105,10 @@ def test_a_wait_with_a_limit_ends_in_what_it_waited_for(tmp_path: Path) -> None:
 
 def test_a_lease_holds_until_it_ends_or_is_let_go(tmp_path: Path) -> None:
     lease = tmp_path / "run" / "hold.json"
-    assert hold.reason(lease) is None
-    hold.take("the meter is\nsilent", 30, lease)
-    assert hold.reason(lease) == "the meter is silent"
-    writer, waits = _waits(tmp_path, lambda _s: hold.end(lease))
+    assert lock.reason(lease) is None
+    lock.take("the meter is\nsilent", 30, lease)
+    assert lock.reason(lease) == "the meter is silent"
+    writer, waits = _waits(tmp_path, lambda _s: lock.end(lease))
     waits.for_controller("r1", lease)
     writer.close()
     (entry,) = journal.read(tmp_path / "journal.jsonl")
@@ -117,14 +117,14 @@ def test_a_lease_holds_until_it_ends_or_is_let_go(tmp_path: Path) -> None:
         "r1",
         "held: the meter is silent",
     )
-    hold.take("over at once", 1e-6, lease)
-    assert hold.reason(lease) is None
+    lock.take("over at once", 1e-6, lease)
+    assert lock.reason(lease) is None
     for nonsense in ("{", "[]", '{"until_ns": 1e30, "reason": ""}', '{"reason": "x"}'):
         lease.write_text(nonsense)
-        assert hold.reason(lease) is None
+        assert lock.reason(lease) is None
     for seconds in (0, -1, float("nan"), 1e9):
-        with pytest.raises(hold.HoldError, match="renew"):
-            hold.take("x", seconds, lease)
+        with pytest.raises(lock.HoldError, match="renew"):
+            lock.take("x", seconds, lease)
 
 
 def test_a_hold_needs_its_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent import watermarks
+from agent import marks
 from agent.tests.suite_lab import Lab
 from contract import journal, plan
 from workloads.base import Context
@@ -23,7 +23,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_what_was_played_is_written_down(tmp_path: Path) -> None:
-    watermarks.play(SHORT, tmp_path, "start")
+    marks.play(SHORT, tmp_path, "start")
     (line,) = lines(tmp_path)
     assert line["boot_id"] == journal.boot_id()
     assert (line["when"], line["chip_s"], line["pad_s"]) == ("start", 0.002, 0.0)
@@ -34,7 +34,7 @@ def test_what_was_played_is_written_down(tmp_path: Path) -> None:
 
 
 def test_without_a_watermark_in_the_plan_nothing_happens(tmp_path: Path) -> None:
-    watermarks.play(None, tmp_path, "start")
+    marks.play(None, tmp_path, "start")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -42,14 +42,14 @@ def test_a_pattern_that_fails_is_told_and_costs_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: {4095})
-    watermarks.play(SHORT, tmp_path, "start")
+    marks.play(SHORT, tmp_path, "start")
     (line,) = lines(tmp_path)
     assert "ended early" in line["error"] and "edges" not in line
 
 
 def test_a_torn_line_stays_one_line(tmp_path: Path) -> None:
     (tmp_path / "watermark.jsonl").write_text('{"boot_id": "b", "wh')
-    watermarks.play(SHORT, tmp_path, "end")
+    marks.play(SHORT, tmp_path, "end")
     first, second = (tmp_path / "watermark.jsonl").read_text().splitlines()
     assert first == '{"boot_id": "b", "wh'
     assert json.loads(second)["when"] == "end"
@@ -105,6 +105,6 @@ def test_storage_is_bare_while_it_is_played(short: Lab, monkeypatch: pytest.Monk
     def look(*_: object) -> None:
         entered.append(short.stack.entered)
 
-    monkeypatch.setattr("agent.watermarks.play", look)
+    monkeypatch.setattr("agent.marks.play", look)
     assert short.execute() == 0
     assert entered == [None, None]

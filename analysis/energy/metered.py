@@ -14,7 +14,7 @@ from analysis.energy.curve import Curve, Edge
 from analysis.energy.integrate import integrate
 from analysis.energy.uncertainty import Resolution, reading_variance_j2
 from analysis.energy.windows import Timing, fit, windows
-from analysis.suite.recordings import Samples
+from analysis.suite.samples import Samples
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from scipy.ndimage import minimum_filter1d
 
 from analysis.suite.clocks import Floats, Ints, Line, fit_line, lowest_of_bins
 from analysis.suite.incidents import BREAK_NS, BREAK_WINDOWS
-from analysis.suite.recordings import COLUMNS, Samples
+from analysis.suite.samples import COLUMNS, Samples
 
 CONTIGUOUS_WINDOWS = 1.5  # ends further apart than this many windows have a gap between them
 AHEAD = 256  # records looked ahead at when lost ones are counted: the longest bunch that came late

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-from analysis.money import costs
-from analysis.stats.stats import Estimate, Span, estimate
+from analysis.stats.stats import Estimate, Span, estimate, ratio_of_means
 from analysis.suite.assumptions import Assumptions
 
 JOULES_PER_KWH = 3_600_000
@@ -141,7 +140,7 @@ def payback(
         cost_j = a.sed_extra_price / a.electricity_price_per_kwh * JOULES_PER_KWH
         runs = _inverse(cost_j, span)
         worked_h = [cost_j * seconds / SECONDS_PER_HOUR for seconds in sed_s]
-        hours = costs.ratio(worked_h, savings_j).not_below(0.0)
+        hours = ratio_of_means(worked_h, savings_j).not_below(0.0)
         years = runs.scaled(1 / (each_day * DAYS_PER_YEAR))
         electricity = _inverse(a.sed_extra_price, kwh.scaled(a.life_years))
     return Payback(

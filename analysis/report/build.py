@@ -20,9 +20,8 @@ from analysis.suite.suite_folder import suite_id
 from contract import files
 
 HERE = Path(__file__).parent
-PACKAGE = HERE.parent
-NOTEBOOK = PACKAGE / "report.ipynb"
-PAIRED = PACKAGE / "report.py"
+NOTEBOOK = HERE / "report.ipynb"
+PAIRED = HERE / "report.py"
 TIMEOUT_S = 600
 
 
@@ -58,7 +57,7 @@ def execute(folder: Path) -> tuple[Any, str]:
     Raises SuiteError.
     """
     notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
-    root = str(PACKAGE.parent)
+    root = str(HERE.parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "FDE_SUITE_DIR": str(folder.resolve())}
     environment["PYTHONPATH"] = os.pathsep.join(paths)

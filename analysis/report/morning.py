@@ -20,8 +20,8 @@ from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import Night, night
 from analysis.suite.manifest import MANIFEST, check
-from analysis.suite.recordings import SamplesError
 from analysis.suite.records import CANARY, MEASURED, Run, Suite
+from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import read
 
 WIDTH = 80

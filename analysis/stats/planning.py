@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import optimize, stats
 
-from analysis.stats.contrasts import Contrast
 from analysis.stats.stats import LEVEL, Estimate, Floats, half_width
 from analysis.suite.records import Suite
+
+if TYPE_CHECKING:
+    from analysis.stats.contrasts import Contrast
 
 FORMAT = "fde-next/1"
 HALF_WIDTH = 0.005  # of a ratio; the plan's analysis.half_width goes before it

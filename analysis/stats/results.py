@@ -24,8 +24,8 @@ from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import Night, night
 from analysis.suite.manifest import trail
-from analysis.suite.recordings import SamplesError
 from analysis.suite.records import TAIL, Suite, SuiteError, joint
+from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import PLAN, read
 from contract import files
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from analysis.suite.clocks import reading_of
 from analysis.suite.documents import lines
-from analysis.suite.recordings import EPOCHS, Samples
 from analysis.suite.records import Meter, Suite
+from analysis.suite.samples import EPOCHS, Samples
 from analysis.suite.suite_folder import SKIPPED
 from instrumentation.clock import ClockReading
 

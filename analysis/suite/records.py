@@ -10,7 +10,7 @@ from typing import Any
 
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.suite.preconditioned import Preconditioned
-from analysis.suite.recordings import Samples
+from analysis.suite.samples import Samples
 from instrumentation.sources.counter import Reading
 
 MEASURED = "measured"

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from analysis.energy import windows
-from analysis.suite import clocks, recordings
+from analysis.suite import clocks, samples
 
 S = 1_000_000_000
 LIMIT_S = 0.02
@@ -35,7 +35,7 @@ def table(
 
 
 def windows_of(frame: pl.DataFrame, kind: str, limit_s: float = LIMIT_S) -> windows.Windows:
-    records = recordings.of_table(frame)
+    records = samples.of_table(frame)
     timing = windows.fit(records, kind, limit_s)
     parts = list(windows.windows(records, timing, ["system"]))
     return windows.Windows(
@@ -152,9 +152,9 @@ def test_pieces_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch) -> No
     epoch = [1 + (k >= 1800) for k in range(len(number))]
     frame = table(arrival_s.tolist(), [int(n) * 100 for n in number], epoch)
     for kind in ("device", "index", "poll"):
-        monkeypatch.setattr(recordings, "CHUNK_RECORDS", 10_000)
+        monkeypatch.setattr(samples, "CHUNK_RECORDS", 10_000)
         whole = windows_of(frame, kind)
-        monkeypatch.setattr(recordings, "CHUNK_RECORDS", 611)
+        monkeypatch.setattr(samples, "CHUNK_RECORDS", 611)
         pieces = windows_of(frame, kind)
         assert np.abs(whole.end_ns - pieces.end_ns).max() <= 50_000
         assert (

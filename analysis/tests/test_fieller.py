@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.money import costs
-from analysis.stats.stats import Span, estimate
+from analysis.stats.stats import Span, estimate, ratio_of_means
 
 TRUE_TOP, TRUE_BOTTOM = 120.0, 8.0
 
@@ -27,7 +26,7 @@ def test_coverage_is_what_it_says(bottom: float, scatter: float) -> None:
     generator = np.random.default_rng(11)
     suites, held = 4000, 0
     for _ in range(suites):
-        found = costs.ratio(*simulated(generator, bottom, scatter))
+        found = ratio_of_means(*simulated(generator, bottom, scatter))
         low = -math.inf if found.low is None else found.low
         high = math.inf if found.high is None else found.high
         held += low <= TRUE_TOP / bottom <= high
@@ -39,7 +38,7 @@ def test_without_bounds_just_where_the_denominators_interval_holds_zero() -> Non
     kinds = set()
     for _ in range(300):
         top, below = simulated(generator, 1.5, 2.5)
-        found = costs.ratio(top, below)
+        found = ratio_of_means(top, below)
         assert (found.low is None) == estimate(below).contains(0)
         assert (found.low is None) == (found.high is None)
         kinds.add(found.low is None)
@@ -48,7 +47,7 @@ def test_without_bounds_just_where_the_denominators_interval_holds_zero() -> Non
 
 def test_an_exact_denominator_leaves_students_interval() -> None:
     top = [11.0, 12.5, 9.0, 10.0]
-    found, mean = costs.ratio(top, [4.0] * 4), estimate(top)
+    found, mean = ratio_of_means(top, [4.0] * 4), estimate(top)
     assert mean.low is not None
     assert mean.high is not None
     assert found.mid == pytest.approx(mean.mean / 4)
@@ -59,7 +58,7 @@ def test_an_exact_denominator_leaves_students_interval() -> None:
 def test_the_limits_are_where_the_t_test_turns() -> None:
     generator = np.random.default_rng(13)
     top, below = simulated(generator, TRUE_BOTTOM, 2.0)
-    found = costs.ratio(top, below, confidence=0.9)
+    found = ratio_of_means(top, below, confidence=0.9)
     assert found.low is not None
     assert found.high is not None
     for limit in (found.low, found.high):
@@ -69,17 +68,17 @@ def test_the_limits_are_where_the_t_test_turns() -> None:
 
 
 def test_a_negative_denominator_keeps_the_order_of_the_limits() -> None:
-    found = costs.ratio([10.0, 11.0, 12.0], [-5.0, -5.2, -5.1])
+    found = ratio_of_means([10.0, 11.0, 12.0], [-5.0, -5.2, -5.1])
     assert found.low is not None
     assert found.high is not None
     assert found.low < found.mid < found.high < 0
 
 
 def test_one_block_has_no_interval_and_nonsense_is_refused() -> None:
-    assert costs.ratio([6.0], [2.0]) == Span(3.0, None, None)
+    assert ratio_of_means([6.0], [2.0]) == Span(3.0, None, None)
     with pytest.raises(ValueError, match="equal numbers"):
-        costs.ratio([1.0], [1.0, 2.0])
+        ratio_of_means([1.0], [1.0, 2.0])
     with pytest.raises(ValueError, match="no values"):
-        costs.ratio([], [])
+        ratio_of_means([], [])
     with pytest.raises(ValueError, match="not defined"):
-        costs.ratio([1.0, 1.0], [-1.0, 1.0])
+        ratio_of_means([1.0, 1.0], [-1.0, 1.0])

@@ -10,7 +10,7 @@ from analysis.energy.integrate import NEAR, integrate
 from analysis.energy.metered import Metered
 from analysis.energy.uncertainty import Resolution
 from analysis.energy.windows import Windows
-from analysis.suite import recordings
+from analysis.suite import samples
 from analysis.tests.test_align import table
 
 S = 1_000_000_000
@@ -254,7 +254,7 @@ def metered(powers: list[float], edge_s: list[float], kind: str = "poll") -> Met
     frame = table([k + 1.0 for k in range(len(powers))], window_s=1.0)
     fine = 0.001 * (np.arange(len(powers)) % 3)  # a last digit that counts for nothing
     frame = frame.with_columns(power_w_system=np.array(powers) + fine)
-    return Metered.of(recordings.of_table(frame), kind, 0.0, ["system"], set(edges(*edge_s)))
+    return Metered.of(samples.of_table(frame), kind, 0.0, ["system"], set(edges(*edge_s)))
 
 
 def test_phases_and_pauses_are_the_run_and_no_phase_counts_a_cut_twice() -> None:
@@ -289,5 +289,5 @@ def test_of_edges_at_one_instant_the_one_that_knows_of_a_rest_is_taken() -> None
     frame = table([k + 1.0 for k in range(9)], window_s=1.0)
     rest = Edge(3 * S, "before", 2 * S)
     every = {Edge(0), Edge(3 * S), rest, Edge(9 * S)}
-    found = Metered.of(recordings.of_table(frame), "poll", 0.0, ["system"], every)
+    found = Metered.of(samples.of_table(frame), "poll", 0.0, ["system"], every)
     assert found.edges == (Edge(0), rest, Edge(9 * S))

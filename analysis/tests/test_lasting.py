@@ -9,7 +9,7 @@ import pytest
 from analysis.energy.curve import LASTING_S, Edge, lasting, rests
 from analysis.energy.metered import Metered
 from analysis.energy.uncertainty import Resolution
-from analysis.suite.recordings import of_table
+from analysis.suite.samples import of_table
 
 
 def test_a_rest_whose_first_window_still_works_is_none() -> None:

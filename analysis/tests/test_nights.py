@@ -15,8 +15,8 @@ from analysis.report import provenance
 from analysis.report.sections import Report
 from analysis.stats.results import results, uncovered, verify, write
 from analysis.suite.incidents import REBOOT, RESTART, Interruption, night, pauses_s
-from analysis.suite.recordings import chained, of_table
 from analysis.suite.records import Suite
+from analysis.suite.samples import chained, of_table
 from analysis.synthetic.suite import Truth
 from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.night import Night, faulty

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from analysis.energy.windows import Remarks
-from analysis.suite import recordings as records
-from analysis.suite.recordings import of_table
+from analysis.suite import samples
+from analysis.suite.samples import of_table
 
 S = 1_000_000_000
 OWN = ("0", "1")
@@ -27,7 +27,7 @@ def table(flags: dict[int, str], seconds: int = 20) -> pl.DataFrame:
 
 @pytest.fixture(params=[2, 500_000], ids=["in pieces", "at once"], autouse=True)
 def _pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "CHUNK_RECORDS", request.param)
+    monkeypatch.setattr(samples, "CHUNK_RECORDS", request.param)
 
 
 def during(remarks: Remarks, start_s: float, end_s: float, own: str = "0") -> list[str]:
@@ -58,4 +58,4 @@ def test_a_remark_on_one_channel_stays_with_it() -> None:
 
 def test_records_without_flags_say_nothing() -> None:
     assert during(Remarks.of(of_table(table({}))), 0, 20) == []
-    assert during(Remarks.of(records.NOTHING), 0, 20) == []
+    assert during(Remarks.of(samples.NOTHING), 0, 20) == []

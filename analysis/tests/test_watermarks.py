@@ -23,8 +23,8 @@ from analysis.energy.watermarks import (
 )
 from analysis.suite.clocks import TargetClock
 from analysis.suite.manifest import canonical_sha256, check
-from analysis.suite.recordings import NOTHING, of_table
 from analysis.suite.records import Meter, Suite
+from analysis.suite.samples import NOTHING, of_table
 from analysis.suite.suite_folder import read
 from instrumentation.watermark import CHIPS
 

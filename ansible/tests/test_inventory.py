@@ -15,7 +15,7 @@ import yaml
 
 from analysis.suite.assumptions import assumptions_of
 from contract.errors import ControllerError
-from controller import stacks
+from controller import target
 from controller.target import CHAINS, resolve
 
 ROLES = Path(__file__).resolve().parents[1] / "roles"
@@ -355,6 +355,6 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     text = (ROLES.parent / "group_vars/labs.yml").read_text(encoding="utf-8")
     entries = yaml.safe_load(text)["fde_configurations"]
     found = resolve({**GIVEN, "configurations": entries})["configurations"]
-    said = [stacks.words(entry) for entry in found]
+    said = [target.words(entry) for entry in found]
     assert len(set(said)) == len(said) == 20
     json.dumps(found)

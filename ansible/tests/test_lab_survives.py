@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.state import Layout
-from validation.faults import cuts, doom
+from validation.faults import cuts, provoke
 from validation.faults.planning import LOADS, Small
 from validation.faults.trial import AT_WORK, Trial
 from validation.scene import Scene
@@ -27,12 +27,12 @@ SMALL = Small(blocks=2, loads=LOADS[1:], configurations=("plain", "opal"))
 def test_a_killed_agent_and_a_power_cut_lose_nothing(provisioned: Any, tmp_path: Path) -> None:
     scene = Scene(tmp_path, Layout(provisioned.lab.directory), provisioned.build, print)
     with Trial.of(scene, "survives", SMALL) as trial:
-        doom.order(scene, [KILL])
+        provoke.order(scene, [KILL])
         try:
             trial.wait_state("finished")
-            assert [(kill["state"], kill["moment"]) for kill in doom.done(scene)] == [KILL]
+            assert [(kill["state"], kill["moment"]) for kill in provoke.done(scene)] == [KILL]
         finally:
-            doom.relieve(scene)
+            provoke.relieve(scene)
         trial.mark()
         before = trial.wait_state(*AT_WORK).entry
         start = trial.mark()

@@ -96,7 +96,8 @@ class Medium:
                 for n, whole in now.items()
             }
             zeros = {
-                n: bytes(len(now[n] or b"")) if kept[n] is None and now[n] else kept[n] for n in now
+                n: c if (c := kept[n]) is not None or whole is None else bytes(len(whole))
+                for n, whole in now.items()
             }
             trees = {"sure": sure, "empty": empty, "half": half, "zeros": zeros, "all": now}
             for how, tree in trees.items():

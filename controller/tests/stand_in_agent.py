@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from agent import hold, lock, requests, tries
+from agent import lock, tries
 from contract import journal, plan
 from contract.files import write_json
 from contract.journal import Journal
@@ -37,11 +37,11 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
         signal.signal(signal.SIGTERM, stopped)
         for run_id in accounts.open():
             tell("void", run_id, f"{tries.INTERRUPTED}the agent was killed")
-        for wanted in requests.pending(suite_dir, writer.entries):
+        for wanted in tries.pending(suite_dir, writer.entries):
             tell("void", wanted.run_id, f"{tries.REPEAT}{wanted.reason}")
         tell("suite-started")
         while run := accounts.next(suite.runs, suite.attempts, journal.boot_id()):
-            while reason := hold.reason(lease):
+            while reason := lock.reason(lease):
                 tell("waiting", run.run_id, f"held: {reason}")
                 time.sleep(0.1)
             folder = suite_dir / "runs" / run.run_id

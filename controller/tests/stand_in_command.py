@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from agent import cli, hold
+from agent import cli, lock
 from contract import journal
 
 if __name__ == "__main__":
     place = Path(sys.argv[1]) / "hold.json"
-    for command in (hold.take, hold.end):
+    for command in (lock.take, lock.end):
         command.__defaults__ = (place,)
     journal.follow.__kwdefaults__ = {**(journal.follow.__kwdefaults__ or {}), "poll_s": 0.1}
     journal.PATIENCE_S = 3.0

@@ -15,9 +15,8 @@ from contract import plan as plans
 from contract.errors import ControllerError
 from controller.compile import compile_plan
 from controller.names import suite_names
-from controller.sequence import Turn
-from controller.sequence import order as order_of
-from controller.suites import load_suite, scaled
+from controller.suites import Turn, load_suite, scaled
+from controller.suites import order as order_of
 from controller.tests.examples import NOW, plan, suite, target
 
 

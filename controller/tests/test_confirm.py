@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from contract.errors import ControllerError
-from controller import confirm, inventory
-from controller.inventory import Inventory
+from controller import confirm, playbook
 from controller.look import Look
+from controller.playbook import Inventory
 
 DISK: dict[str, Any] = {
     "role": "plain",
@@ -54,7 +54,7 @@ def test_a_target_that_says_nothing_of_a_lab_is_none() -> None:
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An inventory with one host, whose disk is a new one."""
-    monkeypatch.setattr(inventory, "resolve", lambda _path: Inventory([TARGET], {}))
+    monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([TARGET], {}))
     monkeypatch.setattr(confirm, "look", lambda _target: Look({}, [], [DISK]))
 
 

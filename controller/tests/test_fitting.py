@@ -15,7 +15,7 @@ import pytest
 
 from contract.errors import ControllerError
 from contract.journal import Entry
-from controller import durations, fitting
+from controller import sizing
 from controller.compile import compile_plan
 from controller.tests.examples import NOW, journal, plan, suite, target
 
@@ -56,9 +56,9 @@ def keep(
         (made / "sessions.jsonl").write_text(line, encoding="utf-8")
 
 
-def fit(folder: Path, document: dict[str, Any], hours: float) -> fitting.Fit:
-    known = durations.seen(folder, document["host"], document["origin"])
-    return fitting.fit(document, known, hours)
+def fit(folder: Path, document: dict[str, Any], hours: float) -> sizing.Fit:
+    known = sizing.seen(folder, document["host"], document["origin"])
+    return sizing.fit(document, known, hours)
 
 
 def test_blocks_are_reckoned_from_what_was_seen(tmp_path: Path) -> None:
@@ -104,10 +104,10 @@ def test_other_rests_are_reckoned_as_the_plan_says(tmp_path: Path) -> None:
 def test_the_canary_is_part_of_the_ends(tmp_path: Path) -> None:
     seen = plan(blocks=1, canary=True)
     keep(tmp_path, seen, walk(seen), wall_s=1000)
-    known = durations.seen(tmp_path, "target", "modelled")
+    known = sizing.seen(tmp_path, "target", "modelled")
     assert len(known.blocks) == 1, "the canary's place in a block does not break it"
-    basis = fitting.fit(seen, known, 9).basis
-    without = fitting.fit(plan(blocks=1), known, 9).basis
+    basis = sizing.fit(seen, known, 9).basis
+    without = sizing.fit(plan(blocks=1), known, 9).basis
     assert basis["ends_s"] - without["ends_s"] == pytest.approx(2 * (20 + SWITCH_S))
     assert basis["block_s"] == pytest.approx(without["block_s"])
 
@@ -117,7 +117,7 @@ def test_an_unfinished_suite_tells_its_runs_but_no_block(tmp_path: Path) -> None
     entries = walk(seen)
     keep(tmp_path, seen, entries[:-2])
     (tmp_path / "0" / "journal.jsonl").open("a").write('{"seq": 99, "t_mo')  # a power cut's line
-    known = durations.seen(tmp_path, "target", "modelled")
+    known = sizing.seen(tmp_path, "target", "modelled")
     assert len(known.runs_s) == 5 and known.blocks == [] and known.ends_s == []
     last = seen["runs"][-1]
     others = {f: s for f, s in known.runs_s.items() if f[0] == last["workload"]}
@@ -131,7 +131,7 @@ def test_what_a_suite_took_to_precondition_its_disks_is_no_others_end(tmp_path: 
     seen = plan(blocks=1)
     first, *rest = walk(seen)
     keep(tmp_path, seen, [first, replace(first, state="preconditioned"), *rest], wall_s=9999)
-    known = durations.seen(tmp_path, "target", "modelled")
+    known = sizing.seen(tmp_path, "target", "modelled")
     assert len(known.runs_s) == 6 and known.ends_s == []
 
 
@@ -146,7 +146,7 @@ def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path)
         *(Entry(e.seq, e.t_mono_ns + 50 * 10**9, "b", e.state, e.run_id, "") for e in entries[at:]),
     ]
     keep(tmp_path, seen, late)
-    known = durations.seen(tmp_path, "target", "modelled")
+    known = sizing.seen(tmp_path, "target", "modelled")
     assert {costs[0] for costs in known.runs_s.values()} == {8.0, 28.0}
     assert fit(tmp_path, seen, 9).basis["block_s"] == pytest.approx(BLOCK_S + 50, abs=0.1)
 
@@ -157,7 +157,7 @@ def test_times_across_a_power_cut_are_nobodys_cost(tmp_path: Path) -> None:
     at = next(i for i, entry in enumerate(entries) if entry.state == "finished")
     after = [Entry(e.seq, e.t_mono_ns, "c", e.state, e.run_id, "") for e in entries[at:]]
     keep(tmp_path, seen, [*entries[:at], *after])
-    known = durations.seen(tmp_path, "target", "modelled")
+    known = sizing.seen(tmp_path, "target", "modelled")
     assert sum(len(costs) for costs in known.runs_s.values()) == 5
     assert known.blocks == []
 
@@ -276,6 +276,6 @@ def test_what_cannot_run_there_takes_no_time(tmp_path: Path) -> None:
         Entry(0, walked[-1].t_mono_ns, "b", "void", run_id, "skipped: no dd.") for run_id in skipped
     ]
     keep(tmp_path, seen, [*walked[:-1], *told, walked[-1]], wall_s=300)
-    known = durations.seen(tmp_path, "target", "modelled")
+    known = sizing.seen(tmp_path, "target", "modelled")
     assert known.skipped == {"file_io"} and len(known.blocks) == 1
     assert fit(tmp_path, seen, 9).blocks > 1

@@ -13,10 +13,9 @@ import pytest
 from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import follow as following
-from controller import word as words
-from controller.follow import Heard, follow
+from controller import follow as words
+from controller.follow import Heard, Word, follow
 from controller.tests.examples import journal
-from controller.word import Word
 
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
 ENTRIES = journal([*LINES, (3.0, "suite-finished", "")])

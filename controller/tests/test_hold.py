@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import hold as leases
+from agent import lock as leases
 from contract.errors import ControllerError
 from controller import hold
 

@@ -11,7 +11,7 @@ import pytest
 from contract import plan as plans
 from contract.errors import ControllerError
 from controller import identity
-from controller.orders import Orders
+from controller.agent_client import Orders
 from controller.tests.examples import journal, plan, target
 from controller.tests.standin import Standin
 

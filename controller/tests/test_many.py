@@ -21,7 +21,7 @@ import pytest
 
 from contract import plan as plans
 from contract.errors import ControllerError
-from controller import group, inventory, many
+from controller import many, playbook
 from controller.compile import compile_plan
 from controller.many_view import View, compact
 from controller.playbook import ROOT
@@ -47,43 +47,43 @@ def planned(target: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def test_a_machine_named_twice_is_refused() -> None:
     one, other = host("alder"), host("birch")
-    group.require_apart([one, other])
+    many.require_apart([one, other])
     with pytest.raises(ControllerError, match=r"alder and birch are the same machine .alder.exam"):
-        group.require_apart([one, {**other, "ssh": one["ssh"]}])
+        many.require_apart([one, {**other, "ssh": one["ssh"]}])
 
 
 def test_a_meter_that_two_hosts_name_is_refused(tmp_path: Path) -> None:
     one, other = host("alder"), host("birch")
     shared = {**other, "meters": [{**METER, "name": "mains", "port": "/nowhere/alder"}]}
     with pytest.raises(ControllerError, match="alder's meter meter0 and birch's meter mains are"):
-        group.require_apart([one, shared])
+        many.require_apart([one, shared])
     device, link = tmp_path / "tty", tmp_path / "by-id"
     device.touch()
     link.symlink_to(device)
     ports = [{**METER, "port": str(path)} for path in (device, link)]
     with pytest.raises(ControllerError, match="at the same port"):
-        group.require_apart([{**one, "meters": ports[:1]}, {**other, "meters": ports[1:]}])
+        many.require_apart([{**one, "meters": ports[:1]}, {**other, "meters": ports[1:]}])
     with pytest.raises(ControllerError, match=r"at the same port .usb."):
         usb = [{**METER, "port": "usb"}]
-        group.require_apart([{**one, "meters": usb}, {**other, "meters": usb}])
+        many.require_apart([{**one, "meters": usb}, {**other, "meters": usb}])
 
 
 def test_hosts_must_have_the_same_stacks_to_do_the_same_work() -> None:
     one, other = host("alder"), host("birch")
-    group.require_alike([planned(one), planned(other)])
+    many.require_alike([planned(one), planned(other)])
     fewer = {**other, "configurations": other["configurations"][:2]}
     with pytest.raises(ControllerError, match=r"alder has configurations that birch has not: dmc"):
-        group.require_alike([planned(one), planned(fewer)])
+        many.require_alike([planned(one), planned(fewer)])
     with pytest.raises(ControllerError, match=r"that birch has not.*\(plain opal\) with CONFIGUR"):
-        group.require_alike([planned(fewer), planned(one)])
+        many.require_alike([planned(fewer), planned(one)])
     unlike = copy.deepcopy(other)
     unlike["configurations"][2]["key_bits"] = 256
     with pytest.raises(ControllerError, match=r"dmcrypt-aes128 is not the same.*key_bits"):
-        group.require_alike([planned(one), planned(unlike)])
+        many.require_alike([planned(one), planned(unlike)])
     with pytest.raises(ControllerError, match="differ in fde_extent_bytes"):
-        group.require_alike([planned(one), planned({**other, "extent_bytes": 2**29})])
+        many.require_alike([planned(one), planned({**other, "extent_bytes": 2**29})])
     with pytest.raises(ControllerError, match="fde_origin"):
-        group.require_alike([planned(one), planned({**other, "origin": "measured"})])
+        many.require_alike([planned(one), planned({**other, "origin": "measured"})])
 
 
 class Planner:
@@ -113,7 +113,7 @@ def test_a_group_has_a_plan_for_each_host_and_all_agree(tmp_path: Path) -> None:
     assert document["format"] == "fde-group/1"
     assert document["group"] == folder.name
     assert document["hosts"] == ["alder", "birch"]
-    suites = group.suites(folder)
+    suites = many.suites(folder)
     assert [path.name for path in suites] == document["suites"]
     found = [json.loads((path / "plan.json").read_text(encoding="utf-8")) for path in suites]
     for path, plan, name in zip(suites, found, ("alder", "birch"), strict=True):
@@ -132,7 +132,7 @@ def test_the_slowest_host_says_how_many_blocks_there_are(
     planner.fits = {"alder": 5, "birch": 2}
     blocks = [
         json.loads((path / "plan.json").read_text(encoding="utf-8"))["blocks"]
-        for path in group.suites(planner.plan())
+        for path in many.suites(planner.plan())
     ]
     assert blocks == [2, 2]
     assert "birch is the slowest: 2 blocks on every host" in capsys.readouterr().out
@@ -180,7 +180,7 @@ def prepared(
     monkeypatch.setattr(many, "POLL_S", 0.02)
     planner = Planner(tmp_path / "suites", [host(name) for name in codes])
     folder = planner.plan()
-    suites = dict(zip(codes, group.suites(folder), strict=True))
+    suites = dict(zip(codes, many.suites(folder), strict=True))
     for name, code in codes.items():
         (suites[name] / "code").write_text(code, encoding="utf-8")
     planner.options.suite_dir = folder
@@ -263,7 +263,7 @@ def test_a_target_that_is_away_is_told_in_its_own_words(
     hosts = [host("alder", meters=[]), host("birch", meters=[])]
     for port, target in enumerate(hosts, start=1):
         target["ssh"] |= {"host": "127.0.0.1", "port": port}
-        inventory.target_file(target["host"]).write_text(json.dumps(target), encoding="utf-8")
+        playbook.target_file(target["host"]).write_text(json.dumps(target), encoding="utf-8")
     planner = Planner(tmp_path / "suites", hosts)
     planner.options.suite_dir = planner.plan()
     planner.options.inventory = tmp_path / "inventory"
@@ -294,7 +294,7 @@ def test_the_inventory_says_how_many_hosts_there_are(
     two = asked(["alder", "birch"])
     assert many.several(two) is True
     with pytest.raises(ControllerError, match="at the same port"):  # one meter for both
-        group.require_apart(two.targets)
+        many.require_apart(two.targets)
     suite = tmp_path / "suite"
     suite.mkdir()
     (suite / "plan.json").write_text('{"host": "birch"}', encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from contract import journal
-from controller import group, inventory, many, seal
+from controller import many, playbook, seal
 from controller.tests.standin import Standin
 from controller.tests.test_many import Planner, host
 from controller.tests.test_recorders import meter, speaking
@@ -32,7 +32,7 @@ def planner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planner
         for name in HOSTS
     ]
     for target in hosts:
-        file = inventory.target_file(target["host"])
+        file = playbook.target_file(target["host"])
         file.write_text(json.dumps(target), encoding="utf-8")
     found = Planner(tmp_path / "here", hosts, blocks=1, inventory=tmp_path / "inventory")
     found.options.suite_dir = found.plan()
@@ -55,7 +55,7 @@ def test_two_hosts_are_measured_at_once_each_by_its_own_meter(
 ) -> None:
     assert many.run(planner.options) is True
     said = capsys.readouterr().out
-    suites = group.suites(planner.options.suite_dir)
+    suites = many.suites(planner.options.suite_dir)
     for folder in suites:
         require_sealed(folder)
     began, ended = zip(
@@ -84,7 +84,7 @@ def test_a_host_whose_meter_is_silent_leaves_the_other_to_its_end(
     (tmp_path / "meter-alder").unlink()
     assert many.run(planner.options) is False
     said = capsys.readouterr().out
-    silent, measured = group.suites(planner.options.suite_dir)
+    silent, measured = many.suites(planner.options.suite_dir)
     require_sealed(measured)
     assert not (silent / seal.MANIFEST).exists()
     assert "alder: did not come through: The recorder of meter meter0 ended" in said

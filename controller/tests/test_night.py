@@ -18,11 +18,11 @@ import pytest
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.journal import Entry, Journal
-from controller import delivery, word
+from controller import agent_client, follow
 from controller import follow as following
 from controller import secrets_file as secrets_file_module
-from controller.night import Night
-from controller.orders import Orders
+from controller.agent_client import Orders
+from controller.follow import Night
 from controller.playbook import ROOT
 from controller.recorders import Recorders
 from controller.status import Board
@@ -107,7 +107,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Standin:
     monkeypatch.setattr(following, "RETRY_S", 0.1)
     defaults = {**(following.follow.__kwdefaults__ or {}), "tick_s": 0.1}
     monkeypatch.setattr(following.follow, "__kwdefaults__", defaults)
-    monkeypatch.setattr(word, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(follow, "PATIENCE_S", 0.0)
     standin = Standin(tmp_path / "there", monkeypatch)
     folder = standin.suites / PLAN.suite_id
     folder.mkdir()
@@ -185,7 +185,7 @@ def test_secrets_that_are_waited_for_are_placed_again(
 def test_secrets_that_cannot_be_placed_are_told_once(
     secrets_file: Path, agent: Agent, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "RETRY_S", 0.0)
+    monkeypatch.setattr(agent_client, "RETRY_S", 0.0)
     refused: list[ControllerError] = []
 
     def place(where: dict[str, Any]) -> bool:

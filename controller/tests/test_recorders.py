@@ -21,12 +21,11 @@ from agent import lock
 from contract.errors import ControllerError
 from controller import recorders, seal
 from controller.playbook import ROOT
-from controller.recorder_process import end_leftovers
-from controller.recorders import Recorders, folder_for
+from controller.recorders import Recorders, end_leftovers, folder_for
 from controller.tests.examples import plan
 from instrumentation.clock import boot_id
 from instrumentation.decode import decode
-from instrumentation.simulators.port import SimulatedPort
+from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 
 

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import requests
+from agent import tries
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.plan import Plan
 from controller import review
-from controller.coverage import Recording
-from controller.orders import Orders
+from controller.agent_client import Orders
+from controller.review import Recording
 from controller.tests.examples import journal, plan, target
 from controller.tests.standin import Standin
 from instrumentation.clock import ClockReading, append_reading
@@ -198,7 +198,7 @@ def test_the_agents_own_command_takes_the_request(
     found, told = judged(suite_dir), list[str]()
     for _ in range(2):  # asked twice is asked once
         review.ask(Orders(target(), suite_id), found, told.append)
-    wanted: list[Any] = requests.read(suite_dir)
+    wanted: list[Any] = tries.read(suite_dir)
     assert [(r.run_id, r.seq, r.reason) for r in wanted] == [
         (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
     ]
@@ -227,7 +227,7 @@ def test_the_share_is_that_of_the_records_that_came(came: list[bool], late_s: fl
 
 
 def _read(table: pl.DataFrame) -> Recording:
-    from controller.coverage import _holes
+    from controller.review import _holes
 
     return Recording("m", "c", _holes(table, LATE_NS))
 

@@ -16,7 +16,7 @@ from agent import pack
 from contract import journal as journals
 from contract import plan as plans
 from contract.errors import ControllerError
-from controller import fetch, seal, session
+from controller import seal, session
 from controller.tests.examples import journal, plan, target
 from instrumentation.trace import StreamWriter
 
@@ -117,7 +117,7 @@ def test_results_are_taken_over_and_replace_those_of_an_earlier_fetch(tmp_path: 
     (suite_dir / "runs" / "r").mkdir(parents=True)
     (suite_dir / "runs" / "r" / "run.json").write_text("old", encoding="utf-8")
     (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
-    fetch.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
+    seal.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
     assert (suite_dir / "runs" / "r" / "run.json").read_text(encoding="utf-8") == "{}"
     assert journals.read(suite_dir / "journal.jsonl") == ENTRIES
     names = {"plan.json", "runs", "journal.jsonl", "watermark.jsonl", "precondition"}
@@ -150,7 +150,7 @@ def test_results_that_are_not_whole_are_not_taken(tmp_path: Path, damage: str) -
         data = bytearray(archive.read_bytes())
     archive.write_bytes(data)
     with pytest.raises(ControllerError, match="fetch them again"):
-        fetch.unpack(archive, suite_dir)
+        seal.unpack(archive, suite_dir)
     assert {path.name for path in suite_dir.iterdir()} == {"plan.json"}
     assert not (suite_dir / "x").exists()
 
@@ -160,7 +160,7 @@ def test_what_a_void_try_left_does_not_stay_beside_its_repetition(tmp_path: Path
     (suite_dir / "runs" / "r").mkdir(parents=True)
     (suite_dir / "runs" / "r" / "failure.txt").write_text("of the try before", encoding="utf-8")
     (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
-    fetch.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
+    seal.unpack(_archive(tmp_path / "there", plan(), tmp_path / "a.tar"), suite_dir)
     assert [path.name for path in (suite_dir / "runs" / "r").iterdir()] == ["run.json"]
 
 
@@ -170,7 +170,7 @@ def test_results_of_another_plan_are_not_taken(tmp_path: Path) -> None:
     (suite_dir / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
     other = plans.freeze({k: v for k, v in plan().items() if k != "sha256"} | {"rapl_hz": 5})
     with pytest.raises(ControllerError, match="another plan"):
-        fetch.unpack(_archive(tmp_path / "there", other, tmp_path / "a.tar"), suite_dir)
+        seal.unpack(_archive(tmp_path / "there", other, tmp_path / "a.tar"), suite_dir)
     assert not (suite_dir / "journal.jsonl").exists()
 
 

@@ -19,7 +19,7 @@ import pytest
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.journal import Entry
-from controller import group, holder, pages, watch
+from controller import hold, many, status_page, watch
 from controller.seal import MANIFEST
 from controller.status import Board
 from controller.tests.examples import journal, plan, target
@@ -41,10 +41,10 @@ SESSION = """
 import sys
 from pathlib import Path
 from contract import journal, plan
-from controller import holder
+from controller import hold
 from controller.status import Board
 folder = Path(sys.argv[1])
-with holder.locked(folder):
+with hold.locked(folder):
     board = Board(plan.load(folder / "plan.json"), folder, lambda _: None)
     entries = journal.read(folder / "journal.jsonl")
     board.entry(entries[:2], {"system": 12.0}, {"meter0": 0})
@@ -127,7 +127,7 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
     (folder.parent / str(other["suite_id"])).mkdir()
     (folder.parent / str(other["suite_id"]) / "plan.json").write_text(json.dumps(other))
     (folder / MANIFEST).write_text("{}", encoding="utf-8")
-    group.write(folder.parent / "group", [DOCUMENT, other])
+    many.write(folder.parent / "group", [DOCUMENT, other])
     said: list[str] = []
     assert not watch.run(folder.parent / "group", folder.parent, None, None, said.append)
     assert "has ended" in said[0] and "make resume" in said[1]
@@ -150,7 +150,7 @@ def get(url: str) -> tuple[int, bytes]:
 
 def test_the_page_is_served_and_nothing_else(folder: Path) -> None:
     status = folder / "status"
-    with pages.served({PLAN.suite_id: status}, "0") as url:
+    with status_page.served({PLAN.suite_id: status}, "0") as url:
         assert url.startswith("http://127.0.0.1:")
         assert get(url)[0] == 404, "there is no status yet"
         Board(PLAN, folder, lambda _: None).entry(ENTRIES, {}, {})
@@ -169,7 +169,7 @@ def test_several_suites_have_a_page_each(tmp_path: Path) -> None:
     for path in folders.values():
         path.mkdir()
         (path / "index.html").write_text(path.name, encoding="utf-8")
-    with pages.served(folders, "127.0.0.1:0") as url:
+    with status_page.served(folders, "127.0.0.1:0") as url:
         assert b'href="one/"' in get(url)[1] and b'href="two/"' in get(url)[1]
         assert get(f"{url}two/")[1] == b"two"
 
@@ -177,17 +177,17 @@ def test_several_suites_have_a_page_each(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["", "http", "70000", "0.0.0.0:", "-1", "localhost"])
 def test_an_address_that_is_none_is_refused(where: str) -> None:
     with pytest.raises(ControllerError, match="give a port"):
-        pages.parse(where)
+        status_page.parse(where)
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
-    with pages.served({"a": tmp_path}, "0") as url:
+    with status_page.served({"a": tmp_path}, "0") as url:
         port = url.rstrip("/").rpartition(":")[2]
         with (
             pytest.raises(
                 ControllerError, match=rf"127\.0\.0\.1:{port} \(Address already in use\)"
             ),
-            pages.served({"b": tmp_path}, port),
+            status_page.served({"b": tmp_path}, port),
         ):
             pass
 
@@ -221,7 +221,7 @@ def append(path: Path, entries: list[Entry]) -> None:
 def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: Path) -> None:
     (folder / "journal.jsonl").write_text("", encoding="utf-8")
     append(folder / "journal.jsonl", ENTRIES[:2])
-    with holder.locked(folder):
+    with hold.locked(folder):
         source = watch.There(target(), PLAN.suite_id, there)
         timer = threading.Timer(4, append, [folder / "journal.jsonl", ENTRIES[2:]])
         timer.start()

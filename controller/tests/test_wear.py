@@ -12,9 +12,9 @@ import pytest
 
 from contract.errors import ControllerError
 from controller import __main__ as controller
-from controller import check, inventory, look, secrets_file, wear
-from controller.inventory import Inventory
+from controller import check, look, playbook, secrets_file, wear
 from controller.look import Look
+from controller.playbook import Inventory
 from controller.tests.examples import plan, suite, target
 from controller.wear import Cost
 
@@ -125,9 +125,9 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
             )
         monkeypatch.setattr(look, "look", lambda _target: seen)
         monkeypatch.setattr(check, "look", lambda _target: seen)
-        monkeypatch.setattr(inventory, "resolve", lambda _path: Inventory([document], {}))
+        monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([document], {}))
         monkeypatch.setattr(secrets_file, "described", lambda _path: "there")
-        monkeypatch.setattr("controller.stacks.table", lambda _configurations: [])
+        monkeypatch.setattr("controller.target.table", lambda _configurations: [])
         monkeypatch.setattr(check, "one_disk", lambda _target: False)
         monkeypatch.setattr(check, "_save", lambda *_: tmp_path)
         path = tmp_path / "target.json"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from drive.opal.tokens import Named, Value
+from drive.opal.packets import Named, Value
 from drive.opal.uids import HALF_AUTHORITY_REF, HALF_BOOLEAN_ACE, MethodError, Status
 
 _MAX_TERMS = 64

@@ -8,6 +8,7 @@ from __future__ import annotations
 from drive.opal import schema
 from drive.opal.access import Ace, any_of
 from drive.opal.core import TRY_LIMIT, Core
+from drive.opal.packets import Value
 from drive.opal.provider import (
     ADMIN_TEMPLATE,
     BASE_TEMPLATE,
@@ -23,7 +24,6 @@ from drive.opal.provider import (
     flag,
     static,
 )
-from drive.opal.tokens import Value
 from drive.opal.uids import (
     ACE_ADMIN,
     ACE_ANYBODY,

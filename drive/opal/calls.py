@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from drive.opal import schema
-from drive.opal.tokens import Control, Named, Token, TokenError, Value, encode_all, parse
+from drive.opal.packets import Control, Named, Token, TokenError, Value, encode_all, parse
 from drive.opal.uids import METHOD_NAMES, SESSION_MANAGER, Status
 
 

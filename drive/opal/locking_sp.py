@@ -6,6 +6,7 @@ from drive.opal import locking_aces as rules
 from drive.opal import schema
 from drive.opal.access import parse_expression
 from drive.opal.core import TRY_LIMIT, Core
+from drive.opal.packets import Value
 from drive.opal.provider import (
     BASE_TEMPLATE,
     LOCKING_TEMPLATE,
@@ -20,7 +21,6 @@ from drive.opal.provider import (
     reset_events,
     static,
 )
-from drive.opal.tokens import Value
 from drive.opal.uids import (
     ACE_ADMIN,
     ACE_ADMINS_SET_COMMON_NAME,

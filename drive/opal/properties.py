@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from drive.opal.calls import Call
-from drive.opal.packets import MAX_COM_PACKET_BYTES
-from drive.opal.tokens import Named, Value
+from drive.opal.packets import MAX_COM_PACKET_BYTES, Named, Value
 
 INITIAL_HOST_BYTES = 2048  # what a host takes until it says more
 TPER = {

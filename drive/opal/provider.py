@@ -14,8 +14,8 @@ from drive.opal import schema
 from drive.opal.access import Ace, encode_expression, is_satisfied
 from drive.opal.byte_table import ByteTable
 from drive.opal.core import Logins
+from drive.opal.packets import Value
 from drive.opal.schema import Table
-from drive.opal.tokens import Value
 from drive.opal.uids import (
     ACCESS_CONTROL,
     ACE_ANYBODY,

@@ -17,9 +17,17 @@ from drive.opal.calls import (
 )
 from drive.opal.core import Core, Login
 from drive.opal.life_cycle import LifeCycle
-from drive.opal.packets import MAX_TABLE_READ_BYTES
+from drive.opal.packets import (
+    MAX_TABLE_READ_BYTES,
+    Control,
+    Named,
+    Token,
+    TokenError,
+    Value,
+    decode,
+    encode,
+)
 from drive.opal.provider import Provider, Writer
-from drive.opal.tokens import Control, Named, Token, TokenError, Value, decode, encode
 from drive.opal.uids import (
     ACTIVATE,
     ADMIN_SP,

@@ -17,12 +17,14 @@ from drive.opal.packets import (
     MAX_COM_PACKET_BYTES,
     Message,
     PacketError,
+    TokenError,
+    Value,
+    decode,
     pack,
     pack_empty,
     unpack,
 )
 from drive.opal.session import Session
-from drive.opal.tokens import TokenError, Value, decode
 from drive.opal.uids import (
     ADMIN_SP,
     ANYBODY,

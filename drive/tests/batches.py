@@ -8,8 +8,16 @@ from dataclasses import asdict, dataclass
 from random import Random
 
 from drive.opal import schema, uids
-from drive.opal.packets import COM_ID, PacketError, unpack
-from drive.opal.tokens import Control, Token, TokenError, decode, encode_all
+from drive.opal.packets import (
+    COM_ID,
+    Control,
+    PacketError,
+    Token,
+    TokenError,
+    decode,
+    encode_all,
+    unpack,
+)
 from drive.tests import corpus
 from drive.tests.mutate import change_bytes, change_command, change_tokens, change_values
 

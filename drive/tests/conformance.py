@@ -17,7 +17,7 @@ from typing import Any
 from drive.tests.marked import insert
 
 TESTS = Path(__file__).resolve().parent
-DOCUMENT = TESTS.parents[1] / "README.md"
+DOCUMENT = TESTS.parent / "README.md"
 BEGIN = "<!-- conformance table: begin (written by python -m drive.tests.conformance) -->"
 END = "<!-- conformance table: end -->"
 MARKER = "conformance"

@@ -21,9 +21,8 @@ from drive.initiator import Completion, Initiator
 from drive.nvme_tcp import COMMON, PDU_COMMAND, PDU_H2C_DATA, PDU_ICREQ
 from drive.opal import uids
 from drive.opal.calls import method_name, parse_call
-from drive.opal.packets import COM_ID, PacketError, unpack
+from drive.opal.packets import COM_ID, Named, PacketError, TokenError, decode, unpack
 from drive.opal.schema import name_of
-from drive.opal.tokens import Named, TokenError, decode
 from drive.tests.opal_host import OpalSession, lock, set_up_range, take_ownership
 from drive.tests.process import NQN, PSID, Drive
 from drive.tests.wire import record

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from random import Random
 
-from drive.opal.tokens import Control, Token, TokenError, decode, encode
+from drive.opal.packets import Control, Token, TokenError, decode, encode
 
 _INTERESTING = (
     0, 1, 2, 0x3F, 0x40, 0x7F, 0x80, 0xFF, 0x7FF, 0x800, 0xFFFF, 1 << 20, 1 << 24,

@@ -16,9 +16,8 @@ from drive.media import EncryptedMedia, open_backing
 from drive.opal import uids
 from drive.opal.calls import encode_call
 from drive.opal.core import new_state
-from drive.opal.packets import COM_ID, Message, pack, unpack
+from drive.opal.packets import COM_ID, Control, Message, Named, Value, decode, pack, parse, unpack
 from drive.opal.setup import open_tper
-from drive.opal.tokens import Control, Named, Value, decode, parse
 from drive.opal.tper import Tper
 from drive.opal.uids import Status
 from drive.state import StateFile

@@ -14,7 +14,7 @@ from drive import faults
 from drive.faults import FaultError, Faults, IoError, MediaError, PowerCut, SlowReply
 from drive.initiator import Initiator
 from drive.opal import uids
-from drive.opal.tokens import Value
+from drive.opal.packets import Value
 from drive.tests.opal_host import (
     OpalSession,
     RefusedError,

@@ -11,7 +11,7 @@ import pytest
 
 from drive.initiator import Initiator
 from drive.opal import uids
-from drive.opal.tokens import Named
+from drive.opal.packets import Named
 from drive.state import DriveState, parse, sweep_leftovers
 from drive.tests.dying import DyingDrive, End
 from drive.tests.keys import kek_of, opened, range_keys

@@ -9,7 +9,7 @@ import pytest
 
 from drive.initiator import Initiator
 from drive.opal import uids
-from drive.opal.tokens import Named, Value
+from drive.opal.packets import Named, Value
 from drive.opal.uids import Status
 from drive.tests.opal_host import (
     OpalSession,

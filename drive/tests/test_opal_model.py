@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from drive.media import AccessDeniedError, EncryptedMedia
 from drive.opal import uids
 from drive.opal.core import TRY_LIMIT
-from drive.opal.tokens import Named
+from drive.opal.packets import Named
 from drive.opal.tper import Tper
 from drive.opal.uids import Status
 from drive.tests.opal_host import Direct, OpalSession, RefusedError, msid

@@ -10,8 +10,7 @@ import pytest
 from drive.initiator import Initiator
 from drive.opal import uids
 from drive.opal.calls import encode_call
-from drive.opal.packets import COM_ID, Message, pack
-from drive.opal.tokens import Control, Named, Value, decode, parse
+from drive.opal.packets import COM_ID, Control, Message, Named, Value, decode, pack, parse
 from drive.opal.uids import Status
 from drive.tests.opal_host import (
     OpalSession,

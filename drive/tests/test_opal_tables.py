@@ -6,7 +6,7 @@ import pytest
 
 from drive.initiator import Initiator
 from drive.opal import schema, uids
-from drive.opal.tokens import Named, Value
+from drive.opal.packets import Named, Value
 from drive.opal.uids import Status
 from drive.tests.opal_host import OpalSession, RefusedError, msid, set_up_range, take_ownership
 from drive.tests.process import Drive

@@ -13,8 +13,7 @@ from drive.initiator import Initiator
 from drive.nvme_tcp import COMMON, IC
 from drive.opal import uids
 from drive.opal.calls import encode_call
-from drive.opal.packets import COM_ID, Message, pack
-from drive.opal.tokens import Named
+from drive.opal.packets import COM_ID, Message, Named, pack
 from drive.opal.uids import Status
 from drive.server import MAX_CONNECTIONS
 from drive.tests.fuzz_wire import connect_pdus

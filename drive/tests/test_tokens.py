@@ -7,8 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drive.opal.calls import encode_call, parse_call
-from drive.opal.packets import Message, PacketError, pack, unpack
-from drive.opal.tokens import MAX_DEPTH, Control, Named, TokenError, decode, encode, parse
+from drive.opal.packets import (
+    MAX_DEPTH,
+    Control,
+    Message,
+    Named,
+    PacketError,
+    TokenError,
+    decode,
+    encode,
+    pack,
+    parse,
+    unpack,
+)
 
 _INTEGERS = st.integers(-(2**63), 2**64 - 1)
 _ATOMS = _INTEGERS | st.binary(max_size=3000)

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from instrumentation.meters.base import Accuracy, Meter
-from instrumentation.meters.inbox import Inbox
 from instrumentation.meters.mcp39f511n_frames import (
     OUTPUTS,
     RANGE_1,
@@ -38,7 +37,7 @@ from instrumentation.meters.mcp39f511n_frames import (
     read_request,
     write_request,
 )
-from instrumentation.meters.rows import COMMON_WORDS, GAP, Fed, RowBuilder
+from instrumentation.meters.rows import COMMON_WORDS, GAP, Fed, Inbox, RowBuilder
 
 _LATE = 8
 _MOST_BYTES = 1 << 14  # far more than any answer

@@ -21,10 +21,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from instrumentation.meters.base import Accuracy, Meter
-from instrumentation.meters.powersensor3_frames import FRAME_BYTES, Found, find, levels, marked
+from instrumentation.meters.powersensor3_frames import (
+    FRAME_BYTES,
+    DeviceTime,
+    Found,
+    Samples,
+    Timed,
+    find,
+    gathered,
+    levels,
+    marked,
+)
 from instrumentation.meters.powersensor3_talk import Sensor, Talk
-from instrumentation.meters.powersensor3_time import DeviceTime, Timed
-from instrumentation.meters.powersensor3_windows import Samples, gathered
 from instrumentation.meters.rows import (
     COMMON_WORDS,
     GAP,

@@ -1,4 +1,4 @@
-"""What a driver makes of bytes: records by column, and faults."""
+"""What drivers share: bytes not used up yet, records by column, and how a meter is made to send."""
 
 from __future__ import annotations
 
@@ -125,3 +125,77 @@ def joined(parts: Sequence[Fed]) -> Fed:
         return parts[0]
     faults = tuple(fault for part in parts for fault in part.faults)
     return Fed(concatenated([part.rows for part in parts]), faults)
+
+
+class Inbox:
+    """`data` is what was added and not dropped yet.
+
+    With `most_bytes` the oldest half goes once there are more: a foreign stream must not fill the
+    memory of a driver that only looks for answers.
+    """
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self.data = b""
+        self._most_bytes = most_bytes
+        self._arrivals: list[tuple[int, int]] = []  # (offset in data, time) of each read
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def add(self, data: bytes, t_ns: int) -> None:
+        """Bytes that came in one read, the first at `t_ns`."""
+        if data:
+            self._arrivals.append((len(self.data), t_ns))
+            self.data += data
+        if self._most_bytes is not None and len(self.data) > self._most_bytes:
+            self.drop(len(self.data) - self._most_bytes // 2)
+
+    def arrival_ns(self, offset: int) -> int:
+        """When the byte at `offset` came."""
+        return next(t_ns for at, t_ns in reversed(self._arrivals) if at <= offset)
+
+    def drop(self, count: int) -> None:
+        """Forget the first bytes."""
+        self.data = self.data[count:]
+        moved = [(at - count, t_ns) for at, t_ns in self._arrivals]
+        started = [arrival for arrival in moved if arrival[0] <= 0][-1:]
+        self._arrivals = [(0, t_ns) for _, t_ns in started if self.data]
+        self._arrivals += [arrival for arrival in moved if arrival[0] > 0]
+
+    def clear(self) -> None:
+        """Forget all bytes."""
+        self.drop(len(self.data))
+
+
+class Opening:
+    """What to send so that a meter starts: requests one after the other, again after a silence."""
+
+    def __init__(self, requests: Sequence[bytes], pause_s: float, silence_s: float) -> None:
+        self._requests = requests
+        self._pause_ns = round(pause_s * 1e9)
+        self._silence_ns = round(silence_s * 1e9)
+        self._next = 0
+        self.due_ns: int | None = 0 if requests else None
+
+    def request(self, t_ns: int) -> bytes:
+        """What is due at `t_ns`; empty if nothing is."""
+        if self.due_ns is None or t_ns < self.due_ns:
+            return b""
+        return self._requests[self._next]
+
+    def asked(self, t_ns: int) -> None:
+        """What was due was sent."""
+        if self._requests:
+            self._next = (self._next + 1) % len(self._requests)
+            self.due_ns = t_ns + (self._pause_ns if self._next else self._silence_ns)
+
+    def heard(self, t_ns: int) -> None:
+        """A record came: nothing needs to be sent until there is a silence again."""
+        if self._requests:
+            self._next = 0
+            self.due_ns = t_ns + self._silence_ns
+
+    def again(self) -> None:
+        """The meter has forgotten that it was started."""
+        if self._requests:
+            self._next = self.due_ns = 0

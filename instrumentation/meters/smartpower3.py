@@ -37,16 +37,18 @@ from instrumentation.meters.rows import (
 from instrumentation.meters.smartpower3_lines import (
     FIELDS,
     GROUPS,
+    INTERVALS_MS,
     LINE,
     LINE_BYTES,
     LINE_END,
     MATCHED_BYTES,
+    DeviceTime,
     Lines,
+    Step,
     clean_lines,
     fits,
     sound,
 )
-from instrumentation.meters.smartpower3_time import INTERVALS_MS, DeviceTime, Step
 from instrumentation.trace import Pieces
 
 _FIRST_LOOK = 8  # lines at once; twice as many while all are clean

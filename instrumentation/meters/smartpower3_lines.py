@@ -1,4 +1,4 @@
-"""The SmartPower3's line: its form, its checksums, and many clean lines at once."""
+"""The SmartPower3's line: its form, its checksums, and its own milliseconds, unwrapped."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from instrumentation.meters.rows import Ints
 
 LINE_BYTES = 81
 MATCHED_BYTES = 79  # without CR LF
@@ -37,7 +39,7 @@ for _bit, _members in enumerate(_KINDS.values()):
 _HEX = np.zeros(256, np.uint8)
 _HEX[list(b"0123456789abcdef")] = range(16)
 
-Ints = NDArray[np.signedinteger[Any]]
+Signed = NDArray[np.signedinteger[Any]]
 
 
 def checksums(checked: bytes) -> tuple[int, int]:
@@ -68,8 +70,8 @@ class Lines:
     whether it has an interrupt [n].
     """
 
-    t_ms: Ints
-    groups: dict[str, tuple[Ints, Ints, Ints, Ints]]
+    t_ms: Signed
+    groups: dict[str, tuple[Signed, Signed, Signed, Signed]]
     tripped: dict[str, NDArray[np.bool_]]
 
 
@@ -96,7 +98,7 @@ def _hex(columns: NDArray[np.uint8], at: int) -> NDArray[np.uint8]:
     return np.asarray(_HEX[columns[at]] << 4 | _HEX[columns[at + 1]], np.uint8)
 
 
-def _number(columns: NDArray[np.uint8], at: int, digits: int) -> Ints:
+def _number(columns: NDArray[np.uint8], at: int, digits: int) -> Signed:
     value: Any = np.zeros(columns.shape[1], np.int32 if digits < 6 else np.int64)
     for column in columns[at : at + digits]:
         value *= 10
@@ -104,7 +106,7 @@ def _number(columns: NDArray[np.uint8], at: int, digits: int) -> Ints:
     return np.asarray(value - int("1" * digits) * ord("0"))
 
 
-def _group(columns: NDArray[np.uint8], at: int) -> tuple[Ints, Ints, Ints, Ints]:
+def _group(columns: NDArray[np.uint8], at: int) -> tuple[Signed, Signed, Signed, Signed]:
     """mV, mA, mW, state."""
     return (
         _number(columns, at, 5),
@@ -112,3 +114,84 @@ def _group(columns: NDArray[np.uint8], at: int) -> tuple[Ints, Ints, Ints, Ints]
         _number(columns, at + 11, 5),
         _number(columns, at + 17, 1),
     )
+
+
+INTERVALS_MS = (5, 10, 50, 100, 500, 1000)
+_WRAP_MS = 1 << 32
+# A step back by less than half the range is a restart, not a wrap.
+_HALF_MS = _WRAP_MS // 2
+# So many steps alike are the meter's interval: one alone may be jitter, or the first after a gap.
+_AGREEING = 3
+# A step longer than this many intervals has records missing.
+_GAP_INTERVALS = 1.5
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line's time: unwrapped; the window it is the mean of, None where unknown; ms missing."""
+
+    t_device_ms: int
+    window_ms: int | None
+    missing_ms: int
+    restarted: bool
+
+
+class DeviceTime:
+    """Follows the times of successive lines, from the opening of the port on."""
+
+    def __init__(self) -> None:
+        self._last_ms: int | None = None
+        self._interval_ms: int | None = None
+        self._candidate_ms = 0
+        self._agreed = 0
+
+    def step(self, raw_ms: int) -> Step:
+        """Take the time of the next line."""
+        if self._last_ms is None:
+            self._last_ms = raw_ms
+            return Step(raw_ms, None, 0, False)
+        delta_ms = (raw_ms - self._last_ms) % _WRAP_MS
+        if delta_ms >= _HALF_MS or delta_ms == 0:
+            self._last_ms = raw_ms
+            return Step(raw_ms, self._interval_ms, 0, True)
+        self._last_ms += delta_ms
+        interval_ms = self._interval(delta_ms)
+        if delta_ms <= _GAP_INTERVALS * interval_ms:
+            return Step(self._last_ms, delta_ms, 0, False)
+        return Step(self._last_ms, interval_ms, delta_ms - interval_ms, False)
+
+    def even(self, raw_ms: Ints) -> tuple[Ints, Ints]:
+        """Take the times of the next lines as far as they go on evenly at the known interval.
+
+        For each of those the time since the one before, which is its window, and its time: what
+        `step` would say of them.
+        """
+        interval_ms = self._interval_ms
+        if self._last_ms is None or interval_ms is None or self._candidate_ms != interval_ms:
+            return raw_ms[:0], raw_ms[:0]
+        delta_ms = np.diff(raw_ms, prepend=self._last_ms % _WRAP_MS) % _WRAP_MS
+        longer_ms = [ms for ms in INTERVALS_MS if ms > interval_ms]
+        good = (delta_ms * _GAP_INTERVALS >= interval_ms) & (
+            delta_ms <= _GAP_INTERVALS * interval_ms
+        )
+        if longer_ms:
+            good &= delta_ms * _GAP_INTERVALS < longer_ms[0]
+        count = len(good) if good.all() else int(np.argmin(good))
+        delta_ms = delta_ms[:count]
+        t_ms = self._last_ms + np.cumsum(delta_ms)
+        if count:
+            self._last_ms = int(t_ms[-1])
+            self._agreed += count
+        return delta_ms, t_ms
+
+    def _interval(self, delta_ms: int) -> int:
+        """The meter's interval as far as it is known: the longest possible, then what three
+        agree on.
+        """
+        fitting = [ms for ms in INTERVALS_MS if ms <= _GAP_INTERVALS * delta_ms]
+        seen_ms = fitting[-1] if fitting else INTERVALS_MS[0]
+        self._agreed = self._agreed + 1 if seen_ms == self._candidate_ms else 1
+        self._candidate_ms = seen_ms
+        if self._interval_ms is None or self._agreed >= _AGREEING:
+            self._interval_ms = seen_ms
+        return self._interval_ms

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from instrumentation.meters.yokogawa import Yokogawa
-from instrumentation.meters.yokogawa_data import (
+from instrumentation.meters.yokogawa import (
     NUMBER,
     RangeSettings,
     Reading,
+    Yokogawa,
     number,
     plausible,
 )

@@ -13,11 +13,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from instrumentation.meters.yokogawa import Yokogawa
-from instrumentation.meters.yokogawa_data import (
+from instrumentation.meters.yokogawa import (
     NUMBER,
     RangeSettings,
     Reading,
+    Yokogawa,
     number,
     plausible,
 )

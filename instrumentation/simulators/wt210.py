@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from instrumentation.simulators.yokogawa import YokogawaSimulator, is_on
-from instrumentation.simulators.yokogawa_ranges import nr3
+from instrumentation.simulators.yokogawa import YokogawaSimulator, is_on, nr3
 
 _ITEMS = (
     *("V", "A", "W", "VA", "VAR", "PF", "DEGR", "VHZ", "AHZ", "WH", "WHP", "WHM"),

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.errors import SourceError
+from instrumentation.sources.registry import SourceError
 from instrumentation.sources.series import reason
 from instrumentation.sources.zones import Zone, default_max_power_w
 

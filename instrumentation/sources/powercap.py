@@ -11,10 +11,9 @@ from pathlib import Path
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.errors import SourceError
-from instrumentation.sources.mirrors import mirrors
+from instrumentation.sources.registry import SourceError
 from instrumentation.sources.series import COUNTER_BYTES, Series, not_a_number, parse, reason
-from instrumentation.sources.zones import Zone, discover
+from instrumentation.sources.zones import Zone, discover, mirrors
 
 ROOT = Path("/sys/class/powercap")
 

@@ -1,15 +1,15 @@
-"""Energy sources by name.
-
-Each is a class with `open()` (the machine's own counters; raises SourceError, or keeps what went
-wrong as readings that failed), `names` (of its zones), `read()` (`{zone: Reading | ReadFailure}`,
-every zone of `names`; never raises) and `close()`.
-"""
+"""Energy sources by name, and what goes wrong when one is opened."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from instrumentation.choose import load_class
+
+
+class SourceError(Exception):
+    """A source cannot be used here; the message is a sentence with the way out."""
+
 
 _PLACES = {
     "powercap": "instrumentation.sources.powercap:PowercapSource",

@@ -20,10 +20,11 @@ PARTS = ("meters", "simulators")
 
 
 def a_copy(folder: Path) -> Path:
-    """The package alone, and how the tests are run."""
+    """The package, what it stands on, and how the tests are run."""
     package = folder / "instrumentation"
     ignored = shutil.ignore_patterns("__pycache__", "test_*.py")
     shutil.copytree(PACKAGE, package, ignore=ignored)
+    shutil.copytree(PACKAGE.parent / "contract", folder / "contract", ignore=ignored)
     shutil.copy(PACKAGE / "tests" / "test_meters_contract.py", package / "tests")
     shutil.copy(PACKAGE.parent / "pyproject.toml", folder)
     return package
@@ -93,7 +94,7 @@ def test_new_meter_is_clean(kind: str, tmp_path: Path) -> None:
         ("class", "word of Python"),
         ("wattsup", "already"),
         ("base", "is there already"),
-        ("port", "is there already"),
+        ("play", "is there already"),
     ],
 )
 def test_other_names_are_refused_and_change_nothing(name: str, said: str, tmp_path: Path) -> None:

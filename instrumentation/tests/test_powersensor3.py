@@ -23,7 +23,7 @@ from instrumentation.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
 from instrumentation.meters.rows import Fed, joined
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
-from instrumentation.simulators.port import SimulatedPort
+from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator, eeprom
 from instrumentation.trace import Frame, Pieces
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from instrumentation import probe
+from instrumentation import ports as probe
 from instrumentation.ports import Port, all_ports
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
-from instrumentation.simulators.port import SimulatedPort
+from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.registry import load
 
 SMARTPOWER = "10c4:ea60"

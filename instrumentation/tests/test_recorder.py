@@ -23,7 +23,7 @@ from instrumentation.decode import DecodeError, decode, main, write_samples
 from instrumentation.ports import Port
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
-from instrumentation.simulators.port import SimulatedPort
+from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from instrumentation.trace import read_frames
 

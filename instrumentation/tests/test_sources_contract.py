@@ -10,7 +10,7 @@ import pytest
 
 from instrumentation.sources import registry
 from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.errors import SourceError
+from instrumentation.sources.registry import SourceError
 from instrumentation.tests.test_perf import ALL
 from instrumentation.tests.test_perf import lay_out as lay_out_perf
 from instrumentation.tests.trees import TREES

@@ -20,7 +20,7 @@ import pytest
 
 from instrumentation import transports
 from instrumentation.clock import monotonic_ns
-from instrumentation.simulators.port import SimulatedPort
+from instrumentation.simulators.play import SimulatedPort
 from instrumentation.transports import (
     SerialTransport,
     Transport,

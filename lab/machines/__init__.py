@@ -7,11 +7,11 @@ import contextlib
 from contract.errors import LabError
 from lab import image
 from lab.image import Image
-from lab.machines import kvm, uml
+from lab.machines import qemu, uml
 from lab.machines.base import Machine, Say
 from lab.machines.qemu import Qemu
 from lab.machines.uml import Uml
-from lab.paths import cache_dir
+from lab.state import cache_dir
 
 UML = Uml()
 MACHINES: dict[str, Machine] = {m.name: m for m in (Qemu("kvm"), UML, Qemu("tcg"))}
@@ -32,7 +32,7 @@ def _both_are_built(wanted: str) -> bool:
     directory = cache_dir()
     if wanted not in ("auto", "uml") or image.location(directory).directory.exists():
         return False
-    kvm_works = wanted == "auto" and kvm.known_to_work(directory)
+    kvm_works = wanted == "auto" and qemu.known_to_work(directory)
     return not kvm_works and uml.obstacle() is None
 
 

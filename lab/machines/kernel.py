@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import LabError
-from lab import cache, mirror
+from lab import cache, image
 from lab.cache import Say
-from lab.image_build import MODULE, MODULE_SOURCES
-from lab.paths import GIB, cache_dir
+from lab.image import MODULE, MODULE_SOURCES
+from lab.state import GIB, cache_dir
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "uml.config"
@@ -144,7 +144,7 @@ class Build:
     def fetch(self, work: Path, suite: str) -> str:
         """Debian's source package by apt, from lists of its own; returns its name and version."""
         self._say(f"kernel: the source of {suite} (about 160 MB)")
-        found = mirror.find()
+        found = image.find()
         for part in ("lists/partial", "archives/partial"):
             (work / "apt" / part).mkdir(parents=True)
         (work / "status").touch()

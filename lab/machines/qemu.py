@@ -1,23 +1,156 @@
-"""The guest under QEMU, with KVM or by translation (TCG): two CPUs and Debian's own kernel."""
+"""What the lab needs of QEMU's machine protocol (QMP: JSON lines on a Unix socket)."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import platform
 import shutil
+import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from contract.errors import LabError
+from contract.files import write_json
 from lab.console import tail
 from lab.image import Image
 from lab.launcher import READY_LIMIT_S, Launcher
-from lab.machines import kvm
 from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest, Say
-from lab.machines.qmp import Qmp, vcpu_thread_ids
 from lab.network import Network
-from lab.paths import cache_dir
+from lab.state import cache_dir, read_json
+
+
+class Qmp:
+    """A QMP session; a context manager. Raises LabError where QEMU does not answer."""
+
+    def __init__(self, path: Path, timeout_s: float = 20) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.connect(str(path))
+            self._file = self._socket.makefile("rw", encoding="utf-8")
+            self._read()  # the greeting
+            self.execute("qmp_capabilities")
+        except (OSError, ValueError, EOFError) as error:
+            self._socket.close()
+            raise LabError(f"QEMU does not answer on {path}: {error}") from error
+
+    def __enter__(self) -> Qmp:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def execute(self, command: str, **arguments: Any) -> Any:
+        """The `return` member of the answer; events in between are passed over."""
+        asked: dict[str, Any] = {"execute": command}
+        if arguments:
+            asked["arguments"] = arguments
+        self._file.write(json.dumps(asked) + "\n")
+        self._file.flush()
+        while True:
+            answer = self._read()
+            if "error" in answer:
+                raise LabError(f"QEMU refused {command}: {answer['error'].get('desc')}")
+            if "return" in answer:
+                return answer["return"]
+
+    def wait_for(self, event: str) -> None:
+        """Until QEMU tells of this event. Raises LabError where it does not within the timeout."""
+        try:
+            while self._read().get("event") != event:
+                pass
+        except (OSError, ValueError, EOFError) as error:
+            raise LabError(f"QEMU did not tell of {event}: {error}") from error
+
+    def _read(self) -> dict[str, Any]:
+        line = self._file.readline()
+        if not line:
+            raise EOFError("connection closed")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def vcpu_thread_ids(path: Path) -> list[int]:
+    """Host thread ids of the guest's CPUs, in the order of the CPUs."""
+    with Qmp(path) as qmp:
+        cpus = qmp.execute("query-cpus-fast")
+    return [int(c["thread-id"]) for c in sorted(cpus, key=lambda c: int(c["cpu-index"]))]
+
+
+DEVICE = Path("/dev/kvm")
+LIMIT_S = 25.0
+PROOF = b"Run /init as init process"
+
+
+def why_not(qemu: str, image: Image, cache: Path, say: Callable[[str], None]) -> str | None:
+    """Why KVM cannot serve here, None if it can; probes at most once for a machine and its QEMU."""
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        return f"{DEVICE} cannot be opened"  # not remembered: joining the group kvm mends it
+    key = machine_key(qemu)
+    memory = cache / "kvm.json"
+    known = read_json(memory) or {}
+    if key not in known:
+        say("lab: trying whether KVM runs the guest's kernel")
+        known[key] = boots(qemu, image)
+        cache.mkdir(parents=True, exist_ok=True)
+        write_json(memory, known)
+    return None if known[key] else "KVM does not run the guest's kernel on this machine"
+
+
+def known_to_work(cache: Path) -> bool:
+    """Whether KVM was tried by this machine before, and worked with its latest QEMU."""
+    known = list((read_json(cache / "kvm.json") or {}).values())
+    return os.access(DEVICE, os.R_OK | os.W_OK) and known[-1:] == [True]
+
+
+def machine_key(qemu: str) -> str:
+    """Name of this machine, its kernel and its QEMU, the same at every boot."""
+    version = subprocess.run([qemu, "--version"], capture_output=True, text=True, check=False)
+    machine_id = Path("/etc/machine-id")
+    parts = (
+        machine_id.read_text(encoding="utf-8") if machine_id.exists() else platform.node(),
+        platform.release(),
+        version.stdout,
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def boots(qemu: str, image: Image, limit_s: float = LIMIT_S) -> bool:
+    """Start the guest's kernel under KVM; true once it starts /init within the limit."""
+    command = [qemu, "-accel", "kvm", "-cpu", "max", "-m", "512", "-nodefaults", "-no-user-config"]
+    command += ["-display", "none", "-no-reboot", "-monitor", "none"]
+    command += ["-kernel", str(image.kernel), "-initrd", str(image.initrd)]
+    with tempfile.TemporaryDirectory(prefix="fde-kvm-") as scratch:
+        serial = Path(scratch) / "serial"
+        command += ["-serial", f"file:{serial}", "-append", "console=ttyS0 panic=-1"]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            try:
+                return _appears(serial, process, limit_s)
+            finally:
+                process.kill()
+
+
+def _appears(serial: Path, process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    deadline = time.monotonic() + limit_s
+    while True:
+        ended = process.poll() is not None
+        if serial.exists() and PROOF in serial.read_bytes():
+            return True
+        if ended or time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+
 
 CPUS = 2
 MEMORY_MIB = 3072
@@ -50,7 +183,7 @@ class Qemu:
             qemu = program()
         except LabError as error:
             return str(error)
-        return kvm.why_not(qemu, image, cache_dir(), say) if self.name == "kvm" else None
+        return why_not(qemu, image, cache_dir(), say) if self.name == "kvm" else None
 
     def address(self, guest: Guest) -> tuple[str, int]:
         """A port of the loopback that QEMU forwards."""

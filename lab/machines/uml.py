@@ -27,7 +27,7 @@ from lab.launcher import Launcher
 from lab.machines import kernel
 from lab.machines.base import OVERLAY, Guest, Say
 from lab.network import GUEST_ADDRESS, WIRES, Network
-from lab.paths import cache_dir
+from lab.state import cache_dir
 
 MEMORY_MIB = 2048
 TAP_DEVICE = Path("/dev/net/tun")

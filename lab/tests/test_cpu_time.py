@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.cpu_time import TICK_NS, PowerLostError, ProcessTree
+from lab.power_model import TICK_NS, PowerLostError, ProcessTree
 
 # A parent that burns 0.1 s, then starts children one after another which burn as much and end; it
 # says what all have used by its own account, then waits for a word before it ends.

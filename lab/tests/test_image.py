@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from contract.errors import LabError
-from lab import cache, image, image_build
-from lab.paths import GIB, cache_dir, require_room
+from lab import cache, image
+from lab.state import GIB, cache_dir, require_room
 
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> Path:
     base = tmp_path / "lab"
-    shutil.copytree(image_build.GUEST, base / "guest")
-    shutil.copytree(image_build.MODULE, base / "rapl_sim")
+    shutil.copytree(image.GUEST, base / "guest")
+    shutil.copytree(image.MODULE, base / "rapl_sim")
     return base
 
 
@@ -76,24 +76,24 @@ def test_a_file_cannot_pass_for_two(tmp_path: Path) -> None:
 
 
 def test_recipe_names_no_path_of_this_machine_and_no_mirror() -> None:
-    recipe = image_build.recipe()
-    assert str(image_build.HERE) not in recipe
+    recipe = image.recipe()
+    assert str(image.HERE) not in recipe
     assert "://" not in recipe
     assert "linux-image-amd64" in recipe
 
 
 def test_all_inputs_stand_in_the_repository() -> None:
-    names = {p.name for p in image_build.inputs()}
+    names = {p.name for p in image.inputs()}
     assert {"packages.txt", "finish.sh", "fde_rapl_sim.c", "fde-lab-drives", "fstab"} <= names
 
 
 def test_the_overlay_is_roots_whatever_the_umask(tmp_path: Path) -> None:
     """sshd and systemd-tmpfiles refuse directories that somebody else may write."""
     tree = tmp_path / "overlay"
-    shutil.copytree(image_build.GUEST / "overlay", tree)
+    shutil.copytree(image.GUEST / "overlay", tree)
     for path in tree.rglob("*"):
         path.chmod(path.stat().st_mode | 0o020)
-    image_build.pack_overlay(tree, tmp_path / "overlay.tar")
+    image.pack_overlay(tree, tmp_path / "overlay.tar")
     with tarfile.open(tmp_path / "overlay.tar") as tar:
         modes = {m.name: m.mode for m in tar.getmembers() if (m.uid, m.gid) == (0, 0)}
         assert len(modes) == len(tar.getmembers())
@@ -108,7 +108,7 @@ def test_a_failed_build_leaves_nothing_that_looks_like_an_image(
         (target / "root.img").write_bytes(b"half")
         raise LabError("no mirror")
 
-    monkeypatch.setattr(image_build, "build", fail)
+    monkeypatch.setattr(image, "build", fail)
     with pytest.raises(LabError, match="no mirror"):
         image.ensure(lambda _line: None, tmp_path)
     assert not image.location(tmp_path).directory.exists()
@@ -125,7 +125,7 @@ def test_two_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert finish.wait(30)
         (target / "root.img").write_bytes(b"whole")
 
-    monkeypatch.setattr(image_build, "build", build)
+    monkeypatch.setattr(image, "build", build)
     said: list[str] = []
     waiting = threading.Event()
 
@@ -156,7 +156,7 @@ def test_old_images_and_leftovers_are_dropped(
         stamp.write_text("{}")
         os.utime(stamp, (1000 - age, 1000 - age))
     (images / "building-killed").mkdir()
-    monkeypatch.setattr(image_build, "build", lambda _target, _say: None)
+    monkeypatch.setattr(image, "build", lambda _target, _say: None)
     image.ensure(lambda _line: None, tmp_path)
     left = {p.name for p in images.iterdir() if p.is_dir()}
     assert left == {"old", "older", image.location(tmp_path).directory.name}

@@ -17,10 +17,9 @@ from lab.devices import DRIVES, by_id
 from lab.lifecycle import LabOptions
 from lab.machines import kernel
 from lab.machines.base import DEBIAN_KERNEL, TWO_CPUS
-from lab.paths import REPOSITORY, cache_dir
 from lab.power import machine_of
 from lab.power_model import MODEL_FILE
-from lab.state import Layout
+from lab.state import REPOSITORY, Layout, cache_dir
 
 if TYPE_CHECKING:
     from conftest import LabHandle

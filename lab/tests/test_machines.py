@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from contract.errors import LabError
-from lab import machines, mirror, network
+from lab import image as mirror
+from lab import machines, network
 from lab.console import gave_up, tail
 from lab.image import Image
-from lab.machines import kernel, kvm, qemu, uml
+from lab.machines import kernel, qemu, uml
 from lab.machines.base import Guest
 from lab.network import Network
 from lab.power_model import rapl_words
@@ -134,21 +135,21 @@ HUNG = "open(serial, 'w').write('Decompressing'); time.sleep(600)"
 def test_only_a_started_init_proves_kvm(tmp_path: Path, behaviour: str, expected: bool) -> None:
     limit_s = 60 if behaviour is not HUNG else 1
     emulator = _emulator(tmp_path, behaviour)
-    assert kvm.boots(emulator, _image(tmp_path), limit_s) is expected
+    assert qemu.boots(emulator, _image(tmp_path), limit_s) is expected
 
 
 def test_the_probe_is_remembered_for_each_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kvm, "DEVICE", tmp_path)  # something that may be read and written
+    monkeypatch.setattr(qemu, "DEVICE", tmp_path)  # something that may be read and written
     emulator = _emulator(tmp_path, DEAD)
     image, cache = _image(tmp_path), tmp_path / "cache"
     for _ in range(2):
-        assert "does not run" in str(kvm.why_not(emulator, image, cache, _say))
+        assert "does not run" in str(qemu.why_not(emulator, image, cache, _say))
     assert (tmp_path / "boots").read_text() == "x"
-    assert not kvm.known_to_work(cache)
-    monkeypatch.setattr(kvm, "machine_key", lambda _qemu: "another machine")
-    kvm.why_not(emulator, image, cache, _say)
+    assert not qemu.known_to_work(cache)
+    monkeypatch.setattr(qemu, "machine_key", lambda _qemu: "another machine")
+    qemu.why_not(emulator, image, cache, _say)
     assert (tmp_path / "boots").read_text() == "xx"
     assert set((read_json(cache / "kvm.json") or {}).values()) == {False}
 
@@ -156,8 +157,8 @@ def test_the_probe_is_remembered_for_each_machine(
 def test_without_the_device_nothing_is_tried_or_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kvm, "DEVICE", tmp_path / "none")
-    assert "cannot be opened" in str(kvm.why_not("qemu", Image(tmp_path), tmp_path, _say))
+    monkeypatch.setattr(qemu, "DEVICE", tmp_path / "none")
+    assert "cannot be opened" in str(qemu.why_not("qemu", Image(tmp_path), tmp_path, _say))
     assert not (tmp_path / "kvm.json").exists()
 
 

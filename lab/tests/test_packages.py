@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 
 SCRIPT = REPOSITORY / "lab" / "packages.sh"
 PAPER = {"fonts-dejavu-core", "libharfbuzz-subset0", "libpango-1.0-0", "libpangoft2-1.0-0"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.paths import REPOSITORY
 from lab.pytest_times import part_of
+from lab.state import REPOSITORY
 
 # Each setup, call and teardown is reported with as many seconds as its folder has letters.
 CONFTEST = """

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from drive.initiator import Initiator
 from drive.tests.opal_host import set_up_range, take_ownership
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 from validation.drive.nbd import NbdHost
 
 NQN = "nqn.2026-01.org.fde-testbed:bench"

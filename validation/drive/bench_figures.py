@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from controller.testbed_figures import machine
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 
 MIB = 1 << 20
 PLAIN = "drive, plain, 4096"

@@ -14,9 +14,9 @@ import numpy as np
 from agent.checks.scene import Scene
 from agent.checks.table import TABLE
 from analysis.stats.stats import Comparison, compare, judged
-from controller.sequence import Turn, order
+from controller.suites import Turn, order
 from drive.behaviour import Timing
-from lab.disk_models import DiskModel
+from lab.devices import DiskModel
 from lab.power_model import Activity, PowerModel
 
 _MIB = 1 << 20

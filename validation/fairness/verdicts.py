@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab import disk_models
-from lab.disk_models import DiskModel
+from lab import devices
+from lab.devices import DiskModel
 from validation.bench import Figure, at_least, at_most
 from validation.fairness.simulated import BEFORE, Rules, Suite
 
@@ -27,7 +27,7 @@ BIASES = {
 def measure(quick: bool = False) -> list[Figure]:
     """Each bias before and after what is done about it; then a true effect through all of them."""
     suites = FEW if quick else SUITES
-    models = disk_models.load()
+    models = devices.load()
     figures = []
     for name, called in BIASES.items():
         unlike = BEFORE if name == "specimens" else replace(BEFORE, one_disk=True)

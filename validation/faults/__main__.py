@@ -18,7 +18,7 @@ from pathlib import Path
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
 from lab import lifecycle
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 from validation.bench import table
 from validation.faults import results
 from validation.faults.fault import Fault, Wish

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from lab import cables
+from lab import power
 from validation.faults.fault import Fault, Wish
 from validation.faults.planning import Small
 from validation.faults.trial import AT_WORK, Outcome, Trial
@@ -26,13 +26,13 @@ def _network(scene: Scene, wish: Wish) -> Outcome:
     blocks = 4 if wish.quick else 12
     with Trial.of(scene, "network-away", Small(blocks=blocks), seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
-        cables.network(scene.layout, plugged=False)
+        power.network(scene.layout, plugged=False)
         try:
             trial.say("the network is away")
             heard = len(trial.observer.lines())
             _pause(trial, _away_s(wish))
         finally:
-            cables.network(scene.layout, plugged=True)
+            power.network(scene.layout, plugged=True)
         back_s = time.monotonic()
         outcome.times, outcome.reached = 1, [before.state]
         line = trial.wait(lambda line: line.heard_s > back_s, "line", start=heard)
@@ -53,7 +53,7 @@ def _meter(scene: Scene, wish: Wish) -> Outcome:
     outcome = Outcome("meter-away", wanted=1, quick=wish.quick)
     with Trial.of(scene, "meter-away", Small(blocks=2), seed=wish.seed) as trial:
         before = trial.wait_state("running").entry
-        cables.meter(scene.layout, plugged=False)
+        power.meter(scene.layout, plugged=False)
         try:
             trial.say("the meter's cable is pulled")
             heard = len(trial.observer.lines())
@@ -65,7 +65,7 @@ def _meter(scene: Scene, wish: Wish) -> Outcome:
             outcome.extra = [("agent's cost while it waits", _cost_percent(trial), "% CPU", 0.1)]
             _pause(trial, _away_s(wish))
         finally:
-            cables.meter(scene.layout, plugged=True)
+            power.meter(scene.layout, plugged=True)
         back_s = time.monotonic()
         outcome.times, outcome.reached = 1, [before.state]
         alone = sum(line.entry.state == "finished" for line in trial.observer.lines(heard))

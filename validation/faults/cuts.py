@@ -10,7 +10,7 @@ from pathlib import Path
 from contract.errors import LabError
 from lab import power
 from lab.machines.base import WATCHDOG as WATCHDOG_DEVICE
-from lab.machines.qmp import Qmp
+from lab.machines.qemu import Qmp
 from validation.faults.fault import Fault, Wish
 from validation.faults.planning import Small
 from validation.faults.trial import AT_WORK, Outcome, Trial

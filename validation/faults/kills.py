@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from contract.errors import LabError
-from validation.faults import doom, provoke
+from validation.faults import provoke
 from validation.faults.fault import Fault, Wish
 from validation.faults.planning import Small
 from validation.faults.provoke import STATES
@@ -34,7 +34,7 @@ def _agent(scene: Scene, wish: Wish) -> Outcome:
     small = Small(blocks=2 if wish.quick else 4)
     outcome = Outcome("agent-kill", wanted=len(orders), quick=wish.quick)
     with Trial.of(scene, "agent-kill", small, seed=wish.seed) as trial:
-        doom.order(scene, orders)
+        provoke.order(scene, orders)
         try:
             provoke.hold(trial, 1800)
             _forced(trial, "waiting", len(moments))
@@ -44,10 +44,10 @@ def _agent(scene: Scene, wish: Wish) -> Outcome:
             _forced(trial, "suite-failed", len(moments))
             _until_all(trial, natural)
             trial.finish(END_LIMIT_S)
-            kills = doom.done(scene)
+            kills = provoke.done(scene)
         finally:
             with contextlib.suppress(LabError):
-                doom.relieve(scene)
+                provoke.relieve(scene)
         outcome.times = len(kills)
         outcome.reached = [f"{kill['state']}/{kill['moment']}" for kill in kills]
         outcome.wanted_reached = len(orders)
@@ -60,7 +60,7 @@ def _agent(scene: Scene, wish: Wish) -> Outcome:
 def _forced(trial: Trial, state: str, count: int) -> None:
     """Until the agent has died so often at this state, led there where it must be led."""
     deadline = time.monotonic() + END_LIMIT_S
-    while sum(kill["state"] == state for kill in doom.done(trial.scene)) < count:
+    while sum(kill["state"] == state for kill in provoke.done(trial.scene)) < count:
         if time.monotonic() > deadline:
             raise LabError(f"the agent does not die at {state}: {trial.last()}")
         trial.keep_going()
@@ -75,7 +75,7 @@ def _until_all(trial: Trial, orders: list[tuple[str, str]]) -> None:
     """Until all kills are done that come by themselves, the last ones at the suite's end."""
     deadline = time.monotonic() + END_LIMIT_S
     wanted = set(orders)
-    while missing := wanted - {(k["state"], k["moment"]) for k in doom.done(trial.scene)}:
+    while missing := wanted - {(k["state"], k["moment"]) for k in provoke.done(trial.scene)}:
         if time.monotonic() > deadline or (trial.sealed and not trial.controller.running()):
             raise LabError(f"not reached: {sorted(missing)}; {trial.last()}")
         trial.keep_going()

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
-from lab import cables, lifecycle
-from lab.paths import REPOSITORY
+from lab import lifecycle, power
+from lab.state import REPOSITORY
 from validation.faults import cuts, results
 from validation.faults.__main__ import PLACE
 from validation.faults.trial import AT_WORK, Outcome, Trial, write_outcome
@@ -75,9 +75,9 @@ def _happen(trial: Trial, what: str, chance: random.Random, outcome: Outcome) ->
         cuts.cut(trial, chance)
         took_s = cuts.resumed_s(trial, last.boot_id, start)
     else:
-        cables.meter(trial.scene.layout, plugged=False)
+        power.meter(trial.scene.layout, plugged=False)
         time.sleep(UNPLUGGED_S)
-        cables.meter(trial.scene.layout, plugged=True)
+        power.meter(trial.scene.layout, plugged=True)
         back_s = time.monotonic()
         line = trial.wait(
             lambda line: line.heard_s > back_s and line.entry.state in AT_WORK,

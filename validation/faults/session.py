@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from contract.errors import LabError
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 from validation.scene import INVENTORY, Scene
 
 

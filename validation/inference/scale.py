@@ -23,7 +23,7 @@ from pathlib import Path
 import polars as pl
 
 from analysis.synthetic import large
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 from validation.bench import Figure, at_most
 
 KEPT = REPOSITORY / "build" / "large"

@@ -18,7 +18,7 @@ from analysis.energy.watermark import Fit, Readings, Watermark, fit
 from analysis.energy.windows import fit as fit_times
 from analysis.energy.windows import windows
 from analysis.suite.clocks import Floats, Ints, TargetClock
-from analysis.suite.recordings import of_table
+from analysis.suite.samples import of_table
 from instrumentation.watermark import CHIPS, chip_s, pad_s
 
 BASE_W, SWING_W = 40.0, 20.0

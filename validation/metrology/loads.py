@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from analysis.energy.curve import Edge
 from analysis.energy.metered import Energy, Metered
-from analysis.suite.recordings import of_table
+from analysis.suite.samples import of_table
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from analysis.energy.curve import Edge
 from analysis.energy.metered import Metered
-from analysis.suite.recordings import of_table
+from analysis.suite.samples import of_table
 from validation.metrology.loads import (
     AROUND,
     CLOCK_BOUND_S,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Picture
 
 from analysis.energy.curve import Edge
 from analysis.energy.metered import Metered
-from analysis.suite.recordings import of_table
+from analysis.suite.samples import of_table
 from validation.bench import Figure, at_most
 from validation.metrology.loads import (
     AROUND,

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from contract.errors import LabError
 from instrumentation.decode import write_samples
-from instrumentation.simulators.port import SimulatedPort
+from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.trace import read_frames
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 from validation.bench import Figure, at_most
 
 FRAMES_HZ = 20_000

@@ -32,7 +32,7 @@ from instrumentation.meters.powersensor3 import MAX_LEVEL, SUPPLY_V, PowerSensor
 from instrumentation.meters.powersensor3_talk import Sensor
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.trace import StreamWriter
-from lab.paths import REPOSITORY
+from lab.state import REPOSITORY
 from validation.bench import Figure, at_most
 
 FRAMES_HZ = 1000
@@ -102,7 +102,7 @@ def ours(folder: Path) -> None:
     """Decode and integrate by this project's code; writes joules.npy [phases, 4]."""
     from analysis.energy.curve import Edge
     from analysis.energy.metered import Metered
-    from analysis.suite.recordings import of_file
+    from analysis.suite.samples import of_file
 
     decoder = write_samples(folder)
     assert not decoder.faults

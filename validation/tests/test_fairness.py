@@ -10,7 +10,7 @@ import pytest
 from analysis.synthetic.suite import Options, write_suite
 from contract.errors import LabError
 from instrumentation.tests.trees import TREES
-from lab import disk_models
+from lab import devices
 from validation.fairness import sockets
 from validation.fairness.simulated import BEFORE, ENTRY_S, WORKLOADS, Rules, Suite
 
@@ -18,7 +18,7 @@ SAME_DISK = replace(BEFORE, one_disk=True)
 
 
 def suite(model: str, rules: Rules, ratio: float = 1.0) -> Suite:
-    made = Suite(rules, disk_models.find(model), seed=1, ratio=ratio)
+    made = Suite(rules, devices.find(model), seed=1, ratio=ratio)
     made.run()
     return made
 
@@ -68,12 +68,12 @@ def test_a_file_of_models_that_is_none_is_refused(tmp_path: Path, text: str) -> 
     path = tmp_path / "models.yml"
     path.write_text(text)
     with pytest.raises(LabError, match="does not give models of disks"):
-        disk_models.load(path)
+        devices.load(path)
 
 
 def test_a_model_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(LabError, match=r"no model of disks none: choose from write-cache, heat"):
-        disk_models.find("none")
+        devices.find("none")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from analysis.stats.stats import compare
 from validation.bench import Figure
 from validation.inference import agreement, coverage, families, hosts, money, planning, steadiness
-from validation.inference.report_path import largest_difference
+from validation.inference.families import largest_difference
 from validation.inference.simulated import Scene, simulate
 
 

@@ -7,7 +7,7 @@ from ctypes import c_char_p, c_size_t, c_uint32, create_string_buffer
 
 from workloads.base import WorkloadError
 from workloads.children.serving import MissingError
-from workloads.veracrypt import Argon2
+from workloads.key_derivation import Argon2
 
 NAME = "libargon2.so.1"
 

@@ -1,4 +1,4 @@
-"""Encrypt or decrypt a buffer in memory over and over; known answers are asked for first."""
+"""Known answers of block ciphers with blocks of 128 bits, and what follows from them for modes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,84 @@ import ctypes
 import importlib
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.children import repeat
+from workloads.children import serving
 from workloads.children.serving import MissingError, Outcome, Task, serve
 from workloads.crypt import known_answers, libraries
 from workloads.crypt.catalogue import CIPHERS, MIB, WHOLE_BLOCKS, padded
+
+BLOCK_BYTES = 16
+_PLAIN = "00112233445566778899aabbccddeeff"
+_COUNT_128 = "000102030405060708090a0b0c0d0e0f"
+_COUNT_256 = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+_HEX_128 = "0123456789abcdeffedcba9876543210"
+_HEX_256 = "0123456789abcdeffedcba987654321000112233445566778899aabbccddeeff"
+_CAST_256 = "2342bb9efa38542cbed0ac83940ac2988d7c47ce264908461cc1b5137ae6b604"
+_ZERO = "00" * BLOCK_BYTES
+
+# (key, block, encrypted block) by cipher and bits of key. Sources: AES, FIPS 197 appendix C;
+# Camellia, RFC 3713 appendix A; Twofish, the tables of its designers (ecb_ival.txt); Serpent, the
+# vectors of Linux (crypto/testmgr.h); CAST-256, RFC 2612 appendix A; ARIA, RFC 5794 appendix A;
+# SM4, GB/T 32907-2016 appendix A; Kuznyechik, RFC 7801 section 5.
+BLOCKS = {
+    ("aes", 128): (_COUNT_128, _PLAIN, "69c4e0d86a7b0430d8cdb78070b4c55a"),
+    ("aes", 256): (_COUNT_256, _PLAIN, "8ea2b7ca516745bfeafc49904b496089"),
+    ("camellia", 128): (_HEX_128, _HEX_128, "67673138549669730857065648eabe43"),
+    ("camellia", 256): (_HEX_256, _HEX_128, "9acc237dff16d76c20ef7c919e3a7509"),
+    ("twofish", 128): (_ZERO, _ZERO, "9f589f5cf6122c32b6bfec2f2ae8c35a"),
+    ("twofish", 256): (_HEX_256, _ZERO, "37527be0052334b89f0cfccae87cfa20"),
+    ("serpent", 128): (_COUNT_128, _COUNT_128, "4c7d8a328072a22c823e4a1f3acda16d"),
+    ("serpent", 256): (_COUNT_256, _COUNT_128, "de269ff833e432b85b2e88d2701ce75c"),
+    ("cast6", 128): (
+        *("2342bb9efa38542c0af75647f29f615d", _ZERO),
+        "c842a08972b43d20836c91d1b7530f6b",
+    ),
+    ("cast6", 256): (_CAST_256, _ZERO, "4f6a2038286897b9c9870136553317fa"),
+    ("aria", 128): (_COUNT_128, _PLAIN, "d718fbd6ab644c739da95f3be6451778"),
+    ("aria", 256): (_COUNT_256, _PLAIN, "f92bd7c79fb72e2f2b8f80c1972d24fc"),
+    ("sm4", 128): (_HEX_128, _HEX_128, "681edf34d206965e86b3e94f536e4246"),
+    ("kuznyechik", 256): (
+        "8899aabbccddeeff0011223344556677fedcba98765432100123456789abcdef",
+        "1122334455667700ffeeddccbbaa9988",
+        "7f679d90bebc24305a468d42b9d4edcd",
+    ),
+}
+
+Encrypt = Callable[[bytes], bytes]
+
+
+def cbc(encrypt: Encrypt, iv: bytes, plain: bytes, answer: bytes, block: int) -> bytes:
+    """Block number `block` of the answer as CBC (NIST SP 800-38A) has it from the one before."""
+    start = block * BLOCK_BYTES
+    before = answer[start - BLOCK_BYTES : start] if block else iv
+    return encrypt(xor(plain[start : start + BLOCK_BYTES], before))
+
+
+def xts(encrypt: Encrypt, tweak: Encrypt, iv: bytes, plain: bytes, block: int) -> bytes:
+    """Block number `block` as XTS (IEEE 1619-2007) has it; `tweak` encrypts with the second key."""
+    start = block * BLOCK_BYTES
+    mask = _times_alpha(tweak(iv), block)
+    return xor(encrypt(xor(plain[start : start + BLOCK_BYTES], mask)), mask)
+
+
+def xor(one: bytes, other: bytes) -> bytes:
+    """Bit by bit, of equal lengths."""
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
+
+def _times_alpha(value: bytes, times: int) -> bytes:
+    """Multiplied so often by x modulo x^128 + x^7 + x^2 + x + 1, least significant byte first."""
+    number = int.from_bytes(value, "little")
+    for _ in range(times):
+        number <<= 1
+        if number >> 128:
+            number ^= (1 << 128) | 0x87
+    return number.to_bytes(BLOCK_BYTES, "little")
+
 
 # Longer inputs are neither tried out before a phase nor decrypted whole to be compared.
 TRIED_BYTES = 4 * MIB
@@ -54,8 +123,8 @@ def stream(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
         _compare(begin(encrypt=False), target[:size], source)
         source, target = target[:size], memoryview(plain)
     operation = begin(encrypt=request["encrypt"]).bind(source, target)
-    batch = repeat.calibrate(operation)[0] if size <= TRIED_BYTES else 1
-    again = partial(repeat.for_seconds, operation, request["seconds"], batch)
+    batch = serving.calibrate(operation)[0] if size <= TRIED_BYTES else 1
+    again = partial(serving.for_seconds, operation, request["seconds"], batch)
     return {"call_s": _call_s(begin, kind.block_bytes)}, again
 
 
@@ -75,7 +144,7 @@ def _compare(other: libraries.Stream, source: memoryview, plain: memoryview) -> 
 def _call_s(begin: Any, block_bytes: int) -> float:
     """CPU seconds of a call with a single block, of which nearly all are Python's."""
     operation = begin(encrypt=True).bind(bytes(block_bytes), bytearray(3 * block_bytes))
-    return min(repeat.calibrate(operation)[1] for _ in range(3))
+    return min(serving.calibrate(operation)[1] for _ in range(3))
 
 
 def _instructions(_request: Mapping[str, Any]) -> tuple[Outcome, None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.children import repeat
+from workloads.children import serving
 from workloads.children.serving import Outcome, Task, serve
 from workloads.crypt import libraries, recipes
 from workloads.crypt.recipes import CHUNK_BYTES, RSA_BYTES, Recipe
@@ -51,7 +51,7 @@ def file(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
     whole = _Whole(turn, source, target, read, written, fsync=request["fsync"])
     whole()
     step = whole if request["file_io"] else partial(turn, read, size, written)
-    return {}, partial(repeat.for_seconds, step, request["seconds"])
+    return {}, partial(serving.for_seconds, step, request["seconds"])
 
 
 @dataclass(frozen=True)

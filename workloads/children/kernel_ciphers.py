@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.children import cipher_answers, repeat
-from workloads.children.cipher_answers import BLOCK_BYTES, BLOCKS
+from workloads.children import cipher_modes, serving
+from workloads.children.cipher_modes import BLOCK_BYTES, BLOCKS
 from workloads.children.serving import MissingError, Outcome, Task, serve
 
 # linux/if_alg.h and asm-generic/socket.h
@@ -91,7 +91,7 @@ class Cipher:
 def _repeat(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
     """Lay out a job, to be repeated for `seconds`."""
     drivers, step = prepare(request["job"])
-    again = partial(repeat.for_seconds, step, float(request["seconds"]))
+    again = partial(serving.for_seconds, step, float(request["seconds"]))
     return {"drivers": drivers, "job": request["job"]}, again
 
 
@@ -180,9 +180,9 @@ def check(name: str, mode: str, bits: int, size: int) -> None:
     for number in (0, 1, size // BLOCK_BYTES - 1):
         start = number * BLOCK_BYTES
         right = right and done[start : start + BLOCK_BYTES] == (
-            cipher_answers.xts(encrypt, tweak, _IV, plain, number)
+            cipher_modes.xts(encrypt, tweak, _IV, plain, number)
             if mode == "xts"
-            else cipher_answers.cbc(encrypt, _IV, plain, done, number)
+            else cipher_modes.cbc(encrypt, _IV, plain, done, number)
         )
     for each in (bare, tweaker, whole):
         each.close()

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.children import argon2, gcrypt, repeat
+from workloads.children import argon2, gcrypt, serving
 from workloads.children.serving import Outcome, Task, serve
-from workloads.veracrypt import Argon2
+from workloads.key_derivation import Argon2
 
 # What VeraCrypt and LUKS2 have: a salt of 64 bytes, or of 32; the password does not matter.
 PASSWORD, SALT = b"an example of a passphrase", bytes(range(64))
@@ -52,7 +52,7 @@ KNOWN_ARGON2ID = (
 def _repeat(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
     """Lay out a job, to be repeated for `seconds`."""
     library, step = prepare(request["job"])
-    again = partial(repeat.for_seconds, step, float(request["seconds"]))
+    again = partial(serving.for_seconds, step, float(request["seconds"]))
     return {"library": library, "job": request["job"]}, again
 
 

@@ -1,17 +1,16 @@
-"""The child's side of `workloads.child`: one line in, one line of JSON out.
-
-`{"do": name, …}` has a request answered, which may lay a task out; the line `go` has the task done,
-which is all that a phase sees. It ends when its standard input does, or when its parent dies.
-"""
+"""The child's side of `workloads.child`: one line in, one line of JSON out, and a step repeated."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import json
 import os
+import resource
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -67,3 +66,50 @@ def _die_with(parent: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() != parent:  # it was gone before it could be watched
         sys.exit("The parent has died.")
+
+
+NS = 1_000_000_000
+# How long a batch may take between two looks at the clock, and be tried out for.
+BATCH_NS = 5_000_000
+Step = Callable[[], object]
+
+
+def for_seconds(step: Step, seconds: float, batch: int = 1) -> Outcome:
+    """Do whole batches, at least one, until the time is over.
+
+    Reports the `steps`, the `seconds` they took, and the processor time of this process in
+    programs (`user_s`) and in the kernel (`system_s`).
+    """
+    steps, before = 0, resource.getrusage(resource.RUSAGE_SELF)
+    started_ns = time.monotonic_ns()
+    end_ns = started_ns + int(seconds * NS)
+    while True:
+        _batch(step, batch)
+        steps += batch
+        now_ns = time.monotonic_ns()
+        if now_ns >= end_ns:
+            break
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "steps": steps,
+        "seconds": (now_ns - started_ns) / NS,
+        "user_s": after.ru_utime - before.ru_utime,
+        "system_s": after.ru_stime - before.ru_stime,
+    }
+
+
+def calibrate(step: Step) -> tuple[int, float]:
+    """How many steps make a batch of some 5 ms, and the CPU seconds of one; warms it up."""
+    count = 1
+    while True:
+        started_ns = time.process_time_ns()
+        _batch(step, count)
+        taken_ns = time.process_time_ns() - started_ns
+        if taken_ns >= BATCH_NS // 2:
+            return max(1, count * BATCH_NS // taken_ns), taken_ns / count / NS
+        count *= 2
+
+
+def _batch(step: Step, count: int) -> None:
+    for _ in itertools.repeat(None, count):
+        step()

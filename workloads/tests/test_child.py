@@ -15,7 +15,7 @@ import pytest
 
 from workloads.base import WorkloadError
 from workloads.child import ROOT, Child
-from workloads.children import repeat
+from workloads.children import serving
 from workloads.children.serving import GO, MissingError
 from workloads.tests import contract
 
@@ -49,18 +49,18 @@ def test_a_task_is_repeated_for_as_long_as_asked_and_at_least_once(root: Path) -
 
 def test_steps_are_counted_in_whole_batches() -> None:
     calls: list[int] = []
-    report = repeat.for_seconds(lambda: calls.append(1), 0, batch=7)
+    report = serving.for_seconds(lambda: calls.append(1), 0, batch=7)
     assert report["steps"] == len(calls) == 7
     calls.clear()
-    report = repeat.for_seconds(lambda: calls.append(1), 0.01, batch=7)
+    report = serving.for_seconds(lambda: calls.append(1), 0.01, batch=7)
     assert report["steps"] == len(calls) > 7 and len(calls) % 7 == 0
     assert json.dumps(report)
 
 
 def test_a_short_step_gets_large_batches_and_a_long_one_none() -> None:
-    count, step_s = repeat.calibrate(lambda: None)
-    assert count > 100 and 0 < step_s < repeat.BATCH_NS / repeat.NS / 100
-    assert repeat.calibrate(lambda: sum(range(2_000_000)))[0] == 1
+    count, step_s = serving.calibrate(lambda: None)
+    assert count > 100 and 0 < step_s < serving.BATCH_NS / serving.NS / 100
+    assert serving.calibrate(lambda: sum(range(2_000_000)))[0] == 1
 
 
 def test_what_is_missing_and_what_fails_are_told_and_the_child_goes_on(root: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from workloads import registry
 from workloads.base import Context, WorkloadError
 from workloads.children import cipher_modes, file_ciphers
-from workloads.crypt import catalogue, instructions, libraries
+from workloads.crypt import catalogue, libraries
 from workloads.tests import contract
 
 pytestmark = pytest.mark.skipif(
@@ -78,8 +78,8 @@ def test_a_cipher_that_no_library_has_is_left_out(
 
 
 def test_aes_without_the_processors_instructions_is_proven(root: Path) -> None:
-    if instructions.reason_against(True):
-        pytest.skip(instructions.reason_against(True))
+    if catalogue.reason_against(True):
+        pytest.skip(catalogue.reason_against(True))
     given = {"ciphers": "aes-128,des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
     run = done(root, "cipher_modes", **given)
     assert len(run.phases.names) == 4 and run.phases.left_out == []
@@ -91,7 +91,7 @@ def test_aes_is_left_out_where_the_processor_lacks_its_instructions(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "cpuinfo").write_text("flags\t: fpu sse\n")
-    monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
+    monkeypatch.setattr(catalogue, "CPUINFO", root / "cpuinfo")
     run = done(root, "cipher_modes", ciphers="aes-128,des", modes="ecb", sizes="1000")
     ((what, reason),) = run.phases.left_out
     assert what == "AES" and "aes_instructions off" in reason
@@ -102,10 +102,10 @@ def test_a_processor_that_has_no_instructions_needs_no_mask(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / "cpuinfo").write_text("flags\t: fpu sse\n")
-    monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
-    monkeypatch.setattr(instructions, "MASK", "~0x0")
+    monkeypatch.setattr(catalogue, "CPUINFO", root / "cpuinfo")
+    monkeypatch.setattr(catalogue, "MASK", "~0x0")
     # Far beyond what another program's load makes of two like rates.
-    monkeypatch.setattr(instructions, "LEAST_RATIO", 50.0)
+    monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
     given = {"ciphers": "aes-128", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
     run = done(root, "cipher_modes", **given)
     assert run.phases.left_out == [] and len(run.phases.names) == 2
@@ -115,11 +115,11 @@ def test_a_mask_that_is_not_believed_leaves_aes_out(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the mask is empty, so AES is as fast with it as without."""
-    if instructions.reason_against(True):
-        pytest.skip(instructions.reason_against(True))
-    monkeypatch.setattr(instructions, "MASK", "~0x0")
+    if catalogue.reason_against(True):
+        pytest.skip(catalogue.reason_against(True))
+    monkeypatch.setattr(catalogue, "MASK", "~0x0")
     # Far beyond what another program's load makes of two like rates.
-    monkeypatch.setattr(instructions, "LEAST_RATIO", 50.0)
+    monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
     given = {"ciphers": "aes-128,des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
     run = done(root, "cipher_modes", **given)
     assert [what for what, _ in run.phases.left_out] == ["AES"]

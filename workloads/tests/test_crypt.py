@@ -14,14 +14,7 @@ import pytest
 from workloads import programs
 from workloads.base import WorkloadError
 from workloads.child import ROOT, Child
-from workloads.crypt import (
-    catalogue,
-    instructions,
-    known_answers,
-    libraries,
-    recipes,
-    samples,
-)
+from workloads.crypt import catalogue, known_answers, libraries, recipes, samples
 from workloads.file_ciphers import RECIPES
 
 needs_libraries = pytest.mark.skipif(
@@ -168,26 +161,26 @@ def test_samples_are_seeded_of_exact_size_and_of_their_kind(root: Path) -> None:
 
 @needs_libraries
 def test_the_mask_takes_aes_instructions_from_openssl_or_it_is_doubted(root: Path) -> None:
-    if instructions.reason_against(True):
-        pytest.skip(instructions.reason_against(True))
+    if catalogue.reason_against(True):
+        pytest.skip(catalogue.reason_against(True))
     found = []
     for wanted in (False, True):
-        with Child("cipher_modes", root, instructions.environment(wanted)) as child:
+        with Child("cipher_modes", root, catalogue.environment(wanted)) as child:
             found.append(child.ask("instructions"))
-    assert instructions.doubt(*found) == ""
+    assert catalogue.doubt(*found) == ""
     settings = {"settings": "OPENSSL_ia32cap=0xfffa3203078bffff:0x405fc6f1bf07ab env:~0x0"}
-    assert "still uses AES-NI" in instructions.doubt(settings, {})
+    assert "still uses AES-NI" in catalogue.doubt(settings, {})
     masked = {"settings": "OPENSSL_ia32cap=0xfdfa3203078bffff:0x405dc6f1bf07ab env:x"}
-    assert instructions.doubt(masked, {}) == ""
+    assert catalogue.doubt(masked, {}) == ""
     slow, fast = ({"settings": None, "aes_mib_per_s": rate} for rate in (100.0, 140.0))
-    assert "only 1.40 times faster" in instructions.doubt(slow, fast)
-    assert "OPENSSL_ia32cap" not in instructions.environment(True)
+    assert "only 1.40 times faster" in catalogue.doubt(slow, fast)
+    assert "OPENSSL_ia32cap" not in catalogue.environment(True)
 
 
 def test_a_processor_without_the_instructions_is_a_reason(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(instructions, "CPUINFO", root / "cpuinfo")
+    monkeypatch.setattr(catalogue, "CPUINFO", root / "cpuinfo")
     cases = (
         ("flags : fpu sse", True, "x86_64", "The processor has no instructions for AES"),
         ("flags : fpu sse", False, "x86_64", ""),
@@ -200,7 +193,7 @@ def test_a_processor_without_the_instructions_is_a_reason(
     for flags, wanted, machine, reason in cases:
         (root / "cpuinfo").write_text(f"{flags}\n")
         monkeypatch.setattr(os, "uname", lambda machine=machine: SimpleNamespace(machine=machine))
-        found = instructions.reason_against(wanted)
+        found = catalogue.reason_against(wanted)
         assert found.startswith(reason) and bool(found) == bool(reason), (flags, wanted)
 
 

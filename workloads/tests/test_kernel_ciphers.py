@@ -9,9 +9,9 @@ import pytest
 
 from workloads import kernel_ciphers, registry
 from workloads.base import WorkloadError
-from workloads.children import cipher_answers
+from workloads.children import cipher_modes
 from workloads.children import kernel_ciphers as child
-from workloads.children.cipher_answers import BLOCK_BYTES, BLOCKS
+from workloads.children.cipher_modes import BLOCK_BYTES, BLOCKS
 from workloads.children.serving import MissingError
 from workloads.kernel_ciphers import DIRECTIONS, PAPER_CASCADES
 from workloads.tests import contract
@@ -98,8 +98,8 @@ def test_the_modes_definitions_give_what_another_library_gives() -> None:
     cbc = encrypt(one, modes.CBC(IV), PLAIN)
     for number in (0, 1, 200, len(PLAIN) // BLOCK_BYTES - 1):
         at = slice(number * BLOCK_BYTES, (number + 1) * BLOCK_BYTES)
-        assert cipher_answers.xts(first, second, IV, PLAIN, number) == xts[at]
-        assert cipher_answers.cbc(first, IV, PLAIN, cbc, number) == cbc[at]
+        assert cipher_modes.xts(first, second, IV, PLAIN, number) == xts[at]
+        assert cipher_modes.cbc(first, IV, PLAIN, cbc, number) == cbc[at]
 
 
 def test_a_key_size_without_an_answer_is_missing_with_those_there_are() -> None:

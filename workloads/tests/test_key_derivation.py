@@ -12,8 +12,8 @@ from workloads.base import WorkloadError
 from workloads.children import argon2, gcrypt
 from workloads.children import key_derivation as child
 from workloads.children.serving import MissingError
+from workloads.key_derivation import Argon2
 from workloads.tests import contract
-from workloads.veracrypt import Argon2
 
 KIB = 1024
 

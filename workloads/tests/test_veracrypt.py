@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from workloads import veracrypt
+from workloads import key_derivation
 from workloads.base import WorkloadError
-from workloads.veracrypt import Argon2
+from workloads.key_derivation import Argon2
 
 
-@pytest.mark.parametrize("hash_name", veracrypt.DEFAULTS)
+@pytest.mark.parametrize("hash_name", key_derivation.DEFAULTS)
 def test_the_papers_counts_come_out(hash_name: str) -> None:
     default = 655_331 if hash_name == "ripemd160" else 500_000
-    assert veracrypt.iterations(hash_name) == default  # figure 3
-    assert veracrypt.iterations(hash_name, 9999) == 10_014_000  # figure 4
-    assert veracrypt.iterations(hash_name, 485) == 500_000  # the PIM that stands for the default
+    assert key_derivation.iterations(hash_name) == default  # figure 3
+    assert key_derivation.iterations(hash_name, 9999) == 10_014_000  # figure 4
+    assert key_derivation.iterations(hash_name, 485) == 500_000  # as the default
 
 
 def test_a_system_disk_has_the_short_formula_but_for_two_hashes() -> None:
     counts = {
-        name: [veracrypt.iterations(name, pim, system=True) for pim in (0, 98)]
-        for name in veracrypt.DEFAULTS
+        name: [key_derivation.iterations(name, pim, system=True) for pim in (0, 98)]
+        for name in key_derivation.DEFAULTS
     }
     assert counts == {
         "sha512": [500_000, 113_000],
@@ -42,9 +42,9 @@ def test_a_system_disk_has_the_short_formula_but_for_two_hashes() -> None:
     ],
 )
 def test_argon2id_grows_in_memory_then_in_passes(pim: int, cost: Argon2) -> None:
-    assert veracrypt.argon2id(pim) == cost
+    assert key_derivation.argon2id(pim) == cost
 
 
 def test_a_hash_veracrypt_never_had_is_refused() -> None:
     with pytest.raises(WorkloadError, match="no PBKDF2 with md5: choose from sha512, "):
-        veracrypt.iterations("md5")
+        key_derivation.iterations("md5")

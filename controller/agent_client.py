@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from contract import journal, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
-from controller import remote
+from controller import remote, secrets_file
 
 LIMIT_S = 60.0
 # Texts of the shell are fixed: what differs is an argument of theirs.
@@ -145,3 +146,39 @@ def _run(argv: Sequence[str], limit_s: float) -> Done:
     except subprocess.TimeoutExpired:
         said = f"no answer in {limit_s:g} s: timed out".encode()
         return subprocess.CompletedProcess(argv, remote.SSH_FAILED, b"", said)
+
+
+WAITED_FOR = "secrets:"
+RETRY_S = 2.0
+# The agent looks several times a second: if it still waits so long after, they are gone again.
+AGAIN_S = 20.0
+
+
+class Delivery:
+    """Looks at the journal's last line, and places the secrets when the agent waits for them."""
+
+    def __init__(self, target: dict[str, Any], note: Callable[[str], None]) -> None:
+        self._target = target
+        self._note = note
+        self._due_s = 0.0
+        self._failed = ""
+
+    def look(self, last: Entry | None) -> None:
+        """Place them if they are waited for; a failure is told once and tried again."""
+        if last is None or last.state != "waiting" or not last.detail.startswith(WAITED_FOR):
+            self._due_s = 0.0
+            return
+        if time.monotonic() < self._due_s:
+            return
+        try:
+            changed = secrets_file.place(self._target)
+        except ControllerError as error:
+            if str(error) != self._failed:
+                self._note(f"the secrets could not be placed: {error}")
+            self._failed = str(error)
+            self._due_s = time.monotonic() + RETRY_S
+        else:
+            self._failed = ""
+            if changed:
+                self._note("the target asked for the secrets, and has them again")
+            self._due_s = time.monotonic() + AGAIN_S

@@ -1,0 +1,160 @@
+"""Records of a meter, some hundred thousand at a time: a long recording fits no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from instrumentation import decode
+
+CHUNK_RECORDS = 500_000
+EPOCHS = 1_000_000  # more than one recording has
+COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
+
+
+class SamplesError(Exception):
+    """Samples that cannot be read; the message is a clause that says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The rows of samples.parquet in the order of the stream, read anew by each `tables`."""
+
+    columns: tuple[str, ...]
+    records: int
+    read: Callable[[Sequence[str]], Iterator[pl.DataFrame]]
+    stretch: Callable[[int, int], pl.DataFrame] | None = None
+
+    def during(self, start_ns: int, end_ns: int) -> Samples:
+        """Only the records that arrived between two instants; of a file no more of it is read."""
+        if self.stretch is not None:
+            return of_table(self.stretch(start_ns, end_ns))
+        here = pl.col("t_mono_ns").is_between(start_ns, end_ns)
+        found = [table.filter(here) for table in self.tables(self.columns)]
+        return of_table(pl.concat(found)) if found else NOTHING
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Tables of these columns, none of them empty."""
+        return (table for table in self.read(columns) if len(table))
+
+
+NOTHING = Samples((), 0, lambda _: iter(()))
+
+
+def of_table(table: pl.DataFrame) -> Samples:
+    """Records that are in memory."""
+
+    def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        for start in range(0, len(table), CHUNK_RECORDS):
+            yield table.slice(start, CHUNK_RECORDS).select(columns)
+
+    return Samples(tuple(table.columns), len(table), read)
+
+
+def of_file(path: Path, channels: Sequence[str]) -> Samples:
+    """A samples.parquet with these channels. Raises SamplesError where it is none."""
+    lazy = pl.scan_parquet(path)
+    try:
+        names = tuple(lazy.collect_schema())
+        records = int(lazy.select(pl.len()).collect().item())
+    except (OSError, pl.exceptions.PolarsError):
+        raise SamplesError("it is no Parquet file or cut short") from None
+    lacking = [c for c in (*COLUMNS, *(f"power_w_{name}" for name in channels)) if c not in names]
+    if lacking:
+        raise SamplesError(f"it lacks {', '.join(lacking)}")
+
+    def whole(collect: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        try:
+            return collect()
+        except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            where = f"{path.name} of meter {path.parent.name}"
+            raise SamplesError(f"{where} is damaged in the middle") from None
+
+    def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        with ThreadPoolExecutor(1) as reader:  # reads ahead while the last piece is worked on
+            pieces = (
+                reader.submit(lazy.select(columns).slice(start, CHUNK_RECORDS).collect)
+                for start in range(0, records, CHUNK_RECORDS)
+            )
+            ahead = next(pieces, None)
+            while ahead is not None:
+                piece, ahead = ahead, next(pieces, None)
+                yield whole(piece.result)
+
+    def stretch(start_ns: int, end_ns: int) -> pl.DataFrame:
+        here = pl.col("t_mono_ns").is_between(start_ns, end_ns)
+        return whole(lazy.filter(here).collect)
+
+    return Samples(names, records, read, stretch)
+
+
+def of_recording(folder: Path) -> Samples:
+    """What the raw bytes of a meter's folder give; decoded anew by each reading.
+
+    Raises DecodeError if there is no recording.
+    """
+    decoder, _ = decode.open_recording(folder)
+    records = sum(map(len, decode.tables(folder)))
+
+    def read(columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        return even(table.select(columns) for table in decode.tables(folder))
+
+    return Samples(tuple(decoder.schema), records, read)
+
+
+def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
+    """Recordings of one meter, one after the other, the times of each moved by so many ns.
+
+    Each has epochs of its own, so that nothing is taken to go on from one to the next.
+    """
+    there = [(part, shift_ns) for part, shift_ns in parts if part.records]
+    if not there:
+        return parts[0][0] if parts else NOTHING
+    if len(there) == 1 and not there[0][1]:
+        return there[0][0]
+    shared = set.intersection(*(set(part.columns) for part, _ in there))
+    columns = tuple(name for name in there[0][0].columns if name in shared)
+
+    def moved(table: pl.DataFrame, number: int, shift_ns: int) -> pl.DataFrame:
+        later = {"t_mono_ns": shift_ns, "epoch": number * EPOCHS}
+        return table.with_columns(
+            *(pl.col(name) + by for name, by in later.items() if name in table.columns),
+            *([pl.col("flags").cast(pl.String)] if "flags" in table.columns else []),
+        )
+
+    def read(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        for number, (part, shift_ns) in enumerate(there):
+            for table in part.tables(wanted):
+                yield moved(table, number, shift_ns)
+
+    def stretch(start_ns: int, end_ns: int) -> pl.DataFrame:
+        found = [
+            moved(table, number, shift_ns).select(columns)
+            for number, (part, shift_ns) in enumerate(there)
+            for table in part.during(start_ns - shift_ns, end_ns - shift_ns).tables(columns)
+        ]
+        return pl.concat(found) if found else pl.DataFrame(schema=dict.fromkeys(columns, pl.Int64))
+
+    return Samples(columns, sum(part.records for part, _ in there), read, stretch)
+
+
+def even(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same rows in pieces as `of_file` gives them.
+
+    The fit of a meter's time thins out its points piece by piece, so that it would come out
+    otherwise from pieces of another size.
+    """
+    held: list[pl.DataFrame] = []
+    for table in tables:
+        held.append(table)
+        while sum(map(len, held)) >= CHUNK_RECORDS:
+            whole = pl.concat(held)
+            yield whole.head(CHUNK_RECORDS)
+            held = [whole.slice(CHUNK_RECORDS)]
+    rest = pl.concat(held) if held else None
+    if rest is not None and len(rest):
+        yield rest

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import re
+
+from lab.state import REPOSITORY
+from validation import house
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert house.in_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
+
+
+def test_imports_point_one_way() -> None:
+    found = {figure.figure: figure.value for figure in house.measure(quick=True)}
+    assert found["modules in circles of imports"] == 0
+    assert found["imports in analysis against the order"] == 0
+
+
+def test_the_page_on_the_house_names_what_is_there() -> None:
+    page = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", page))
+    assert len(named) > 20
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
