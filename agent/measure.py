@@ -93,11 +93,11 @@ class Bench:
             return [f"{run.workload} cannot say what it requires: {error!r}"]
 
     def measure(
-        self, run: Run, waiting: Callable[[str], None], before_proof: Callable[[], None]
+        self, run: Run, waiting: Callable[[str, str], None], before_proof: Callable[[], None]
     ) -> str | None:
         """Do one run and write its run.json if it is sound; else the reason why it is void.
 
-        `waiting` is told what the checks wait for before the run, and "" once they wait no more;
+        `waiting` is told for what and why the checks wait before the run, and "" when they do not;
         `sha256` is then that of its run.json. Raises AgentError where the storage failed, OSError
         where there is no room for the results. Exceptions of the workload void the run; their
         traceback goes to `failure.txt`.
@@ -135,7 +135,9 @@ class Bench:
     def _spec(self, run: Run) -> WorkloadSpec:
         return self._plan.workloads[run.workload]
 
-    def _try(self, run: Run, inspection: Inspection, waiting: Callable[[str], None]) -> str | None:
+    def _try(
+        self, run: Run, inspection: Inspection, waiting: Callable[[str, str], None]
+    ) -> str | None:
         """Let the workload do its work within the run's time; why that is void, if it is."""
         limit = Limit(self._plan.run_limit_s)
         limit_s = math.inf if self._plan.run_limit_s is None else self._plan.run_limit_s
@@ -144,13 +146,13 @@ class Bench:
             self._watchdog.within(CHECKS_S)
             waited: list[str] = []
 
-            def tell(what: str) -> None:
-                waited.append(what)
-                waiting(what)
+            def tell(cause: str, what: str) -> None:
+                waited.append(cause)
+                waiting(cause, what)
 
             limit.outside(lambda: inspection.before(tell))
             if waited:
-                waiting("")
+                waiting("", "")
             self._watchdog.within(limit_s + GRACE_S)
             if reasons := blockers(inspection.found):
                 raise WorkloadError(" ".join(reasons))

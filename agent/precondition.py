@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from agent.storage.stack import Stack
 from contract import steady_state
 from contract.errors import AgentError
 from contract.files import sync_folder, write_json
-from contract.journal import PRECONDITIONED, PRECONDITIONING, Entry, boot_id
+from contract.journal import PRECONDITIONED, PRECONDITIONING, Entry, Fact, boot_id
 from contract.plan import Disk, Plan, Precondition
 from workloads import fio
 from workloads.base import WorkloadError
@@ -53,7 +53,7 @@ class PreconditionError(AgentError):
 class Tell(Protocol):
     """Writes a line of the journal."""
 
-    def __call__(self, state: str, *, detail: str) -> object: ...
+    def __call__(self, state: str, *, detail: str = "", facts: Mapping[str, Fact]) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -84,19 +84,19 @@ def all_disks(
     """
     if plan.precondition is None:
         return
-    lines = [(entry.state, entry.detail.split()) for entry in entries]
+    lines = [(e.state, e.facts.get("disk"), e.facts.get("step")) for e in entries]
     for disk in plan.disks_used:
-        if any(state == PRECONDITIONED and words[:1] == [disk.role] for state, words in lines):
+        if any(line[:2] == (PRECONDITIONED, disk.role) for line in lines):
             continue
         with stack.below(disk) as place:
-            tell(PRECONDITIONING, detail=f"{disk.role} {BEGUN}")
+            tell(PRECONDITIONING, facts={"disk": disk.role, "step": BEGUN})
             found = _Work(plan, disk, place, tell, watchdog).document(plan.precondition)
-        found["interrupted"] = lines.count((PRECONDITIONING, [disk.role, BEGUN]))
+        found["interrupted"] = lines.count((PRECONDITIONING, disk.role, BEGUN))
         folder = suite_dir / FOLDER
         folder.mkdir(exist_ok=True)
         sync_folder(suite_dir)
         sha256 = write_json(folder / f"{disk.role}.json", found)
-        tell(PRECONDITIONED, detail=f"{disk.role} sha256:{sha256}")
+        tell(PRECONDITIONED, facts={"disk": disk.role, "sha256": sha256})
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,8 @@ class _Work:
         }
 
     def _pass(self, number: int, wanted: Precondition) -> Written:
-        self.tell(PRECONDITIONING, detail=f"{self.disk.role} pass {number + 1} of {wanted.passes}")
+        told = f"pass {number + 1} of {wanted.passes}"
+        self.tell(PRECONDITIONING, detail=told, facts={"disk": self.disk.role, "step": "pass"})
         limit_s = self.place.extent.size_bytes / LEAST_BYTES_PER_S
         return self._write(FILL, f"pass {number}", limit_s)
 
@@ -148,7 +149,7 @@ class _Work:
         job = replace(ACCESSES[wanted.access], seconds=wanted.round_s)
         found = self._write(job, f"round {number}", wanted.round_s)
         told = f"round {number + 1} of at most {wanted.rounds}, {found.mib_s:.1f} MiB/s"
-        self.tell(PRECONDITIONING, detail=f"{self.disk.role} {told}")
+        self.tell(PRECONDITIONING, detail=told, facts={"disk": self.disk.role, "step": "round"})
         return found
 
     def _write(self, job: fio.Job, seed: str, limit_s: float) -> Written:

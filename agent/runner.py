@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from agent.limits import Stop
 from agent.marks import Counters
 from agent.notify import Watchdog
 from agent.storage.stack import Stack
-from agent.tries import INTERRUPTED, REPEAT, SKIPPED, Accounts
+from agent.tries import Accounts
 from agent.waiting import PATIENCE_S, NotYetError, Waits
 from contract import journal, plan
 from contract.errors import AgentError
@@ -38,6 +38,12 @@ from instrumentation.sources.powercap import PowercapError, PowercapSource
 # So many distinct runs void in a row for a reason that is not the workload's absence: it is the
 # machine.
 MAX_FAILURES_IN_A_ROW = 5
+_CUT_SHORT = {
+    journal.AGENT_KILLED: "the agent was killed",
+    journal.TARGET_DOWN: "the target went down",
+    journal.SHUT_DOWN: "the target was shut down",
+    journal.STOPPED: "stopped by a signal",
+}
 # Exit status where the machine goes down: the suite is not at its end.
 GOING_DOWN = 75
 # How long a step without a limit of its own may take before systemd is to start the agent again.
@@ -187,28 +193,30 @@ class Suite:
         missing = bench.missing(run)
         if missing:
             # The workload cannot run on this machine: that says nothing about the machine's health.
-            self._void(run, " ".join(missing), bench, skipped=True)
+            self._void(run, " ".join(missing), bench, journal.SKIPPED)
             return
         try:
             self._switch(run, stack, bench)
             self._tell("running", run.run_id)
             reason = bench.measure(
                 run,
-                waiting=lambda what: self._tell("waiting" if what else "running", run.run_id, what),
+                waiting=lambda cause, what: self._tell(
+                    "waiting" if cause else "running", run.run_id, what, cause
+                ),
                 before_proof=lambda: self._tell("proving", run.run_id),
             )
         except Stop:
-            why = "the target was shut down" if notify.going_down() else "stopped by a signal"
-            self._void(run, f"{INTERRUPTED}{why}", bench)
+            cause = journal.SHUT_DOWN if notify.going_down() else journal.STOPPED
+            self._void(run, _CUT_SHORT[cause], bench, cause)
             raise
         except AgentError as error:
             reason = str(error)
         except OSError as error:
             reason = f"{error}: free room or mend the disk."
         if reason is None:
-            self._tell("finished", run.run_id, f"sha256:{bench.sha256}")
+            self._tell("finished", run.run_id, facts={"sha256": bench.sha256})
             return
-        self._void(run, reason, bench)
+        self._void(run, reason, bench, journal.FAILED)
         # Whatever it left on the file system: the next run gets a fresh one.
         with suppress(AgentError):
             stack.leave()
@@ -223,22 +231,30 @@ class Suite:
         stack.enter(run.configuration)
         bench.block = run.block
 
-    def _void(self, run: Run, reason: str, bench: measure.Bench, *, skipped: bool = False) -> None:
+    def _void(self, run: Run, reason: str, bench: measure.Bench, cause: str) -> None:
         # Where there is no room for it, the journal still tells.
         with suppress(OSError):
-            bench.write_void(run, reason, "skipped" if skipped else "void")
-        self._tell("void", run.run_id, f"{SKIPPED}{reason}" if skipped else reason)
+            bench.write_void(run, reason, "skipped" if cause == journal.SKIPPED else "void")
+        facts = {"during": self._last(run.run_id)} if cause in journal.INTERRUPTIONS else {}
+        self._tell("void", run.run_id, reason, cause, facts)
 
-    def _tell(self, state: str, run_id: str = "", detail: str = "") -> None:
-        self.accounts.tell(self.journal.append(state, run_id, detail))
+    def _tell(
+        self,
+        state: str,
+        run_id: str = "",
+        detail: str = "",
+        cause: str = "",
+        facts: Mapping[str, journal.Fact] | None = None,
+    ) -> None:
+        self.accounts.tell(self.journal.append(state, run_id, detail, cause, facts))
 
     def _fold_interrupted(self) -> None:
         """Close what an agent that died, or a machine that did, left open."""
         for run_id in self.accounts.open():
             self._set_aside(run_id, anew=False)
             same = self.accounts.of(run_id).begun == journal.boot_id()
-            why = "the agent was killed" if same else "the target went down"
-            self._tell("void", run_id, f"{INTERRUPTED}{why} while it was {self._last(run_id)}")
+            cause = journal.AGENT_KILLED if same else journal.TARGET_DOWN
+            self._tell("void", run_id, _CUT_SHORT[cause], cause, {"during": self._last(run_id)})
 
     def _last(self, run_id: str) -> str:
         return next(e.state for e in reversed(self.journal.entries) if e.run_id == run_id)
@@ -248,7 +264,7 @@ class Suite:
         folded = False
         for request in asked.pending(self.folder, self.journal.entries):
             if self.accounts.of(request.run_id).failed + 1 < self.plan.attempts:
-                self._tell("void", request.run_id, f"{REPEAT}{request.reason}")
+                self._tell("void", request.run_id, request.reason, journal.REPEAT)
                 folded = True
         return folded
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from contract import journal, plan
 from contract.errors import AgentError
 from contract.files import append_line
-from contract.journal import TERMINAL, Entry
+from contract.journal import BEGUN, CLOSED, INTERRUPTIONS, REPEAT, SKIPPED, TERMINAL, Entry
 from contract.plan import Run
 
 FILE = "requests.jsonl"
@@ -77,17 +77,9 @@ def _rejects(request: Request, entries: Sequence[Entry]) -> bool:
     return entry.state == "finished" and entry.run_id == request.run_id
 
 
-# How the detail of `void` begins where the run itself was not at fault.
-INTERRUPTED = "interrupted: "
-REPEAT = "repeat: "
-# How it begins where the workload cannot run here.
-SKIPPED = "skipped: "
 # Power cuts in a night, and deaths of the agent at one and the same run: that is a crash loop.
 MOST_INTERRUPTIONS = 60
 MOST_IN_ONE_BOOT = 5
-
-BEGUN = frozenset({"switching", "running", "proving"})
-CLOSED = frozenset({"finished", "void"})
 
 
 @dataclass
@@ -182,18 +174,17 @@ class Accounts:
         if account.finished:
             self._void_in_a_row.clear()
             return
-        if entry.detail.startswith(REPEAT):
+        if entry.cause == REPEAT:
             self._ended = False
             account.failed += 1
             return
-        if entry.detail.startswith(INTERRUPTED):
+        if entry.cause in INTERRUPTIONS:
             boot_id = begun or entry.boot_id
             account.interrupted[boot_id] = account.interrupted.get(boot_id, 0) + 1
             if account.given_up(boot_id):
                 self._void_in_a_row[entry.run_id] = None
             return
         account.failed += 1
-        # Older journals have no word for it: such a run was void without being begun.
-        account.cannot = entry.detail.startswith(SKIPPED) or not begun
+        account.cannot = entry.cause == SKIPPED
         if begun:
             self._void_in_a_row[entry.run_id] = None

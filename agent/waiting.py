@@ -40,11 +40,16 @@ class Waits:
         self._sleep = sleep
 
     def until(
-        self, word: str, attempt: Callable[[], T], *, run_id: str = "", limit_s: float | None = None
+        self,
+        cause: str,
+        attempt: Callable[[], T],
+        *,
+        run_id: str = "",
+        limit_s: float | None = None,
     ) -> T:
         """What `attempt` gives once it does not raise AgentError; the last error after `limit_s`.
 
-        The journal is told `<word>: <the error>`, once for each reason.
+        The journal is told the cause and the error, once for each reason.
         """
         told = ""
         end_s = None if limit_s is None else time.monotonic() + limit_s
@@ -56,7 +61,7 @@ class Waits:
                     raise
                 reason = str(error)
             if reason != told:
-                self._journal.append("waiting", run_id, f"{word}: {reason}")
+                self._journal.append("waiting", run_id, reason, cause)
                 told = reason
             self._watchdog.within(60)
             self._sleep(POLL_S)

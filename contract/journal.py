@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from contract import strict_json
@@ -15,13 +16,27 @@ from contract.errors import AgentError
 from contract.files import Reserve, sync_folder
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-# A disk is brought to a steady state, and that is over; the detail begins with the disk's role.
+# A disk is brought to a steady state, and that is over; `facts` name its role as `disk`.
 PRECONDITIONING, PRECONDITIONED = "preconditioning", "preconditioned"
+BEGUN = frozenset({"switching", "running", "proving"})
+CLOSED = frozenset({"finished", "void"})
 TERMINAL = frozenset({"suite-finished", "suite-failed"})
 STATES = TERMINAL | {
     *("suite-started", "waiting", "switching", "running", "proving", "finished", "void"),
     *(PRECONDITIONING, PRECONDITIONED),
 }
+
+
+# Causes of `void`: the try was cut short (`facts` say `during` which state); its workload cannot
+# run on this target; the controller asked for another; the run or a check was at fault.
+AGENT_KILLED, TARGET_DOWN = "agent-killed", "target-down"
+SHUT_DOWN, STOPPED = "target-shut-down", "stopped"
+INTERRUPTIONS = frozenset({AGENT_KILLED, TARGET_DOWN, SHUT_DOWN, STOPPED})
+SKIPPED, REPEAT, FAILED = "skipped", "repeat", "failed"
+CAUSES_OF_VOID = INTERRUPTIONS | {SKIPPED, REPEAT, FAILED}
+
+Fact = str | int | float
+_CAUSE = re.compile(r"[a-z][a-z-]{0,39}")
 
 
 class JournalError(AgentError):
@@ -38,26 +53,41 @@ PATIENCE_S = 15.0
 
 @dataclass(frozen=True)
 class Entry:
-    """One line; `run_id` is empty for states of the whole suite."""
+    """One line; `run_id` is empty for states of the whole suite.
+
+    `cause` is the reason for machines: of `void` one of CAUSES_OF_VOID, of `waiting` what is waited
+    for, else empty. `facts` are what machines need besides, `detail` a sentence for people.
+    """
 
     seq: int
     t_mono_ns: int
     boot_id: str
     state: str
     run_id: str
-    detail: str
+    cause: str = ""
+    detail: str = ""
+    facts: Mapping[str, Fact] = field(default_factory=dict, hash=False)
 
 
 def parse(line: str | bytes) -> Entry:
     """An entry from its line. Raises ValueError, TypeError."""
     entry = Entry(**strict_json.loads(line))
-    texts = (entry.boot_id, entry.state, entry.run_id, entry.detail)
+    texts = (entry.boot_id, entry.state, entry.run_id, entry.cause, entry.detail)
     if not (
         all(type(number) is int and 0 <= number < 2**63 for number in (entry.seq, entry.t_mono_ns))
         and all(isinstance(text, str) for text in texts)
+        and _known_cause(entry.state, entry.cause)
+        and isinstance(entry.facts, dict)
+        and all(type(value) in (str, int, float) for value in entry.facts.values())
     ):
         raise ValueError("it is no line of a journal")
     return entry
+
+
+def _known_cause(state: str, cause: str) -> bool:
+    if state == "void":
+        return cause in CAUSES_OF_VOID
+    return bool(_CAUSE.fullmatch(cause)) if state == "waiting" else not cause
 
 
 def boot_id() -> str:
@@ -80,14 +110,22 @@ class Journal:
         os.ftruncate(self._fd, self._whole_bytes)
         sync_folder(path.parent)
 
-    def append(self, state: str, run_id: str = "", detail: str = "") -> Entry:
+    def append(
+        self,
+        state: str,
+        run_id: str = "",
+        detail: str = "",
+        cause: str = "",
+        facts: Mapping[str, Fact] | None = None,
+    ) -> Entry:
         """Write one state and return once it is on the medium.
 
         Raises OSError, with the journal as it was, if there is no room even without the reserve.
         """
-        if state not in STATES:
-            raise ValueError(f"{state!r} is no state of the journal")
-        entry = Entry(len(self.entries), time.monotonic_ns(), self._boot_id, state, run_id, detail)
+        if state not in STATES or not _known_cause(state, cause):
+            raise ValueError(f"{state!r} by {cause!r} is no state of the journal")
+        now_ns, seq = time.monotonic_ns(), len(self.entries)
+        entry = Entry(seq, now_ns, self._boot_id, state, run_id, cause, detail, facts or {})
         data = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
         try:
             self._write(data)
@@ -144,6 +182,18 @@ def scan(path: Path) -> tuple[list[Entry], int]:
 def read(path: Path) -> list[Entry]:
     """All whole entries of a journal."""
     return scan(path)[0]
+
+
+def readable(path: Path) -> tuple[list[Entry], int]:
+    """Entries of a journal that may be damaged, and how many of its lines are none."""
+    entries: list[Entry] = []
+    bad = 0
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            entries.append(parse(line))
+        except (ValueError, TypeError):
+            bad += 1
+    return entries, bad
 
 
 def last_states(entries: list[Entry]) -> dict[str, str]:

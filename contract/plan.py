@@ -1,4 +1,4 @@
-"""The frozen plan of a suite (`fde-plan/1`, see data/README.md): hash, freeze, load."""
+"""The frozen plan of a suite (`fde-plan/2`, see data/README.md): hash, freeze, load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from contract import names, steady_state, strict_json
 from contract.errors import AgentError
 
-FORMAT = "fde-plan/1"
+FORMAT = "fde-plan/2"
 TARGET_FORMAT = "fde-target/1"
 # The header area in front of the data: one LUKS2 header fits, for every configuration alike.
 DATA_OFFSET_BYTES = 16 * 2**20

@@ -148,7 +148,7 @@ def _run(argv: Sequence[str], limit_s: float) -> Done:
         return subprocess.CompletedProcess(argv, remote.SSH_FAILED, b"", said)
 
 
-WAITED_FOR = "secrets:"
+SECRETS = "secrets"
 RETRY_S = 2.0
 # The agent looks several times a second: if it still waits so long after, they are gone again.
 AGAIN_S = 20.0
@@ -165,7 +165,7 @@ class Delivery:
 
     def look(self, last: Entry | None) -> None:
         """Place them if they are waited for; a failure is told once and tried again."""
-        if last is None or last.state != "waiting" or not last.detail.startswith(WAITED_FOR):
+        if last is None or last.state != "waiting" or last.cause != SECRETS:
             self._due_s = 0.0
             return
         if time.monotonic() < self._due_s:

@@ -6,8 +6,16 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from agent.tries import INTERRUPTED, REPEAT, SKIPPED, Accounts
-from contract.journal import PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
+from agent.tries import Accounts
+from contract.journal import (
+    INTERRUPTIONS,
+    PRECONDITIONED,
+    PRECONDITIONING,
+    REPEAT,
+    SKIPPED,
+    TERMINAL,
+    Entry,
+)
 from contract.plan import Plan, Run
 
 NS = 1_000_000_000
@@ -73,7 +81,7 @@ def void_costs_s(entries: Sequence[Entry]) -> list[float]:
     for entry in entries:
         if entry.state == "running":
             started[entry.run_id] = entry
-        elif entry.state == "void" and not entry.detail.startswith(INTERRUPTED):
+        elif entry.state == "void" and entry.cause not in INTERRUPTIONS:
             begin = started.pop(entry.run_id, None)
             if begin and begin.boot_id == entry.boot_id:
                 costs.append((entry.t_mono_ns - begin.t_mono_ns) / NS)
@@ -93,7 +101,7 @@ def counts(entries: Sequence[Entry]) -> dict[str, int]:
     last = {entry.run_id: entry for entry in entries if entry.run_id}.values()
     states = [entry.state for entry in last]
     void = states.count("void")
-    skipped = sum(e.state == "void" and e.detail.startswith(SKIPPED) for e in last)
+    skipped = sum(e.cause == SKIPPED for e in last)
     tries = sum(entry.state == "void" for entry in entries)
     return {
         "finished": states.count("finished"),
@@ -115,21 +123,23 @@ def event(plan: Plan, entry: Entry) -> str | None:
     if entry.state == "suite-started":
         return "the agent starts" + (f": {detail}" if detail else "")
     if entry.state == "waiting":
-        return f"waiting: {waited_for(detail)}"
+        return f"waiting: {detail}"
     if entry.state == "void":
-        return f"{name_of(plan, entry.run_id)} {_voided(detail)}"
+        return f"{name_of(plan, entry.run_id)} {_voided(entry)}"
     if entry.state in (*TERMINAL, PRECONDITIONING, PRECONDITIONED):
-        told = detail.partition(" sha256:")[0]
+        told = f"{entry.facts.get('disk', '')} {detail}".strip()
         return entry.state.replace("-", " ") + (f": {told}" if told else "")
     return None
 
 
-def _voided(detail: str) -> str:
-    told = {REPEAT: "is run again", INTERRUPTED: "was interrupted", SKIPPED: "is skipped"}
-    for start, words in told.items():
-        if detail.startswith(start):
-            return f"{words}: {detail.removeprefix(start).strip()}"
-    return "is void" + (f": {detail}" if detail else "")
+def _voided(entry: Entry) -> str:
+    told = {
+        REPEAT: "is run again",
+        SKIPPED: "is skipped",
+        **dict.fromkeys(INTERRUPTIONS, "was interrupted"),
+    }
+    words = told.get(entry.cause, "is void")
+    return words + (f": {entry.detail}" if entry.detail else "")
 
 
 def name_of(plan: Plan, run_id: str) -> str:
@@ -140,12 +150,6 @@ def name_of(plan: Plan, run_id: str) -> str:
     return run_id
 
 
-def waited_for(detail: str) -> str:
-    """The sentence of a `waiting` line without the word in front of it."""
-    word, colon, sentence = detail.partition(": ")
-    return sentence if colon and word.isalpha() else detail
-
-
 def line(plan: Plan, entries: Sequence[Entry], watts: Mapping[str, float]) -> str:
     """One line for people: block, run, what it is, state, watts, voided runs, time left."""
     last = entries[-1]
@@ -154,7 +158,7 @@ def line(plan: Plan, entries: Sequence[Entry], watts: Mapping[str, float]) -> st
     if run is None or last.state == "waiting":
         return event(plan, last) or last.state
     blocks = plan.runs[-1].block + 1
-    state = f" {_voided(last.detail)}" if last.state == "void" else f": {last.state}"
+    state = f" {_voided(last)}" if last.state == "void" else f": {last.state}"
     parts = [
         f"block {run.block + 1}/{blocks}",
         f"run {run.index + 1}/{len(plan.runs)}",

@@ -12,10 +12,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from agent.tries import SKIPPED
 from contract import names, strict_json
 from contract.errors import AgentError, ControllerError
-from contract.journal import PRECONDITIONED, Entry, last_states, read
+from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
 from controller import sessions
 from controller.progress import NS, minutes
 from workloads import registry
@@ -99,7 +98,7 @@ def _learn(found: Seen, plan: Mapping[str, Any], entries: Sequence[Entry]) -> No
         else:
             stack = runs[run_id]["configuration"]
             found.switches_s.setdefault(stack, []).append(seconds)
-    skipped = {entry.run_id for entry in entries if entry.detail.startswith(SKIPPED)}
+    skipped = {entry.run_id for entry in entries if entry.cause == SKIPPED}
     found.skipped.update(key_of(plan, runs[run_id])[0] for run_id in skipped & set(runs))
     runs = {run_id: run for run_id, run in runs.items() if run_id not in skipped}
     entries = [entry for entry in entries if entry.run_id not in skipped]

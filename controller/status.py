@@ -11,9 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from agent.tries import BEGUN
 from contract.files import write_json
-from contract.journal import PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
+from contract.journal import BEGUN, PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
 from contract.plan import Plan
 from controller import live, progress, status_page
 from controller.hold import myself
@@ -65,7 +64,7 @@ def document(
         "configuration": run.configuration if run else "",
         "workload": run.workload if run else "",
         **progress.counts(entries),
-        "waiting": progress.waited_for(last.detail) if last and last.state == "waiting" else None,
+        "waiting": last.detail if last and last.state == "waiting" else None,
         "left_s": None if left_s is None else round(left_s),
         "ends_wall": None if left_s is None else _wall(now + timedelta(seconds=left_s)),
         "watts": dict(watts),

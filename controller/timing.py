@@ -7,9 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from agent.tries import BEGUN, CLOSED, INTERRUPTED
 from contract import strict_json
-from contract.journal import PRECONDITIONING, TERMINAL, Entry, read
+from contract.journal import BEGUN, CLOSED, INTERRUPTIONS, PRECONDITIONING, TERMINAL, Entry, read
 from controller import sessions
 from controller.progress import minutes
 
@@ -170,7 +169,7 @@ def _starts(entries: Sequence[Entry]) -> set[int]:
 
 def _of_start(entry: Entry, start: Entry) -> bool:
     own = entry.state == "void" and entry.boot_id == start.boot_id
-    return own and entry.detail.startswith(INTERRUPTED)
+    return own and entry.cause in INTERRUPTIONS
 
 
 def _between_s(now: Entry, then: Entry, clock: Sequence[Mapping[str, Any]]) -> float:

@@ -62,7 +62,7 @@ class Inspection:
         self._clock = clock
         self._begun: dict[tuple[str, str], Any] = {}
 
-    def before(self, waiting: Callable[[str], None]) -> None:
+    def before(self, waiting: Callable[[str, str], None]) -> None:
         """Look before the run. What time mends is waited for; `waiting` is told what, and why."""
         for check in TABLE:
             if check.wait is not None:
@@ -94,7 +94,7 @@ class Inspection:
         self.disks["after"] = disks.conditions(scene)
         self._memory.health = None if blockers(self.found) else scene.health
 
-    def _wait(self, check: Check, wait: Wait, waiting: Callable[[str], None]) -> None:
+    def _wait(self, check: Check, wait: Wait, waiting: Callable[[str, str], None]) -> None:
         assert not isinstance(check.look, Change)
         in_vain = self._memory.given_up.get(check.name, 0) if wait.then == "warning" else 0
         limit_s = wait.limit_s / 2**in_vain
@@ -105,7 +105,7 @@ class Inspection:
                 break
             if seen.why != told:
                 told = seen.why
-                waiting(f"{wait.word}: {seen.why}" + (f" ({seen.detail})" if seen.detail else ""))
+                waiting(wait.word, seen.why + (f" ({seen.detail})" if seen.detail else ""))
             if wait.help is not None and wait.help(self._scene, waited_s):
                 helped = wait.helped
             self._sleep(self._scene.poll_s)

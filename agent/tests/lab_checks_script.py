@@ -32,8 +32,8 @@ class Trial:
     ) -> list[Finding]:
         inspection = Inspection(self.scene, self.memory)
 
-        def told(what: str) -> None:
-            self.said.append(what)
+        def told(cause: str, why: str) -> None:
+            self.said.append(f"{cause}: {why}")
             waiting()
 
         inspection.before(told)

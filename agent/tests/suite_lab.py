@@ -236,7 +236,7 @@ def sound(lab: Lab) -> set[str]:
         folder = lab.folder / "runs" / run_id
         data = (folder / "run.json").read_bytes()
         document = json.loads(data)
-        assert entry.detail == f"sha256:{hashlib.sha256(data).hexdigest()}"
+        assert entry.facts == {"sha256": hashlib.sha256(data).hexdigest()}
         assert (document["status"], document["run_id"]) == ("finished", run_id)
         samples = (folder / "rapl.jsonl").read_bytes()
         assert document["rapl_sha256"] == hashlib.sha256(samples).hexdigest()

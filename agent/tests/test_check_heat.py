@@ -26,7 +26,7 @@ def _first(place: Machine) -> float:
 def _before(place: Machine, patience: Patience) -> tuple[list[str], dict[str, object]]:
     said: list[str] = []
     inspection = Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock)
-    inspection.before(said.append)
+    inspection.before(lambda cause, why: said.append(f"{cause}: {why}"))
     (finding,) = (f for f in inspection.found if f["name"] == "temperature")
     return said, finding
 

@@ -119,7 +119,8 @@ def _inspect(
     patience = Patience()
     memory = memory or Memory()
     inspection = Inspection(place.scene, memory, sleep=patience.sleep, clock=patience.clock)
-    inspection.before((said if said is not None else []).append)
+    told = said if said is not None else []
+    inspection.before(lambda cause, why: told.append(f"{cause}: {why}"))
     between()
     inspection.after()
     return inspection.found
@@ -214,7 +215,7 @@ def test_disks_are_asked_once_a_run_and_what_happened_between_two_runs_is_seen(
 def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> None:
     """What data/README.md says of `disks` in run.json."""
     inspection = Inspection(place.scene, Memory())
-    inspection.before(lambda _: None)
+    inspection.before(lambda *_: None)
     place.write(f"{DEVICE}/hwmon3/temp1_input", "38500")
     inspection.after()
     told = {
@@ -281,7 +282,7 @@ def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
     said: list[str] = []
     patience = Patience(lambda: None, lambda: None, lease.unlink)
     inspection = Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock)
-    inspection.before(said.append)
+    inspection.before(lambda cause, why: said.append(f"{cause}: {why}"))
     assert said == ["held: the meter is silent"]
     held = inspection.found[0]
     assert held["ok"]
@@ -294,7 +295,7 @@ def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
     lock.take("one", 60, lease)
     patience = Patience(lambda: lock.take("another", 60, lease), lambda: None, lease.unlink)
     Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock).before(
-        said.append
+        lambda cause, why: said.append(f"{cause}: {why}")
     )
     assert said == ["held: one", "held: another"]
 
@@ -306,11 +307,11 @@ def test_waiting_in_vain_gets_shorter_until_it_helps(place: Machine) -> None:
     for _ in range(3):
         patience = Patience()
         inspection = Inspection(place.scene, memory, sleep=patience.sleep, clock=patience.clock)
-        inspection.before(lambda _what: None)
+        inspection.before(lambda *_: None)
         waited.append(patience.now_s)
     assert waited == [180, 90, 46]  # whole polls
     calm = place.with_scene(load_limit=9.0)
-    Inspection(calm.scene, memory).before(lambda _what: None)
+    Inspection(calm.scene, memory).before(lambda *_: None)
     assert memory.given_up["load"] == 0
 
 
@@ -320,7 +321,7 @@ def test_a_blocker_is_waited_for_as_long_each_time(place: Machine) -> None:
     for _ in range(2):
         patience = Patience()
         inspection = Inspection(full.scene, memory, sleep=patience.sleep, clock=patience.clock)
-        inspection.before(lambda _what: None)
+        inspection.before(lambda *_: None)
         assert patience.now_s == 3600
         assert blockers(inspection.found)
 

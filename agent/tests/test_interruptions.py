@@ -51,7 +51,7 @@ def test_killed_at_every_line_nothing_is_lost_and_nothing_false(
         assert not before & {entry.run_id for entry in later}
         void = [entry for entry in later if entry.state == "void"]
         assert [entry.run_id for entry in void] == open_runs
-        assert all(entry.detail.startswith("interrupted: ") for entry in void)
+        assert all(entry.cause in journal.INTERRUPTIONS for entry in void)
         assert later[-1].state == "suite-finished"
     expected = {"suite-started", "switching", "running", "proving", "finished", "suite-finished"}
     assert reached == (expected if when == "after" else set())
@@ -113,7 +113,7 @@ def test_a_kill_in_the_middle_of_a_workload(lab: Lab) -> None:
     assert sound(lab) == {run.run_id for run in lab.plan.runs}
     void = [entry for entry in entries(lab) if entry.state == "void"]
     assert [entry.run_id for entry in void] == [lab.plan.runs[1].run_id]
-    assert void[0].detail == "interrupted: the agent was killed while it was running"
+    assert (void[0].cause, void[0].facts) == (journal.AGENT_KILLED, {"during": "running"})
 
 
 def test_what_belongs_to_a_boot_is_done_once_however_often_it_is_killed(
@@ -130,7 +130,7 @@ def test_what_belongs_to_a_boot_is_done_once_however_often_it_is_killed(
     monkeypatch.setattr("contract.journal.boot_id", lambda: "another")
     monkeypatch.setattr("agent.marks.boot_id", lambda: "another")
     writer = Journal(lab.folder / "journal.jsonl")
-    writer.append("void", lab.plan.runs[0].run_id, "repeat: the meter was silent")
+    writer.append("void", lab.plan.runs[0].run_id, "the meter was silent", journal.REPEAT)
     writer.close()
     assert lab.execute() == 0
     assert _provenance(lab) == ["after.json", "before-resumed-1.json", "before.json"]

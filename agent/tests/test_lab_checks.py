@@ -83,7 +83,7 @@ name = Path(sys.argv[1]).resolve().name
 scene = Scene(Path("/"), 9.0, Path(sys.argv[2]), (name,), poll_s=0.5, disk_c=3.0)
 look = Inspection(scene, Memory())
 said = []
-look.before(said.append)
+look.before(lambda cause, why: said.append(f"{cause}: {why}"))
 subprocess.run(["dd", f"if=/dev/{name}", "of=/dev/null", "bs=1M", "count=96", "iflag=direct"],
                check=True, capture_output=True)
 look.after()

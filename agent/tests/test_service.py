@@ -87,8 +87,9 @@ def test_secrets_are_waited_for_and_told_of_once_a_reason(tmp_path: Path) -> Non
     writer, waits = _waits(tmp_path, sleep)
     assert waits.for_secrets(path).luks_passphrase == b"tell nobody"
     writer.close()
-    told = [entry.detail for entry in journal.read(tmp_path / "journal.jsonl")]
-    assert len(told) == 2 and all(detail.startswith("secrets: ") for detail in told)
+    entries = journal.read(tmp_path / "journal.jsonl")
+    assert [entry.cause for entry in entries] == ["secrets", "secrets"]
+    told = [entry.detail for entry in entries]
     assert "cannot be read" in told[0] and "open to other users" in told[1]
     assert "tell nobody" not in (tmp_path / "journal.jsonl").read_text()
 
@@ -115,7 +116,7 @@ def test_a_lease_holds_until_it_ends_or_is_let_go(tmp_path: Path) -> None:
     assert (entry.state, entry.run_id, entry.detail) == (
         "waiting",
         "r1",
-        "held: the meter is silent",
+        "the meter is silent",
     )
     lock.take("over at once", 1e-6, lease)
     assert lock.reason(lease) is None
@@ -151,13 +152,13 @@ def fill():
                 pass
 fill()
 text = "y" * 5000  # more than what is left of the page that the journal has
-writer.append("void", "r1", text)
+writer.append("void", "r1", text, "failed")
 assert not (folder / ".reserve").exists()
 fill()
 size = (folder / "journal.jsonl").stat().st_size
 for _ in range(3):
     try:
-        writer.append("void", "r2", text)
+        writer.append("void", "r2", text, "failed")
     except OSError as error:
         assert error.errno == 28
     else:

@@ -144,7 +144,7 @@ def test_a_request_has_a_finished_run_repeated_once(
         file.write('{"run_id": "torn')
     assert lab.execute() == 0
     after = entries(lab)[before:]
-    assert (after[0].state, after[0].detail) == ("void", "repeat: meter gone")
+    assert (after[0].cause, after[0].detail) == ("repeat", "meter gone")
     assert {e.run_id for e in after} == {"", lab.plan.runs[1].run_id}
     assert sound(lab) == {run.run_id for run in lab.plan.runs}
     assert finished_seq(lab, 1) > seq
@@ -220,7 +220,7 @@ def test_distinct_runs_in_a_row_stop_the_suite_also_over_kills(
     writer.append("suite-started")
     for run in lab.plan.runs:
         writer.append("running", run.run_id)
-        writer.append("void", run.run_id, "dm cipher is 'rot13'")
+        writer.append("void", run.run_id, "dm cipher is 'rot13'", "failed")
     writer.close()
     changed(lab, runs=[*json.loads((lab.folder / "plan.json").read_text())["runs"], _fifth(lab)])
 

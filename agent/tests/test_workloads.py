@@ -16,8 +16,8 @@ import pytest
 from agent import cpu_time, kept, needs, pack
 from agent.limits import Stop
 from agent.tests.suite_lab import Lab, blocks_document, entries
-from agent.tries import SKIPPED
 from contract import plan
+from contract.journal import SKIPPED
 from workloads.base import Context, Needs, Workload
 
 MIB, GIB = 2**20, 2**30
@@ -117,7 +117,8 @@ def test_what_cannot_run_is_skipped_and_the_suite_ends_well(lab: Lab) -> None:
     told = [entry for entry in entries(lab) if entry.state == "void"]
     assert len(told) == 6, "each once"
     assert all(
-        entry.detail == f"{SKIPPED}file_io needs dd: install it. And more." for entry in told
+        (entry.cause, entry.detail) == (SKIPPED, "file_io needs dd: install it. And more.")
+        for entry in told
     )
     assert entries(lab)[-1].detail == "6 finished, 0 void, 6 skipped"
     found = lab.run_json(1)

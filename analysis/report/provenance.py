@@ -12,16 +12,18 @@ from analysis.report.answer import count
 from analysis.report.markup import Html
 from analysis.stats import disks as specimens
 from analysis.stats.results import Results
-from analysis.suite.incidents import REBOOT, RESTART, STOPPED, Night
+from analysis.suite.incidents import Night
+from contract import journal
 
 QUIET = (
     "Nothing broke in: one start, one boot, every run finished at its first try, nothing was "
     "waited for, and no meter fell silent."
 )
-WHY = {
-    REBOOT: "Tries cut short: the target lost power or was started again",
-    RESTART: "Tries cut short: the agent was killed",
-    STOPPED: "Tries cut short: the suite was stopped",
+CUT_SHORT = {
+    journal.TARGET_DOWN: "Tries cut short: the target lost power or was started again",
+    journal.SHUT_DOWN: "Tries cut short: the target was shut down",
+    journal.AGENT_KILLED: "Tries cut short: the agent was killed",
+    journal.STOPPED: "Tries cut short: the suite was stopped",
 }
 WAITED = {
     "secrets": "for the disks' secrets, which no disk of the target keeps",
@@ -122,13 +124,13 @@ def _rows(night: Night) -> Iterator[list[str]]:
 
 
 def _cut_short(night: Night) -> Iterator[list[str]]:
-    by_why: dict[str, list[str]] = {}
+    by_cause: dict[str, list[str]] = {}
     for one in night.interruptions:
-        by_why.setdefault(one.why, []).append(one.during)
-    for why, during in by_why.items():
+        by_cause.setdefault(one.cause, []).append(one.during)
+    for cause, during in by_cause.items():
         states = Counter(state for state in during if state)
         doing = ", ".join(f"{n} while {state}" for state, n in states.most_common())
-        yield [WHY.get(why, f"Tries cut short: {why}"), times(len(during)), doing]
+        yield [CUT_SHORT[cause], times(len(during)), doing]
 
 
 def _named(run_ids: tuple[str, ...]) -> str:

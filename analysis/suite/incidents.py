@@ -17,13 +17,12 @@ from analysis.suite.clocks import reading_of
 from analysis.suite.documents import lines
 from analysis.suite.records import Meter, Suite
 from analysis.suite.samples import EPOCHS, Samples
-from analysis.suite.suite_folder import SKIPPED
+from contract.journal import BEGUN, CLOSED, INTERRUPTIONS, REPEAT, SKIPPED, TERMINAL, Entry
 from instrumentation.clock import ClockReading
 
 NS = 1_000_000_000
 # A meter's silence after which its records count as a new stretch.
 BREAK_WINDOWS, BREAK_NS = 30, 5_000_000_000
-ENDED = frozenset({"suite-finished", "suite-failed"})
 LINK_S = 60.0  # twice as long as from one look at the target's clock to the next
 
 
@@ -50,9 +49,7 @@ def _silence(name: str, lengths_s: Sequence[float]) -> Silence | None:
     return Silence(name, len(lengths_s), sum(lengths_s), max(lengths_s)) if lengths_s else None
 
 
-def of_link(
-    readings: Iterable[Mapping[str, Any]], journal: Iterable[Mapping[str, Any]]
-) -> Silence | None:
+def of_link(readings: Iterable[Mapping[str, Any]], journal: Iterable[Entry]) -> Silence | None:
     """Of the lines of clock.jsonl, while the agent was at work by its journal; None without any."""
     at_work = _at_work(journal)
     lengths: list[float] = []
@@ -74,19 +71,16 @@ def of_link(
     return _silence("", lengths)
 
 
-def _at_work(journal: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, int]]]:
+def _at_work(journal: Iterable[Entry]) -> dict[str, list[tuple[int, int]]]:
     """By boot of the target, from the agent's starts to the closing or last lines, in its time."""
     found: dict[str, list[tuple[int, int]]] = {}
     closed = True
-    for line in journal:
-        boot, t_ns = str(line.get("boot_id")), line.get("t_mono_ns")
-        if not isinstance(t_ns, int):
-            continue
-        spans = found.setdefault(boot, [])
+    for entry in journal:
+        spans = found.setdefault(entry.boot_id, [])
         if closed or not spans:
-            spans.append((t_ns, t_ns))
-        spans[-1] = spans[-1][0], t_ns
-        closed = line.get("state") in ENDED
+            spans.append((entry.t_mono_ns, entry.t_mono_ns))
+        spans[-1] = spans[-1][0], entry.t_mono_ns
+        closed = entry.state in TERMINAL
     return found
 
 
@@ -108,19 +102,13 @@ def pauses_s(samples: Samples) -> list[float]:
     return found
 
 
-INTERRUPTED, REPEAT = "interrupted: ", "repeat: "
-BEGUN = frozenset({"switching", "running", "proving"})
-CLOSED = frozenset({"finished", "void"})
-REBOOT, RESTART, STOPPED = "the target went down", "the agent was killed", "stopped by a signal"
-
-
 @dataclass(frozen=True)
 class Interruption:
-    """A try that was cut short: `why` is REBOOT, RESTART, STOPPED or the journal's own words."""
+    """A try that was cut short: `cause` is one of the journal's interruptions."""
 
     run_id: str
     during: str
-    why: str
+    cause: str
 
 
 @dataclass(frozen=True)
@@ -222,8 +210,8 @@ def night(suite: Suite) -> Night:
     planned = _planned(suite.plan)
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
-    last = suite.journal[-1] if suite.journal else {}
-    boots = dict.fromkeys(str(line.get("boot_id")) for line in suite.journal)
+    last = suite.journal[-1] if suite.journal else None
+    boots = {entry.boot_id for entry in suite.journal}
     finished = {run.run_id for run in suite.runs}
     begun, killed = _sessions(suite)
     return Night(
@@ -239,8 +227,8 @@ def night(suite: Suite) -> Night:
         waits=tuple(_wait(word, times) for word, times in told.waits.items()),
         never=len([run_id for run_id in planned if run_id not in known]),
         void_to_end=tuple(run.run_id for run in suite.void),
-        ended=last.get("state") == "suite-finished",
-        failed=str(last.get("detail") or "") if last.get("state") == "suite-failed" else "",
+        ended=last is not None and last.state == "suite-finished",
+        failed=last.detail if last is not None and last.state == "suite-failed" else "",
         sessions=max(1, begun),
         killed=killed,
         controller_boots=suite.controller_boots,
@@ -268,55 +256,42 @@ def _sessions(suite: Suite) -> tuple[int, int]:
     return len(begun) + older, len(killed) - at_work
 
 
-def _told(lines: Sequence[Mapping[str, Any]]) -> _Told:
+def _told(entries: Sequence[Entry]) -> _Told:
     told = _Told()
-    for number, line in enumerate(lines):
-        state, run_id = str(line.get("state", "")), str(line.get("run_id") or "")
-        detail = str(line.get("detail") or "")
-        if state == "suite-started":
-            _start(told, line, _before(lines[:number]))
-        elif state == "waiting":
-            word, sentence = _worded(detail)
-            told.waits.setdefault(word, []).append((_seconds(lines[number : number + 2]), sentence))
-        elif state in BEGUN:
-            if told.open_run[0] != run_id:
-                _begin(told, run_id)
-            told.open_run = run_id, state
-        elif state in CLOSED:
-            if state == "void" and not detail.startswith(SKIPPED):
-                _void(told, run_id, detail)
+    for number, entry in enumerate(entries):
+        if entry.state == "suite-started":
+            _start(told, entry, _before(entries[:number]))
+        elif entry.state == "waiting":
+            waited = _seconds(entries[number : number + 2]), entry.detail
+            told.waits.setdefault(entry.cause, []).append(waited)
+        elif entry.state in BEGUN:
+            if told.open_run[0] != entry.run_id:
+                _begin(told, entry.run_id)
+            told.open_run = entry.run_id, entry.state
+        elif entry.state in CLOSED:
+            if entry.state == "void" and entry.cause != SKIPPED:
+                _void(told, entry)
             told.open_run = "", ""
     return told
 
 
-def _before(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def _before(entries: Sequence[Entry]) -> Entry | None:
     """The last line of the agent before: at its start one folds into void lines what was open, and
     what it was asked to repeat."""
-    line: Mapping[str, Any]
-    for line in reversed(lines):
-        folded = str(line.get("detail") or "").startswith((INTERRUPTED, REPEAT))
-        if not (line.get("state") == "void" and folded):
-            return line
-    return None
+    folded = INTERRUPTIONS | {REPEAT}
+    return next((e for e in reversed(entries) if e.cause not in folded), None)
 
 
-def _start(told: _Told, line: Mapping[str, Any], before: Mapping[str, Any] | None) -> None:
+def _start(told: _Told, entry: Entry, before: Entry | None) -> None:
     told.starts += 1
     if before is None:
         return
-    same = before.get("boot_id") == line.get("boot_id")
-    if before.get("state") in ENDED:
+    if before.state in TERMINAL:
         told.resumed += 1
-    elif same:
+    elif before.boot_id == entry.boot_id:
         told.restarts += 1
     else:
         told.reboots += 1
-    run_id, state = told.open_run
-    if run_id:  # older agents left it open
-        why = RESTART if same else REBOOT
-        told.interruptions.append(Interruption(run_id, state, why))
-        told.to_repeat[run_id] = False
-        told.open_run = "", ""
 
 
 def _begin(told: _Told, run_id: str) -> None:
@@ -328,15 +303,14 @@ def _begin(told: _Told, run_id: str) -> None:
     told.to_repeat = dict.fromkeys(told.to_repeat, True)
 
 
-def _void(told: _Told, run_id: str, detail: str) -> None:
-    told.to_repeat[run_id] = False
-    if detail.startswith(INTERRUPTED):
-        why, _, during = detail.removeprefix(INTERRUPTED).partition(" while it was ")
-        told.interruptions.append(Interruption(run_id, during or told.open_run[1], why))
+def _void(told: _Told, entry: Entry) -> None:
+    told.to_repeat[entry.run_id] = False
+    if entry.cause in INTERRUPTIONS:
+        during = str(entry.facts.get("during", told.open_run[1]))
+        told.interruptions.append(Interruption(entry.run_id, during, entry.cause))
     else:
-        asked = detail.startswith(REPEAT)
-        reason = detail.removeprefix(REPEAT) or "no reason given"
-        told.voids.append((run_id, reason, asked))
+        reason = entry.detail or "no reason given"
+        told.voids.append((entry.run_id, reason, entry.cause == REPEAT))
 
 
 def _grouped(voids: Iterable[tuple[str, str, bool]], finished: set[str]) -> Iterator[VoidTries]:
@@ -349,20 +323,11 @@ def _grouped(voids: Iterable[tuple[str, str, bool]], finished: set[str]) -> Iter
         yield VoidTries(members[-1][1], len(members), len(runs), len(runs & finished), asked)
 
 
-def _worded(detail: str) -> tuple[str, str]:
-    """`<word>: <sentence>`; a wait without a word is another."""
-    found = re.match(r"([a-z][a-z-]*): (.*)", detail, re.DOTALL)
-    return (found[1], found[2]) if found else ("other", detail)
-
-
-def _seconds(lines: Sequence[Mapping[str, Any]]) -> float | None:
+def _seconds(entries: Sequence[Entry]) -> float | None:
     """From the first line to the next; None where there is none in the same boot."""
-    if len(lines) < 2 or lines[0].get("boot_id") != lines[1].get("boot_id"):
+    if len(entries) < 2 or entries[0].boot_id != entries[1].boot_id:
         return None
-    try:
-        return max(0.0, (int(lines[1]["t_mono_ns"]) - int(lines[0]["t_mono_ns"])) / NS)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
+    return max(0.0, (entries[1].t_mono_ns - entries[0].t_mono_ns) / NS)
 
 
 def _wait(word: str, times: Sequence[tuple[float | None, str]]) -> Wait:

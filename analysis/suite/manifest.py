@@ -13,8 +13,9 @@ from typing import Any
 
 import polars as pl
 
-from analysis.suite.documents import lines
+from contract import journal as journals
 from contract import strict_json
+from contract.journal import Fact
 
 MANIFEST = "manifest.json"
 HASHING = 2  # files at once
@@ -92,15 +93,12 @@ def _strangers(folder: Path, known: set[str]) -> list[str]:
     return sorted(name for name in found if name not in known)
 
 
-SUM = "sha256:"
-
-
 @dataclass
 class _Last:
     """A run as the journal left it: its last state, and of its last try the boots of its lines."""
 
     state: str = ""
-    detail: str = ""
+    sha256: Fact | None = None
     boots: dict[str, None] = field(default_factory=dict)
 
 
@@ -113,65 +111,55 @@ class Trail:
 
 
 def trail(folder: Path, counted: Collection[str]) -> Trail:
-    """Hold the runs that are `counted` as finished against journal, run.json and rapl.jsonl.
-
-    Suites that were made before the journal told sums lack them; that is said, and is no problem.
-    """
+    """Hold the runs that are `counted` as finished against journal, run.json and rapl.jsonl."""
     last = _last(folder)
-    problems, without = [], 0
+    problems: list[str] = []
     for run_id in sorted(counted):
         run = last.get(run_id, _Last())
         if run.state != "finished":
             state = run.state or "no state at all"
             problems.append(f"Run {run_id} is counted, but the journal leaves it at {state}.")
             continue
-        document, found = _run(folder / "runs" / run_id, run, problems)
+        document = _run(folder / "runs" / run_id, run, problems)
         if len({*run.boots, str(document.get("boot_id"))}) > 1:
             problems.append(f"Run {run_id} did not begin and finish in one boot of the target.")
-        without += not found
-    told = len(counted) - without
-    said = []
-    if told and not problems:
-        said.append(
-            f"{told} finished runs have the sums that the journal closed them with, each in one "
-            "boot of the target."
-        )
-    if without:
-        some = "the runs" if not told else f"{without} of the runs"
-        said.append(f"The journal tells no sums of {some}: it is that of an older version.")
-    return Trail(tuple(said), tuple(problems))
+    if problems or not counted:
+        return Trail((), tuple(problems))
+    sentence = (
+        f"{len(counted)} finished runs have the sums that the journal closed them with, each in "
+        "one boot of the target."
+    )
+    return Trail((sentence,), ())
 
 
 def _last(folder: Path) -> dict[str, _Last]:
     """By run, from its last `running` line on."""
     found: dict[str, _Last] = {}
-    for line in lines(folder / "journal.jsonl", []):
-        run_id = str(line.get("run_id") or "")
-        run = found.setdefault(run_id, _Last())
-        run.state, run.detail = str(line.get("state")), str(line.get("detail") or "")
+    for entry in journals.readable(folder / "journal.jsonl")[0]:
+        run = found.setdefault(entry.run_id, _Last())
+        run.state, run.sha256 = entry.state, entry.facts.get("sha256")
         if run.state == "running":
             run.boots.clear()
         if run.state in ("running", "proving", "finished"):
-            run.boots[str(line.get("boot_id"))] = None
+            run.boots[entry.boot_id] = None
     return found
 
 
-def _run(folder: Path, run: _Last, problems: list[str]) -> tuple[Mapping[str, Any], bool]:
-    """run.json, and whether there are sums; what has another sum than was told is a problem."""
+def _run(folder: Path, run: _Last, problems: list[str]) -> Mapping[str, Any]:
+    """run.json; what has another sum than was told is a problem."""
     path = folder / "run.json"
     try:
         data = path.read_bytes()
-        document = strict_json.loads(data.decode())
+        document: Mapping[str, Any] = strict_json.loads(data.decode())
     except (OSError, ValueError):
         problems.append(f"Run {folder.name} is counted, but its run.json cannot be read.")
-        return {}, True
-    told = run.detail.startswith(SUM)
-    if told and run.detail.removeprefix(SUM) != hashlib.sha256(data).hexdigest():
+        return {}
+    if run.sha256 != hashlib.sha256(data).hexdigest():
         problems.append(f"run.json of {folder.name} is not the one that the journal closed.")
     samples = document.get("rapl_sha256")
-    if samples is not None and samples != _sum_of(folder / "rapl.jsonl"):
+    if samples != _sum_of(folder / "rapl.jsonl"):
         problems.append(f"rapl.jsonl of {folder.name} is not the one that its run.json names.")
-    return document, told
+    return document
 
 
 def _sum_of(path: Path) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.suite.preconditioned import Preconditioned
 from analysis.suite.samples import Samples
+from contract.journal import Entry
 from instrumentation.sources.counter import Reading
 
 MEASURED = "measured"
@@ -196,7 +197,7 @@ class Suite:
     sealed: bool
     problems: tuple[str, ...] = field(default=())
     watermarks: tuple[Mapping[str, Any], ...] = ()
-    journal: tuple[Mapping[str, Any], ...] = ()
+    journal: tuple[Entry, ...] = ()
     controller_boots: int = 1
     skipped: tuple[VoidRun, ...] = ()
     preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)

@@ -20,7 +20,10 @@ from analysis.suite.records import (
     SuiteError,
     VoidRun,
 )
+from contract import journal as journals
 from contract import names, strict_json
+from contract import plan as plans
+from contract.journal import SKIPPED, Entry
 from instrumentation.sources.counter import Reading
 
 RUN_FORMAT = "fde-run/1"
@@ -110,8 +113,6 @@ def _reading(entry: Mapping[str, Any] | None) -> Reading | None:
 
 
 PLAN = "plan.json"
-PLAN_FORMAT = "fde-plan/1"
-SKIPPED = "skipped: "  # how the journal's line of a run begins that cannot be made on the target
 
 
 def read(folder: Path, raw: bool = False) -> Suite:
@@ -126,11 +127,12 @@ def read(folder: Path, raw: bool = False) -> Suite:
         problems.append(
             "plan.json was changed after it was frozen: its own SHA-256 does not match."
         )
-    journal = tuple(lines(folder / "journal.jsonl", problems))
-    states = _last_states(folder, journal, problems)
-    runs, not_counted = _runs(folder, plan, states, problems)
-    skipped = [run for run in not_counted if run.reason.startswith(SKIPPED)]
-    void = [run for run in not_counted if not run.reason.startswith(SKIPPED)]
+    journal, bad = journals.readable(folder / "journal.jsonl")
+    if bad:
+        problems.append(f"journal.jsonl is cut short or damaged: {bad} line(s) cannot be read.")
+    last = _last_lines(folder, journal, problems)
+    runs, not_counted = _runs(folder, plan, last, problems)
+    cannot = {run_id for run_id, entry in last.items() if entry.cause == SKIPPED}
     recorded = recordings.read(folder, raw, seal.changed, problems)
     clock = tuple(lines(folder / "clock.jsonl", problems))
     shift_ns = clocks.shifts(clock, recorded, _spans(runs))
@@ -138,8 +140,8 @@ def read(folder: Path, raw: bool = False) -> Suite:
         folder=folder,
         plan=plan,
         runs=tuple(runs),
-        void=tuple(void),
-        skipped=tuple(replace(run, reason=run.reason.removeprefix(SKIPPED)) for run in skipped),
+        void=tuple(run for run in not_counted if run.run_id not in cannot),
+        skipped=tuple(run for run in not_counted if run.run_id in cannot),
         meters=tuple(recordings.meters(recorded, shift_ns, problems)),
         clock=tuple(clocks.shifted(clock, shift_ns)),
         watermarks=tuple(lines(folder / "watermark.jsonl", problems)),
@@ -147,7 +149,7 @@ def read(folder: Path, raw: bool = False) -> Suite:
         after=optional(folder / "provenance" / "after.json", problems),
         timing=seconds(folder / "timing.json"),
         sealed=seal.sealed,
-        journal=journal,
+        journal=tuple(journal),
         controller_boots=max(1, len(shift_ns)),
         preconditioned=preconditioned.read(folder, plan, problems),
     )
@@ -195,9 +197,9 @@ def _plan(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         raise SuiteError(f"{path} cannot be read as JSON: fetch the suite again.") from None
     found = plan.get("format") if isinstance(plan, dict) else None
-    if found != PLAN_FORMAT:
+    if found != plans.FORMAT:
         raise SuiteError(
-            f"{path} has the format {found!r}, this version reads {PLAN_FORMAT!r}: "
+            f"{path} has the format {found!r}, this version reads {plans.FORMAT!r}: "
             "use the version of the testbed that made it."
         )
     if not names.safe(plan.get("suite_id", folder.name)):
@@ -214,27 +216,22 @@ def _spans(runs: Iterable[Run]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _last_states(
-    folder: Path, journal: Iterable[Mapping[str, Any]], problems: list[str]
-) -> dict[str, tuple[str, str]]:
-    """Last state and detail of each run in the journal; the suite's own states under ''."""
-    states: dict[str, tuple[str, str]] = {}
+def _last_lines(folder: Path, journal: Iterable[Entry], problems: list[str]) -> dict[str, Entry]:
+    """The last line of each run in the journal; the suite's own under ''."""
     if not (folder / "journal.jsonl").exists():
         problems.append(
             "The journal is missing: no run can show that it finished, so all are void."
         )
-    for line in journal:
-        run_id = str(line.get("run_id") or "")
-        states[run_id] = (str(line.get("state", "")), str(line.get("detail") or ""))
-    if states and states.get("", ("", ""))[0] != "suite-finished":
+    last = {entry.run_id: entry for entry in journal}
+    if last and ("" not in last or last[""].state != "suite-finished"):
         problems.append("The suite did not come to its end: the journal has no closing line.")
-    return states
+    return last
 
 
 def _runs(
     folder: Path,
     plan: Mapping[str, Any],
-    states: Mapping[str, tuple[str, str]],
+    last: Mapping[str, Entry],
     problems: list[str],
 ) -> tuple[list[Run], list[VoidRun]]:
     runs: list[Run] = []
@@ -251,11 +248,11 @@ def _runs(
         if not names.safe(run_id):
             problems.append(f"plan.json has a run with the name {run_id!r}: it is passed over.")
             continue
-        if run_id not in states and not (folder / "runs" / run_id).exists():
+        if run_id not in last and not (folder / "runs" / run_id).exists():
             never += 1
             continue
         path = folder / "runs" / run_id / "run.json"
-        found = _run(path, states.get(run_id, ("", "")), plan.get("sha256"))
+        found = _run(path, last.get(run_id), plan.get("sha256"))
         if isinstance(found, Run):
             runs.append(found)
         else:
@@ -266,13 +263,13 @@ def _runs(
     return runs, void
 
 
-def _run(path: Path, state: tuple[str, str], plan_sha256: object) -> Run | str:
+def _run(path: Path, last: Entry | None, plan_sha256: object) -> Run | str:
     """The run, or the reason why it is void."""
-    word, detail = state
-    if word == "void":
-        return detail or "void in the journal, without a reason"
-    if word != "finished":
-        return f"no closing mark in the journal (last state: {word or 'none'})"
+    if last is not None and last.state == "void":
+        return last.detail or "void in the journal, without a reason"
+    if last is None or last.state != "finished":
+        state = last.state if last else "none"
+        return f"no closing mark in the journal (last state: {state})"
     try:
         document = strict_json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

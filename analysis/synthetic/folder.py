@@ -156,11 +156,12 @@ def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> Non
         "checks": [],
         **done.more,
     }
-    dump(folder / "run.json", document)
     times = np.arange(start, end, target.rapl_step_s, dtype=np.float64)
     by_zone = [[{"zone": zone, **at} for at in target.read_all(zone, times)] for zone in ZONES]
     samples = [line for lines in zip(*by_zone, strict=True) for line in lines]
+    folder.mkdir(parents=True)
     write_lines(folder / "rapl.jsonl", samples)
+    dump(folder / "run.json", {**document, "rapl_sha256": _sha256(folder / "rapl.jsonl")})
 
 
 def _phase(mark: tuple[str, float, float], target: Target, done: Done) -> dict[str, Any]:
@@ -208,6 +209,8 @@ def journal(states: Sequence[tuple[float, str, str]], clocks: Clocks) -> list[di
             "state": state,
             "run_id": run_id,
             "detail": "",
+            "cause": "failed" if state == "void" else "",
+            "facts": {},
         }
         for seq, (t_s, state, run_id) in enumerate(states)
     ]
@@ -305,6 +308,17 @@ def dump(path: Path, document: Any) -> None:
     """A JSON file, its folder made where it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def write_journal(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """journal.jsonl, whose `finished` lines have the sums of the runs as they stand."""
+    told = []
+    for line in lines:
+        path = folder / "runs" / str(line["run_id"]) / "run.json"
+        finished = line["state"] == "finished" and path.exists()
+        facts = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()} if finished else {}
+        told.append({**line, "facts": {**line.get("facts", {}), **facts}})
+    write_lines(folder / "journal.jsonl", told)
 
 
 def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:

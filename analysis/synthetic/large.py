@@ -25,6 +25,7 @@ from analysis.synthetic.folder import (
     clock_lines,
     dump,
     journal,
+    write_journal,
     write_lines,
     write_manifest,
     write_run,
@@ -86,7 +87,7 @@ def write_large_suite(folder: Path, size: Size | None = None, seed: int = 36) ->
     target = Target(power, clocks, SYNTHETIC)
     for one in done:
         write_run(folder / "runs" / one.run["run_id"], one, target, plan["sha256"])
-    write_lines(folder / "journal.jsonl", journal(states, clocks))
+    write_journal(folder, journal(states, clocks))
     bursts = max(2, round(power.end_s / BURST_EVERY_S))
     write_lines(folder / "clock.jsonl", clock_lines(power.end_s, clocks, generator, bursts))
     _write_meter(folder / "meters" / "meter0", power, generator)
@@ -107,7 +108,7 @@ def _plan(size: Size, seed: int, generator: np.random.Generator) -> dict[str, An
     names = [str(entry["name"]) for entry in configurations]
     return frozen(
         {
-            "format": "fde-plan/1",
+            "format": "fde-plan/2",
             "suite_id": "large-synthetic-20260101T000000Z",
             "suite": "large",
             "scale": f"SYNTHETIC: {size.hours:g} h at 1 kHz, to see how long a report takes",

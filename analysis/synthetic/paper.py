@@ -49,6 +49,7 @@ from analysis.synthetic.folder import (
     clock_lines,
     dump,
     journal,
+    write_journal,
     write_lines,
     write_manifest,
     write_meter,
@@ -134,7 +135,7 @@ def write_paper_suite(folder: Path, seed: int = 2012, blocks: int = 20) -> None:
     target = Target(power, clocks, SYNTHETIC, rapl_step_s=RAPL_STEP_S, started_wall=CREATED)
     for one in done:
         write_run(folder / "runs" / one.run["run_id"], one, target, plan["sha256"])
-    write_lines(folder / "journal.jsonl", journal(states, clocks))
+    write_journal(folder, journal(states, clocks))
     bursts = max(2, round(power.end_s / BURST_EVERY_S))
     write_lines(folder / "clock.jsonl", clock_lines(power.end_s, clocks, generator, bursts))
     limits = {"relative_limit": 0.0, "absolute_limit_w": 0.0, "source": "none: nothing was read"}
@@ -231,7 +232,7 @@ def _plan(seed: int, blocks: int, generator: np.random.Generator) -> dict[str, A
     contrasts = [["plain", name] for name in others] + [["opal", name] for name in others[1:]]
     return frozen(
         {
-            "format": "fde-plan/1",
+            "format": "fde-plan/2",
             "suite_id": SUITE_ID,
             "suite": "paper",
             "scale": SCALE,

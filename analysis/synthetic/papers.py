@@ -25,12 +25,14 @@ from analysis.synthetic.folder import (
     clock_lines,
     dump,
     journal,
+    write_journal,
     write_lines,
     write_manifest,
     write_meter,
     write_run,
 )
 from analysis.synthetic.suite import ASSUMPTIONS, IDLE_W, STACKS, frozen
+from contract.journal import SKIPPED
 
 BLOCKS, EXTRA_BLOCKS = 3, 2
 BUSY_W = (30.0, 2.6, 10.0, 1.4)
@@ -226,8 +228,8 @@ def write_papers_suite(folder: Path, seed: int = 5, flags: tuple[str, ...] = ("a
     lines = journal(states, clocks)
     for line in lines:
         if line["run_id"] in skipped:
-            line["detail"] = f"skipped: {NO_CASCADES}"
-    write_lines(folder / "journal.jsonl", lines)
+            line["cause"], line["detail"] = SKIPPED, NO_CASCADES
+    write_journal(folder, lines)
     write_lines(folder / "clock.jsonl", clock_lines(power.end_s, clocks, generator))
     limits = {"relative_limit": 0.01, "absolute_limit_w": 0.0005, "source": "-"}
     write_meter(folder / "meters" / "meter0", power, clocks, Line("modelled", limits), generator)
@@ -267,7 +269,7 @@ def _enact(entry: Entry, configuration: str, power: Power, generator: np.random.
 def _plan(seed: int) -> dict[str, Any]:
     return frozen(
         {
-            "format": "fde-plan/1",
+            "format": "fde-plan/2",
             "suite_id": "papers-synthetic-20260101T000000Z",
             "suite": "papers",
             "scale": "made-up speeds",

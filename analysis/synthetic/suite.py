@@ -23,6 +23,7 @@ from analysis.synthetic.folder import (
     clock_lines,
     dump,
     journal,
+    write_journal,
     write_lines,
     write_manifest,
     write_meter,
@@ -144,7 +145,7 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
     target = Target(power, o.clocks, o.origin, o.counter_start_uj)
     for one in done:
         write_run(folder / "runs" / one.run["run_id"], one, target, plan["sha256"])
-    write_lines(folder / "journal.jsonl", journal(states, o.clocks))
+    write_journal(folder, journal(states, o.clocks))
     write_lines(folder / "clock.jsonl", clock_lines(power.end_s, o.clocks, generator))
     line = Line(o.origin, o.accuracy, o.interval_ms, o.lost_windows, o.reopen_after_loss)
     write_meter(folder / "meters" / "meter0", power, o.clocks, line, generator)
@@ -227,7 +228,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
         canary = {"canary": {"workload": CANARY, "configuration": on, "limit": 0.01}}
     return frozen(
         {
-            "format": "fde-plan/1",
+            "format": "fde-plan/2",
             "suite_id": f"synthetic-{o.host}-20260101T000000Z",
             "suite": "synthetic",
             **({} if o.group is None else {"group": o.group}),

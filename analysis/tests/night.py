@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.synthetic.folder import BOOT, write_lines, write_manifest
+from analysis.synthetic.folder import BOOT, write_journal, write_manifest
 from analysis.synthetic.suite import Options, Truth, write_suite
 from analysis.tests.reboots import SECOND, reboot_target
 
@@ -24,7 +24,9 @@ class Night:
 
 
 def line(state: str, run_id: str = "", detail: str = "", **more: Any) -> dict[str, Any]:
-    return {"boot_id": BOOT, "state": state, "run_id": run_id, "detail": detail, **more}
+    cause = "failed" if state == "void" else ""
+    names = {"boot_id": BOOT, "state": state, "run_id": run_id, "cause": cause}
+    return {**names, "detail": detail, "facts": {}, **more}
 
 
 def faulty(folder: Path) -> Night:
@@ -70,25 +72,28 @@ def _journal(folder: Path, order: list[str]) -> None:
     insert(
         at("switching", order[4]),
         {
-            **line("void", order[4], "interrupted: the target went down while it was running"),
+            **line("void", order[4], cause="target-down", facts={"during": "running"}),
             **cut,
         },
         {**line("suite-started", detail="4 of 18 finished"), **cut},
-        {**line("waiting", detail="secrets: the controller has not placed them yet"), **cut},
+        {
+            **line("waiting", detail="the controller has not placed them yet", cause="secrets"),
+            **cut,
+        },
     )
     insert(
         at("switching", order[6]),
         {**line("running", order[6]), **cut},
-        {**line("void", order[6], "interrupted: the agent was killed while it was running"), **cut},
+        {**line("void", order[6], cause="agent-killed", facts={"during": "running"}), **cut},
         {**line("suite-started", detail="6 of 18 finished"), **cut},
-        {**line("waiting", order[6], "held: the meter is silent"), **cut},
+        {**line("waiting", order[6], "the meter is silent", cause="held"), **cut},
     )
     seen = "meter0 saw 41 % of tar"
-    insert(at("switching", order[12]), {**line("void", order[5], f"repeat: {seen}"), **cut})
+    insert(at("switching", order[12]), {**line("void", order[5], seen, cause="repeat"), **cut})
     insert(
         len(lines) - 1,
         {**line("running", order[5]), **cut},
         {**line("finished", order[5]), **cut},
         {**line("void", order[-2], "the drive reported an error: media"), **cut},
     )
-    write_lines(path, [{**x, "seq": seq} for seq, x in enumerate(lines)])
+    write_journal(folder, [{**x, "seq": seq} for seq, x in enumerate(lines)])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.synthetic.folder import Clocks, dump, write_lines, write_manifest
+from analysis.synthetic.folder import Clocks, dump, write_journal, write_lines, write_manifest
 from instrumentation import decode
 from instrumentation.trace import StreamWriter, read_frames
 
@@ -80,9 +81,11 @@ def reboot_target(folder: Path, at_s: float, clocks: Clocks | None = None) -> No
         return {**line, "t_target_ns": there_ns, "boot_id": SECOND}
 
     for run in (folder / "runs").iterdir():
-        document = json.loads((run / "run.json").read_text())
-        dump(run / "run.json", moved(document))
+        document = moved(json.loads((run / "run.json").read_text()))
         in_lines(run / "rapl.jsonl", moved)
-    in_lines(folder / "journal.jsonl", moved)
+        sha256 = hashlib.sha256((run / "rapl.jsonl").read_bytes()).hexdigest()
+        dump(run / "run.json", {**document, "rapl_sha256": sha256})
+    journal = (folder / "journal.jsonl").read_text().splitlines()
+    write_journal(folder, [moved(json.loads(line)) for line in journal])
     in_lines(folder / "clock.jsonl", of_link)
     write_manifest(folder)

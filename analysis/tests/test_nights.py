@@ -14,7 +14,7 @@ import pytest
 from analysis.report import provenance
 from analysis.report.sections import Report
 from analysis.stats.results import results, uncovered, verify, write
-from analysis.suite.incidents import REBOOT, RESTART, Interruption, night, pauses_s
+from analysis.suite.incidents import Interruption, night, pauses_s
 from analysis.suite.records import Suite
 from analysis.suite.samples import chained, of_table
 from analysis.synthetic.suite import Truth
@@ -22,6 +22,7 @@ from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.night import Night, faulty
 from analysis.tests.pages import whole_page
 from analysis.tests.test_remarks import table
+from contract.journal import AGENT_KILLED, INTERRUPTIONS, TARGET_DOWN, Entry
 
 S = 1_000_000_000
 
@@ -37,11 +38,13 @@ def report(bad: Night) -> Report:
 
 
 def suite(*lines: tuple[str, str, str] | tuple[str, str, str, str]) -> Suite:
-    """A suite with this journal: state, run, detail, boot; a second from line to line."""
-    journal: list[dict[str, Any]] = []
-    for seq, (state, run_id, detail, *boot) in enumerate(lines):
-        at = {"seq": seq, "t_mono_ns": seq * S, "boot_id": boot[0] if boot else "one"}
-        journal.append({**at, "state": state, "run_id": run_id, "detail": detail})
+    """A suite with this journal: state, run, `cause` or `cause|detail`, boot; a second a line."""
+    journal = []
+    for seq, (state, run_id, told, *boot) in enumerate(lines):
+        cause, _, detail = told.partition("|")
+        at = (seq, seq * S, boot[0] if boot else "one")
+        facts = {"during": detail} if cause in INTERRUPTIONS else {}
+        journal.append(Entry(*at, state, run_id, cause, detail, facts))
     return replace(suite_of({"plain": "plain"}, ["idle"]), journal=tuple(journal))
 
 
@@ -49,8 +52,8 @@ def test_a_night_of_faults_is_counted(bad: Night) -> None:
     found = results(bad.folder).night
     assert (found.starts, found.boots, found.reboots, found.restarts) == (3, 2, 1, 1)
     assert found.interruptions == (
-        Interruption(bad.order[4], "running", REBOOT),
-        Interruption(bad.order[6], "running", RESTART),
+        Interruption(bad.order[4], "running", TARGET_DOWN),
+        Interruption(bad.order[6], "running", AGENT_KILLED),
     )
     told = {(v.reason, v.tries, v.runs, v.mended, v.asked) for v in found.voids}
     assert told == {
@@ -143,12 +146,12 @@ STARTED = ("suite-started", "", "")
 @pytest.mark.parametrize(
     ("between", "counts"),
     [
-        ([("void", "a", "interrupted: the agent was killed while it was running")], (0, 1, 0)),
-        ([("suite-failed", "", "5 runs in a row were void")], (0, 0, 1)),
-        ([("suite-finished", "", ""), ("void", "a", "repeat: not whole")], (0, 0, 1)),
+        ([("void", "a", "agent-killed|running")], (0, 1, 0)),
+        ([("suite-failed", "", "|5 runs in a row were void")], (0, 0, 1)),
+        ([("suite-finished", "", ""), ("void", "a", "repeat|not whole")], (0, 0, 1)),
         ([], (0, 1, 0)),
     ],
-    ids=["killed", "failed", "asked for more", "an older agent, killed"],
+    ids=["killed", "failed", "asked for more", "killed between runs"],
 )
 def test_a_start_is_told_by_what_went_before(
     between: list[tuple[str, str, str]], counts: tuple[int, int, int]
@@ -159,48 +162,37 @@ def test_a_start_is_told_by_what_went_before(
 
 
 def test_a_power_cut_between_runs_and_one_in_a_run() -> None:
-    went_down = "interrupted: the target went down while it was proving"
+    went_down = "target-down|proving"
     found = night(
         suite(
             STARTED,
             ("finished", "a", ""),
             ("suite-started", "", "", "two"),
-            ("waiting", "", "secrets: none yet", "two"),
+            ("waiting", "", "secrets|none yet", "two"),
             ("proving", "b", "", "two"),
             ("void", "b", went_down, "three"),
             ("suite-started", "", "", "three"),
             ("running", "b", "", "three"),
-            ("waiting", "b", "no word at all", "three"),
+            ("waiting", "b", "room|none", "three"),
         )
     )
     assert (found.boots, found.reboots, found.restarts) == (3, 2, 0)
-    assert found.interruptions == (Interruption("b", "proving", REBOOT),)
+    assert found.interruptions == (Interruption("b", "proving", TARGET_DOWN),)
     assert found.at_once == 1
-    assert [(w.word, w.seconds) for w in found.waits] == [("secrets", 1.0), ("other", 0.0)]
+    assert [(w.word, w.seconds) for w in found.waits] == [("secrets", 1.0), ("room", 0.0)]
     assert not found.ended
 
 
-def test_an_older_agents_open_run_is_an_interruption_too() -> None:
-    found = night(suite(STARTED, ("running", "a", ""), ("suite-started", "", "", "two")))
-    assert found.interruptions == (Interruption("a", "running", REBOOT),)
-
-
 def test_a_suite_that_was_given_up_says_so() -> None:
-    found = night(suite(STARTED, ("void", "a", "x"), ("suite-failed", "", "the disk is gone")))
+    found = night(
+        suite(STARTED, ("void", "a", "failed|x"), ("suite-failed", "", "|the disk is gone"))
+    )
     assert found.failed == "the disk is gone"
     assert "the disk is gone" in provenance.night_table(found).text
 
 
-def test_damaged_lines_of_a_journal_are_no_obstacle() -> None:
-    made = suite(STARTED, ("waiting", "", "secrets: none"))
-    broken: tuple[dict[str, Any], ...] = (
-        {},
-        {"state": 7},
-        {"state": "void"},
-        {"state": "waiting", "t_mono_ns": "x"},
-    )
-    night(replace(made, journal=(*broken, *made.journal, *broken)))
-    night(replace(made, journal=()))
+def test_a_suite_without_a_journal_has_no_incidents() -> None:
+    assert night(replace(suite(STARTED), journal=())).starts == 0
 
 
 def test_a_meters_silence_is_longer_than_any_bunch() -> None:
@@ -230,7 +222,7 @@ def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> N
     (tmp_path / "sessions.jsonl").write_text('{"wall_s": 1}\n{"wall_s": 2}\n')
     told = suite(STARTED, ("running", "a", ""), ("finished", "a", ""), ("suite-finished", "", ""))
     times = (95, 100, 1006, 1007)  # at work from the first burst's end to the suite's
-    journal = tuple({**x, "t_mono_ns": t * S} for x, t in zip(told.journal, times, strict=True))
+    journal = tuple(replace(x, t_mono_ns=t * S) for x, t in zip(told.journal, times, strict=True))
     found = night(replace(told, clock=tuple(clock), folder=tmp_path, journal=journal))
     assert found.unlinked is not None
     assert (found.unlinked.times, round(found.unlinked.seconds)) == (2, 675)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from contract.journal import Entry
+from contract.journal import FAILED, Entry
 from controller.compile import compile_plan
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -67,6 +67,6 @@ def plan(**changes: Any) -> dict[str, Any]:
 def journal(lines: Iterable[tuple[float, str, str]], boot_id: str = "b") -> list[Entry]:
     """Entries from (seconds, state, run id)."""
     return [
-        Entry(seq, int(second * 1e9), boot_id, state, run_id, "")
+        Entry(seq, int(second * 1e9), boot_id, state, run_id, FAILED if state == "void" else "")
         for seq, (second, state, run_id) in enumerate(lines)
     ]

@@ -27,8 +27,8 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
         writer = Journal(suite_dir / "journal.jsonl")
         accounts = tries.Accounts(writer.entries)
 
-        def tell(state: str, run_id: str = "", detail: str = "") -> None:
-            accounts.tell(writer.append(state, run_id, detail))
+        def tell(state: str, run_id: str = "", detail: str = "", cause: str = "") -> None:
+            accounts.tell(writer.append(state, run_id, detail, cause))
 
         def stopped(*_: object) -> None:
             tell("suite-failed", detail="stopped by a signal")
@@ -36,13 +36,13 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
 
         signal.signal(signal.SIGTERM, stopped)
         for run_id in accounts.open():
-            tell("void", run_id, f"{tries.INTERRUPTED}the agent was killed")
+            tell("void", run_id, "the agent was killed", journal.AGENT_KILLED)
         for wanted in tries.pending(suite_dir, writer.entries):
-            tell("void", wanted.run_id, f"{tries.REPEAT}{wanted.reason}")
+            tell("void", wanted.run_id, wanted.reason, journal.REPEAT)
         tell("suite-started")
         while run := accounts.next(suite.runs, suite.attempts, journal.boot_id()):
             while reason := lock.reason(lease):
-                tell("waiting", run.run_id, f"held: {reason}")
+                tell("waiting", run.run_id, reason, "held")
                 time.sleep(0.1)
             folder = suite_dir / "runs" / run.run_id
             folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,10 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
             found: Marks = {"status": "void" if void else "finished", "boot_id": journal.boot_id()}
             found |= {**times, "phases": [{"name": "rest", **times}]}
             write_json(folder / "run.json", found)
-            tell("void" if void else "finished", run.run_id, "broken" if void else "")
+            if void:
+                tell("void", run.run_id, "broken", journal.FAILED)
+            else:
+                tell("finished", run.run_id)
         tell("suite-finished")
 
 

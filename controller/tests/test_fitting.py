@@ -141,7 +141,7 @@ def test_what_is_waited_for_is_no_run_s_own_time_but_the_block_s(tmp_path: Path)
     at = next(i for i, entry in enumerate(entries) if entry.state == "finished")
     late = [
         *entries[:at],
-        Entry(0, entries[at].t_mono_ns - 10**9, "b", "waiting", entries[at].run_id, "load: busy"),
+        Entry(0, entries[at].t_mono_ns - 10**9, "b", "waiting", entries[at].run_id, "load"),
         Entry(0, entries[at].t_mono_ns + 49 * 10**9, "b", "running", entries[at].run_id, ""),
         *(Entry(e.seq, e.t_mono_ns + 50 * 10**9, "b", e.state, e.run_id, "") for e in entries[at:]),
     ]
@@ -273,7 +273,8 @@ def test_what_cannot_run_there_takes_no_time(tmp_path: Path) -> None:
     skipped = {run["run_id"] for run in seen["runs"] if run["workload"] == "file_io"}
     walked = [entry for entry in walk(seen) if entry.run_id not in skipped]
     told = [
-        Entry(0, walked[-1].t_mono_ns, "b", "void", run_id, "skipped: no dd.") for run_id in skipped
+        Entry(0, walked[-1].t_mono_ns, "b", "void", run_id, "skipped", "no dd.")
+        for run_id in skipped
     ]
     keep(tmp_path, seen, [*walked[:-1], *told, walked[-1]], wall_s=300)
     known = sizing.seen(tmp_path, "target", "modelled")

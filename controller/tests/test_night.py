@@ -39,8 +39,8 @@ with lock.suite(folder):
     journal = Journal(folder / "journal.jsonl")
     print("at work", flush=True)
     for line in sys.stdin:
-        state, _, detail = line.strip().partition("|")
-        journal.append(state, detail=detail)
+        state, cause, detail = (line.strip() + "||").split("|")[:3]
+        journal.append(state, detail=detail, cause=cause)
 """
 
 
@@ -58,9 +58,10 @@ class Agent:
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
-    def tell(self, state: str, detail: str = "") -> None:
+    def tell(self, state: str, told: str = "") -> None:
+        """`told` is `cause|detail`."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{state}|{detail}\n")
+        self.process.stdin.write(f"{state}|{told}\n")
         self.process.stdin.flush()
 
     def kill(self) -> None:
@@ -172,8 +173,8 @@ def test_secrets_that_are_waited_for_are_placed_again(
     monkeypatch.setattr(
         "controller.secrets_file.PUT", f"mkdir -p {place.parent}; cat >{place}; echo changed"
     )
-    agent.tell("waiting", "load: something else runs")
-    agent.tell("waiting", "secrets: /run/fde-testbed/secrets.json is not there")
+    agent.tell("waiting", "load|something else runs")
+    agent.tell("waiting", "secrets|/run/fde-testbed/secrets.json is not there")
     watched.wait_until(place.exists)
     watched.wait_until(lambda: watched.has_said("asked for the secrets, and has them again"))
     agent.tell("suite-finished")
@@ -198,7 +199,7 @@ def test_secrets_that_cannot_be_placed_are_told_once(
     placed = secrets_file_module.place
     monkeypatch.setattr(secrets_file_module, "place", place)
     secrets_file.chmod(0o644)
-    agent.tell("waiting", "secrets: /run/fde-testbed/secrets.json is not there")
+    agent.tell("waiting", "secrets|/run/fde-testbed/secrets.json is not there")
     watched.wait_until(lambda: watched.has_said("could not be placed"))
     watched.wait_until(lambda: len(refused) > 3)
     agent.tell("suite-finished")

@@ -64,26 +64,33 @@ def test_a_power_cut_is_no_cost_that_the_rest_is_expected_to_have() -> None:
     lines = [(0, "running", IDS[0]), (500, "void", IDS[0])]
     entries = journal(lines)
     assert progress.void_costs_s(entries) == [pytest.approx(500)]
-    cut = [entries[0], replace(entries[1], detail="interrupted: the power was cut")]
+    cut = [entries[0], replace(entries[1], cause="target-down")]
     assert progress.void_costs_s(cut) == []
 
 
 @pytest.mark.parametrize(
-    ("state", "run_id", "detail", "told"),
+    ("state", "run_id", "cause", "detail", "told"),
     [
-        ("waiting", IDS[2], "secrets: The keys are not here yet.", "waiting: The keys are not"),
-        ("void", IDS[2], "interrupted: power cut", "run 3 (opal file_io) was interrupted: power"),
-        ("void", IDS[2], "repeat: meter0 was silent", "run 3 (opal file_io) is run again: meter0"),
-        ("void", IDS[2], "proof failed", "run 3 (opal file_io) is void: proof failed"),
-        ("suite-failed", "", "no disk", "suite failed: no disk"),
-        ("preconditioning", "", "sed pass 1 of 2", "preconditioning: sed pass 1 of 2"),
-        ("preconditioned", "", f"sed sha256:{64 * '0'}", "preconditioned: sed"),
+        ("waiting", IDS[2], "secrets", "The keys are not here yet.", "waiting: The keys are not"),
+        ("void", IDS[2], "target-down", "power cut", "run 3 (opal file_io) was interrupted: power"),
+        (
+            "void",
+            IDS[2],
+            "repeat",
+            "meter0 was silent",
+            "run 3 (opal file_io) is run again: met",
+        ),
+        ("void", IDS[2], "failed", "proof failed", "run 3 (opal file_io) is void: proof failed"),
+        ("suite-failed", "", "", "no disk", "suite failed: no disk"),
+        ("preconditioning", "", "", "pass 1 of 2", "preconditioning: sed pass 1 of 2"),
+        ("preconditioned", "", "", "", "preconditioned: sed"),
     ],
 )
 def test_what_is_worth_telling_is_told_in_words(
-    state: str, run_id: str, detail: str, told: str
+    state: str, run_id: str, cause: str, detail: str, told: str
 ) -> None:
-    entry = replace(journal([(0, state, run_id)])[0], detail=detail)
+    facts = {"disk": "sed", "sha256": 64 * "0"} if state.startswith("precondition") else {}
+    entry = replace(journal([(0, state, run_id)])[0], cause=cause, detail=detail, facts=facts)
     said = progress.event(PLAN, entry) or ""
     assert said.startswith(told) and "sha256" not in said
     assert progress.event(PLAN, replace(entry, state="running")) is None
@@ -122,16 +129,16 @@ def test_the_line_says_block_run_watts_voids_and_time_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("detail", "words"),
+    ("cause", "detail", "words"),
     [
-        ("proof failed", "dmcrypt-aes128 idle is void: proof failed"),
-        ("repeat: no watts", "dmcrypt-aes128 idle is run again: no watts"),
-        ("interrupted: power cut", "dmcrypt-aes128 idle was interrupted: power cut"),
+        ("failed", "proof failed", "dmcrypt-aes128 idle is void: proof failed"),
+        ("repeat", "no watts", "dmcrypt-aes128 idle is run again: no watts"),
+        ("target-down", "power cut", "dmcrypt-aes128 idle was interrupted: power cut"),
     ],
 )
-def test_the_line_of_a_void_run_says_why_in_words(detail: str, words: str) -> None:
+def test_the_line_of_a_void_run_says_why_in_words(cause: str, detail: str, words: str) -> None:
     begun = journal([(0, "running", IDS[0]), (5, "void", IDS[0])])
-    line = progress.line(PLAN, [begun[0], replace(begun[1], detail=detail)], {})
+    line = progress.line(PLAN, [begun[0], replace(begun[1], cause=cause, detail=detail)], {})
     assert words in line.split(", ")
 
 
@@ -146,7 +153,7 @@ def test_minutes(seconds: float, text: str) -> None:
 def test_a_skipped_run_is_counted_apart_and_not_waited_for() -> None:
     lines = [(0, "suite-started", ""), (0, "running", IDS[0]), (10, "finished", IDS[0])]
     entries = journal([*lines, (11, "void", IDS[1])])
-    entries[-1] = replace(entries[-1], detail="skipped: install it.")
+    entries[-1] = replace(entries[-1], cause="skipped", detail="install it.")
     assert progress.counts(entries) == {"finished": 1, "void": 0, "skipped": 1, "repeated": 0}
     assert progress.counted(progress.counts(entries)) == "0 voided, 0 repeated, 1 skipped"
     assert PLAN.runs[1] not in progress.unfinished(PLAN, entries)

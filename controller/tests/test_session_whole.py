@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 from agent import lock
-from agent.tries import REPEAT
 from contract import journal
 from contract import plan as plans
 from contract.errors import ControllerError
+from contract.journal import REPEAT
 from controller import follow, playbook, seal, session
 from controller.tests.examples import plan, target
 from controller.tests.standin import Standin
@@ -158,7 +158,7 @@ def test_what_the_meter_did_not_see_is_repeated_before_the_seal(scene: Scene) ->
     with meanwhile(deafen):
         scene.run()
     scene.require_complete()
-    repeated = [entry.run_id for entry in scene.entries if entry.detail.startswith(REPEAT)]
+    repeated = [entry.run_id for entry in scene.entries if entry.cause == REPEAT]
     assert scene.plan.runs[2].run_id in repeated
     assert scene.starts == 2
     assert any("asked for again" in line for line in scene.said)

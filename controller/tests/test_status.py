@@ -76,7 +76,10 @@ def test_before_the_first_line_and_after_the_last_no_time_is_left_to_tell() -> N
 
 
 def test_waiting_is_no_progress() -> None:
-    waiting = [*ENTRIES, replace(ENTRIES[-1], state="waiting", detail="load: something runs")]
+    waiting = [
+        *ENTRIES,
+        replace(ENTRIES[-1], state="waiting", cause="load", detail="something runs"),
+    ]
     early = status.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=1, now=NOW)
     late = status.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=900, now=NOW)
     assert early["left_s"] == late["left_s"]

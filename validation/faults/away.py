@@ -13,7 +13,7 @@ from validation.scene import Scene
 AWAY_S, QUICK_AWAY_S = 600.0, 60.0
 END_LIMIT_S = 2400.0
 COST_S = 30.0
-HELD = "held:"
+HELD = "held"
 
 
 def _away_s(wish: Wish) -> float:
@@ -59,7 +59,7 @@ def _meter(scene: Scene, wish: Wish) -> Outcome:
             heard = len(trial.observer.lines())
             # It may wait for other things as well, and then go on with a run.
             trial.wait(
-                lambda line: line.entry.state == "waiting" and line.entry.detail.startswith(HELD),
+                lambda line: line.entry.state == "waiting" and line.entry.cause == HELD,
                 "wait for the meter",
             )
             outcome.extra = [("agent's cost while it waits", _cost_percent(trial), "% CPU", 0.1)]

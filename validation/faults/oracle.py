@@ -22,7 +22,6 @@ from contract import journal
 from contract.journal import Entry
 from validation.scene import Scene
 
-REPEAT = "repeat:"
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL)
 
 
@@ -54,7 +53,7 @@ def lost(seen: Sequence[Entry], final: Sequence[Entry]) -> list[str]:
             sentences.append(f"{entry.run_id} was finished and is {states.get(entry.run_id)}")
         else:
             later = [e for e in final if e.run_id == entry.run_id and e.seq > entry.seq]
-            if later and not (later[0].state == "void" and later[0].detail.startswith(REPEAT)):
+            if later and not (later[0].state == "void" and later[0].cause == journal.REPEAT):
                 sentences.append(f"{entry.run_id} was finished and done again without a request")
     return sentences
 
@@ -78,7 +77,7 @@ def _wrong(suite_dir: Path, run_id: str, final: Sequence[Entry]) -> str:
     except (OSError, ValueError) as error:
         return f"has no run.json that can be read: {error}"
     running = [entry for entry in lines if entry.state == "running"]
-    if lines[-1].detail != f"sha256:{hashlib.sha256(content).hexdigest()}":
+    if lines[-1].facts.get("sha256") != hashlib.sha256(content).hexdigest():
         return "has another run.json than its line says"
     if run["status"] != "finished" or not (run["proof"] or {}).get("ok"):
         return "is called finished, its run.json is not, or not proven"

@@ -64,16 +64,16 @@ def main() -> int:
     path = Path(arguments[arguments.index("--suite-dir") + 1]) / "journal.jsonl"
     whole = journals.Journal.append
 
-    def append(self, state, run_id="", detail=""):  # type: ignore[no-untyped-def]
+    def append(self, state, run_id="", *more, **named):  # type: ignore[no-untyped-def]
         moment = _next(state, run_id)
-        now = time.monotonic_ns()
-        entry = journals.Entry(len(self.entries), now, journals.boot_id(), state, run_id, detail)
+        at = len(self.entries), time.monotonic_ns(), journals.boot_id()
+        entry = journals.Entry(*at, state, run_id)
         if moment == "before":
             _die(entry, moment)
         if moment == "half":
             _half(path, entry)
             _die(entry, moment)
-        written = whole(self, state, run_id, detail)
+        written = whole(self, state, run_id, *more, **named)
         if moment:
             _die(written, moment)
         return written
