@@ -72,7 +72,10 @@ class _Hook:
                     self._act(writer, name)
 
     def _act(self, writer: FrameType, at: str) -> None:
-        self._record.write_text(json.dumps({"at": at, "data": writer.f_locals["data"].hex()}))
+        told = json.dumps({"at": at, "data": writer.f_locals["data"].hex()})
+        unfinished = self._record.with_suffix(".unfinished")
+        unfinished.write_text(told)
+        unfinished.replace(self._record)
         if self._end.how == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
