@@ -171,7 +171,8 @@ print(json.dumps([used, summands(own), read_s]))
 def test_two_packages_share_the_joules_of_one(lab: LabHandle, model: dict[str, float]) -> None:
     """One CPU spins; a lost package, or one counted twice, would not add up to the model."""
     load = "modprobe -r fde_rapl_sim && modprobe fde_rapl_sim"
-    lab.send(REPOSITORY / "instrumentation", "/tmp/fde-test")
+    for package in ("contract", "instrumentation"):
+        lab.send(REPOSITORY / package, "/tmp/fde-test")
     try:
         lab.ssh(f"{load} packages=2")
         script = TWO_PACKAGES.encode()
