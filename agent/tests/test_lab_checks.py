@@ -83,12 +83,14 @@ name = Path(sys.argv[1]).resolve().name
 scene = Scene(Path("/"), 9.0, Path(sys.argv[2]), (name,), poll_s=0.5, disk_c=3.0)
 look = Inspection(scene, Memory())
 said = []
-look.before(lambda cause, why: said.append(f"{cause}: {why}"))
+def tell(cause, why):
+    said.append(f"{cause}: {why}")
+look.before(tell)
 subprocess.run(["dd", f"if=/dev/{name}", "of=/dev/null", "bs=1M", "count=96", "iflag=direct"],
                check=True, capture_output=True)
 look.after()
 later = Inspection(scene, Memory())
-later.before(said.append)
+later.before(tell)
 print(json.dumps({"found": look.found, "disks": look.disks, "said": said, "later": later.found}))
 """
 

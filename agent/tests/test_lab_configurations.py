@@ -156,7 +156,7 @@ try:
     before = [list(beside(disk)) for disk in planned.disks_used]
     precondition.all_disks(
         *(planned, folder, stack, []),
-        tell=lambda state, *, detail: lines.append([state, detail.split()[0]]),
+        tell=lambda state, *, detail="", facts: lines.append([state, facts["disk"]]),
         watchdog=notify.Watchdog(send=False),
     )
     said["same"] = before == [list(beside(disk)) for disk in planned.disks_used]
