@@ -21,12 +21,11 @@ from agent import (
     provenance,
     quiet,
 )
-from agent import tries as asked
 from agent.limits import Stop
 from agent.marks import Counters
 from agent.notify import Watchdog
 from agent.storage.stack import Stack
-from agent.tries import Accounts
+from agent.tries import Accounts, pending
 from agent.waiting import PATIENCE_S, NotYetError, Waits
 from contract import journal, plan
 from contract.errors import AgentError
@@ -262,7 +261,7 @@ class Suite:
     def _fold_requests(self) -> bool:
         """Void what is asked to be repeated, but never a run that has no try left."""
         folded = False
-        for request in asked.pending(self.folder, self.journal.entries):
+        for request in pending(self.folder, self.journal.entries):
             if self.accounts.of(request.run_id).failed + 1 < self.plan.attempts:
                 self._tell("void", request.run_id, request.reason, journal.REPEAT)
                 folded = True

@@ -26,8 +26,9 @@ def write_lines(path: Path, lines: Iterable[str], mode: int = 0o644, sync: bool 
 def write(path: Path, pieces: Iterable[bytes], mode: int = 0o644, sync: bool = True) -> str:
     """Replace a file by way of a temporary one and a rename; the SHA-256 (hex) of its contents.
 
-    Readers see the old contents or the new; with `sync` the new are on the medium once this
-    returns. Where it raises, the old file stands and nothing else does; an OSError names `path`.
+    Its mode is `mode` less the umask. Readers see the old contents or the new; with `sync` the new
+    are on the medium once this returns. Where it raises, the old file stands and nothing else
+    does; an OSError names `path`.
     """
     temporary = path.with_name(f".{path.name}.new")
     sha256 = hashlib.sha256()
@@ -39,7 +40,6 @@ def write(path: Path, pieces: Iterable[bytes], mode: int = 0o644, sync: bool = T
                 sha256.update(piece)
                 file.write(piece)
             file.flush()
-            os.fchmod(file.fileno(), mode)
             if sync:
                 os.fsync(file.fileno())
         temporary.replace(path)

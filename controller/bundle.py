@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from contract import files as whole
 from contract.errors import ControllerError
+from contract.files import write
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = PurePosixPath("opt/fde-testbed")
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = pack(files)
     if not options.out.exists() or options.out.read_bytes() != data:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        whole.write(options.out, [data])
+        write(options.out, [data])
     return 0
 
 

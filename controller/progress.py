@@ -132,13 +132,12 @@ def event(plan: Plan, entry: Entry) -> str | None:
     return None
 
 
+_VOIDED = dict.fromkeys(INTERRUPTIONS, "was interrupted")
+_VOIDED |= {REPEAT: "is run again", SKIPPED: "is skipped"}
+
+
 def _voided(entry: Entry) -> str:
-    told = {
-        REPEAT: "is run again",
-        SKIPPED: "is skipped",
-        **dict.fromkeys(INTERRUPTIONS, "was interrupted"),
-    }
-    words = told.get(entry.cause, "is void")
+    words = _VOIDED.get(entry.cause, "is void")
     return words + (f": {entry.detail}" if entry.detail else "")
 
 

@@ -13,12 +13,11 @@ from typing import Any
 
 from agent.command import CommandError, run
 from agent.storage import opal_ioctl
-from agent.storage import secrets as pin_tries
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.guard import LUKS_LABEL, MAPPING
-from agent.storage.secrets import Secrets
+from agent.storage.secrets import SID, Secrets, login
 from contract.errors import AgentError
 from contract.plan import Configuration
 
@@ -163,7 +162,7 @@ def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
             raise
         if error.status != opal_ioctl.NOT_AUTHORISED:
             raise NotTakenError(str(error)) from error
-        pin_tries.login(device, pin_tries.SID).count()
+        login(device, SID).count()
         free = False
     # An interrupted try may have set the PIN: then it is ours, and this is what is left to do.
     try:
@@ -194,7 +193,7 @@ def own(place: Place, secrets: Secrets) -> None:
             f"(make teardown PSID_REVERT={place.disk.serial}), then provision again."
         )
     # Not locking, the drive is tried with the MSID: refused where it has an owner all the same.
-    sid = None if status.locking_enabled else pin_tries.login(place.partition, pin_tries.SID)
+    sid = None if status.locking_enabled else login(place.partition, SID)
     if sid is not None:
         sid.check()
     try:

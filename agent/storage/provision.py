@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from agent.command import CommandError
 from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl
-from agent.storage import secrets as pin_tries
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError
-from agent.storage.secrets import Secrets
+from agent.storage.secrets import SID, Secrets, login
 from agent.storage.stack import Stack
 from contract.plan import Disk, StorageSpec
 
@@ -247,7 +246,7 @@ def _take(
         return []
     if dry:
         return []
-    pin_tries.login(path, pin_tries.SID).check()
+    login(path, SID).check()
     with guard.holding(disk):
         guard.check_still(_given_up(disk, before), before)
         notes.begin_taking(disk)

@@ -8,8 +8,7 @@ from typing import Any
 from analysis.report import markup, words
 from analysis.report.figures import rounds
 from analysis.report.markup import Html
-from analysis.stats import disks as specimens
-from analysis.stats.disks import WHEN, Condition, limit_k, too_warm
+from analysis.stats.disks import WHEN, Condition, limit_k, roles, too_warm
 from analysis.stats.results import Results
 from analysis.suite.preconditioned import Preconditioned
 from analysis.suite.records import Suite
@@ -97,7 +96,7 @@ def disks_section(found: Results) -> Html:
 
 def sentences(suite: Suite) -> Iterator[str]:
     """In which state each disk was."""
-    for role in specimens.roles(suite):
+    for role in roles(suite):
         if role not in suite.preconditioned:
             yield f"Disk {role} was not preconditioned; {_as_found(suite, role)}."
         elif (done := suite.preconditioned[role]) is None:

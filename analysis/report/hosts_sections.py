@@ -8,9 +8,9 @@ from typing import Any
 
 from analysis.energy import trust
 from analysis.report import answer, markup, missing_section, tables, words
-from analysis.report import provenance as night_table
 from analysis.report.answer import count
 from analysis.report.markup import Html
+from analysis.report.provenance import sentence as incidents_sentence
 from analysis.stats.contrasts import counted
 from analysis.stats.host_effects import LEAST_HOSTS
 from analysis.stats.hosts import ALL, Effect, Hosts
@@ -276,7 +276,7 @@ def _trusted(found: Results) -> Iterator[str]:
             f"{words.percent(1 + seen.worst.change, 2)}, limit ±{words.given(seen.limit * 100)} %"
         )
         yield f"canary {seen.verdict} ({moved})"
-    if told := night_table.sentence(found.night):
+    if told := incidents_sentence(found.night):
         yield told[0].lower() + told[1:].rstrip(".")
     if not suite.sealed:
         yield "not sealed"

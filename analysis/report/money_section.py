@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from analysis.money import costs, sensitivity
 from analysis.money.payback import Payback
-from analysis.report import markup, words
-from analysis.report import payback_text as said
+from analysis.report import markup, payback_text, words
 from analysis.report.figures import payback_curve, tornado
 from analysis.report.markup import Html
 from analysis.stats import disks
@@ -37,7 +36,7 @@ def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
 
     def table(caption: str, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> Html:
         rows = [
-            [said.name_of(p, a), found.suite.label(p.against), *own]
+            [payback_text.name_of(p, a), found.suite.label(p.against), *own]
             for p, own in zip(paybacks, cells, strict=True)
         ]
         first = ["Workload", "Against"]
@@ -76,9 +75,9 @@ def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
 def _saved(p: Payback) -> list[str]:
     share = p.meter_share
     return [
-        said.saved(p.saving_j),
-        said.span(p.saving_per_year),
-        words.NOTHING if p.saving_per_gb_j is None else said.saved(p.saving_per_gb_j),
+        payback_text.saved(p.saving_j),
+        payback_text.span(p.saving_per_year),
+        words.NOTHING if p.saving_per_gb_j is None else payback_text.saved(p.saving_per_gb_j),
         words.NOTHING if share is None else f"± {words.rounded(share * 100)} %",
     ]
 
@@ -92,16 +91,16 @@ def _repaid(p: Payback) -> list[str]:
 def _worth(p: Payback, a: Assumptions) -> list[str]:
     electricity = p.break_even_electricity
     return [
-        said.span(p.break_even_price),
-        words.NOTHING if electricity is None else said.span(electricity),
-        said.price(p.net_present_value, replace(a, currency="")),
-        words.NOTHING if p.probability is None else said.chance(p.probability),
+        payback_text.span(p.break_even_price),
+        words.NOTHING if electricity is None else payback_text.span(electricity),
+        payback_text.price(p.net_present_value, replace(a, currency="")),
+        words.NOTHING if p.probability is None else payback_text.chance(p.probability),
     ]
 
 
 def _carbon(p: Payback) -> list[str]:
     return [
-        words.NOTHING if span is None else said.span(span)
+        words.NOTHING if span is None else payback_text.span(span)
         for span in (p.co2_kg_per_year, p.co2_kg_in_life)
     ]
 
@@ -121,7 +120,7 @@ def money_section(found: Results) -> Html:
     profiles = costs.profiles(found.suite, found.energy)
     by_workload = costs.paybacks(found.suite, found.energy)
     if not by_workload:
-        page += markup.paragraph(said.money_sentence(found))
+        page += markup.paragraph(payback_text.money_sentence(found))
     else:
         page += _decision(found, a, profiles or by_workload)
         page += _lines(found, a, profiles, _others(profiles, by_workload))
@@ -132,14 +131,15 @@ def money_section(found: Results) -> Html:
 def _declared(a: Assumptions) -> Html:
     text = (
         "Declared before the first run: the self-encrypting drive costs "
-        f"{said.money(a.sed_extra_price, a)} more and lives {words.given(a.life_years)} years; "
+        f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.given(a.life_years)} "
+        "years; "
         f"electricity costs {words.given(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
         f"is {words.given(a.discount_rate * 100)} % a year; each workload by itself is reckoned at "
-        f"{said.times(a.runs_per_day)} runs a day; a battery holds {words.given(a.battery_wh)} "
-        "Wh."
+        f"{payback_text.times(a.runs_per_day)} runs a day; a battery holds "
+        f"{words.given(a.battery_wh)} Wh."
     )
     if a.duty:
-        each = [f"{said.times(n)} × {words.name_of(name)}" for name, n in a.duty.items()]
+        each = [f"{payback_text.times(n)} × {words.name_of(name)}" for name, n in a.duty.items()]
         text += f" The duty profile is, each day: {', '.join(each)}."
     text += (
         " Savings are of the whole system's energy, software less self-encrypting drive, paired "
@@ -150,13 +150,13 @@ def _declared(a: Assumptions) -> Html:
 
 def _decision(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
     """The answer in sentences that stand by themselves."""
-    page = markup.paragraph(said.money_sentence(found), "answer")
-    lacking = said.profile_lacking(found)
+    page = markup.paragraph(payback_text.money_sentence(found), "answer")
+    lacking = payback_text.profile_lacking(found)
     if lacking:
         page += markup.paragraph(lacking)
     headline = costs.headline_payback(paybacks)
     if headline is not None:
-        page += markup.bullets(said.decision(headline, a, found.suite.label))
+        page += markup.bullets(payback_text.decision(headline, a, found.suite.label))
     return page
 
 
@@ -190,7 +190,7 @@ def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Ht
     label = found.suite.label
     shown = [p for p in paybacks if p.workload == headline.workload]
     labels = {p.against: label(p.against) for p in shown}
-    work = said.work(headline, a)
+    work = payback_text.work(headline, a)
     page = markup.picture(
         payback_curve.draw(shown, a, labels, records.joint(p.origin for p in shown)),
         f"Electricity saved so far, with {words.given(a.discount_rate * 100)} % interest a year, "
@@ -219,7 +219,7 @@ def _batteries(found: Results, a: Assumptions) -> Html:
                 words.name_of(b.workload),
                 found.suite.label(b.configuration),
                 words.plus_minus(b.energy_j),
-                said.span(b.runs),
+                payback_text.span(b.runs),
             ]
             for b in batteries
         ],

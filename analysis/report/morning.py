@@ -156,7 +156,7 @@ def _broke_in(told: Night, energy: pl.DataFrame | None) -> str:
 
 
 def _waits(told: Night) -> str:
-    parts = [f"{w.word} {duration(w.seconds)} ({times(w.times)})" for w in told.waits]
+    parts = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in told.waits]
     return f"waited for: {', '.join(parts)}" if parts else ""
 
 

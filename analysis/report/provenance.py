@@ -106,8 +106,8 @@ def _rows(night: Night) -> Iterator[list[str]]:
         more = ", ".join(f"{number} {how}" for how, number in kinds.items() if number)
         yield ["Repetitions", times(night.at_once + night.later), more]
     for wait in night.waits:
-        why = WAITED.get(wait.word, f"({wait.word})")
-        more = "" if wait.word == "secrets" else f": {wait.sentence}"  # its words are for the log
+        why = WAITED.get(wait.cause, f"({wait.cause})")
+        more = "" if wait.cause == "secrets" else f": {wait.sentence}"  # its words are for the log
         yield [f"Waited {why}", times(wait.times), f"{duration(wait.seconds)}{more}"]
     for silence in (*night.silences, *([night.unlinked] if night.unlinked else [])):
         more = f"{duration(silence.seconds)} in all, {duration(silence.longest_s)} at most"

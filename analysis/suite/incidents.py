@@ -125,12 +125,12 @@ class VoidTries:
 
 @dataclass(frozen=True)
 class Wait:
-    """What the agent waited for, by its word: how often, how long in all, the last sentence.
+    """What the agent waited for, by its cause: how often, how long in all, the last sentence.
 
     Waits that a boot ended are counted without their length.
     """
 
-    word: str
+    cause: str
     times: int
     seconds: float
     sentence: str
@@ -224,7 +224,7 @@ def night(suite: Suite) -> Night:
         voids=tuple(_grouped(told.voids, finished)),
         at_once=told.at_once,
         later=told.later,
-        waits=tuple(_wait(word, times) for word, times in told.waits.items()),
+        waits=tuple(_wait(cause, times) for cause, times in told.waits.items()),
         never=len([run_id for run_id in planned if run_id not in known]),
         void_to_end=tuple(run.run_id for run in suite.void),
         ended=last is not None and last.state == "suite-finished",
@@ -330,9 +330,9 @@ def _seconds(entries: Sequence[Entry]) -> float | None:
     return max(0.0, (entries[1].t_mono_ns - entries[0].t_mono_ns) / NS)
 
 
-def _wait(word: str, times: Sequence[tuple[float | None, str]]) -> Wait:
+def _wait(cause: str, times: Sequence[tuple[float | None, str]]) -> Wait:
     seconds = sum(length for length, _ in times if length is not None)
-    return Wait(word, len(times), seconds, times[-1][1])
+    return Wait(cause, len(times), seconds, times[-1][1])
 
 
 def _planned(plan: Mapping[str, Any]) -> list[str]:

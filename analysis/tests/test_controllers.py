@@ -11,8 +11,7 @@ import pytest
 
 from analysis.report import trace
 from analysis.report.provenance import night_table
-from analysis.stats import results as verify
-from analysis.stats.results import Results, results, write
+from analysis.stats.results import Results, results, verify, write
 from analysis.suite.clocks import shifts
 from analysis.suite.recordings import read as recordings
 from analysis.suite.suite_folder import read
@@ -160,7 +159,7 @@ def test_two_recordings_are_verified_and_traced(tmp_path: Path) -> None:
     folder, truth = made(tmp_path)
     reboot_controller(folder, between(truth, 4))
     write(results(folder))
-    assert verify.verify(folder).problems == ()
+    assert verify(folder).problems == ()
     drawn = trace.trace(folder, "0005", tmp_path)
     assert "drive" in drawn.svg.read_text()  # the meter's curves are there
     suite = read(folder)
@@ -173,7 +172,7 @@ def test_two_recordings_are_verified_and_traced(tmp_path: Path) -> None:
     assert near.records == pytest.approx((end - start) / 50e6, abs=12)
     with (folder / "meters" / "meter0.2" / "stream.raw").open("ab") as stream:
         stream.write(b"\0")
-    assert any("meter0.2/stream.raw was changed" in said for said in verify.verify(folder).problems)
+    assert any("meter0.2/stream.raw was changed" in said for said in verify(folder).problems)
 
 
 def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.money import costs, sensitivity
 from analysis.money.payback import PROFILE, net_present_value, payback
-from analysis.report import payback_text as said
+from analysis.report import payback_text
 from analysis.report.figures import payback_curve, tornado
 from analysis.report.money_section import money_section
 from analysis.stats.results import Results, results
@@ -136,18 +136,18 @@ def test_a_profile_of_one_workload_is_that_workload_so_often(found: Results) -> 
 def test_a_profile_of_what_was_not_run_is_told(found: Results) -> None:
     given = assuming(found, duty={"sql": 1, "kernel_tree": 1})
     assert costs.profiles(given.suite, given.energy) == []
-    assert "“SQL”, which this suite did not do" in said.profile_lacking(given)
+    assert "“SQL”, which this suite did not do" in payback_text.profile_lacking(given)
     assert "“SQL”" in money_section(given).text
-    assert "Kernel tree" in said.money_sentence(given)
+    assert "Kernel tree" in payback_text.money_sentence(given)
 
 
 def test_without_a_declared_duty_nothing_is_said_of_one(tmp_path: Path) -> None:
     write_suite(tmp_path / "s", Options(blocks=2, interval_ms=100, workloads=("file_io",)))
     found = results(tmp_path / "s")
     assert costs.profiles(found.suite, found.energy) == []
-    assert said.profile_lacking(found) == ""
+    assert payback_text.profile_lacking(found) == ""
     text = money_section(found).text
-    assert "File write and read" in said.money_sentence(found)
+    assert "File write and read" in payback_text.money_sentence(found)
     assert "net present value" in text
     assert "duty" not in text.split("<img")[0]
     once = assuming(found, duty={"file_io": 7})
@@ -339,7 +339,7 @@ def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
         )
         found = results(folder)
         assert costs.paybacks(found.suite, found.energy) == []
-        assert words in said.money_sentence(found)
+        assert words in payback_text.money_sentence(found)
         text = money_section(found).text
         assert words in text
         assert "Runs on a battery" in text
@@ -378,4 +378,4 @@ def test_a_configuration_may_have_any_name(tmp_path: Path) -> None:
     found = results(folder)
     (only,) = costs.paybacks(found.suite, found.energy)
     assert only.against == "soft"
-    assert "dm-crypt AES-128" in said.money_sentence(found)
+    assert "dm-crypt AES-128" in payback_text.money_sentence(found)

@@ -62,7 +62,7 @@ def test_a_night_of_faults_is_counted(bad: Night) -> None:
         ("the drive reported an error: media", 1, 1, 0, False),
     }
     assert (found.at_once, found.later) == (4, 1)
-    assert [(w.word, w.times) for w in found.waits] == [("secrets", 1), ("held", 1)]
+    assert [(w.cause, w.times) for w in found.waits] == [("secrets", 1), ("held", 1)]
     assert found.void_to_end == (bad.order[-2],)
     assert found.ended and not found.quiet
     (silence,) = found.silences
@@ -179,7 +179,7 @@ def test_a_power_cut_between_runs_and_one_in_a_run() -> None:
     assert (found.boots, found.reboots, found.restarts) == (3, 2, 0)
     assert found.interruptions == (Interruption("b", "proving", TARGET_DOWN),)
     assert found.at_once == 1
-    assert [(w.word, w.seconds) for w in found.waits] == [("secrets", 1.0), ("room", 0.0)]
+    assert [(w.cause, w.seconds) for w in found.waits] == [("secrets", 1.0), ("room", 0.0)]
     assert not found.ended
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.published import places as coverage
-from analysis.published.places import places
+from analysis.published.places import PAGE, faults, page, places
 from analysis.published.reference import citations, published
 
 SUITES = Path(__file__).parents[2] / "workloads" / "suites"
@@ -50,24 +49,24 @@ def test_every_caption_of_the_papers_is_there(citation) -> None:  # type: ignore
 
 
 def test_what_is_ours_is_in_a_suite() -> None:
-    assert list(coverage.faults(SUITES)) == []
+    assert list(faults(SUITES)) == []
 
 
 def test_a_suite_or_workload_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "paper.yml").write_text("workloads:\n  - {name: sql}\n", encoding="utf-8")
-    told = list(coverage.faults(tmp_path))
+    told = list(faults(tmp_path))
     assert "fujimoto, Figure 1: paper has no workload file_io" in told
     assert "verma, Table II: there is no suite cipher-modes" in told
     assert not any("workload sql" in one for one in told)
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert coverage.PAGE.read_text(encoding="utf-8") == coverage.page(), (
+    assert PAGE.read_text(encoding="utf-8") == page(), (
         "docs/papers.md is old: python -m analysis.published writes it anew"
     )
 
 
 def test_a_remark_of_several_places_stands_once() -> None:
-    page = coverage.page()
-    assert page.count("BestCrypt is closed") == 1
-    assert page.count("| (2) |\n") >= 12
+    text = page()
+    assert text.count("BestCrypt is closed") == 1
+    assert text.count("| (2) |\n") >= 12

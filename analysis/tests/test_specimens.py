@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from analysis.money import costs
-from analysis.report import answer
-from analysis.report import payback_text as said
+from analysis.report import answer, payback_text
 from analysis.stats import disks as specimens
 from analysis.stats.results import Results, results
 from analysis.stats.summary import block_values
@@ -78,7 +77,7 @@ def test_what_the_disks_differ_by_without_encryption_is_taken_off(tmp_path: Path
     (payback,) = costs.paybacks(found.suite, found.energy)
     saved = [soft[b] - plain[b] - (opal[b] - unlocked[b]) for b in soft]
     assert payback.saving_j.mean == pytest.approx(sum(saved) / len(saved))
-    assert "is taken off" in said.money_sentence(found)
+    assert "is taken off" in payback_text.money_sentence(found)
 
 
 def test_the_table_says_what_differs(tmp_path: Path) -> None:

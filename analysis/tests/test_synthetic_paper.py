@@ -6,8 +6,7 @@ import polars as pl
 import pytest
 
 from analysis.money.costs import paybacks
-from analysis.stats import results as verify
-from analysis.stats.results import Results, results, write
+from analysis.stats.results import Results, results, verify, write
 from analysis.stats.stats import Comparison
 from analysis.synthetic.paper import expected, write_paper_suite
 
@@ -45,7 +44,7 @@ def test_the_suite_is_whole_and_follows_from_its_raw_bytes(paper: Results) -> No
     assert paper.suite.problems == ()
     assert len(paper.suite.runs) == 20 * 4 * 5
     write(paper)
-    assert verify.verify(paper.suite.folder).problems == ()
+    assert verify(paper.suite.folder).problems == ()
 
 
 def test_what_was_put_in_comes_out(paper: Results) -> None:

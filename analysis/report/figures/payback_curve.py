@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 from analysis.money.payback import Payback
 from analysis.money.sensitivity import course, repaid_after_years
-from analysis.report import payback_text as said
-from analysis.report import words
+from analysis.report import payback_text, words
 from analysis.report.figures import style
 from analysis.suite.assumptions import Assumptions
 
@@ -83,7 +82,7 @@ def _panel(axis: Axes, payback: Payback, a: Assumptions, years: np.ndarray) -> N
 def _tell(axis: Axes, payback: Payback, a: Assumptions) -> None:
     """The net present value in words, below the line of 0 where that is at the top."""
     low, high = axis.get_ylim()
-    worth = said.price(payback.net_present_value, replace(a, currency=""))
+    worth = payback_text.price(payback.net_present_value, replace(a, currency=""))
     axis.annotate(
         f"after {words.given(a.life_years)} years\n{worth}",
         (0.03, 0.97 if high > (high - low) / 4 else 0.84),
