@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -16,6 +18,17 @@ _UNPRINTABLE = re.compile(
 def safe(name: object) -> bool:
     """Whether it is text of letters, digits, dot, dash, underscore, and no way out of a folder."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def unknown(what: str, name: str, known: Collection[str]) -> str:
+    """A sentence on a name that is none of the known ones."""
+    return f"There is no {what} called {name!r}; {hint(name, known)}"
+
+
+def hint(word: str, known: Collection[str]) -> str:
+    """The nearest of the known words or, where none is near, all of them."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
 
 
 def printable(text: str) -> str:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contract.errors import ControllerError
+from contract.extensions import ExtensionError
 from contract.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from controller.declared import comparisons, contrasts, extra, precondition, share
 from controller.names import unknown
 from controller.suites import CANARY, between_canaries, complete, entries, on_one_disk, order
 from instrumentation import watermark as pattern
-from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry as registry_of_meters
 from instrumentation.meters.base import MeterError
 
@@ -163,7 +163,7 @@ def _slowest_s(meters: Sequence[Mapping[str, Any]]) -> float:
             ).period_s
             for meter in meters
         ]
-    except (MeterError, UnknownNameError) as error:
+    except (MeterError, ExtensionError) as error:
         raise ControllerError(str(error)) from error
     return max(periods, default=0.0)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from contract import names, strict_json
 from contract.errors import ControllerError
+from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from controller import playbook
@@ -24,7 +25,6 @@ from controller.hold import require_plain
 from controller.many_view import View
 from controller.playbook import ROOT
 from controller.seal import MANIFEST
-from instrumentation.choose import UnknownNameError
 from instrumentation.meters import registry
 from instrumentation.ports import Lookup, PortError
 
@@ -78,7 +78,7 @@ def _port(meter: Mapping[str, Any]) -> set[str]:
     try:
         ids = registry.load(meter["kind"]).usb_ids
         names.add(os.path.realpath(Lookup(meter["port"], ids).device()))
-    except (PortError, UnknownNameError, ValueError):
+    except (PortError, ExtensionError, ValueError):
         pass  # not plugged in or misspelt: the recorder will say so
     return names
 

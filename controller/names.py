@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
 import workloads
+from contract import names
 
 SUITES = Path(workloads.__file__).parent / "suites"
 
@@ -18,7 +18,4 @@ def suite_names(folder: Path = SUITES) -> list[str]:
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """A sentence that names the nearest known name."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
-    return f"There is no {what} called {name!r}; {hint}"
+    return names.unknown(what, name, list(known))

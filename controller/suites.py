@@ -12,9 +12,10 @@ from typing import Any
 import yaml
 
 from contract.errors import ControllerError
+from contract.parameters import ParameterValue
 from controller.names import SUITES, suite_names, unknown
 from workloads import registry
-from workloads.base import ParameterValue, WorkloadError
+from workloads.base import WorkloadError
 
 # The workload that runs first and last on the baseline.
 CANARY = "canary"

@@ -16,7 +16,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from contract import strict_json
-from instrumentation.choose import UnknownNameError
+from contract.extensions import ExtensionError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.meters.rows import NO_TIME, Rows, concatenated
@@ -160,7 +160,7 @@ def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
         raise DecodeError(
             f"{meter_dir / 'meter.json'} is not a meter's description ({error})."
         ) from None
-    except (UnknownNameError, MeterError) as error:
+    except (ExtensionError, MeterError) as error:
         raise DecodeError(f"{meter_dir}: {error}") from None
     return Decoder(meter), read_pieces(meter_dir / "stream.raw")
 

@@ -1,8 +1,8 @@
 """Lays out a new meter: `python -m instrumentation.new_meter NAME` (`make meter-new NAME=…`).
 
-Writes a driver, a simulator and a test that work at once with a small protocol of their own, names
-both in the registries and says what to do next. What is to be replaced is marked FILL_IN; the
-contract test fails until none is left.
+Writes a driver, a simulator and a test that work at once with a small protocol of their own, and
+says what to do next. What is to be replaced is marked FILL_IN; the contract test fails until none
+is left.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from instrumentation.meters import registry
 
 _PACKAGE = Path(__file__).parent
 _LONGEST_NAME = 16
-_REGISTRY_END = re.compile(r"^_PLACES = \{\n(?:    .*\n)*?(?=\}\n)", re.MULTILINE)
 _IMPORTS = re.compile(r"^(?:from instrumentation\..*\n)+", re.MULTILINE)
 
 
@@ -26,9 +25,9 @@ class NewMeterError(Exception):
 
 
 def lay_out(kind: str, package: Path = _PACKAGE) -> tuple[Path, ...]:
-    """Writes the three files of a meter and names it in both registries.
+    """Writes the three files of a meter, and gives them.
 
-    `package` is the folder of `instrumentation`. Gives the files. Raises NewMeterError, having
+    `package` is the folder of `instrumentation`. Raises NewMeterError, having
     changed nothing.
     """
     _check_name(kind)
@@ -41,11 +40,7 @@ def lay_out(kind: str, package: Path = _PACKAGE) -> tuple[Path, ...]:
     for path in files:
         if path.exists():
             raise NewMeterError(f"{path} is there already: choose another name.")
-    registries = {
-        package / "meters" / "registry.py": f"meters.{kind}:{class_name}Meter",
-        package / "simulators" / "registry.py": f"simulators.{kind}:{class_name}Simulator",
-    }
-    texts = {path: _with_entry(path, kind, place) for path, place in registries.items()}
+    texts = {}
     for path, template in files.items():
         text = (package / "templates" / f"{template}.txt").read_text(encoding="utf-8")
         texts[path] = _in_order(text.replace("@KIND@", kind).replace("@CLASS@", class_name))
@@ -64,16 +59,6 @@ def _check_name(kind: str) -> None:
         raise NewMeterError(f"{kind} is a word of Python's own: choose another name.")
     if kind in registry.kinds():
         raise NewMeterError(f"There is a meter called {kind} already: choose another name.")
-
-
-def _with_entry(path: Path, kind: str, place: str) -> str:
-    """The registry's text with one more line."""
-    text = path.read_text(encoding="utf-8")
-    end = _REGISTRY_END.search(text)
-    if end is None:
-        raise NewMeterError(f"{path} has no _PLACES to add {kind} to: restore it from git.")
-    entry = f'    "{kind}": "instrumentation.{place}",\n'
-    return text[: end.end()] + entry + text[end.end() :]
 
 
 def _in_order(text: str) -> str:
@@ -97,8 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fde: {error.filename} cannot be written ({error.strerror}).", file=sys.stderr)
         return 1
     print(
-        f"""{kind} is laid out and named in both registries. It works at once, with a protocol that
-you replace by the meter's own:
+        f"""{kind} is laid out. It works at once, with a protocol that you replace by the meter's
+own:
   1. {driver}: what the meter sends, its accuracy and where that is stated
   2. {simulator}: the same from the meter's side, with its own encoding
   3. {test}: records from its description or from a real meter

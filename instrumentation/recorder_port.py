@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from instrumentation.choose import UnknownNameError
+from contract.extensions import ExtensionError
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
 from instrumentation.ports import check_form, is_pseudo_terminal, looks_like, what_is_here
@@ -122,7 +122,7 @@ class MeterConfig:
             raise RecorderError(
                 f"The meter's entry has no {error}; add it in the inventory."
             ) from None
-        except UnknownNameError as error:
+        except ExtensionError as error:
             raise RecorderError(str(error)) from None
         config.check()
         return config

@@ -17,8 +17,9 @@ from agent.marks import Marks
 from agent.measure import DROP_CACHES
 from agent.sampler import Sampler
 from analysis.energy import trust
+from contract.parameters import ParameterValue
 from instrumentation.sources.powercap import PowercapSource
-from workloads.base import Context, ParameterValue, Work, Workload
+from workloads.base import Context, Work, Workload
 
 SEED = 1
 

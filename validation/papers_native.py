@@ -32,6 +32,7 @@ from agent.measure import SCRATCH_ROOT
 from analysis.energy import trust
 from contract.errors import LabError
 from contract.interrupts import term_interrupts
+from contract.parameters import ParameterValue
 from controller.suites import load_suite
 from lab.state import require_room
 from validation import bench, papers_figures
@@ -40,7 +41,7 @@ from validation.metrology.cost import TMPFS, zones_tree
 from validation.native_assets import provide
 from validation.native_runs import Native, Taken, say
 from workloads import registry
-from workloads.base import ParameterValue, WorkloadError
+from workloads.base import WorkloadError
 
 PART = "own share, natively"
 SUBJECT = f"none: of '{PART}', this machine's own processor"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import fio
-from workloads.base import Context, Needs, Parameter, ParameterValue, Workload
+from workloads.base import Context, Needs, Workload
 
 MIB = fio.MIB
 SEQUENTIAL_BYTES, RANDOM_BYTES = 4 * MIB, 4096
@@ -32,6 +34,7 @@ class AccessPatterns(Workload):
         Parameter("fsync", True, "", "whether a write phase ends when the drive has the data"),
         *fio.io_parameters("psync", 1),
     )
+    small: ClassVar = {"file_mib": 4, "random_mib": 1, "random_seconds": 0.2}
     programs = ("fio",)
 
     def check(self, parameters: Mapping[str, ParameterValue]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-ParameterValue = int | float | str | bool
+from contract.parameters import Parameter, ParameterValue
 
 # What work is counted in: the units that joules can be told per.
 UNITS = (
@@ -21,24 +21,6 @@ UNITS = (
 
 class WorkloadError(Exception):
     """A workload or one of its programs failed; the message is one sentence for people."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One declared setting of a workload; `unit` is empty for a plain count or a word.
-
-    The default gives the type. `minimum` bounds numbers; `choices`, if any, are the allowed words.
-    With `several`, the value is a list of words or numbers with commas between them, read with
-    `workloads.lists`; of `choices` it has at least one.
-    """
-
-    name: str
-    default: ParameterValue
-    unit: str
-    help: str
-    minimum: float = 0
-    choices: tuple[str, ...] = ()
-    several: bool = False
 
 
 @dataclass
@@ -93,15 +75,18 @@ class Needs:
 
 
 class Workload(ABC):
-    """One workload; a file of its own, named in `workloads.registry`.
+    """One workload; a module of its own that has its `name`, here or in an installed package.
 
     `program` says in words what does the measured work: `dd (coreutils)`, `the kernel's ciphers`.
+    `small` are parameters at which all is over in a moment, for trying it out; `programs` what it
+    starts, each of whose failures ends the run with that program's own words.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     program: ClassVar[str] = ""
     parameters: ClassVar[tuple[Parameter, ...]] = ()
+    small: ClassVar[Mapping[str, object]] = {}
     programs: ClassVar[tuple[str, ...]] = ()
     assets: ClassVar[tuple[str, ...]] = ()
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import fio, lists
-from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.base import Context, Needs, Workload, WorkloadError
 
 KIB, MIB = fio.KIB, fio.MIB
 # The rows of the paper's figures 6, 8 and 10.
@@ -43,6 +45,7 @@ class BlockSizes(Workload):
         Parameter("burst_kib", 64, "KiB", "size of the stretch for the burst rate", minimum=4),
         *fio.io_parameters("libaio", 4),
     )
+    small: ClassVar = {"file_mib": 1, "steps": "65536", "seconds": 0.1}
     programs = ("fio",)
 
     def check(self, parameters: Mapping[str, ParameterValue]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
+from typing import ClassVar
 
+from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Context, Parameter, Workload, WorkloadError
+from workloads.base import Context, Workload, WorkloadError
 
 
 class Canary(Workload):
@@ -21,6 +23,7 @@ class Canary(Workload):
     name = "canary"
     summary = "rest and full load without the disk, first and last in a suite"
     parameters = (Parameter("seconds", 10, "s", "length of each of its two phases", minimum=1),)
+    small: ClassVar = {"seconds": 1}
     program = "sysbench cpu"
     programs = ("sysbench",)
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import lists
-from workloads.base import Context, Needs, Parameter, ParameterValue, Workload
+from workloads.base import Context, Needs, Workload
 from workloads.child import Child, measure
 from workloads.children.serving import MissingError
 from workloads.crypt import catalogue
@@ -69,6 +70,13 @@ class CipherModes(Workload):
         Parameter("seconds", 1.0, "s", "how long a phase repeats its input", minimum=0.01),
         Parameter("aes_instructions", True, "", "whether OpenSSL may use the processor's for AES"),
     )
+    small: ClassVar = {
+        "ciphers": "des,aes-128",
+        "modes": "cbc",
+        "sizes": "large",
+        "large_mib": 1,
+        "seconds": 0.05,
+    }
 
     def requires(
         self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]

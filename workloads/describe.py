@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
+from contract.parameters import described as described_parameter
 from workloads import registry
-from workloads.base import Parameter, Workload, WorkloadError
+from workloads.base import Workload, WorkloadError
 
 
 def described(workload: Workload) -> Iterator[str]:
@@ -17,20 +18,12 @@ def described(workload: Workload) -> Iterator[str]:
     yield f"{workload.name}: {workload.summary}"
     yield f"  measures  {workload.program}"
     for parameter in workload.parameters:
-        yield f"  {parameter.name} = {_value(parameter)}: {parameter.help}"
+        yield f"  {described_parameter(parameter)}"
     if workload.assets:
         yield f"  assets    {', '.join(workload.assets)}"
     for reason in workload.requires(registry.complete(workload.name, {}), {}):
         if f"{workload.name} needs the asset " not in reason:
             yield f"  cannot run here: {reason}"
-
-
-def _value(parameter: Parameter) -> str:
-    default = str(parameter.default)
-    text = (default if parameter.unit else default.lower()) or "empty"
-    several = "several of " if parameter.several else ""
-    allowed = f" ({several}{', '.join(parameter.choices)})" if parameter.choices else ""
-    return f"{text}{f' {parameter.unit}' if parameter.unit else ''}{allowed}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

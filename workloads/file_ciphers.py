@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import lists
-from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.base import Context, Needs, Workload, WorkloadError
 from workloads.child import Child, measure
 from workloads.crypt import catalogue, samples
 from workloads.crypt.catalogue import MIB
@@ -78,6 +79,12 @@ class FileCiphers(Workload):
             "longest file all of which is encrypted with RSA; longer ones are left out",
         ),
     )
+    small: ClassVar = {
+        "ciphers": "des-cbc,rsa-2048-wrap,rsa-2048-oaep",
+        "kinds": "text",
+        "sizes": "5000",
+        "seconds": 0.05,
+    }
 
     def requires(
         self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]

@@ -7,9 +7,11 @@ import random
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import programs
-from workloads.base import Context, Needs, Parameter, ParameterValue, Work, Workload
+from workloads.base import Context, Needs, Work, Workload
 
 MIB = 1 << 20
 CACHES = ("cold", "warm")
@@ -64,6 +66,12 @@ class FileIo(Workload):
             "warm_seconds", 0.0, "s", "about how long reading from a warm cache goes on; 0: once"
         ),
     )
+    small: ClassVar = {
+        "small_files": 2,
+        "small_mib": 1,
+        "large_mib": 2,
+        "source": "incompressible",
+    }
     program = "dd (coreutils), started by sh"
     programs = ("dd",)
 

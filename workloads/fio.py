@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import programs
-from workloads.base import Context, Parameter, ParameterValue, WorkloadError
+from workloads.base import Context, WorkloadError
 from workloads.held import Held
 
 KIB, MIB = 1 << 10, 1 << 20

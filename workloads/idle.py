@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import ClassVar
 
-from workloads.base import Context, Parameter, Workload
+from contract.parameters import Parameter
+from workloads.base import Context, Workload
 
 
 class Idle(Workload):
@@ -14,6 +16,7 @@ class Idle(Workload):
     summary = "the machine at rest, disk mounted and untouched"
     program = "none: the machine rests"
     parameters = (Parameter("seconds", 5.0, "s", "length of the rest", minimum=0.1),)
+    small: ClassVar = {"seconds": 0.1}
 
     def run(self, context: Context) -> None:
         seconds = float(context.parameters["seconds"])

@@ -12,10 +12,11 @@ import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import lists
-from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.base import Context, Needs, Workload, WorkloadError
 from workloads.child import Child, keep, measure
 from workloads.children.kernel_ciphers import restriction
 from workloads.children.serving import MissingError
@@ -63,6 +64,14 @@ class KernelCiphers(Workload):
         Parameter("request_kib", 256, "KiB", "what the kernel is given at a time", minimum=4),
         Parameter("seconds", 2.0, "s", "least length of a phase"),
     )
+    small: ClassVar = {
+        "ciphers": "aes",
+        "modes": "xts",
+        "key_bits": "128",
+        "cascades": "aes-serpent",
+        "request_kib": 16,
+        "seconds": 0.05,
+    }
 
     def requires(
         self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import programs, trees
-from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.base import Context, Needs, Workload, WorkloadError
 
 # grep says 1 where no line matches.
 FOUND_OR_NOT = (0, 1)
@@ -34,6 +36,7 @@ class KernelGrep(Workload):
             choices=("cold", "warm"),
         ),
     )
+    small: ClassVar = {"copies": 2}
     program = "grep -r, and wc -l"
     programs = ("grep", "tar", "wc")
     assets = ("kernel_grep",)

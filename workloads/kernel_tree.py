@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import programs, trees
-from workloads.base import Context, Needs, Parameter, ParameterValue, Work, Workload
+from workloads.base import Context, Needs, Work, Workload
 
 AS_ARCHIVE = "as-archive"
 

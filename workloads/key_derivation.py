@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import lists
-from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.base import Context, Needs, Workload, WorkloadError
 from workloads.child import Child, keep, measure
 from workloads.children.serving import MissingError
 
@@ -92,6 +93,13 @@ class KeyDerivation(Workload):
         Parameter("key_bytes", 64, "B", "length of the key", minimum=16),
         Parameter("seconds", 2.0, "s", "least length of a phase"),
     )
+    small: ClassVar = {
+        "functions": "sha512,streebog,argon2id",
+        "iterations": "10",
+        "pims": "",
+        "argon2id": "t1-m64KiB-p1",
+        "seconds": 0.05,
+    }
 
     def check(self, parameters: Mapping[str, ParameterValue]) -> None:
         planned(parameters)

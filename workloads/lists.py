@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from workloads.base import WorkloadError
 
@@ -43,9 +42,3 @@ def numbers(
     if not found and not optional:
         raise WorkloadError(f"The {what} are empty: name at least one.")
     return list(dict.fromkeys(found))
-
-
-def hint(word: str, known: Collection[str]) -> str:
-    """The nearest of the known words or, where none is near, all of them."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import database, programs
-from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.base import Context, Needs, Workload, WorkloadError
 
 DATABASE = "fde"
 MIB = 1 << 20
@@ -39,6 +41,7 @@ class Sql(Workload):
             "server", "any", "", "which database server", choices=("any", "mariadb", "mysql")
         ),
     )
+    small: ClassVar = {"rows": 100, "events": 3}
     program = "the database server, driven by sysbench"
     programs = ("sysbench", "cp")
 

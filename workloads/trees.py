@@ -7,8 +7,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Parameter, WorkloadError
+from workloads.base import WorkloadError
 
 COMPRESSORS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
 

@@ -7,9 +7,11 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
+from contract.parameters import Parameter, ParameterValue
 from workloads import programs
-from workloads.base import Context, Needs, Parameter, ParameterValue, Workload, WorkloadError
+from workloads.base import Context, Needs, Workload, WorkloadError
 
 # Played to the null devices, which keep real time; nobody's settings, no terminal, no remote.
 PLAYER = (
@@ -31,6 +33,7 @@ class Video(Workload):
     name = "video"
     summary = "a clip played in real time"
     parameters = (Parameter("seconds", 5.0, "s", "how much of the clip is played", minimum=0.5),)
+    small: ClassVar = {"seconds": 1}
     program = "mplayer"
     programs = ("mplayer",)
     assets = ("clip",)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from instrumentation.choose import UnknownNameError
+from contract.extensions import ExtensionError
 from instrumentation.simulators import registry
 from instrumentation.simulators.faults import Faults
 from instrumentation.simulators.play import Player
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         make = registry.load(options.kind)
         watts = _watts(options.watts, make().channels)
         player = Player(make, options.link, watts, Faults.parse(options.fault), options.seed)
-    except (UnknownNameError, ValueError) as error:
+    except (ExtensionError, ValueError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
     except OSError as error:

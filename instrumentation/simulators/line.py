@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ _MOST_MW = 999_999
 class LineSimulator:
     """A line each period once it was told to `run`. Takes energies, gives bytes; does no I/O."""
 
+    kind: ClassVar[str] = "line"
     channels = ("a", "b")
     full_scale_w = _MOST_MW / 1000
     resolution_w = 0.00051

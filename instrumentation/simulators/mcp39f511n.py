@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ class Mcp39f511nSimulator:
     `still` the outputs stay as they are, as those of a meter do that hangs.
     """
 
+    kind: ClassVar[str] = "mcp39f511n"
     channels = ("1", "2")
     full_scale_w = 1800.0
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ class PowerSensor3Simulator:
     time when it was switched on. It does not reset when the host is slow to read its configuration.
     """
 
+    kind: ClassVar[str] = "powersensor3"
     channels = ("0", "1", "2", "3")
     full_scale_w = 3.3 * _LIMIT_A
 

@@ -8,17 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from instrumentation.choose import load_class
-
-_PLACES = {
-    "mcp39f511n": "instrumentation.simulators.mcp39f511n:Mcp39f511nSimulator",
-    "smartpower3": "instrumentation.simulators.smartpower3:SmartPower3Simulator",
-    "wattsup": "instrumentation.simulators.wattsup:WattsUpSimulator",
-    "powersensor3": "instrumentation.simulators.powersensor3:PowerSensor3Simulator",
-    "line": "instrumentation.simulators.line:LineSimulator",
-    "wt210": "instrumentation.simulators.wt210:WT210Simulator",
-    "wt310": "instrumentation.simulators.wt310:WT310Simulator",
-}
+from contract.extensions import Group
 
 
 class Simulator(Protocol):
@@ -56,11 +46,14 @@ class Simulator(Protocol):
         """Its answer to bytes from the host."""
 
 
+_GROUP = Group("simulated meter", "fde.simulators", "instrumentation.simulators", "kind")
+
+
 def kinds() -> tuple[str, ...]:
     """All kinds of meters that have a simulator."""
-    return tuple(_PLACES)
+    return _GROUP.names()
 
 
 def load(kind: str) -> type[Simulator]:
-    """The simulator of a kind of meter. Raises UnknownNameError."""
-    return load_class("simulated meter", kind, _PLACES)
+    """The simulator of a kind of meter. Raises ExtensionError."""
+    return _GROUP.load(kind)

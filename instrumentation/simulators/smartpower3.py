@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,7 @@ class SmartPower3Simulator:
     `interval_ms` is the meter's interval; `t_ms` its time when it was switched on.
     """
 
+    kind: ClassVar[str] = "smartpower3"
     channels = ("0", "1")
     full_scale_w = _MAX_MW / 1000
     resolution_w = 0.001

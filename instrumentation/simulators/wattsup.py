@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import floor
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ class WattsUpSimulator:
     set to log, all by default.
     """
 
+    kind: ClassVar[str] = "wattsup"
     channels = ("0",)
     full_scale_w = 1800.0
     resolution_w = 0.0501

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from instrumentation.simulators.yokogawa import YokogawaSimulator, is_on, nr3
 
@@ -16,6 +16,8 @@ _MEASURED = {"V": "U", "A": "I", "W": "P"}
 
 class WT210Simulator(YokogawaSimulator):
     """Its items for output are switched on and off, and come in their own order."""
+
+    kind: ClassVar[str] = "wt210"
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

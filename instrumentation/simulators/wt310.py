@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from instrumentation.simulators.yokogawa import YokogawaSimulator
 
 
 class WT310Simulator(YokogawaSimulator):
     """A WT310E; its items for output are set one by one."""
+
+    kind: ClassVar[str] = "wt310"
 
     def __init__(self, *, model: str = "WT310E", **settings: Any) -> None:
         super().__init__(**settings)

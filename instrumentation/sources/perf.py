@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import ClassVar
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading
@@ -59,6 +60,8 @@ class Event:
 
 class PerfSource:
     """All energy counters of the `power` unit, by the names of the powercap source."""
+
+    name: ClassVar[str] = "perf"
 
     def __init__(self, events: tuple[Event, ...], descriptors: tuple[int, ...]) -> None:
         self.zones = tuple(event.zone for event in events)

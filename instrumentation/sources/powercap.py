@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading
@@ -29,6 +30,8 @@ class PowercapSource:
     give the reason, and every further read first tries to open it anew. May be used from several
     threads: a descriptor keeps its number, and what is behind it is exchanged in one step.
     """
+
+    name: ClassVar[str] = "powercap"
 
     def __init__(self, zones: tuple[Zone, ...], descriptors: tuple[int, ...]) -> None:
         self.zones = zones

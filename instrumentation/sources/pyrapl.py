@@ -11,7 +11,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading
@@ -41,6 +41,8 @@ def _quiet_logging() -> Iterator[None]:
 
 class PyraplSource:
     """One pyRAPL measurement at a time. `error` is None while nothing went wrong."""
+
+    name: ClassVar[str] = "pyrapl"
 
     def __init__(self) -> None:
         self.error: str | None = None

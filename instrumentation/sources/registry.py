@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from instrumentation.choose import load_class
+from contract.extensions import Group
 
 
 class SourceError(Exception):
     """A source cannot be used here; the message is a sentence with the way out."""
 
 
-_PLACES = {
-    "powercap": "instrumentation.sources.powercap:PowercapSource",
-    "perf": "instrumentation.sources.perf:PerfSource",
-    "pyrapl": "instrumentation.sources.pyrapl:PyraplSource",
-}
+_GROUP = Group("energy source", "fde.sources", "instrumentation.sources", "name")
 
 
 def names() -> tuple[str, ...]:
-    """All sources, in the order in which a report names them."""
-    return tuple(_PLACES)
+    """All sources."""
+    return _GROUP.names()
 
 
 def load(name: str) -> type[Any]:
-    """The class of a source. Raises UnknownNameError."""
-    return load_class("energy source", name, _PLACES)
+    """The class of a source. Raises ExtensionError."""
+    return _GROUP.load(name)

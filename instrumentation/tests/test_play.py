@@ -184,7 +184,7 @@ def test_command_line_plays_until_it_is_told_to_stop(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--kind", "smartpower4"), "Did you mean smartpower3"),
+        (("--kind", "smartpower4"), "did you mean smartpower3"),
         (("--kind", "smartpower3", "--watts", "1"), "has 2 channels (0, 1): give as many watts"),
         (("--kind", "smartpower3", "--watts", "a,b"), "are no watts"),
         (("--kind", "smartpower3", "--fault", "x=1"), "There is no fault x"),

@@ -428,7 +428,7 @@ def test_pseudo_terminal_is_never_measured(link: Path, out: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"kind": "smartpower"}, "Did you mean smartpower3"),
+        ({"kind": "smartpower"}, "did you mean smartpower3"),
         ({"origin": "guessed"}, "measured or modelled"),
         ({"channels": {"7": "system"}}, "no channel 7"),
         ({"name": "../meter0"}, "cannot name a meter"),

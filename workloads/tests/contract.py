@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from contract.parameters import ParameterValue
 from workloads import registry
-from workloads.base import UNITS, Context, ParameterValue, Work, Workload, WorkloadError
+from workloads.base import UNITS, Context, Work, Workload, WorkloadError
 
 FOLDERS = ("disk", "scratch", "shared", "kept")
 

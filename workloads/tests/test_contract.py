@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 import yaml
 
+from contract.parameters import Parameter
 from workloads import registry
-from workloads.base import Context, Parameter, Workload, WorkloadError
+from workloads.base import Context, Workload, WorkloadError
 from workloads.tests import contract
 
 if TYPE_CHECKING:
@@ -28,63 +29,10 @@ ASSET_FILES = {
     "kernel_grep": "kernel_grep.tar.gz",
     "clip": "clip.mpg",
 }
-SMALL: dict[str, dict[str, object]] = {
-    "file_io": {
-        "small_files": 2,
-        "small_mib": 1,
-        "large_mib": 2,
-        "source": "incompressible",
-    },
-    "kernel_tree": {},
-    "kernel_grep": {"copies": 2},
-    "sql": {"rows": 100, "events": 3},
-    "video": {"seconds": 1},
-    "idle": {"seconds": 0.1},
-    "canary": {"seconds": 1},
-    "access_patterns": {"file_mib": 4, "random_mib": 1, "random_seconds": 0.2},
-    "block_sizes": {"file_mib": 1, "steps": "65536", "seconds": 0.1},
-    "kernel_ciphers": {
-        "ciphers": "aes",
-        "modes": "xts",
-        "key_bits": "128",
-        "cascades": "aes-serpent",
-        "request_kib": 16,
-        "seconds": 0.05,
-    },
-    "key_derivation": {
-        "functions": "sha512,streebog,argon2id",
-        "iterations": "10",
-        "pims": "",
-        "argon2id": "t1-m64KiB-p1",
-        "seconds": 0.05,
-    },
-    "file_ciphers": {
-        "ciphers": "des-cbc,rsa-2048-wrap,rsa-2048-oaep",
-        "kinds": "text",
-        "sizes": "5000",
-        "seconds": 0.05,
-    },
-    "cipher_modes": {
-        "ciphers": "des,aes-128",
-        "modes": "cbc",
-        "sizes": "large",
-        "large_mib": 1,
-        "seconds": 0.05,
-    },
-}
 # For each program a workload starts itself, what it says when it fails.
 FAILING = [
-    *[("file_io", program) for program in ("dd",)],
-    *[("kernel_tree", program) for program in ("cp", "tar", "rm", "sync")],
-    *[("kernel_grep", program) for program in ("tar", "grep", "wc")],
-    *[
-        ("sql", program)
-        for program in ("mariadb-install-db", "cp", "mariadbd", "mariadb", "sysbench")
-    ],
-    ("video", "mplayer"),
-    ("canary", "sysbench"),
-    ("access_patterns", "fio"),
-    ("block_sizes", "fio"),
+    *[(name, program) for name in registry.names() for program in registry.load(name).programs],
+    *[("sql", program) for program in ("mariadb-install-db", "mariadbd", "mariadb")],
 ]
 
 
@@ -104,7 +52,7 @@ def test_a_workload_keeps_the_contract(
     for variable in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(outside))
     monkeypatch.chdir(outside)
-    broken, phases = contract.check(name, root / "inside", assets, SMALL[name])
+    broken, phases = contract.check(name, root / "inside", assets, registry.load(name).small)
     assert broken == []
     assert list(outside.iterdir()) == [], "something was left outside disk and scratch"
     print(name, dict(zip(phases.names, phases.seconds, strict=True)))
@@ -144,7 +92,7 @@ def test_a_failing_program_ends_the_run_with_its_own_words(
     shadow.chmod(0o755)
     monkeypatch.setenv("PATH", str(shadow.parent), prepend=":")
     context = contract.context_for(
-        root / "run", contract.Phases(), assets, registry.complete(name, SMALL[name])
+        root / "run", contract.Phases(), assets, registry.complete(name, registry.load(name).small)
     )
     with pytest.raises(WorkloadError, match=f"^{program} .*: it is broken$"):
         contract.perform(registry.load(name), context)
@@ -155,10 +103,11 @@ def test_a_failing_program_ends_the_run_with_its_own_words(
 @pytest.mark.parametrize("name", registry.names())
 def test_a_workload_keeps_the_contract_on_the_target(name: str, lab: LabHandle) -> None:
     """With the target's own Python and programs, at the sizes of `micro` or the smallest."""
-    lab.send(Path(contract.__file__).parents[1], GUEST_CODE)
+    for package in ("contract", "workloads"):
+        lab.send(Path(contract.__file__).parents[2] / package, GUEST_CODE)
     suite = yaml.safe_load((SUITES / "micro.yml").read_text())
     sizes = {entry["name"]: entry["parameters"] for entry in suite["workloads"]}
-    given = {**SMALL, **sizes, "canary": suite["canary"]}[name]
+    given = {**sizes, "canary": suite["canary"]}.get(name, registry.load(name).small)
     options = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
     command = [*("python3", "-m", "workloads.tests.contract", name), *options]
     command += ["--root", f"{GUEST_CODE}/{name}", "--parameters", json.dumps(given)]
@@ -186,7 +135,7 @@ def test_a_workload_says_what_does_the_work_and_what_it_needs(
 ) -> None:
     workload = registry.load(name)
     assert workload.program, "say in words what does the measured work"
-    needs = workload.needs(registry.complete(name, SMALL[name]), assets)
+    needs = workload.needs(registry.complete(name, registry.load(name).small), assets)
     # The file system of the smallest target, the lab's, is to hold the sizes of a test.
     assert 0 <= needs.disk_bytes < 2**30
     assert needs.scratch_bytes >= 0 and needs.memory_bytes >= 0
@@ -214,7 +163,7 @@ class Bad(Workload):
 
 
 def test_the_contract_sees_every_rule_broken(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry._TABLE, "bad", f"{__name__}:Bad")
+    monkeypatch.setattr(registry, "load", lambda _name: Bad())
     try:
         broken, _ = contract.check("bad", root / "inside", {}, {})
     finally:

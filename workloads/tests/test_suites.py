@@ -62,19 +62,3 @@ def test_the_paper_suite_has_the_sizes_of_the_paper() -> None:
 def test_the_figure_over_all_workloads_is_of_the_papers_five_alone() -> None:
     entries = suite("paper")["workloads"]
     assert [entry["name"] for entry in entries if entry.get("overall", True)] == WORKLOADS
-
-
-def test_the_document_lists_every_parameter_with_its_default() -> None:
-    document = (SUITES / "README.md").read_text()
-    for name in registry.names():
-        for parameter in registry.load(name).parameters:
-            row = parameter_row(name, parameter)
-            assert row in document, f"workloads/suites/README.md lacks: {row}"
-
-
-def parameter_row(name: str, parameter: Any) -> str:
-    default = str(parameter.default)
-    if isinstance(parameter.default, bool):
-        default = default.lower()
-    unit = f" {parameter.unit}" if parameter.unit else ""
-    return f"| `{name}` | `{parameter.name}` | {default or 'empty'}{unit} | {parameter.help} |"

@@ -1,0 +1,103 @@
+"""What is added without a change here: classes by name, of this tree and of installed packages.
+
+In the tree a class is found by its module, whose name it carries: the class in `workloads/idle.py`
+whose `name` is `idle`. An installed package names its classes as entry points, as in
+
+    [project.entry-points."fde.workloads"]
+    mine = "my_package.mine:Mine"
+"""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from contract.errors import AgentError
+from contract.names import unknown
+
+
+class ExtensionError(AgentError):
+    """There is none of that name, or two, or its package is broken; a sentence with the way out."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Classes of one sort: `what` they are in a sentence, the group of their entry points, the
+    package that holds the tree's own, their class attribute that is their name, their base."""
+
+    what: str
+    entry_points: str
+    package: str
+    attribute: str
+    base: type[Any] = object
+
+    def names(self) -> tuple[str, ...]:
+        """All names in order: the tree's own, then those of installed packages, not yet loaded."""
+        own = [name for name in _modules(self.package) if self._own(name)]
+        return (*own, *sorted({point.name for point in installed(self.entry_points)} - set(own)))
+
+    def load(self, name: str) -> type[Any]:
+        """The class of that name; raises ExtensionError."""
+        own = self._own(name)
+        points = [point for point in installed(self.entry_points) if point.name == name]
+        if len(points) + bool(own) > 1:
+            packages = [*(["the testbed"] if own else []), *map(distribution, points)]
+            raise ExtensionError(
+                f"There are several {self.what}s called {name!r}, from {' and '.join(packages)}: "
+                "uninstall the package that is not meant."
+            )
+        if points:
+            return self._of_package(points[0])
+        if own is None:
+            raise ExtensionError(unknown(self.what, name, self.names()))
+        return own
+
+    def _own(self, name: str) -> type[Any] | None:
+        if name not in _modules(self.package):
+            return None
+        module = import_module(f"{self.package}.{name}")
+        here = (one for one in vars(module).values() if self._fits(one, name))
+        return next((one for one in here if one.__module__ == module.__name__), None)
+
+    def _of_package(self, point: EntryPoint) -> type[Any]:
+        try:
+            found = point.load()
+        except Exception as error:  # noqa: BLE001  whatever a package does when it is imported
+            why = f"{type(error).__name__}: {error}"
+        else:
+            if self._fits(found, point.name):
+                return found  # type: ignore[no-any-return]  # a class, as _fits has seen
+            why = f"{point.value} is no {self.base.__name__} whose {self.attribute} is the same"
+        raise ExtensionError(
+            f"The {self.what} {point.name!r} of the package {distribution(point)} cannot be used "
+            f"({' '.join(why.split())}): update the package or uninstall it."
+        )
+
+    def _fits(self, found: object, name: str) -> bool:
+        return (
+            isinstance(found, type)
+            and issubclass(found, self.base)
+            and getattr(found, self.attribute, None) == name
+        )
+
+
+def distribution(point: EntryPoint) -> str:
+    """The name of the installed package that an entry point is of."""
+    return point.dist.name if point.dist else "?"
+
+
+@functools.cache
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """The entry points of a group; what is installed later, only the next process sees."""
+    return tuple(entry_points(group=group))
+
+
+@functools.cache
+def _modules(package: str) -> tuple[str, ...]:
+    folder = import_module(package).__path__
+    found = (one.name for one in pkgutil.iter_modules(folder) if not one.ispkg)
+    return tuple(sorted(name for name in found if not name.startswith("_")))

@@ -1,0 +1,63 @@
+"""Declared settings, of a workload or of a kind of storage: name, default, unit, what it allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from contract.errors import AgentError
+
+ParameterValue = int | float | str | bool
+
+
+class ParameterError(AgentError):
+    """A value is not what was declared; one sentence."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One declared setting; `unit` is empty for a plain count or a word.
+
+    The default gives the type. `minimum` bounds numbers; `choices`, if any, are the allowed values.
+    With `several`, the value is a list of words or numbers with commas between them, read with
+    `workloads.lists`; of `choices` it has at least one. Where it is `required`, the default is an
+    example.
+    """
+
+    name: str
+    default: ParameterValue
+    unit: str
+    help: str
+    minimum: float = 0
+    choices: tuple[ParameterValue, ...] = ()
+    several: bool = False
+    required: bool = False
+
+
+def checked(what: str, parameter: Parameter, value: object) -> ParameterValue:
+    """The value in the declared type; raises ParameterError. `what` names it in the sentence."""
+    kind = type(parameter.default)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise ParameterError(f"The {what} must be of type {kind.__name__}, not {value!r}.")
+    assert isinstance(value, int | float | str)
+    if parameter.choices and not parameter.several and value not in parameter.choices:
+        allowed = ", ".join(map(str, parameter.choices))
+        raise ParameterError(f"The {what} must be one of {allowed}, not {value!r}.")
+    if not isinstance(value, str) and not value >= parameter.minimum:
+        unit = f" {parameter.unit}" if parameter.unit else ""
+        raise ParameterError(
+            f"The {what} must be at least {parameter.minimum:g}{unit}, not {value!r}."
+        )
+    return value
+
+
+def described(parameter: Parameter) -> str:
+    """One line for people: name, default, what is allowed, meaning."""
+    default = str(parameter.default)
+    text = (default if parameter.unit else default.lower()) or "empty"
+    unit = f" {parameter.unit}" if parameter.unit else ""
+    several = "several of " if parameter.several else ""
+    allowed = f" ({several}{', '.join(map(str, parameter.choices))})" if parameter.choices else ""
+    value = f", required, such as {text}" if parameter.required else f" = {text}"
+    return f"{parameter.name}{value}{unit}{allowed}: {parameter.help}"
