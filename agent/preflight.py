@@ -39,14 +39,13 @@ def wanted(target: dict[str, Any], installed: set[str]) -> list[str]:
     database = target.get("database", "any")
     found = [name for name in SERVERS if name in installed]
     server = found[0] if database == "any" and found else DATABASES[database]
-    kinds = {entry["kind"] for entry in target["configurations"]}
-    return sorted([*PACKAGES, server, *(["tcplay"] if "tcrypt" in kinds else [])])
+    return sorted([*PACKAGES, server, *target.get("packages", ())])
 
 
 def gather(target: dict[str, Any]) -> dict[str, Any]:
     """All facts that `refusals` judges."""
     release = _os_release()
-    names = [*PACKAGES, *SERVERS, *DATABASES.values(), "tcplay"]
+    names = [*PACKAGES, *SERVERS, *DATABASES.values(), *target.get("packages", ())]
     installed = _installed(names)
     packages = wanted(target, installed)
     missing = sorted(set(packages) - installed)

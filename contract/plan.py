@@ -6,12 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contract import names, steady_state, strict_json
 from contract.errors import AgentError
+from contract.parameters import ParameterValue
 
 FORMAT = "fde-plan/2"
 TARGET_FORMAT = "fde-target/1"
@@ -22,7 +23,8 @@ DATA_OFFSET_BYTES = 16 * 2**20
 ACCESSES = ("sequential", "random")
 MOST_PASSES = 10
 
-ParameterValue = int | float | str | bool
+# Of an entry of `configurations`; all others are its kind's own.
+CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
 
 
 class PlanError(AgentError):
@@ -62,22 +64,17 @@ class Filesystem:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A storage stack; `key_bits` is the cipher's (128 or 256), XTS keys are twice as long.
-
-    `header` is where dm-crypt's parameters come from: `luks2`, or `none` for plain dm-crypt.
-    `discard`: the file system tells the disk what is free, and every layer passes it on.
-    """
+    """A storage stack; `settings` are those that its kind declares, by name."""
 
     name: str
     kind: str
     disk: str
-    cipher: str | None = None
-    key_bits: int | None = None
-    sector_size: int | None = None
-    header: str = "luks2"
-    no_read_workqueue: bool = False
-    no_write_workqueue: bool = False
-    discard: bool = False
+    settings: Mapping[str, ParameterValue] = field(default_factory=dict)
+
+    @property
+    def discard(self) -> bool:
+        """Whether the file system tells the disk what is free, and every layer passes it on."""
+        return bool(self.settings.get("discard"))
 
 
 @dataclass(frozen=True)
@@ -353,21 +350,7 @@ def _precondition(entry: Mapping[str, Any] | None) -> Precondition | None:
 
 def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:
     filesystem = document["filesystem"]
-    configurations = (
-        Configuration(
-            name=c["name"],
-            kind=c["kind"],
-            disk=c["disk"],
-            cipher=c.get("cipher"),
-            key_bits=c.get("key_bits"),
-            sector_size=c.get("sector_size"),
-            header=c.get("header") or "luks2",
-            no_read_workqueue=bool(c.get("no_read_workqueue")),
-            no_write_workqueue=bool(c.get("no_write_workqueue")),
-            discard=bool(c.get("discard")),
-        )
-        for c in document["configurations"]
-    )
+    configurations = map(_configuration, document["configurations"])
     return StorageSpec(
         disks={
             role: Disk(role, d["by_id"], d["serial"], int(d["size_bytes"]), d.get("erase"))
@@ -380,6 +363,13 @@ def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:
         configurations={c.name: c for c in configurations},
         discard_first=bool(document.get("discard_first", True)),
     )
+
+
+def _configuration(entry: Mapping[str, Any]) -> Configuration:
+    settings = {k: v for k, v in entry.items() if k not in CONFIGURATION_KEYS and v is not None}
+    if not all(isinstance(value, int | float | str) for value in settings.values()):
+        raise TypeError(f"configuration {entry['name']} has a setting that is no word or number")
+    return Configuration(entry["name"], entry["kind"], entry["disk"], settings)
 
 
 def _names(plan: Plan) -> Iterator[object]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from agent.storage import registry as registry_of_storage
+from agent.storage.base import NOBODY
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.plan import DATA_OFFSET_BYTES, FORMAT, freeze
@@ -177,7 +179,7 @@ def _canary(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> di
         raise ControllerError(
             f"The suite's key canary is {wanted!r}: say true, false, or its parameters."
         )
-    plain = [stack["name"] for stack in stacks if stack["kind"] == "plain"]
+    plain = [stack["name"] for stack in stacks if stack["encrypted_by"] == NOBODY]
     names = [stack["name"] for stack in stacks]
     baseline = "plain" if "plain" in names else (plain or names)[0]
     return {
@@ -196,4 +198,17 @@ def _chosen(suite: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> lis
                 + " The suite asks for it, the inventory's fde_configurations do not name it: name "
                 "it there, or choose others with CONFIGURATIONS=…"
             )
-    return [by_name[name] for name in wanted]
+    return [_described(by_name[name]) for name in wanted]
+
+
+def _described(stack: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry with all settings, and what the analysis needs to know of its kind."""
+    whole = registry_of_storage.complete(stack)
+    return {
+        "name": whole.name,
+        "kind": whole.kind,
+        "disk": whole.disk,
+        "label": registry_of_storage.label(whole),
+        "encrypted_by": registry_of_storage.load(whole.kind).encrypted_by,
+        **whole.settings,
+    }

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agent.storage.base import DRIVE, NOBODY, PROCESSOR
 from contract import steady_state
 from contract.errors import ControllerError
 from contract.plan import ACCESSES, MOST_PASSES
@@ -134,7 +135,7 @@ class Extra:
 
 
 def contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Pairs of configurations; by default all to plain, and software to Opal."""
+    """Pairs of configurations; by default all to the unencrypted, software to the drive."""
     names = [stack["name"] for stack in stacks]
     if "contrasts" in suite:
         pairs = [list(pair) for pair in suite["contrasts"]]
@@ -142,17 +143,9 @@ def contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> 
             if name not in names:
                 raise ControllerError(unknown("configuration", str(name), names))
         return pairs
-    kinds = {stack["name"]: stack["kind"] for stack in stacks}
-    return [
-        [first, second]
-        for first in names
-        for second in names
-        if (kinds[first], kinds[second])
-        in {
-            *(("plain", kind) for kind in ("opal", "dmcrypt", "tcrypt")),
-            *(("opal", kind) for kind in ("dmcrypt", "tcrypt")),
-        }
-    ]
+    by = {stack["name"]: stack["encrypted_by"] for stack in stacks}
+    default = {(NOBODY, DRIVE), (NOBODY, PROCESSOR), (DRIVE, PROCESSOR)}
+    return [[a, b] for a in names for b in names if (by[a], by[b]) in default]
 
 
 def extra(

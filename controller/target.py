@@ -1,4 +1,4 @@
-"""Configurations in words, for people."""
+"""What an inventory says of a target: every rule checked, all resolved; configurations in words."""
 
 from __future__ import annotations
 
@@ -10,37 +10,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.storage import layout
-from contract.errors import ControllerError
+from agent.storage import layout, registry
+from agent.storage.base import NOBODY
+from contract.errors import AgentError, ControllerError
 from contract.files import write_json
-from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Configuration, Disk, Extent
+from contract.parameters import Parameter, ParameterValue, described
+from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Disk, Extent
 from controller import declared
 
 
 def words(entry: Mapping[str, Any]) -> str:
     """What a configuration of a resolved target is, in one short line."""
-    return _stack(entry) + ("; what is freed is discarded (TRIM)" if entry.get("discard") else "")
+    configuration = registry.complete(entry)
+    fields = registry.load(configuration.kind).fields
+    told = [_told(field, configuration.settings[field.name]) for field in fields]
+    return "; ".join([registry.label(configuration), *(word for word in told if word)])
 
 
-def _stack(entry: Mapping[str, Any]) -> str:
-    kind, on_sed = entry["kind"], entry["disk"] == "sed"
-    if kind == "plain":
-        return "no encryption" + ("; the drive's locking is off" if on_sed else "")
-    if kind == "opal":
-        return "Opal: the drive encrypts and locks"
-    where = ", on the sed" if on_sed else ""
-    if kind == "tcrypt":
-        return f"TrueCrypt, {entry['cipher']}, {entry['key_bits']} bit{where}"
-    header = "LUKS2" if entry["header"] == "luks2" else "no header"
-    sectors = f"{entry['sector_size']} B sectors"
-    queues = [
-        name
-        for name, off in (("read", "no_read_workqueue"), ("write", "no_write_workqueue"))
-        if entry[off]
-    ]
-    without = f", no {' and '.join(queues)} queue{'s' if len(queues) > 1 else ''}" if queues else ""
-    cipher = f"{entry['cipher']}, {entry['key_bits']} bit"
-    return f"dm-crypt, {header}, {cipher}, {sectors}{without}{where}"
+def _told(field: Parameter, value: ParameterValue) -> str:
+    if isinstance(value, bool):
+        return field.name if value else ""
+    return f"{field.name} {value}{f' {field.unit}' if field.unit else ''}"
 
 
 def table(entries: list[Mapping[str, Any]]) -> list[str]:
@@ -49,34 +39,8 @@ def table(entries: list[Mapping[str, Any]]) -> list[str]:
     return [f"{entry['name']:<{width}}  {entry['disk']:<5}  {words(entry)}" for entry in entries]
 
 
-CIPHERS = ("aes", "serpent", "twofish")
-# The cascades that TrueCrypt knows, as tcplay and cryptsetup name them.
-CHAINS = (
-    *CIPHERS,
-    "twofish-aes",
-    "serpent-twofish-aes",
-    "aes-serpent",
-    "aes-twofish-serpent",
-    "serpent-twofish",
-)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
-SECTOR_SIZES = (512, 1024, 2048, 4096)
-# Keys of an entry of fde_configurations beside name, kind and disk: which kind may have which.
-KEYS_BY_KIND = {
-    "plain": frozenset({"discard"}),
-    "opal": frozenset({"discard"}),
-    "dmcrypt": frozenset(
-        {
-            *("cipher", "key_bits", "sector_size", "header"),
-            *("no_read_workqueue", "no_write_workqueue", "discard"),
-        }
-    ),
-    "tcrypt": frozenset({"cipher", "key_bits"}),
-}
-NEEDED_BY_KIND = {
-    "dmcrypt": ("cipher", "key_bits", "sector_size"),
-    "tcrypt": ("cipher", "key_bits"),
-}
+KEYS = {"name", "kind", "disk"}
 
 
 def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,9 +48,11 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     broken = list(_broken(given))
     if broken:
         raise ControllerError("; ".join(broken))
+    kinds = {entry["kind"] for entry in given["configurations"]}
     return {
         **given,
         "format": TARGET_FORMAT,
+        "packages": sorted(package for kind in kinds for package in registry.load(kind).packages),
         "disks": {role: _disk(entry) for role, entry in given["disks"].items()},
         "extent_bytes": int(given["extent_bytes"]),
         "configurations": [_configuration(entry) for entry in given["configurations"]],
@@ -105,26 +71,12 @@ def _disk(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _configuration(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "name": entry["name"],
-        "kind": entry["kind"],
-        "disk": entry["disk"],
-        "cipher": entry.get("cipher"),
-        "key_bits": _number(entry.get("key_bits")),
-        "sector_size": _number(entry.get("sector_size")),
-        "header": entry.get("header") or Configuration.header,
-        "no_read_workqueue": bool(entry.get("no_read_workqueue")),
-        "no_write_workqueue": bool(entry.get("no_write_workqueue")),
-        "discard": bool(entry.get("discard")),
-    }
+    found = registry.complete(entry)
+    return {"name": found.name, "kind": found.kind, "disk": found.disk, **found.settings}
 
 
 def _asset(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"path": entry["path"], "sha256": entry.get("sha256"), "sums": entry.get("sums")}
-
-
-def _number(value: Any) -> int | None:
-    return None if value is None else int(value)
 
 
 def _broken(given: Mapping[str, Any]) -> Iterator[str]:
@@ -194,57 +146,30 @@ def _configurations_broken(given: Mapping[str, Any]) -> Iterator[str]:
     entries = given["configurations"]
     if not entries:
         yield "fde_configurations is empty: name at least one"
+    lacking = [(entry, sorted(KEYS - set(entry))) for entry in entries]
+    for entry, keys in lacking:
+        if keys:
+            yield f"configuration {entry.get('name', entry)}: {', '.join(keys)} must be named"
+    if any(keys for _, keys in lacking):
+        return
     yield from _twice("configurations", "name", entries)
-    for role in sorted({entry["disk"] for entry in entries} - set(given["disks"])):
+    for role in sorted({str(entry["disk"]) for entry in entries} - set(given["disks"])):
         names = ", ".join(entry["name"] for entry in entries if entry["disk"] == role)
         yield (
             f"disk {role} is not named in fde_disks: name it, or take these configurations out: "
             f"{names}"
         )
     for entry in entries:
-        for reason in _entry_broken(entry):
-            yield f"configuration {entry['name']}: {reason}"
-
-
-def _entry_broken(entry: Mapping[str, Any]) -> Iterator[str]:
-    kind = entry["kind"]
-    if not NAME.fullmatch(entry["name"]):
-        yield (
-            "its name becomes part of file names: begin with a letter or digit, go on with those, "
-            "dots, dashes and underscores, 48 characters at most"
-        )
-    if kind == "opal" and entry["disk"] != "sed":
-        yield "only the self-encrypting disk can do Opal: disk must be sed"
-    # False is what a missing flag means, null what a missing value means.
-    said = {key for key, value in entry.items() if value is not None and value is not False}
-    for key in sorted(said - {"name", "kind", "disk"} - KEYS_BY_KIND[kind]):
-        yield f"{key} means nothing for the kind {kind}: take it out"
-    missing = [key for key in NEEDED_BY_KIND.get(kind, ()) if entry.get(key) is None]
-    if missing:
-        yield f"the kind {kind} needs {', '.join(missing)}"
-    elif kind == "dmcrypt":
-        yield from _dmcrypt_broken(entry)
-    elif kind == "tcrypt":
-        yield from _tcrypt_broken(entry)
-
-
-def _dmcrypt_broken(entry: Mapping[str, Any]) -> Iterator[str]:
-    allowed = [f"{cipher}-xts-plain64" for cipher in CIPHERS]
-    if entry["cipher"] not in allowed:
-        yield f"there is no cipher {entry['cipher']!r} here: choose one of {', '.join(allowed)}"
-    if int(entry["key_bits"]) not in (128, 256):
-        yield f"key_bits is {entry['key_bits']}: give the cipher's own, 128 or 256 (not XTS's sum)"
-    if int(entry["sector_size"]) not in SECTOR_SIZES:
-        yield f"sector_size is {entry['sector_size']}: choose one of {_listed(SECTOR_SIZES)}"
-    if entry.get("header") not in (None, "luks2", "none"):
-        yield f"header is {entry['header']!r}: luks2, or none for plain dm-crypt"
-
-
-def _tcrypt_broken(entry: Mapping[str, Any]) -> Iterator[str]:
-    if entry["cipher"] not in CHAINS:
-        yield f"TrueCrypt has no cipher {entry['cipher']!r}: choose one of {', '.join(CHAINS)}"
-    if int(entry["key_bits"]) != 256:
-        yield f"key_bits is {entry['key_bits']}: TrueCrypt's ciphers have 256"
+        if not NAME.fullmatch(str(entry["name"])):
+            yield (
+                f"configuration {entry['name']}: its name becomes part of file names: begin with a "
+                "letter or digit, go on with those, dots, dashes and underscores, 48 characters at "
+                "most"
+            )
+        try:
+            registry.complete(entry)
+        except AgentError as error:
+            yield f"configuration {entry['name']}: {str(error).rstrip('.')}"
 
 
 def _meters_broken(meters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -281,20 +206,28 @@ def _twice(
         yield f"two {what} have the same {key} {value!r}: {way_out}"
 
 
-def _listed(values: Sequence[object]) -> str:
-    return ", ".join(map(str, values))
+def _kind(name: str) -> Iterator[str]:
+    kind = registry.load(name)
+    who = "nobody" if kind.encrypted_by == NOBODY else f"the {kind.encrypted_by}"
+    yield f"{name}: {who} encrypts"
+    yield from (f"  {described(field)}" for field in kind.fields)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Resolve the variables on standard input (JSON) into the file --out."""
     parser = ArgumentParser(prog="python -m controller.target", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path)
+    what.add_argument("--kinds", action="store_true", help="what fde_configurations may say")
     options = parser.parse_args(arguments)
     try:
+        if options.kinds:
+            print("\n".join(line for name in registry.names() for line in _kind(name)))
+            return 0
         document = resolve(json.load(sys.stdin))
         options.out.parent.mkdir(parents=True, exist_ok=True)
         write_json(options.out, document)
-    except (ControllerError, OSError) as error:
+    except (AgentError, OSError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
     return 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.secrets import Secrets
+from contract.parameters import Parameter, ParameterError, ParameterValue, checked
 from contract.plan import Configuration, Disk, Extent
 
 
@@ -77,15 +79,35 @@ class Expectation:
     chain: str | None = None
 
 
-class Kind(ABC):
-    """One kind of configuration; a file of its own, named in `agent.storage.registry`."""
+NOBODY, DRIVE, PROCESSOR = "none", "drive", "processor"
+DISCARD = Parameter(
+    "discard", False, "", "the file system discards what is freed, and every layer passes it on"
+)
 
+
+class Kind(ABC):
+    """One kind of configuration; a module of its own that has its `name`, here or in an installed
+    package.
+
+    `encrypted_by` is one of `NOBODY`, `DRIVE`, `PROCESSOR`. `fields` are all that a configuration
+    of the kind may be told besides its name and disk; `packages` what is installed for it on the
+    target (Debian's names).
+    """
+
+    name: ClassVar[str]
+    encrypted_by: ClassVar[str] = NOBODY
+    fields: ClassVar[tuple[Parameter, ...]] = (DISCARD,)
+    packages: ClassVar[tuple[str, ...]] = ()
     # What the locking range of a self-encrypting disk must be for this kind: never locking, or
     # (`unlocked`) locking and opened.
     range_state = "off"
 
+    @abstractmethod
+    def label(self, configuration: Configuration) -> str:
+        """What reports call it: letters, digits, spaces, and `,.-–` in at most 60 characters."""
+
     def why_not(self, configuration: Configuration) -> str | None:
-        """What the plan leaves out or this machine lacks, with the way out; None if all is there.
+        """What this machine lacks, with the way out; None if all is there.
 
         Destroys nothing.
         """
@@ -106,6 +128,44 @@ class Kind(ABC):
         self, place: Place, configuration: Configuration, secrets: Secrets
     ) -> dict[str, Any]:
         """Make the mapping, which may destroy what is in the place; evidence had on the way."""
+
+
+def settings(
+    kind: Kind, disk: str, given: Mapping[str, object]
+) -> tuple[dict[str, ParameterValue], list[str]]:
+    """All settings of a configuration, by default where they are not given, and what is wrong.
+
+    False is what a missing flag means, None what a missing value means. A number may stand in
+    quotes, as a template of Ansible's yields it.
+    """
+    said = {key: value for key, value in given.items() if value is not None}
+    whole: dict[str, ParameterValue] = {}
+    broken = list(_broken(kind, disk, said))
+    for field in kind.fields:
+        value = said.get(field.name, None if field.required else field.default)
+        if type(field.default) is int and isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        try:
+            if value is not None:
+                whole[field.name] = checked(f"{field.name} of the kind {kind.name}", field, value)
+        except ParameterError as error:
+            broken.append(f"{str(error).rstrip('.')} ({field.help})")
+    return whole, broken
+
+
+def _broken(kind: Kind, disk: str, said: Mapping[str, object]) -> Iterator[str]:
+    known = {field.name for field in kind.fields}
+    if kind.range_state != "off" and disk != "sed":
+        yield f"only the self-encrypting disk can do {kind.name}: disk must be sed"
+    for key in sorted(key for key in set(said) - known if said[key] is not False):
+        yield f"{key} means nothing for the kind {kind.name}: take it out"
+    if missing := [f.name for f in kind.fields if f.required and f.name not in said]:
+        yield f"the kind {kind.name} needs {', '.join(missing)}"
+
+
+def cipher_label(cipher: str) -> str:
+    """AES, Serpent, Twofish."""
+    return cipher.upper() if cipher == "aes" else cipher.capitalize()
 
 
 def partition_name(place: Place) -> str:

@@ -3,50 +3,94 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.command import run
 from agent.storage import ciphers
-from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
+from agent.storage.base import (
+    DISCARD,
+    PROCESSOR,
+    Expectation,
+    Kind,
+    Layer,
+    Place,
+    Segment,
+    cipher_label,
+    partition_name,
+)
 from agent.storage.guard import LUKS_LABEL, MAPPING
 from agent.storage.secrets import Secrets
+from contract.parameters import Parameter
 from contract.plan import Configuration
 
 # Key derivation is not what is measured, and the passphrase is random: the fewest rounds allowed.
 CHEAP_PBKDF = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
-HEADERS = ("luks2", "none")
-SECTOR_SIZES = (512, 1024, 2048, 4096)
+CIPHERS = ("aes", "serpent", "twofish")
 
 
 class DmCrypt(Kind):
     """The kernel encrypts."""
 
+    name: ClassVar[str] = "dmcrypt"
+    encrypted_by: ClassVar[str] = PROCESSOR
+    fields: ClassVar[tuple[Parameter, ...]] = (
+        Parameter(
+            "cipher",
+            "aes-xts-plain64",
+            "",
+            "as cryptsetup names it",
+            choices=tuple(f"{cipher}-xts-plain64" for cipher in CIPHERS),
+            required=True,
+        ),
+        Parameter(
+            "key_bits",
+            256,
+            "",
+            "the cipher's own key size; XTS keys are twice as long",
+            choices=(128, 256),
+            required=True,
+        ),
+        Parameter(
+            "sector_size",
+            4096,
+            "B",
+            "what is encrypted at a time",
+            choices=(512, 1024, 2048, 4096),
+            required=True,
+        ),
+        Parameter(
+            "header", "luks2", "", "LUKS2, or none for plain dm-crypt", choices=("luks2", "none")
+        ),
+        Parameter(
+            "no_read_workqueue", False, "", "decrypt in the caller's context, without a work queue"
+        ),
+        Parameter(
+            "no_write_workqueue", False, "", "encrypt in the caller's context, without a work queue"
+        ),
+        DISCARD,
+    )
+
+    def label(self, configuration: Configuration) -> str:
+        told = configuration.settings
+        parts = [f"dm-crypt {cipher_label(cipher(configuration).split('-')[0])}-{told['key_bits']}"]
+        parts += ["no header"] if told["header"] == "none" else []
+        parts += [f"{told['sector_size']} B sectors"] if told["sector_size"] != 4096 else []
+        queues = told["no_read_workqueue"] or told["no_write_workqueue"]
+        return ", ".join([*parts, *(["no queues"] if queues else [])])
+
     def why_not(self, configuration: Configuration) -> str | None:
-        who = f"Configuration {configuration.name}"
-        if not (configuration.cipher and configuration.key_bits and configuration.sector_size):
-            return (
-                f"{who} lacks cipher, key_bits or sector_size: "
-                "name them in the inventory's fde_configurations."
-            )
-        if configuration.header not in HEADERS:
-            return f"{who} has header {configuration.header!r}: choose {' or '.join(HEADERS)}."
-        if configuration.sector_size not in SECTOR_SIZES:
-            return (
-                f"{who} has sector_size {configuration.sector_size}: "
-                f"choose one of {', '.join(map(str, SECTOR_SIZES))}."
-            )
-        return ciphers.missing(configuration.cipher, configuration)
+        return ciphers.missing(cipher(configuration), configuration)
 
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
-        luks = configuration.header == "luks2"
+        luks = configuration.settings["header"] == "luks2"
         segment = Segment(
             place.size_sectors,
             "crypt",
             partition_name(place),
             place.offset_sectors,
-            cipher=configuration.cipher,
+            cipher=cipher(configuration),
             key_bits=volume_key_bits(configuration),
-            sector_size=configuration.sector_size,
+            sector_size=int(configuration.settings["sector_size"]),
             iv_offset_sectors=0,
             options=options(configuration),
         )
@@ -56,7 +100,7 @@ class DmCrypt(Kind):
     def attach(
         self, place: Place, configuration: Configuration, secrets: Secrets
     ) -> dict[str, Any]:
-        if configuration.header == "luks2":
+        if configuration.settings["header"] == "luks2":
             run(
                 [
                     *("cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2"),
@@ -84,17 +128,22 @@ class DmCrypt(Kind):
         return {}
 
 
+def cipher(configuration: Configuration) -> str:
+    """As cryptsetup names it."""
+    return str(configuration.settings["cipher"])
+
+
 def volume_key_bits(configuration: Configuration) -> int:
     """Bits of the whole volume key."""
-    return ciphers.key_factor(configuration.cipher or "") * (configuration.key_bits or 0)
+    return ciphers.key_factor(cipher(configuration)) * int(configuration.settings["key_bits"])
 
 
 def options(configuration: Configuration) -> tuple[str, ...]:
     """The mapping's options as the table shows them, sorted."""
     wanted = {
         "allow_discards": configuration.discard,
-        "no_read_workqueue": configuration.no_read_workqueue,
-        "no_write_workqueue": configuration.no_write_workqueue,
+        "no_read_workqueue": configuration.settings["no_read_workqueue"],
+        "no_write_workqueue": configuration.settings["no_write_workqueue"],
     }
     return tuple(name for name, is_wanted in sorted(wanted.items()) if is_wanted)
 
@@ -118,8 +167,8 @@ def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
 
 def _cipher_arguments(place: Place, configuration: Configuration) -> list[str]:
     return [
-        *("--cipher", str(configuration.cipher)),
+        *("--cipher", cipher(configuration)),
         *("--key-size", str(volume_key_bits(configuration))),
-        *("--sector-size", str(configuration.sector_size)),
+        *("--sector-size", str(configuration.settings["sector_size"])),
         *("--offset", str(place.offset_sectors)),
     ]

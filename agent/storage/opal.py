@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.command import CommandError, run
 from agent.storage import opal_ioctl
-from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
+from agent.storage.base import DRIVE, Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.guard import LUKS_LABEL, MAPPING
@@ -31,7 +31,13 @@ class NotTakenError(AgentError):
 class Opal(Kind):
     """The drive encrypts; ownership and range are made once, when the target is provisioned."""
 
+    name: ClassVar[str] = "opal"
+    encrypted_by: ClassVar[str] = DRIVE
     range_state = "unlocked"
+
+    def label(self, configuration: Configuration) -> str:
+        del configuration
+        return "Opal drive"
 
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         del configuration

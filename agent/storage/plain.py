@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.storage import mapping
 from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
@@ -13,6 +13,11 @@ from contract.plan import Configuration
 
 class Plain(Kind):
     """The baseline; on a self-encrypting disk, the disk with its locking switched off."""
+
+    name: ClassVar[str] = "plain"
+
+    def label(self, configuration: Configuration) -> str:
+        return "SED, locking off" if configuration.disk == "sed" else "plain"
 
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         del configuration

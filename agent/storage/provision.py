@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.command import CommandError
-from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl
+from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl, registry
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
 from agent.storage.guard import GuardError
@@ -47,7 +47,10 @@ def prepare(
 
 def carries_opal(spec: StorageSpec, role: str) -> bool:
     """Whether a configuration needs the disk to be owned."""
-    return any(c.kind == "opal" and c.disk == role for c in spec.configurations.values())
+    return any(
+        c.disk == role and registry.load(c.kind).range_state != "off"
+        for c in spec.configurations.values()
+    )
 
 
 def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:

@@ -1,29 +1,44 @@
-"""Kinds of configurations by name; each is loaded when it is first asked for."""
+"""Kinds of configurations by name; what an entry of an inventory says, checked and completed."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Mapping
+from typing import Any
 
-from agent.storage.base import Kind
+from agent.storage.base import PROCESSOR, Kind, settings
 from contract.errors import AgentError
+from contract.extensions import Group
+from contract.plan import CONFIGURATION_KEYS, Configuration
 
-_KINDS = {
-    "plain": "agent.storage.plain:Plain",
-    "dmcrypt": "agent.storage.dmcrypt:DmCrypt",
-    "opal": "agent.storage.opal:Opal",
-    "tcrypt": "agent.storage.tcrypt:TrueCrypt",
-}
+_GROUP = Group("storage kind", "fde.storage", "agent.storage", "name", Kind)
 
 
-def names() -> list[str]:
+def names() -> tuple[str, ...]:
     """All kinds."""
-    return sorted(_KINDS)
+    return _GROUP.names()
 
 
 def load(name: str) -> Kind:
-    """The kind of that name; raises AgentError."""
-    if name not in _KINDS:
-        raise AgentError(f"There is no storage kind {name!r}: choose one of {', '.join(names())}.")
-    module, _, attribute = _KINDS[name].partition(":")
-    kind: Kind = getattr(import_module(module), attribute)()
+    """The kind of that name; raises ExtensionError."""
+    kind: Kind = _GROUP.load(name)()
     return kind
+
+
+def complete(entry: Mapping[str, Any]) -> Configuration:
+    """The configuration of an entry, with its kind's defaults; raises AgentError with all that is
+    wrong in it, clauses with the way out."""
+    kind = load(entry["kind"])
+    given = {key: value for key, value in entry.items() if key not in CONFIGURATION_KEYS}
+    whole, broken = settings(kind, entry["disk"], given)
+    if broken:
+        raise AgentError("; ".join(broken))
+    return Configuration(entry["name"], entry["kind"], entry["disk"], whole)
+
+
+def label(configuration: Configuration) -> str:
+    """What reports call a configuration, by what it is and never by its name."""
+    kind = load(configuration.kind)
+    parts = [kind.label(configuration)]
+    parts += ["TRIM"] if configuration.discard else []
+    on_the_sed = kind.encrypted_by == PROCESSOR and configuration.disk == "sed"
+    return ", ".join([*parts, *(["on the SED"] if on_the_sed else [])])

@@ -13,14 +13,14 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 from agent.command import CommandError, run
 from agent.storage import canary, devices, guard, layout, mapping, opal, opal_ioctl, registry
-from agent.storage.base import Kind, Place
+from agent.storage.base import Kind, Place, settings
 from agent.storage.secrets import Secrets
 from contract.errors import AgentError
 from contract.plan import Configuration, Disk, StorageSpec
@@ -128,9 +128,15 @@ class Stack:
         if configuration is None:
             known = ", ".join(sorted(self.spec.configurations))
             raise StorageError(f"There is no configuration {name!r}: choose one of {known}.")
-        ascent = _Ascent(configuration, self._load_kind(configuration.kind))
-        reason = ascent.kind.why_not(configuration)
-        if reason:
+        kind = self._load_kind(configuration.kind)
+        whole, broken = settings(kind, configuration.disk, configuration.settings)
+        if broken:
+            raise StorageError(
+                f"Configuration {name} cannot be ({'; '.join(broken)}): make the plan anew."
+            )
+        configuration = replace(configuration, settings=whole)
+        ascent = _Ascent(configuration, kind)
+        if reason := kind.why_not(configuration):
             raise StorageError(reason)
         self.leave()
         try:

@@ -10,15 +10,25 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.command import CommandError, run
 from agent.storage import ciphers, mapping
-from agent.storage.base import Expectation, Kind, Layer, Place, Segment, partition_name
+from agent.storage.base import (
+    PROCESSOR,
+    Expectation,
+    Kind,
+    Layer,
+    Place,
+    Segment,
+    cipher_label,
+    partition_name,
+)
 from agent.storage.devices import SECTOR_BYTES
-from agent.storage.dmcrypt import open_arguments, options
+from agent.storage.dmcrypt import cipher
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
+from contract.parameters import Parameter
 from contract.plan import Configuration
 
 HEADERS_SECTORS = 128 * 1024 // SECTOR_BYTES
@@ -44,24 +54,26 @@ _TIMEOUT_S = 60
 class TrueCrypt(Kind):
     """The kernel encrypts, once for each cipher of the chain."""
 
+    name: ClassVar[str] = "tcrypt"
+    encrypted_by: ClassVar[str] = PROCESSOR
+    fields: ClassVar[tuple[Parameter, ...]] = (
+        Parameter(
+            "cipher", "aes", "", "a cipher, or a cascade of them", choices=CHAINS, required=True
+        ),
+        Parameter("key_bits", KEY_BITS, "", "of each cipher", choices=(KEY_BITS,), required=True),
+    )
+    packages: ClassVar[tuple[str, ...]] = ("tcplay",)
+
+    def label(self, configuration: Configuration) -> str:
+        return f"TrueCrypt {'–'.join(map(cipher_label, _words(configuration)))}-{KEY_BITS}"
+
     def why_not(self, configuration: Configuration) -> str | None:
-        who = f"Configuration {configuration.name}"
-        if configuration.cipher not in CHAINS:
-            return (
-                f"{who} has cipher {configuration.cipher!r}, TrueCrypt has {', '.join(CHAINS)}: "
-                "choose one of them."
-            )
-        if configuration.key_bits != KEY_BITS or configuration.sector_size not in (None, 512):
-            return (
-                f"{who} is a TrueCrypt volume, which has key_bits 256 and sector_size 512: "
-                "set these, or leave sector_size out."
-            )
         try:
             run(["tcplay", "--version"], ok=range(256))
         except CommandError:
             return (
-                f"{who} needs tcplay, which is missing: install its package (tcplay), "
-                "or leave the configuration out."
+                f"Configuration {configuration.name} needs tcplay, which is missing: install its "
+                "package (tcplay), or leave the configuration out."
             )
         lacks = (ciphers.missing(_dm_cipher(word), configuration) for word in _words(configuration))
         return next((sentence for sentence in lacks if sentence), None)
@@ -84,13 +96,12 @@ class TrueCrypt(Kind):
                         key_bits=2 * KEY_BITS,
                         sector_size=512,
                         iv_offset_sectors=HEADERS_SECTORS,
-                        options=options(configuration),
                     ),
                 ),
             )
             for name, word, device in zip(names, words, below, strict=True)
         ]
-        return Expectation(layers=(*layers, _container(place)), chain=configuration.cipher)
+        return Expectation(layers=(*layers, _container(place)), chain=cipher(configuration))
 
     def attach(
         self, place: Place, configuration: Configuration, secrets: Secrets
@@ -109,11 +120,11 @@ class TrueCrypt(Kind):
         _create(path, _words(configuration), passphrase)
         how = [
             *("--batch-mode", "--type", "tcrypt", "--disable-veracrypt"),
-            *("--hash", _PRF[1], "--cipher", str(configuration.cipher)),
+            *("--hash", _PRF[1], "--cipher", cipher(configuration)),
         ]
         dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
         run(
-            ["cryptsetup", "open", *how, *open_arguments(configuration), path, MAPPING],
+            ["cryptsetup", "open", *how, path, MAPPING],
             stdin=passphrase + b"\n",
         )
         return {"tcrypt": parse_dump(dumped)}
@@ -131,7 +142,7 @@ def _pairs(text: str) -> list[tuple[str, str, str]]:
 
 
 def _words(configuration: Configuration) -> list[str]:
-    return str(configuration.cipher).split("-")
+    return cipher(configuration).split("-")
 
 
 def _dm_cipher(word: str) -> str:

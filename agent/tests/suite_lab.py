@@ -18,9 +18,10 @@ from agent.storage.stack import Stack
 from contract import journal, plan
 from contract.errors import AgentError
 from contract.journal import Entry, Journal
+from contract.parameters import ParameterValue
 from contract.tests.test_plan import DOCUMENT
 from instrumentation.sources.powercap import PowercapSource
-from workloads.base import Context, Needs, ParameterValue, Workload
+from workloads.base import Context, Needs, Workload
 
 CONFIGURATIONS = ("plain", "opal")
 WORKLOADS = ("idle", "file_io")

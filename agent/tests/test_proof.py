@@ -12,7 +12,7 @@ import pytest
 from agent.storage import canary, ciphers, mapping, proof, registry, tcrypt
 from agent.storage.base import Layer, Place, Segment
 from agent.storage.proof import Found, Planned
-from contract.plan import Configuration, Disk, Extent
+from contract.plan import Disk, Extent
 
 PLACE = Place(Disk("plain", "/x", "S", 2**31), "/dev/sdx1", 1, Extent(2**24, 2**30))
 SEEN = {"through_mapping": True, "on_medium": False}
@@ -52,25 +52,20 @@ OFF: dict[str, Any] = {
 HEADER = {"chain": "aes-twofish-serpent", "mode": "xts-plain64", "key_bits": "1536"}
 
 
-def _planned(configuration: Configuration) -> Planned:
-    expectation = registry.load(configuration.kind).expectation(PLACE, configuration)
+def _planned(kind: str, **entry: object) -> Planned:
+    disk = "sed" if kind == "opal" else "plain"
+    configuration = registry.complete({"name": "c", "kind": kind, "disk": disk, **entry})
+    expectation = registry.load(kind).expectation(PLACE, configuration)
     return Planned(expectation, 4352, 262144, 2**24, 2**30)
 
 
-DMCRYPT = _planned(Configuration("c", "dmcrypt", "plain", "aes-xts-plain64", 256, 4096))
-NO_HEADER = _planned(
-    Configuration("c", "dmcrypt", "plain", "aes-xts-plain64", 256, 4096, header="none")
-)
-NO_QUEUES = _planned(
-    Configuration(
-        *("c", "dmcrypt", "plain", "aes-xts-plain64", 256, 4096),
-        no_read_workqueue=True,
-        no_write_workqueue=True,
-    )
-)
-OPAL_PLAN = _planned(Configuration("c", "opal", "sed"))
-PLAIN = _planned(Configuration("c", "plain", "plain"))
-CASCADE = _planned(Configuration("c", "tcrypt", "plain", "aes-twofish-serpent", 256))
+AES: dict[str, Any] = {"cipher": "aes-xts-plain64", "key_bits": 256, "sector_size": 4096}
+DMCRYPT = _planned("dmcrypt", **AES)
+NO_HEADER = _planned("dmcrypt", **AES, header="none")
+NO_QUEUES = _planned("dmcrypt", **AES, no_read_workqueue=True, no_write_workqueue=True)
+OPAL_PLAN = _planned("opal")
+PLAIN = _planned("plain")
+CASCADE = _planned("tcrypt", cipher="aes-twofish-serpent", key_bits=256)
 
 # What is found when everything is as planned.
 SOUND: dict[str, tuple[Planned, Found]] = {

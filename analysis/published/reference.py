@@ -103,12 +103,14 @@ class Published:
 
 @dataclass(frozen=True)
 class ReferenceConfiguration:
-    """What a configuration of these tables is: its kind, and for software its cipher and key."""
+    """What a configuration of these tables is: its kind, for software its cipher and key, and what
+    people call it."""
 
     configuration: str
     kind: str
     cipher: str
     key_bits: int | None
+    label: str
 
 
 @cache
@@ -122,7 +124,11 @@ def configurations() -> dict[str, ReferenceConfiguration]:
     """The configurations of the papers' rows, by name."""
     return {
         row["configuration"]: ReferenceConfiguration(
-            row["configuration"], row["kind"], row["cipher"], _whole(row["key_bits"])
+            row["configuration"],
+            row["kind"],
+            row["cipher"],
+            _whole(row["key_bits"]),
+            row["label"],
         )
         for row in _rows("configurations")
     }

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
 from itertools import groupby
 
 from analysis.published import reference
 from analysis.published.reference import CONDITIONS, Published, configurations
 from analysis.report import markup, words
 from analysis.report.markup import Html
-from analysis.suite.records import configuration_label
 
 DOUBT = "*"
 FEW = range(2, 5)
@@ -41,7 +39,7 @@ def value(figure: Published) -> str:
 def configuration_name(name: str) -> str:
     """A configuration of the reference tables for people."""
     known = configurations().get(name)
-    return configuration_label(name, asdict(known)) if known else name
+    return known.label if known else name
 
 
 def tables(figures: Sequence[Published]) -> Html:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,39 +30,8 @@ def joint(origins: Iterable[str]) -> str:
     return ORDER[max(ranks, default=0)]
 
 
-def configuration_label(name: str, entry: Mapping[str, Any]) -> str:
-    """What a configuration of the plan is called for people, from its entry."""
-    kind, disk = entry.get("kind"), entry.get("disk")
-    trim = ["TRIM"] if entry.get("discard") else []
-    if kind == "plain":
-        return ", ".join(["plain" if disk != "sed" else "SED, locking off", *trim])
-    if kind == "opal":
-        return ", ".join(["Opal drive", *trim])
-    cipher, bits = str(entry.get("cipher") or ""), entry.get("key_bits")
-    if kind not in ("dmcrypt", "tcrypt") or not cipher:
-        return name
-    # The cipher of dm-crypt is followed by its mode, that of TrueCrypt by the next of its chain.
-    ciphers = cipher.split("-")[: 1 if kind == "dmcrypt" else None]
-    chain = "–".join(_cipher_label(part) for part in ciphers)
-    parts = [f"{'dm-crypt' if kind == 'dmcrypt' else 'TrueCrypt'} {chain}"]
-    parts[0] += f"-{bits}" if bits else ""
-    if kind == "dmcrypt" and entry.get("header") == "none":
-        parts.append("no header")
-    if entry.get("sector_size") not in (None, 4096) and kind == "dmcrypt":
-        parts.append(f"{entry['sector_size']} B sectors")
-    if entry.get("no_read_workqueue") or entry.get("no_write_workqueue"):
-        parts.append("no queues")
-    parts += trim
-    if disk == "sed":
-        parts.append("on the SED")
-    return ", ".join(parts)
-
-
-def _cipher_label(cipher: str) -> str:
-    return cipher.upper() if cipher == "aes" else cipher.capitalize()
-
-
 BASELINE = "plain"
+_LABEL = re.compile(r"[\w ,.–-]{1,60}")  # of letters and digits alone is the name of a cipher
 TAIL = "tail"
 CANARY = "canary"  # a workload of its own, first and last: no part of what is compared
 SYSTEM = "system"  # the component that a meter before the whole machine sees
@@ -217,26 +187,27 @@ class Suite:
 
     @property
     def baseline(self) -> str | None:
-        """What all is a ratio to: the configuration named plain, else the first of kind plain."""
-        plain = self._of_kinds("plain")
+        """What all is a ratio to: the configuration named plain, else the first that nobody
+        encrypts."""
+        plain = self._encrypted_by("none")
         return BASELINE if BASELINE in self.configurations else next(iter(plain), None)
 
     @property
     def sed(self) -> str | None:
         """The first configuration that the drive itself encrypts."""
-        return next(iter(self._of_kinds("opal")), None)
+        return next(iter(self._encrypted_by("drive")), None)
 
     @property
     def software(self) -> list[str]:
         """The configurations that the processor encrypts, in the plan's order."""
-        return self._of_kinds("dmcrypt", "tcrypt")
+        return self._encrypted_by("processor")
 
     def reference(self, name: str) -> str | None:
         """The configuration without encryption on the same disk; the baseline where there is none.
 
         Against it nothing but the encryption differs.
         """
-        same = [n for n in self._of_kinds("plain") if self.disk_of(n) == self.disk_of(name)]
+        same = [n for n in self._encrypted_by("none") if self.disk_of(n) == self.disk_of(name)]
         base = self.baseline
         return base if base in same or not same or name == base else same[0]
 
@@ -245,21 +216,18 @@ class Suite:
         return next((str(e.get("disk") or "") for e in self._entries if e.get("name") == name), "")
 
     def label(self, name: str) -> str:
-        """A configuration's name for people."""
-        entry = next((e for e in self._entries if e.get("name") == name), {})
-        return configuration_label(name, entry)
+        """What the plan says that a configuration is called; its name where that is no label."""
+        label = next((e.get("label") for e in self._entries if e.get("name") == name), None)
+        return label if isinstance(label, str) and _LABEL.fullmatch(label) else name
 
     @property
     def _entries(self) -> list[Mapping[str, Any]]:
         given = self.plan.get("configurations")
         return [e for e in given if isinstance(e, Mapping)] if isinstance(given, list) else []
 
-    @property
-    def _kinds(self) -> dict[str, str]:
-        return {str(e.get("name")): str(e.get("kind") or "") for e in self._entries}
-
-    def _of_kinds(self, *kinds: str) -> list[str]:
-        return [name for name in self.configurations if self._kinds.get(name) in kinds]
+    def _encrypted_by(self, whom: str) -> list[str]:
+        by = {str(e.get("name")): e.get("encrypted_by") for e in self._entries}
+        return [name for name in self.configurations if by.get(name) == whom]
 
     @property
     def workloads(self) -> list[str]:

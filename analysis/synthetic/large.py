@@ -99,7 +99,7 @@ def write_large_suite(folder: Path, size: Size | None = None, seed: int = 36) ->
 def _plan(size: Size, seed: int, generator: np.random.Generator) -> dict[str, Any]:
     ciphers = [
         {**STACKS["dmcrypt-aes256"], "name": f"dmcrypt-{cipher}-{sector}", "sector_size": sector}
-        | {"cipher": f"{cipher}-xts-plain64"}
+        | {"cipher": f"{cipher}-xts-plain64", "label": f"{cipher}-256, {sector} B sectors"}
         for cipher, sector in product(("aes", "serpent", "twofish"), (512, 4096))
     ]
     named = [{"name": name, **STACKS[name]} for name in ("plain", "opal")]

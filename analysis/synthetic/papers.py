@@ -39,8 +39,11 @@ BUSY_W = (30.0, 2.6, 10.0, 1.4)
 PHASE_S, PAUSE_S, TAIL_S = 0.2, 0.05, 0.3
 KIB, MIB = 2**10, 2**20
 TCRYPT = {
-    f"tcrypt-{cipher}256": {"kind": "tcrypt", "disk": "plain", "cipher": cipher, "key_bits": 256}
-    for cipher in ("aes", "serpent", "twofish")
+    f"tcrypt-{cipher}256": {
+        **{"kind": "tcrypt", "disk": "plain", "encrypted_by": "processor"},
+        **{"cipher": cipher, "key_bits": 256, "label": f"TrueCrypt {label}-256"},
+    }
+    for cipher, label in (("aes", "AES"), ("serpent", "Serpent"), ("twofish", "Twofish"))
 }
 FOUR = ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256")
 CONFIGURATIONS: Mapping[str, Mapping[str, Any]] = {name: STACKS[name] for name in FOUR} | TCRYPT

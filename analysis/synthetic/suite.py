@@ -31,31 +31,20 @@ from analysis.synthetic.folder import (
 )
 
 CONFIGURATIONS = ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256")
+PLAIN = {"kind": "plain", "disk": "plain", "label": "plain", "encrypted_by": "none"}
+AES = {
+    **{"kind": "dmcrypt", "disk": "plain", "encrypted_by": "processor"},
+    **{"cipher": "aes-xts-plain64", "sector_size": 4096},
+}
+AES128 = {**AES, "key_bits": 128, "label": "dm-crypt AES-128"}
+AES256 = {**AES, "key_bits": 256, "label": "dm-crypt AES-256"}
 STACKS: Mapping[str, Mapping[str, Any]] = {
-    "plain": {"kind": "plain", "disk": "plain"},
-    "opal": {"kind": "opal", "disk": "sed"},
-    "dmcrypt-aes128": {
-        "kind": "dmcrypt",
-        "disk": "plain",
-        "cipher": "aes-xts-plain64",
-        "key_bits": 128,
-        "sector_size": 4096,
-    },
-    "dmcrypt-aes256": {
-        "kind": "dmcrypt",
-        "disk": "plain",
-        "cipher": "aes-xts-plain64",
-        "key_bits": 256,
-        "sector_size": 4096,
-    },
-    "sed-unlocked": {"kind": "plain", "disk": "sed"},
-    "dmcrypt-aes256-on-sed": {
-        "kind": "dmcrypt",
-        "disk": "sed",
-        "cipher": "aes-xts-plain64",
-        "key_bits": 256,
-        "sector_size": 4096,
-    },
+    "plain": PLAIN,
+    "opal": {"kind": "opal", "disk": "sed", "label": "Opal drive", "encrypted_by": "drive"},
+    "dmcrypt-aes128": AES128,
+    "dmcrypt-aes256": AES256,
+    "sed-unlocked": {**PLAIN, "disk": "sed", "label": "SED, locking off"},
+    "dmcrypt-aes256-on-sed": {**AES256, "disk": "sed", "label": "dm-crypt AES-256, on the SED"},
 }
 PHASES: Mapping[str, Mapping[str, float]] = {
     "file_io": {"write-small": 0.8, "read-small": 0.6, "write-large": 1.2, "read-large": 0.9},

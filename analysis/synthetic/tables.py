@@ -23,6 +23,8 @@ DEFAULTS: Mapping[str, Any] = {
     "flags": "",
 }
 
+ENCRYPTED_BY = {"plain": "none", "opal": "drive", "dmcrypt": "processor", "tcrypt": "processor"}
+
 
 def suite_of(
     configurations: Mapping[str, str],
@@ -35,7 +37,10 @@ def suite_of(
     document = {
         "suite_id": "made",
         "origin": "synthetic",
-        "configurations": [{"name": n, "kind": kind} for n, kind in configurations.items()],
+        "configurations": [
+            {"name": name, "kind": kind, "encrypted_by": ENCRYPTED_BY.get(kind)}
+            for name, kind in configurations.items()
+        ],
         "workloads": [{"name": name, "parameters": {}} for name in workloads],
         "analysis": {"contrasts": [list(pair) for pair in contrasts], "margin": 0.02},
         **plan,

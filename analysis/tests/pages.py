@@ -17,13 +17,17 @@ CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")
 def many(count: int) -> dict[str, dict[str, object]]:
     """So many configurations, none of them with a name that says what it is."""
     found: dict[str, dict[str, object]] = {
-        "c00": {"kind": "plain", "disk": "plain"},
-        "c01": {"kind": "opal", "disk": "sed"},
+        "c00": dict(STACKS["plain"]),
+        "c01": dict(STACKS["opal"]),
     }
     for i in range(2, count):
         cipher, bits = CIPHERS[i % 7], 128 if i % 2 else 256
         found[f"c{i:02d}"] = {
             "kind": "dmcrypt",
+            "encrypted_by": "processor",
+            "label": f"dm-crypt {cipher.upper() if cipher == 'aes' else cipher.capitalize()}-{bits}"
+            + (", 512 B sectors" if i >= 14 else "")
+            + (", on the SED" if i > 9 else ""),
             "disk": "sed" if i > 9 else "plain",
             "cipher": f"{cipher}-xts-plain64",
             "key_bits": bits,

@@ -80,7 +80,10 @@ def test_seventeen_configurations_look_different_without_colour(wide: Results) -
 def test_the_look_follows_the_kind_and_not_the_name(found: Results) -> None:
     plan = {
         **found.suite.plan,
-        "configurations": [{"name": "opal", "kind": "plain"}, {"name": "plain2", "kind": "opal"}],
+        "configurations": [
+            {"name": "opal", "encrypted_by": "none"},
+            {"name": "plain2", "encrypted_by": "drive"},
+        ],
     }
     looks = style.palette(replace(found.suite, plan=plan))
     assert looks["opal"].colour == style.GREY

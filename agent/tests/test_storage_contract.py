@@ -1,0 +1,205 @@
+"""What every kind of storage must hold to, those of installed packages too."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.storage import layout, mapping, registry
+from agent.storage.base import DRIVE, NOBODY, PROCESSOR, Layer, Place
+from contract.errors import AgentError
+from contract.plan import CONFIGURATION_KEYS, Configuration, Disk, Extent
+
+EXTENT = Extent(2**24, 2**25)
+SIZE_BYTES = layout.partition_bytes(EXTENT)
+TREE = {"dmcrypt": "off", "opal": "unlocked", "plain": "off", "tcrypt": "off"}
+AES = {"cipher": "aes-xts-plain64", "key_bits": 256}
+EXAMPLES: dict[str, list[dict[str, Any]]] = {
+    "plain": [{}, {"disk": "sed"}],
+    "dmcrypt": [
+        {**AES, "sector_size": 4096},
+        {**AES, "cipher": "twofish-xts-plain64", "sector_size": 512, "header": "none"},
+    ],
+    "tcrypt": [
+        {"cipher": "serpent", "key_bits": 256},
+        {"cipher": "aes-twofish-serpent", "key_bits": 256},
+    ],
+}
+
+
+def made(kind: str, **entry: Any) -> Configuration:
+    return registry.complete({"name": "c", "kind": kind, "disk": role(kind), **entry})
+
+
+def role(kind: str) -> str:
+    return "plain" if registry.load(kind).range_state == "off" else "sed"
+
+
+def example(kind: str) -> dict[str, Any]:
+    """What a configuration must be told, as its declaration shows it."""
+    return {field.name: field.default for field in registry.load(kind).fields if field.required}
+
+
+KINDS = [
+    (kind, entry) for kind in registry.names() for entry in [example(kind), *EXAMPLES.get(kind, ())]
+]
+every_kind = pytest.mark.parametrize(("kind", "entry"), KINDS, ids=lambda value: str(value)[:60])
+PLACE = Place(Disk("plain", "/dev/disk/by-id/x", "S", SIZE_BYTES), "/dev/sdx1", 1, EXTENT)
+
+
+@every_kind
+def test_every_kind_puts_its_data_on_exactly_the_common_extent(
+    kind: str, entry: dict[str, Any]
+) -> None:
+    """Follow first and last sector of the top mapping down to the partition."""
+    expectation = registry.load(kind).expectation(PLACE, made(kind, **entry))
+    layers = {layer.name: layer for layer in expectation.layers}
+    top = expectation.layers[0]
+    assert Path(mapping.PATH).name == top.name
+    length = sum(segment.length_sectors for segment in top.segments)
+    assert length * 512 == EXTENT.size_bytes
+    assert _lands(layers, top, 0) == EXTENT.offset_bytes // 512
+    assert _lands(layers, top, length - 1) == (EXTENT.offset_bytes + EXTENT.size_bytes) // 512 - 1
+    assert all(mapping.is_ours(name) for name in layers)
+
+
+@every_kind
+def test_no_layer_of_a_kind_leaves_our_partition(kind: str, entry: dict[str, Any]) -> None:
+    for layer in registry.load(kind).expectation(PLACE, made(kind, **entry)).layers:
+        for segment in layer.segments:
+            assert segment.offset_sectors is not None
+            if segment.device == "sdx1":
+                end = segment.offset_sectors + segment.length_sectors
+                assert 0 <= segment.offset_sectors < end <= SIZE_BYTES // 512
+
+
+@every_kind
+def test_a_kind_declares_itself(kind: str, entry: dict[str, Any]) -> None:
+    one = registry.load(kind)
+    assert one.name == kind
+    assert one.encrypted_by in (NOBODY, DRIVE, PROCESSOR)
+    assert one.range_state in ("off", "unlocked")
+    assert len({field.name for field in one.fields}) == len(one.fields)
+    for field in one.fields:
+        assert field.help
+        assert field.name not in CONFIGURATION_KEYS
+        assert not field.choices or field.default in field.choices
+    expected = one.expectation(PLACE, made(kind, **entry))
+    assert expected.range_state == one.range_state
+    # What nobody encrypts is there to be read, and so is what a drive does once it is open.
+    assert expected.plaintext_on_medium == (one.encrypted_by != PROCESSOR)
+
+
+@every_kind
+def test_reports_can_call_it_by_what_it_is(kind: str, entry: dict[str, Any]) -> None:
+    assert re.fullmatch(r"[\w ,.–-]{1,60}", registry.label(made(kind, **entry)))
+
+
+@every_kind
+def test_all_settings_survive_the_plan(kind: str, entry: dict[str, Any]) -> None:
+    whole = made(kind, **entry)
+    document = {"name": "c", "kind": kind, "disk": whole.disk, **whole.settings}
+    assert registry.complete(json.loads(json.dumps(document))) == whole
+
+
+@pytest.mark.parametrize("kind", registry.names())
+def test_what_a_kind_does_not_declare_is_refused(kind: str) -> None:
+    with pytest.raises(AgentError, match=f"nonsense means nothing for the kind {kind}: take it"):
+        made(kind, **example(kind), nonsense=1)
+    for field in registry.load(kind).fields:
+        if field.required:
+            with pytest.raises(AgentError, match=f"needs {field.name}"):
+                made(kind, **{**example(kind), field.name: None})
+        with pytest.raises(AgentError, match=f"The {field.name} of the kind {kind} must be"):
+            made(kind, **{**example(kind), field.name: []})
+
+
+def test_the_ranges_of_the_tree_s_kinds() -> None:
+    assert {kind: registry.load(kind).range_state for kind in TREE} == TREE
+
+
+def _lands(layers: dict[str, Layer], layer: Layer, sector: int) -> int:
+    """The sector of the partition that a sector of a layer ends on."""
+    for segment in layer.segments:
+        if sector < segment.length_sectors:
+            assert segment.device is not None
+            assert segment.offset_sectors is not None
+            below = sector + segment.offset_sectors
+            return (
+                _lands(layers, layers[segment.device], below) if segment.device in layers else below
+            )
+        sector -= segment.length_sectors
+    raise AssertionError(f"{layer.name} has no sector {sector}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry", "reason"),
+    [
+        ("dmcrypt", {}, "needs cipher, key_bits, sector_size"),
+        ("dmcrypt", AES, "needs sector_size"),
+        ("dmcrypt", {**AES, "sector_size": 520}, "one of 512, 1024"),
+        ("dmcrypt", {**AES, "sector_size": 512, "header": "luks1"}, "one of luks2, none"),
+        ("dmcrypt", {**AES, "sector_size": 512, "discard": "yes"}, "of type bool, not 'yes'"),
+        ("tcrypt", {"cipher": "aes-serpent-twofish", "key_bits": 256}, "aes-twofish-serpent"),
+        ("tcrypt", {"cipher": "aes", "key_bits": 128}, "one of 256, not 128"),
+        ("tcrypt", {"cipher": "aes", "key_bits": 256, "sector_size": 4096}, "sector_size means n"),
+        ("opal", {"disk": "plain"}, "disk must be sed"),
+        ("veracrypt", {}, "no storage kind called 'veracrypt'"),
+    ],
+)
+def test_what_a_kind_cannot_be_is_refused_with_the_way_out(
+    kind: str, entry: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(AgentError, match=reason):
+        registry.complete({"name": "c", "kind": kind, "disk": "sed", **entry})
+
+
+def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
+    """As templates of Ansible's yield them."""
+    told = made("dmcrypt", cipher="aes-xts-plain64", key_bits="128", sector_size="512")
+    assert (told.settings["key_bits"], told.settings["sector_size"]) == (128, 512)
+    assert made("plain", no_read_workqueue=False, cipher=None) == made("plain")
+
+
+@pytest.mark.parametrize(
+    ("entry", "label"),
+    [
+        ({"kind": "plain", "disk": "plain"}, "plain"),
+        ({"kind": "plain", "disk": "sed"}, "SED, locking off"),
+        ({"kind": "opal", "disk": "sed"}, "Opal drive"),
+        ({**AES, "sector_size": 4096}, "dm-crypt AES-256"),
+        ({**AES, "sector_size": 512}, "dm-crypt AES-256, 512 B sectors"),
+        ({**AES, "sector_size": 4096, "header": "none"}, "dm-crypt AES-256, no header"),
+        ({**AES, "sector_size": 4096, "no_write_workqueue": True}, "dm-crypt AES-256, no queues"),
+        ({**AES, "sector_size": 4096, "disk": "sed"}, "dm-crypt AES-256, on the SED"),
+        (
+            {**AES, "cipher": "serpent-xts-plain64", "key_bits": 128, "sector_size": 4096},
+            "dm-crypt Serpent-128",
+        ),
+        (
+            {"kind": "tcrypt", "disk": "plain", "cipher": "aes-twofish-serpent", "key_bits": 256},
+            "TrueCrypt AES–Twofish–Serpent-256",
+        ),
+        ({"kind": "plain", "disk": "sed", "discard": True}, "SED, locking off, TRIM"),
+    ],
+)
+def test_a_configuration_is_called_by_what_it_is(entry: dict[str, Any], label: str) -> None:
+    assert (
+        registry.label(
+            registry.complete({"name": "c1", "disk": "plain", "kind": "dmcrypt", **entry})
+        )
+        == label
+    )
+
+
+def test_a_missing_tcplay_is_told_with_the_way_out() -> None:
+    if shutil.which("tcplay", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
+        pytest.skip("tcplay is installed here")
+    said = registry.load("tcrypt").why_not(made("tcrypt", **EXAMPLES["tcrypt"][0])) or ""
+    assert "install its package" in said
