@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("untimed", deadline=None)
     hypothesis.settings.load_profile("untimed")
     if not hasattr(config, "workerinput"):  # the workers of xdist report to the process above
-        config.pluginmanager.register(pytest_times.Times(config.getoption("tier")))
+        config.pluginmanager.register(pytest_times.Times(config.getoption("tier", None)))
 
 
 class _Modules(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

@@ -13,9 +13,11 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path, PurePosixPath
 
 from contract.errors import ControllerError
+from contract.extensions import distribution, installed
 from contract.files import write
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,20 +25,22 @@ HOME = PurePosixPath("opt/fde-testbed")
 PACKAGES = ("agent", "contract", "instrumentation", "workloads")
 # What stays on the controller, relative to the root of the sources.
 LEFT_OUT = frozenset({"instrumentation/simulators", "instrumentation/meters", "workloads/suites"})
+# The entry points that are for the target.
+ON_TARGET = ("fde.sources", "fde.storage", "fde.workloads")
 LEFT_OUT_ANYWHERE = frozenset({"tests", "__pycache__"})
 
 
 def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
-    """Contents by path on the target; ControllerError if pyRAPL is not installed."""
+    """Contents by path on the target; ControllerError where pyRAPL or a package is not whole."""
     found = {
         HOME / path.relative_to(root).as_posix(): path.read_bytes()
         for package in PACKAGES
         for path in _sources(root / package, root)
     }
-    library = pyrapl_folder()
-    for path in _sources(library, library.parent):
-        found[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
-    return found
+    for library in (pyrapl_folder(), *map(_folder, _extensions())):
+        for path in _sources(library, library.parent):
+            found[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
+    return found | dict(_metadata())
 
 
 def pack(files: Mapping[PurePosixPath, bytes]) -> bytes:
@@ -66,8 +70,39 @@ def pyrapl_folder() -> Path:
     return Path(spec.origin).parent
 
 
+def _extensions() -> Iterator[EntryPoint]:
+    """What installed packages add to that which runs on the target."""
+    for group in ON_TARGET:
+        yield from installed(group)
+
+
+def _folder(point: EntryPoint) -> Path:
+    """The top package of an entry point, or its file where it is a module alone."""
+    top = point.module.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        raise ControllerError(
+            f"The package {distribution(point)} names {point.value} ({point.group}), but there is "
+            f"no {top} here: install it anew, or uninstall it."
+        )
+    origin = Path(spec.origin)
+    return origin.parent if spec.submodule_search_locations else origin
+
+
+def _metadata() -> Iterator[tuple[PurePosixPath, bytes]]:
+    """By these the target's Python finds the entry points as this one does."""
+    for point in _extensions():
+        if point.dist is not None:
+            info = HOME / "lib" / f"{point.dist.name.replace('-', '_')}.dist-info"
+            for name in ("METADATA", "entry_points.txt"):
+                yield info / name, (point.dist.read_text(name) or "").encode()
+
+
 def _sources(folder: Path, root: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else [folder]:
         relative = path.relative_to(root)
         parents = {parent.as_posix() for parent in relative.parents}
         if path.is_file() and not (

@@ -94,6 +94,9 @@ def test_lines_of_tables_are_parsed() -> None:
     assert mapping.parse_line(hexadecimal) == Segment(
         8, "crypt", "8:1", 0, "aes-xts-plain64", 256, 512, 256, ("allow_discards", "same_cpu_crypt")
     )
+    null = "0 8 crypt cipher_null-ecb - 0 8:1 0"
+    assert mapping.parse_line(null) == Segment(8, "crypt", "8:1", 0, "cipher_null-ecb", 0, 512, 0)
+    assert mapping.without_key(null) == null.replace(" - ", " <0-bit-key> ")
     assert mapping.parse_line("0 8 zero") == Segment(8, "zero")
 
 

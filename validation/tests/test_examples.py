@@ -1,0 +1,146 @@
+"""The example packages: what they add is found, sound, planned, sent to the target."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.state import REPOSITORY
+
+EXAMPLES = REPOSITORY / "examples"
+METER, STORAGE = "fde-meter-tally", "fde-storage-null"
+PLAN = """
+import io, json, sys
+from pathlib import Path
+from agent.storage import registry
+from controller import bundle, target
+from controller.compile import compile_plan
+from controller.tests import examples
+from instrumentation.meters import registry as meters
+
+stack = {"name": "null", "kind": "dmcrypt_null", "disk": "plain", "queues": False}
+given = examples.target()
+given["configurations"].append(stack)
+given["meters"] = [{"name": "m", "kind": "tally", "channels": {"0": "system"}}]
+plan = compile_plan("smoke", examples.suite(watermark=True), given, seed=7, now=examples.NOW)
+Path(sys.argv[1]).write_bytes(bundle.pack(bundle.collect()))
+print(json.dumps([registry.names(), meters.kinds(), plan, target.words(stack)]))
+"""
+ON_TARGET = """
+from agent.storage import registry
+print(registry.label(registry.complete({"name": "n", "kind": "dmcrypt_null", "disk": "sed"})))
+"""
+
+
+def wheel(example: Path, folder: Path) -> Path:
+    """What `pip wheel` makes of it, here where nothing that builds one may be installed."""
+    project = tomllib.loads((example / "pyproject.toml").read_text())["project"]
+    name = f"{project['name'].replace('-', '_')}-{project['version']}"
+    groups = project["entry-points"].items()
+    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in e.items()) for group, e in groups]
+    files = {path.name: path.read_text() for path in example.glob("*.py")} | {
+        f"{name}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {project['name']}\n"
+        f"Version: {project['version']}\n",
+        f"{name}.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{name}.dist-info/entry_points.txt": "\n".join(lines),
+    }
+    record = io.StringIO()
+    csv.writer(record).writerows(
+        [(n, f"sha256={hashlib.sha256(t.encode()).hexdigest()}", len(t)) for n, t in files.items()]
+    )
+    made = folder / f"{name}-py3-none-any.whl"
+    with zipfile.ZipFile(made, "w") as archive:
+        for path, text in {**files, f"{name}.dist-info/RECORD": record.getvalue()}.items():
+            archive.writestr(path, text)
+    return made
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where both are installed, and nothing else is."""
+    folder = tmp_path_factory.mktemp("site")
+    wheels = [wheel(EXAMPLES / name, tmp_path_factory.mktemp("wheel")) for name in (METER, STORAGE)]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", folder, *wheels], check=True)
+    return folder
+
+
+def run(site: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    path = {"PYTHONPATH": f"{site}:{REPOSITORY}", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=site.parent,
+        env={**os.environ, **path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_installed_they_are_found_planned_and_sent_to_the_target(
+    site: Path, tmp_path: Path
+) -> None:
+    done = run(site, "-c", PLAN, tmp_path / "bundle.tar")
+    assert done.returncode == 0, done.stderr
+    kinds, meters, plan, words = json.loads(done.stdout)
+    assert "dmcrypt_null" in kinds and "tally" in meters
+    entry: dict[str, Any] = next(e for e in plan["configurations"] if e["name"] == "null")
+    assert entry == {
+        **{"name": "null", "kind": "dmcrypt_null", "disk": "plain", "encrypted_by": "none"},
+        **{"label": "dm-crypt null, no queues", "queues": False, "discard": False},
+    }
+    assert words == "dm-crypt null, no queues"
+    with tarfile.open(tmp_path / "bundle.tar") as tar:
+        assert not [name for name in tar.getnames() if "fde_meter_tally.py" in name]
+        tar.extractall(tmp_path, filter="data")
+    home = tmp_path / "opt" / "fde-testbed"
+    there = subprocess.run(
+        [sys.executable, "-S", "-c", ON_TARGET],
+        env={"PYTHONPATH": f"{home}:{home / 'lib'}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert there.stdout == "dm-crypt null\n", there.stderr
+
+
+@pytest.mark.parametrize(("package", "kind"), [(METER, "tally"), (STORAGE, "dmcrypt_null")])
+def test_the_plugin_holds_them_against_the_contract(site: Path, package: str, kind: str) -> None:
+    plugin = ("-m", "pytest", "-p", "validation.contract_plugin", "-p", "no:cacheprovider", "-q")
+    done = run(site, *plugin, "-rA", f"--fde-contract={package}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed = re.findall(r"^PASSED (\S+)", done.stdout, flags=re.M)
+    assert len(passed) >= 6
+    assert all(kind in name for name in passed)
+    refused = run(site, *plugin, "--fde-contract=fde-nothing")
+    assert "There is no package fde-nothing here: install it." in refused.stderr
+
+
+def test_a_package_that_breaks_the_contract_fails_it(site: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "site"
+    broken.mkdir()
+    for path in site.iterdir():
+        (broken / path.name).symlink_to(path)
+    source = (broken / "fde_storage_null.py").read_text()
+    (broken / "fde_storage_null.py").unlink()
+    (broken / "fde_storage_null.py").write_text(
+        source.replace("            place.offset_sectors,", "            place.offset_sectors + 8,")
+    )
+    plugin = ("-m", "pytest", "-p", "validation.contract_plugin", "-p", "no:cacheprovider", "-q")
+    done = run(broken, *plugin, f"--fde-contract={STORAGE}")
+    assert done.returncode == 1
+    assert "test_every_kind_puts_its_data_on_exactly_the_common_extent" in done.stdout
