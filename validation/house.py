@@ -39,8 +39,15 @@ def measure(quick: bool) -> list[Figure]:  # noqa: ARG001  # every benchmark tak
         at_most(f"product files under {SMALL_LINES} lines", len(small), "files", 40),
         at_most("lines of tests", sum(map(_lines, tests)), "lines", 38_600),
         at_most("imports in analysis against the order", _against(within), "imports", 0),
+        at_most("files of an example meter", _modules("fde-meter-tally"), "files", 1),
+        at_most("files of an example storage kind", _modules("fde-storage-null"), "files", 1),
         at_most("modules in circles of imports", len(in_circles(within)), "modules", 0),
     ]
+
+
+def _modules(example: str) -> int:
+    """What an addition is made of; nothing of the tree is touched (validation/tests)."""
+    return len(list((REPOSITORY / "examples" / example).rglob("*.py")))
 
 
 def in_circles(graph: Mapping[str, set[str]]) -> set[str]:

@@ -7,8 +7,12 @@ import os
 import subprocess
 import sys
 import tarfile
+from importlib.metadata import EntryPoint
 from pathlib import Path, PurePosixPath
 
+import pytest
+
+from contract.errors import ControllerError
 from controller import bundle
 
 
@@ -70,6 +74,13 @@ def test_the_target_needs_nothing_but_python_to_import_the_agent(tmp_path: Path)
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_package_whose_source_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = EntryPoint("mine", "not_there.mine:Mine", "fde.workloads")
+    monkeypatch.setattr(bundle, "installed", lambda group: (gone,) if group == gone.group else ())
+    with pytest.raises(ControllerError, match=r"not_there.mine:Mine .* there is no not_there"):
+        bundle.collect()
 
 
 def test_an_unchanged_archive_is_not_written_again(tmp_path: Path) -> None:

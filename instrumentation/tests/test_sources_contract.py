@@ -39,20 +39,25 @@ def _pyrapl(root: Path, patch: pytest.MonkeyPatch) -> Opener:
 PLACES = {"powercap": _powercap, "perf": _perf, "pyrapl": _pyrapl}
 
 
-def test_no_source_is_left_out() -> None:
-    assert set(PLACES) == set(registry.names())
+def test_no_source_of_ours_is_left_out() -> None:
+    ours = [
+        n for n in registry.names() if registry.load(n).__module__.startswith("instrumentation")
+    ]
+    assert set(PLACES) == set(ours)
 
 
 @pytest.mark.parametrize("name", registry.names())
 def test_opens_reads_and_closes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opener = PLACES[name](tmp_path, monkeypatch)
+    lay_out = PLACES.get(name)  # a source of another package has what this machine has
+    opener = lay_out(tmp_path, monkeypatch) if lay_out else registry.load(name).open
     try:
         source = opener()
     except SourceError as error:
         pytest.skip(f"{name} cannot be opened here: {error}")
     first, last = source.read(), source.read()
     source.close()
-    assert {"package-0", "dram"} <= set(source.names)
+    assert source.names
+    assert {"package-0", "dram"} <= set(source.names) or not lay_out
     for readings in (first, last):
         assert set(readings) == set(source.names)
         for reading in readings.values():
@@ -64,7 +69,7 @@ def test_opens_reads_and_closes(name: str, tmp_path: Path, monkeypatch: pytest.M
         assert first[zone].energy_uj <= last[zone].energy_uj
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", PLACES)
 def test_without_counters_there_is_a_sentence(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
