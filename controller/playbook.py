@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import IO, Any
 
 from contract.errors import ControllerError
 from controller import remote
 from controller.names import unknown
-
-RESULT = re.compile(r"^fatal: \[([^]]+)\]: FAILED! =>[ \t]*\n((?:[ \t]+.*\n|\n)+)", re.MULTILINE)
-RECAP = re.compile(r"^(\S+)\s+: ok=\d+.* failed=(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -42,22 +35,18 @@ def resolve(path: Path) -> Inventory:
             if known
             else f"There is no inventory {path}: copy ansible/inventory/hardware.example."
         )
-    program = Path(sys.executable).with_name("ansible-playbook")
-    with environment() as variables:
-        done = subprocess.run(
-            [str(program), "--inventory", str(path), str(ROOT / "ansible" / "resolve.yml")],
-            env={**variables, "ANSIBLE_NOCOLOR": "1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    refused = {host: _reasons(host, block) for host, block in RESULT.findall(done.stdout)}
-    hosts = [host for host, failed in RECAP.findall(done.stdout) if failed == "0"]
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        play = _play(["--inventory", str(path), str(ROOT / "ansible" / "resolve.yml")], output)
+        output.seek(0)
+        said = output.read()
+    refused: dict[str, list[str]] = {}
+    for failure in play.failures:
+        host = failure["host"]
+        words = "; ".join(failure["reasons"]).removeprefix(f"{host}: ")
+        refused.setdefault(host, []).extend(words.split("; "))
+    hosts = [host for host, found in play.counts.items() if not found["failures"]]
     if not hosts and not refused:
-        raise ControllerError(
-            f"Ansible cannot read {path}: {_last_words(done.stdout, done.stderr)}"
-        )
+        raise ControllerError(f"Ansible cannot read {path}: {_last_words(said)}")
     return Inventory([remote.read_target(target_file(host)) for host in hosts], refused)
 
 
@@ -67,25 +56,13 @@ def target_file(host: str) -> Path:
     return build / "targets" / f"{host}.json"
 
 
-def _reasons(host: str, block: str) -> list[str]:
-    """The sentences in a failed task's result."""
-    try:
-        result = yaml.safe_load(textwrap.dedent(block))
-    except yaml.YAMLError:
-        return [" ".join(block.split())]
-    if result.get("argument_errors"):
-        return [str(reason) for reason in result["argument_errors"]]
-    said = str(result.get("msg", json.dumps(result))).removeprefix(f"{host}: ")
-    return said.split("; ")
-
-
-def _last_words(out: str, err: str) -> str:
-    lines = [line for line in (err + out).splitlines() if "ERROR" in line or "WARNING" in line]
-    return lines[0] if lines else "it names no host in the group `targets`."
+def _last_words(said: str) -> str:
+    """Of an Ansible that played nothing: its first complaint, for people."""
+    lines = (line for line in said.splitlines() if "ERROR" in line or "WARNING" in line)
+    return next(lines, "it names no host in the group `targets`.")
 
 
 ROOT = Path(__file__).resolve().parents[1]
-SHOWN_LINES = 25
 
 
 @contextmanager
@@ -97,29 +74,49 @@ def environment() -> Iterator[dict[str, str]]:
         yield {**os.environ, "ANSIBLE_CONFIG": config, "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets}
 
 
-def suite(tag: str, *, inventory: Path, host: str, log: Path, variables: Mapping[str, Any]) -> None:
-    """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
-    program = _program()
-    argv = [str(program), "--inventory", str(inventory), "--limit", host, "--tags", tag]
-    argv += ["--extra-vars", json.dumps(variables), str(ROOT / "ansible" / "suite.yml")]
-    with log.open("w", encoding="utf-8") as output, environment() as variables_of_ansible:
+@dataclass(frozen=True)
+class Play:
+    """What the callback plugin `fde_events` wrote of a play: each host's counts (`ok`, `changed`,
+    `failures`, `unreachable`), and failures with `host`, `task` and `reasons`, oldest first."""
+
+    code: int
+    counts: Mapping[str, Mapping[str, int]]
+    failures: Sequence[Mapping[str, Any]]
+
+
+def _play(arguments: Sequence[str], output: IO[str]) -> Play:
+    """Run ansible-playbook to its end, what it says for people in `output`."""
+    with environment() as variables, tempfile.NamedTemporaryFile() as events:
         try:
             done = subprocess.run(
-                argv,
-                env=variables_of_ansible,
+                [str(_program()), *arguments],
+                env={**variables, "ANSIBLE_NOCOLOR": "1", "FDE_ANSIBLE_EVENTS": events.name},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
             )
         except FileNotFoundError:
-            raise ControllerError(f"{program} is not there: run make venv.") from None
-    if done.returncode:
-        lines = log.read_text(encoding="utf-8", errors="replace").rstrip().splitlines()
-        print("\n".join(lines[-SHOWN_LINES:]), file=sys.stderr)
+            raise ControllerError(f"{_program()} is not there: run make venv.") from None
+        lines = [json.loads(line) for line in events.read().splitlines()]
+    counts: dict[str, dict[str, int]] = next(
+        (line["hosts"] for line in lines if line["event"] == "stats"), {}
+    )
+    return Play(done.returncode, counts, [line for line in lines if line["event"] == "failure"])
+
+
+def suite(tag: str, *, inventory: Path, host: str, log: Path, variables: Mapping[str, Any]) -> None:
+    """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
+    arguments = ["--inventory", str(inventory), "--limit", host, "--tags", tag]
+    arguments += ["--extra-vars", json.dumps(variables), str(ROOT / "ansible" / "suite.yml")]
+    with log.open("w", encoding="utf-8") as output:
+        play = _play(arguments, output)
+    if play.code:
+        told = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]
+        said = " ".join(told) or _last_words(log.read_text(encoding="utf-8", errors="replace"))
         raise ControllerError(
-            f"Ansible could not {tag} the suite on {host}; its last lines stand above, all of them "
-            f"in {log}. Is the target up and provisioned (make provision)?"
+            f"Ansible could not {tag} the suite on {host} ({' '.join(said.split())}); all that it "
+            f"said is in {log}. Is the target up and provisioned (make provision)?"
         )
 
 

@@ -1,0 +1,69 @@
+"""One JSON line for each failure of a play, and one with every host's counts at its end.
+
+They are appended to the file that FDE_ANSIBLE_EVENTS names; without it nothing is written. Results
+of tasks with `no_log` come here without what they hide.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """
+name: fde_events
+type: notification
+short_description: failures and counts of a play as lines of JSON
+description: Appends to the file named by the environment variable FDE_ANSIBLE_EVENTS.
+"""
+COUNTS = ("ok", "changed", "failures", "unreachable")
+
+
+class CallbackModule(CallbackBase):
+    """Beside the usual output."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "fde_events"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._file = os.environ.get("FDE_ANSIBLE_EVENTS", "")
+        self.disabled = not self._file
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            self._failure(result)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        self._failure(result)
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        summaries = {host: stats.summarize(host) for host in stats.processed}
+        counts = {host: {key: found[key] for key in COUNTS} for host, found in summaries.items()}
+        self._append({"event": "stats", "hosts": counts})
+
+    def _failure(self, result: Any) -> None:
+        found = result.result
+        # Of a loop, what failed stands in its items.
+        failed = [item for item in found.get("results") or () if item.get("failed")] or [found]
+        reasons = [reason for item in failed for reason in _reasons(item)]
+        line = {"event": "failure", "host": result.host.get_name(), "task": result.task.get_name()}
+        self._append({**line, "reasons": reasons})
+
+    def _append(self, line: dict[str, Any]) -> None:
+        with Path(self._file).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _reasons(result: dict[str, Any]) -> list[str]:
+    """What was wrong, each in a sentence or a line: our own modules say it on standard error."""
+    if result.get("argument_errors"):
+        return [str(reason) for reason in result["argument_errors"]]
+    said = str(result.get("stderr") or "").strip().splitlines()
+    words = result.get("msg") or result.get("censored") or "it gave no reason"
+    return [f"{words}: {said[-1]}" if said else str(words)]
