@@ -49,7 +49,7 @@ help: ## list the steps
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
-	@$(PYTHON) -m controller.steps --target $(TARGET) --suite $(SUITE) --inventory $(INVENTORY) \
+	@$(PYTHON) -m controller.testbed --target $(TARGET) --suite $(SUITE) --inventory $(INVENTORY) \
 	  --labs $(LABS)
 
 .PHONY: packages

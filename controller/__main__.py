@@ -24,14 +24,12 @@ from controller import (
     hold,
     look,
     many,
-    pilot,
     prove,
     remote,
     session,
     sizing,
     timing,
     watch,
-    wear,
 )
 from controller.compile import compile_plan
 from controller.seal import seal
@@ -209,7 +207,7 @@ def _frozen(
     options: argparse.Namespace, group: str | None = None, now: datetime | None = None
 ) -> dict[str, Any]:
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    earlier = None if options.pilot is None else pilot.read(options.pilot)
+    earlier = None if options.pilot is None else sizing.read_pilot(options.pilot)
     compiled = functools.partial(
         compile_plan,
         options.suite,
@@ -244,14 +242,14 @@ def _wear_told(plan: dict[str, Any], options: argparse.Namespace) -> dict[str, A
     seen = look.look(target)
     if seen.error:
         raise ControllerError(f"What preconditioning would cost cannot be said: {seen.error}.")
-    found = wear.costs(plan, seen.disks)
+    found = confirm.costs(plan, seen.disks)
     for cost in found:
         _say(cost.sentences)
     if options.hours is not None:
         _say("How long the preconditioning takes is not known before, and HOURS does not count it.")
     ask = confirm.at_terminal if sys.stdin.isatty() else None
     if not target.get("lab"):  # a virtual disk does not wear
-        wear.require(found, options.confirm, ask)
+        confirm.require_allowed(found, options.confirm, ask)
     return plan
 
 

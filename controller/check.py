@@ -11,7 +11,7 @@ from typing import Any
 
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
-from controller import confirm, secrets_file, wear
+from controller import confirm, secrets_file
 from controller import playbook as inventories
 from controller import target as stacks
 from controller.compile import compile_plan
@@ -88,7 +88,7 @@ def _suite(target: Mapping[str, Any], seen: Look, name: str, scale: str | None, 
     except AgentError as error:
         _lines("refused", str(error), say)
         return 1
-    found = wear.costs(plan, seen.disks)
+    found = confirm.costs(plan, seen.disks)
     say(f"\nSUITE  {name}: " + ("" if found else "the disks are taken as they are"))
     for cost in found:
         _lines("wear", cost.sentences, say)
@@ -170,7 +170,7 @@ def _disk(disk: Mapping[str, Any], say: Say) -> None:
     if disk.get("size_bytes"):
         _lines("", f"serial {disk.get('serial')}, {_bytes(disk['size_bytes'])}", say)
     _lines("found", disk["found"], say)
-    if life := wear.lifetime(**(disk.get("lifetime") or {})):
+    if life := confirm.lifetime(**(disk.get("lifetime") or {})):
         _lines("", life, say)
     for reason in disk["refusals"]:
         _lines("refused", reason, say)

@@ -1,4 +1,6 @@
-"""How many blocks a suite gets: by the hours there are and what runs took before."""
+"""How many blocks a suite gets: by the hours there are and what runs took before, or by the
+report of an earlier suite (`fde-next/1`, data/README.md).
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from contract import names, strict_json
 from contract.errors import AgentError, ControllerError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
 from controller import sessions
+from controller.hold import require_plain
 from controller.progress import NS, minutes
 from workloads import registry
 from workloads.base import WorkloadError
@@ -328,3 +331,42 @@ def _switch_s(known: Seen, configuration: str) -> float:
     if configuration in known.switches_s:
         return fmean(known.switches_s[configuration])
     return max((fmean(costs) for costs in known.switches_s.values()), default=0.0)
+
+
+PILOT_FORMAT = "fde-next/1"
+# The deviation that fewer blocks tell is itself too uncertain to plan by.
+PILOT_BLOCKS = 10
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """The earlier suite, and the blocks that give its plan's precision."""
+
+    suite_id: str
+    blocks: int
+
+
+def read_pilot(folder: Path) -> Pilot:
+    """What the suite in `folder` says of the next; ControllerError where it says nothing."""
+    require_plain(folder)
+    path = folder / "next.json"
+    try:
+        found = strict_json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ControllerError(
+            f"{folder} has no next.json: make report SUITE_DIR={folder} writes it."
+        ) from None
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict) or found.get("format") != PILOT_FORMAT:
+        raise ControllerError(
+            f"{path} is not of the format {PILOT_FORMAT!r}: make report SUITE_DIR={folder} makes "
+            "it anew."
+        )
+    blocks, seen = found.get("blocks"), found.get("from_blocks")
+    if not isinstance(blocks, int) or not isinstance(seen, int) or seen < PILOT_BLOCKS:
+        raise ControllerError(
+            f"{folder} has {seen or 'too few'} blocks to plan by: run {PILOT_BLOCKS} of them "
+            f"first (BLOCKS={PILOT_BLOCKS}), or say how many you want with BLOCKS=n."
+        )
+    return Pilot(str(found.get("suite_id", folder.name)), blocks)

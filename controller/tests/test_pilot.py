@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import ControllerError
-from controller import pilot
+from controller import sizing
 
 NEXT = {"format": "fde-next/1", "suite_id": "p-1", "blocks": 17, "from_blocks": 10}
 
@@ -19,22 +19,22 @@ def left(folder: Path, **changes: object) -> Path:
 
 
 def test_the_next_suite_gets_as_many_blocks_as_the_pilot_asks_for(tmp_path: Path) -> None:
-    assert pilot.read(left(tmp_path)) == pilot.Pilot("p-1", 17)
+    assert sizing.read_pilot(left(tmp_path)) == sizing.Pilot("p-1", 17)
 
 
 def test_without_a_report_there_is_nothing_to_plan_by(tmp_path: Path) -> None:
     with pytest.raises(ControllerError, match="make report SUITE_DIR="):
-        pilot.read(tmp_path)
+        sizing.read_pilot(tmp_path)
 
 
 @pytest.mark.parametrize("changes", [{"from_blocks": 3}, {"from_blocks": None, "blocks": None}])
 def test_a_pilot_that_is_too_short_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
     with pytest.raises(ControllerError, match="BLOCKS=10"):
-        pilot.read(left(tmp_path, **changes))
+        sizing.read_pilot(left(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format": "fde-next/9"}'])
 def test_another_file_of_that_name_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "next.json").write_text(text, encoding="utf-8")
     with pytest.raises(ControllerError, match="makes it anew"):
-        pilot.read(tmp_path)
+        sizing.read_pilot(tmp_path)

@@ -12,11 +12,11 @@ import pytest
 
 from contract.errors import ControllerError
 from controller import __main__ as controller
-from controller import check, look, playbook, secrets_file, wear
+from controller import check, confirm, look, playbook, secrets_file
+from controller.confirm import Cost
 from controller.look import Look
 from controller.playbook import Inventory
 from controller.tests.examples import plan, suite, target
-from controller.wear import Cost
 
 TB = 10**12
 COST = Cost("sed", "S1", TB, TB // 10, passes=2, rounds=8)
@@ -74,9 +74,9 @@ def test_where_its_life_is_not_known_its_size_counts() -> None:
 
 
 def test_the_disks_of_the_plan_are_reckoned_and_no_others() -> None:
-    assert wear.costs(plan(), [disk("plain")]) == []
+    assert confirm.costs(plan(), [disk("plain")]) == []
     made = plan(precondition={"rounds": 5}, configurations=["plain"], contrasts=[])
-    (cost,) = wear.costs(
+    (cost,) = confirm.costs(
         made, [disk("plain", {"written_bytes": 5, "used_percent": 1}), disk("sed")]
     )
     assert cost == Cost("plain", "plain", 2**31, 2**30, 2, 5, 5, 1)
@@ -84,22 +84,22 @@ def test_the_disks_of_the_plan_are_reckoned_and_no_others() -> None:
 
 def test_what_is_asked_for_is_confirmed_by_serial_or_refused_with_the_way_out() -> None:
     much = worn(TB, 10)
-    wear.require([COST], [], None)
-    wear.require([much], ["S2", "S1"], None)
-    wear.require([much], [], lambda question: " S1\n" if "S1" in question else "")
+    confirm.require_allowed([COST], [], None)
+    confirm.require_allowed([much], ["S2", "S1"], None)
+    confirm.require_allowed([much], [], lambda question: " S1\n" if "S1" in question else "")
     with pytest.raises(ControllerError, match=r"more than 1 % .* say CONFIRM=S1 as well, or give"):
-        wear.require([COST, much], ["S2"], None)
+        confirm.require_allowed([COST, much], ["S2"], None)
 
 
 @pytest.mark.parametrize("typed", ["y\n", "", "S11\n"])
 def test_anything_else_typed_stops(typed: str) -> None:
     with pytest.raises(ControllerError, match="serial of disk sed was not typed: nothing was"):
-        wear.require([worn(TB, 10)], [], lambda _question: typed)
+        confirm.require_allowed([worn(TB, 10)], [], lambda _question: typed)
 
 
 def test_what_smart_says_of_a_life_is_one_line() -> None:
-    assert wear.lifetime() == wear.lifetime(None, None) == ""
-    assert wear.lifetime(0, 0) == "by SMART 0.0 MB written in its life, 0 % of its life used"
+    assert confirm.lifetime() == confirm.lifetime(None, None) == ""
+    assert confirm.lifetime(0, 0) == "by SMART 0.0 MB written in its life, 0 % of its life used"
 
 
 Given = Callable[..., Path]

@@ -7,7 +7,7 @@ import os
 from statistics import median
 from typing import Any, NamedTuple
 
-from controller.testbed_figures import machine
+from controller.testbed import machine
 from lab.state import REPOSITORY
 
 MIB = 1 << 20

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from controller import steps
-from controller import testbed_figures as bench
+from controller import testbed
 
 pytestmark = pytest.mark.usefixtures("interruptible")
-STEPS = Path(steps.__file__)
+ROOT = Path(testbed.__file__).parents[1]
+COMMAND = ("python3", "-S", "-m", "controller.testbed")
 MAKEFILE = """
 packages venv image provision run report verify:
 \t@echo did $@ >> done
@@ -30,9 +30,9 @@ lab-down:
 def _start(folder: Path, lab: str) -> subprocess.Popen[str]:
     (folder / "Makefile").write_text(MAKEFILE.format(lab=lab), encoding="utf-8")
     return subprocess.Popen(
-        ["/usr/bin/env", "python3", "-S", str(STEPS), "--target", "lab", "--labs", "build/lab"],
+        ["/usr/bin/env", *COMMAND, "--target", "lab", "--labs", "build/lab"],
         cwd=folder,
-        env={**os.environ, "FDE_BUILD": "build"},
+        env={**os.environ, "FDE_BUILD": "build", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -66,8 +66,9 @@ def test_a_misspelt_name_is_told_before_the_first_step(
 ) -> None:
     (tmp_path / "ansible" / "inventory" / "lab").mkdir(parents=True)
     done = subprocess.run(
-        [sys.executable, "-S", str(STEPS), *options],
+        [sys.executable, *COMMAND[1:], *options],
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
@@ -121,9 +122,9 @@ def test_a_step_that_has_just_started_is_ended_as_well(monkeypatch: pytest.Monke
         os.kill(os.getpid(), signal.SIGINT)
         return started[0]
 
-    monkeypatch.setattr(steps, "subprocess", SimpleNamespace(Popen=interrupted_start))
+    monkeypatch.setattr(testbed, "subprocess", SimpleNamespace(Popen=interrupted_start))
     with pytest.raises(KeyboardInterrupt):
-        steps.run_step("lab", [], steps.Log())
+        testbed.run_step("lab", [], testbed.Log())
     assert started[0].poll() == -signal.SIGTERM
 
 
@@ -131,7 +132,7 @@ def test_figures_judge_against_the_right_limit() -> None:
     image = {"build_s": 120.0, "allocated_bytes": 2.5e9}
 
     def total(new: bool) -> dict[str, object]:
-        found = bench.figures(
+        found = testbed.figures(
             steps_s={"lab": 9 * 60, "provision": 20},
             image={**image, "new": new},
             lab_memory_gb=7.0,
@@ -147,14 +148,14 @@ def test_figures_judge_against_the_right_limit() -> None:
 def test_the_labs_processes_are_found_and_weighed() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         state = {"guest": {"pid": process.pid}, "drives": {"plain": {"pid": 0}}, "meter": None}
-        assert bench.lab_pids(state) == [process.pid]
-        assert bench.resident_bytes(process.pid) > 0
-    assert bench.resident_bytes(process.pid) == 0
+        assert testbed.lab_pids(state) == [process.pid]
+        assert testbed.resident_bytes(process.pid) > 0
+    assert testbed.resident_bytes(process.pid) == 0
 
 
 def test_commit_and_machine_stand_beside_the_figures(tmp_path: Path) -> None:
-    found = bench.figures(steps_s={"run": 60.0})
-    path = bench.write(tmp_path / "bench" / "testbed.json", found, bench.machine("tcg"))
+    found = testbed.figures(steps_s={"run": 60.0})
+    path = testbed.write(tmp_path / "bench" / "testbed.json", found, testbed.machine("tcg"))
     rows = json.loads(path.read_text(encoding="utf-8"))
     assert [set(row) for row in rows] == [{"figure", "value", "unit", "target", "meets"}]
     beside = json.loads((path.parent / "testbed.machine.json").read_text(encoding="utf-8"))
