@@ -21,13 +21,13 @@ from contract.files import write_json
 from controller import (
     check,
     confirm,
-    hold,
     look,
     many,
     prove,
     remote,
     session,
     sizing,
+    suite_folder,
     timing,
     watch,
 )
@@ -157,7 +157,7 @@ def _resume(options: argparse.Namespace) -> bool:
 
 def _session(options: argparse.Namespace) -> bool:
     target = remote.read_target(options.target)
-    hold.require_plain(options.suite_dir)
+    suite_folder.require_plain(options.suite_dir)
     try:
         manifest = session.run(options.suite_dir, target, options.inventory, _say)
         print(f"sealed: {manifest}")
@@ -198,7 +198,7 @@ def _prove(options: argparse.Namespace) -> bool:
 
 
 def _seal(options: argparse.Namespace) -> None:
-    with session.locked(options.suite_dir):
+    with suite_folder.locked(options.suite_dir):
         plans.load(options.suite_dir / "plan.json")
         print(f"sealed: {seal(options.suite_dir)}")
 

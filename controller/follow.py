@@ -17,7 +17,7 @@ from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
 from contract.plan import Plan
 from controller import progress, remote
-from controller.agent_client import Delivery, Orders
+from controller.agent_client import AgentClient, SecretsDelivery
 from controller.recorders import Recorders
 from controller.remote import SSH_FAILED
 from controller.status import Board
@@ -25,10 +25,10 @@ from instrumentation.clock_link import ClockLink, keep_measuring
 
 # A link that is back sooner is not worth a word.
 PATIENCE_S = 8.0
-AGAIN_S = 3600.0
+REPEAT_S = 3600.0
 
 
-class Word:
+class LinkMonitor:
     """Keeps count of when the target was last heard."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
@@ -69,7 +69,7 @@ class Word:
             "the agent goes on by itself"
         )
         self._told = True
-        self._due_s = time.monotonic() + AGAIN_S
+        self._due_s = time.monotonic() + REPEAT_S
 
 
 RETRY_S = 2.0
@@ -82,7 +82,7 @@ MOST_COMPLAINTS = 15
 
 
 @dataclass(frozen=True)
-class Heard:
+class LinkEvents:
     """What becomes of the link: `dropped` with a reason, `up`, and `abandoned` with the follower's
     sentence, which may raise ControllerError to end it all."""
 
@@ -93,7 +93,7 @@ class Heard:
 
 def follow(
     command: Callable[[int], Sequence[str]],
-    heard: Heard,
+    events: LinkEvents,
     *,
     start: int = 0,
     stop: threading.Event,
@@ -111,7 +111,7 @@ def follow(
     while not stop.is_set():
         terminal = False
         with _Link(command(seen if seen == start else seen - 1)) as link:
-            for entry in link.entries(tick_s, heard.up):
+            for entry in link.entries(tick_s, events.up):
                 if entry is not None:
                     complaints = 0
                     terminal = entry.state in TERMINAL
@@ -122,10 +122,10 @@ def follow(
         if link.code == 0 and terminal:
             return
         if link.code == ABANDONED:
-            heard.up()
-            heard.abandoned(link.said)
+            events.up()
+            events.abandoned(link.said)
         else:
-            heard.dropped(link.said)
+            events.dropped(link.said)
             complaints += link.code not in (0, SSH_FAILED) and link.code > 0
             if complaints >= MOST_COMPLAINTS:
                 raise ControllerError(f"The journal on the target cannot be followed: {link.said}")
@@ -214,24 +214,24 @@ CLOCK_PERIOD_S = 30.0
 MOST_STARTS = 3
 
 
-class Night:
+class FollowLoop:
     """From the agent's start to its closing line, whatever happens to link, target and meters."""
 
     def __init__(
         self,
         plan: Plan,
         target: Mapping[str, Any],
-        orders: Orders,
+        agent: AgentClient,
         board: Board,
         recorders: Recorders,
     ) -> None:
         self._plan = plan
         self._target = target
-        self._orders = orders
+        self._agent = agent
         self._board = board
         self._recorders = recorders
-        self._word = Word(board.note)
-        self._delivery = Delivery(dict(target), board.note)
+        self._link = LinkMonitor(board.note)
+        self._secrets = SecretsDelivery(dict(target), board.note)
         self._starts = 0
 
     def follow(self, known: Sequence[Entry]) -> Entry:
@@ -246,29 +246,29 @@ class Night:
             arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))
             return remote.python(self._target, *arguments)
 
-        heard = Heard(self._word.dropped, self._word.up, self._abandoned)
-        for entry in follow(command, heard, start=len(known), stop=threading.Event()):
+        events = LinkEvents(self._link.dropped, self._link.up, self._abandoned)
+        for entry in follow(command, events, start=len(known), stop=threading.Event()):
             self._recorders.tend()
             watts, gaps = self._recorders.watts(), self._recorders.gaps()
             if entry is None:
-                self._word.tick()
+                self._link.tick()
                 self._board.tick(watts, gaps)
             else:
                 entries.append(entry)
                 self._board.entry(entries, watts, gaps)
-            if not self._word.gone:
-                self._delivery.look(entries[-1] if entries else None)
+            if not self._link.gone:
+                self._secrets.look(entries[-1] if entries else None)
         return entries[-1]
 
     def _abandoned(self, said: str) -> None:
         """Nobody works on the suite: wait for systemd, start the service, or give up."""
-        unit = self._orders.unit()
+        unit = self._agent.unit()
         if unit is None or unit.active or unit.starting:
             return
         if not unit.failed and self._starts < MOST_STARTS:
             self._starts += 1
             self._board.note(f"{said} Its service is started again")
-            self._orders.start()
+            self._agent.start()
             return
         raise ControllerError(
             f"The agent on {self._plan.host} ended without closing its journal "
@@ -281,7 +281,7 @@ class Night:
         stop = threading.Event()
 
         def lost(reason: str) -> None:
-            if not self._word.gone:
+            if not self._link.gone:
                 self._board.note(reason)
 
         thread = threading.Thread(target=keep_measuring, args=(link, CLOCK_PERIOD_S, stop, lost))

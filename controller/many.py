@@ -21,10 +21,10 @@ from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from controller import playbook
-from controller.hold import require_plain
 from controller.many_view import View
 from controller.playbook import ROOT
 from controller.seal import MANIFEST
+from controller.suite_folder import require_plain
 from instrumentation.meters import registry
 from instrumentation.ports import Lookup, PortError
 

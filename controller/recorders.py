@@ -18,7 +18,7 @@ from agent import lock
 from contract import strict_json
 from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
-from controller import hold
+from controller.suite_folder import lack_of_room
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.recorder_port import MeterConfig, RecorderError
 
@@ -266,7 +266,7 @@ class Recorders:
             return False
         if len(starts) == MOST_STARTS_AN_HOUR and now_s - starts[0] < HOUR_S:
             return False
-        if hold.lack_of_room(self._suite_dir):
+        if lack_of_room(self._suite_dir):
             return False
         starts.append(now_s)
         return True

@@ -14,7 +14,7 @@ from contract import journal, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
 from contract.plan import Plan
-from controller.agent_client import Orders
+from controller.agent_client import AgentClient
 from instrumentation.clock import ClockError, ClockReading, OffsetModel, boot_id, load_readings
 
 if TYPE_CHECKING:
@@ -196,12 +196,12 @@ def review(plan: Plan, suite_dir: Path, meters: Sequence[str]) -> Review:
     return Review(tuple(repeat), tuple(uncovered), tuple(void))
 
 
-def ask(orders: Orders, found: Review, note: Callable[[str], None]) -> None:
+def ask(agent: AgentClient, found: Review, note: Callable[[str], None]) -> None:
     """Request the repetitions, and say what is asked for. Raises ControllerError."""
     for sentence in found.sentences():
         note(sentence)
     for run in found.repeat:
-        orders.repeat(run.finished, run.reason)
+        agent.repeat(run.finished, run.reason)
 
 
 def _uncovered(suite_dir: Path, last: dict[str, Entry], meters: Sequence[str]) -> list[Uncovered]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,14 @@ from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
 from contract.plan import Plan
-from controller import hold, identity, playbook, remote, review
+from controller import playbook, remote, review, suite_folder, timing
 from controller import seal as fetch
-from controller.agent_client import Orders
-from controller.follow import Night
-from controller.hold import locked, require_plain
+from controller.agent_client import AgentClient, Hold
+from controller.follow import FollowLoop
 from controller.recorders import Recorders
 from controller.seal import MANIFEST, decode, seal, unseal
-from controller.sessions import Begin
 from controller.status import Board
 from instrumentation.clock_link import ClockLink
-
-__all__ = ["locked", "run"]
 
 Say = Callable[[str], None]
 
@@ -42,7 +37,7 @@ class Session:
     target: Mapping[str, Any]
     inventory: Path
     plan: Plan
-    orders: Orders
+    agent: AgentClient
     board: Board
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -68,12 +63,14 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
     plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured is
     brought over before KeyboardInterrupt goes on; a terminal that is closed does not end it.
     """
-    require_plain(suite_dir)
+    suite_folder.require_plain(suite_dir)
     say = lasting(say)
     plan = plans.load(suite_dir / "plan.json")
     say(f"suite {plan.suite_id} of {plan.host}, in {suite_dir}")
-    require_same_target(strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target)
-    with outliving_the_terminal(), locked(suite_dir):
+    suite_folder.require_same_target(
+        strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target
+    )
+    with outliving_the_terminal(), suite_folder.locked(suite_dir):
         try:
             return _session(suite_dir, target, inventory, plan, say)
         except OSError as error:
@@ -87,20 +84,20 @@ def _session(
     suite_dir: Path, target: Mapping[str, Any], inventory: Path, plan: Plan, say: Say
 ) -> Path:
     sealed = (suite_dir / MANIFEST).exists()
-    orders = Orders(target, plan.suite_id)
+    agent = AgentClient(target, plan.suite_id)
     meters = [meter["name"] for meter in target["meters"]]
     found = review.review(plan, suite_dir, meters) if sealed else None
     if found is not None and not (found.void or found.repeat):
         raise ControllerError(
             f"{suite_dir} is sealed, nothing is left to run: make report shows it."
         )
-    hold.require_room(suite_dir)
-    there = orders.identity()
+    suite_folder.require_room(suite_dir)
+    there = agent.identity()
     fetch.clean_up_after_kill(suite_dir)
-    identity.require_same(plan, suite_dir, there, orders.plan_sha256())
-    session = Session(suite_dir, target, inventory, plan, orders, Board(plan, suite_dir, say))
+    suite_folder.require_same_machine(plan, suite_dir, there, agent.plan_sha256())
+    session = Session(suite_dir, target, inventory, plan, agent, Board(plan, suite_dir, say))
     session.board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
-    with _written_down(session):
+    with timing.recorded(suite_dir, session.seconds):
         if found is not None:
             unseal(suite_dir)
             session.board.note(
@@ -108,7 +105,7 @@ def _session(
                 f"{len(found.repeat)} without a whole recording; should that fail, "
                 "`python -m controller seal` puts it back"
             )
-            review.ask(orders, found, session.board.note)
+            review.ask(agent, found, session.board.note)
         _until_complete(session)
     return seal(suite_dir, decoded=True)
 
@@ -124,7 +121,7 @@ def _until_complete(session: Session) -> None:
                 f"{session.suite_dir}; mend it and go on with make resume."
             )
         found = review.review(session.plan, session.suite_dir, session.meters)
-        review.ask(session.orders, found, session.board.note)
+        review.ask(session.agent, found, session.board.note)
         if not found.repeat:
             return
 
@@ -138,18 +135,18 @@ def _measure(session: Session) -> Entry:
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
     ):
         link.burst()
-        known = session.orders.journal()
+        known = session.agent.journal()
 
         def reason() -> str:
-            return hold.lack_of_room(suite_dir) or recorders.silence()
+            return suite_folder.lack_of_room(suite_dir) or recorders.silence()
 
-        night = Night(session.plan, session.target, session.orders, board, recorders)
-        with hold.Hold(session.orders, reason, board.note):
+        loop = FollowLoop(session.plan, session.target, session.agent, board, recorders)
+        with Hold(session.agent, reason, board.note):
             try:
-                with _timed(session, "start_s"):
+                with timing.timed(session.seconds, "start_s"):
                     _start(session)
-                with night.clock(link):
-                    last = night.follow(known)
+                with loop.clock(link):
+                    last = loop.follow(known)
             except BaseException:
                 _salvage(session)
                 raise
@@ -159,7 +156,7 @@ def _measure(session: Session) -> Entry:
 
 def _start(session: Session) -> None:
     """Hand over plan and secrets and start the agent, unless it is at work since before."""
-    unit = session.orders.unit()
+    unit = session.agent.unit()
     if unit is None or not unit.active:
         _play(session, "start")
 
@@ -169,7 +166,7 @@ def _salvage(session: Session) -> None:
     note = session.board.note
     note("stopping the agent and bringing over what it has measured")
     try:
-        stopped = session.orders.stop()
+        stopped = session.agent.stop()
         came = fetch.salvage(session.target, session.suite_dir)
     except KeyboardInterrupt:
         stopped = came = False
@@ -184,14 +181,14 @@ def _fetch(session: Session) -> None:
     what does not come whole is fetched again."""
     archive = Path(session.variables["suite_archive_file"])
     tries = 0
-    with _timed(session, "fetch_s"):
+    with timing.timed(session.seconds, "fetch_s"):
         while True:
             try:
                 _play(session, "fetch")
                 fetch.unpack(archive, session.suite_dir)
                 break
             except ControllerError as error:
-                if session.orders.reached():
+                if session.agent.reached():
                     tries += 1
                     # The play packs into a file there: no room for that may be what is wrong.
                     if fetch.salvage(session.target, session.suite_dir):
@@ -207,7 +204,7 @@ def _fetch(session: Session) -> None:
 
 def _wait_for_target(session: Session) -> None:
     session.board.note("the target is away; its results are fetched as soon as it answers")
-    while not session.orders.reached():
+    while not session.agent.reached():
         session.board.tick({}, {})
         time.sleep(AWAY_S)
 
@@ -220,54 +217,3 @@ def _play(session: Session, tag: str) -> None:
         log=session.suite_dir / f".ansible-{tag}.log",
         variables=session.variables,
     )
-
-
-@contextmanager
-def _written_down(session: Session) -> Iterator[None]:
-    """The session's begin and, come what may, its seconds."""
-    begin = Begin.now(session.suite_dir)
-    try:
-        with _timed(session, "wall_s"):
-            yield
-    finally:
-        begin.end(session.suite_dir, session.seconds)
-
-
-@contextmanager
-def _timed(session: Session, key: str) -> Iterator[None]:
-    """Seconds spent within."""
-    start_ns = time.monotonic_ns()
-    try:
-        yield
-    finally:
-        spent_s = (time.monotonic_ns() - start_ns) / 1e9
-        session.seconds[key] = session.seconds.get(key, 0.0) + spent_s
-
-
-def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:
-    """ControllerError if the plan was made for another host, other disks or another origin.
-
-    A disk is the same one, whether or not what lay on it was given up with `erase`.
-    """
-    mine, its = dict(_place(plan)), dict(_place(target))
-    unlike = [
-        f"{what} {mine.get(what, 'none')} (the inventory: {its.get(what, 'none')})"
-        for what in {**mine, **its}
-        if mine.get(what) != its.get(what)
-    ]
-    if unlike:
-        raise ControllerError(
-            f"The suite {plan['suite_id']} was begun on another target, with "
-            f"{'; '.join(unlike)}: use the inventory that it was made with, name another folder "
-            "with SUITE_DIR=…, or make a new plan."
-        )
-
-
-def _place(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where a plan or a target is at home, for people."""
-    origins = {"measured": "measured (real hardware)", "modelled": "modelled (the virtual lab)"}
-    yield "host", str(document["host"])
-    yield "origin", origins.get(document["origin"], repr(document["origin"]))
-    for role, disk in document["disks"].items():
-        named = f"{disk['by_id']}, serial {disk['serial']}, {disk['size_bytes']} bytes"
-        yield f"disk {role}", named

@@ -17,9 +17,9 @@ from typing import Any
 from contract import names, strict_json
 from contract.errors import AgentError, ControllerError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
-from controller import sessions
-from controller.hold import require_plain
+from controller import timing
 from controller.progress import NS, minutes
+from controller.suite_folder import require_plain
 from workloads import registry
 from workloads.base import WorkloadError
 
@@ -161,7 +161,7 @@ def _blocks(
 def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
     """What a suite that went through in one session took besides its runs, where its disks were
     not preconditioned."""
-    known = sessions.read(sessions.lines(suite_dir / sessions.FILE), ())
+    known = timing.sessions_of(timing.lines(suite_dir / timing.SESSIONS), ())
     of_runs = [entry for entry in entries if entry.run_id]
     whole = entries[-1].state == "suite-finished" and len({e.boot_id for e in entries}) == 1
     longer = any(entry.state == PRECONDITIONED for entry in entries)

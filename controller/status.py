@@ -15,7 +15,7 @@ from contract.files import write_json
 from contract.journal import BEGUN, PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
 from contract.plan import Plan
 from controller import live, progress, status_page
-from controller.hold import myself
+from controller.suite_folder import myself
 
 FORMAT = "fde-status/1"
 WRITE_PERIOD_S = 5.0

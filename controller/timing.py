@@ -1,18 +1,122 @@
-"""Where the wall time of a suite went (`timing.json`), and the same as a table for people."""
+"""When the controller's sessions began and what they took (`sessions.jsonl`), and where the wall
+time of a suite went (`timing.json`), the same as a table for people.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from contract import strict_json
 from contract.journal import BEGUN, CLOSED, INTERRUPTIONS, PRECONDITIONING, TERMINAL, Entry, read
-from controller import sessions
 from controller.progress import minutes
+from instrumentation.clock import boot_id, monotonic_ns
 
 NS = 1_000_000_000
+SESSIONS = "sessions.jsonl"
+
+Line = Mapping[str, Any]
+
+
+@contextmanager
+def recorded(suite_dir: Path, seconds: dict[str, float]) -> Iterator[None]:
+    """Write a session's begin to sessions.jsonl, by which one that was killed is known, and at its
+    end what it took: `wall_s`, and the `seconds` of its steps (`start_s`, `fetch_s`)."""
+    begin = {"begun_ns": monotonic_ns(), "controller_boot_id": boot_id()}
+
+    def append(line: Line) -> None:
+        with (suite_dir / SESSIONS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    append({**begin, "pid": os.getpid()})
+    try:
+        with timed(seconds, "wall_s"):
+            yield
+    finally:
+        append(begin | seconds)
+
+
+@contextmanager
+def timed(seconds: dict[str, float], key: str) -> Iterator[None]:
+    """Add the seconds spent within."""
+    start_ns = time.monotonic_ns()
+    try:
+        yield
+    finally:
+        seconds[key] = seconds.get(key, 0.0) + (time.monotonic_ns() - start_ns) / NS
+
+
+@dataclass
+class Session:
+    """`seconds` of a session that was killed are its `wall_s` alone, to its last clock reading."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    killed: bool = False
+
+
+def sessions_of(lines: Iterable[Line], clock: Sequence[Line]) -> list[Session]:
+    """The sessions of sessions.jsonl, oldest first."""
+    found: dict[object, Session] = {}
+    begins: list[Line] = []
+    for line in lines:
+        key = (line["controller_boot_id"], line["begun_ns"])
+        if "wall_s" in line:  # the end of a session
+            found[key] = Session({k: v for k, v in line.items() if k.endswith("_s")})
+        else:
+            found[key] = Session(killed=True)
+            begins.append(line)
+    for begin, after in pairwise([*begins, None]):
+        assert begin is not None
+        session = found[begin["controller_boot_id"], begin["begun_ns"]]
+        if session.killed:
+            session.seconds = {"wall_s": _lived_s(begin, after, clock)}
+    return list(found.values())
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Whole lines of a file of JSON lines; one that a power cut has torn is left out."""
+    for line in (
+        path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    ):
+        try:
+            found = strict_json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and all(_is_well(*entry) for entry in found.items()):
+            yield found
+
+
+def _is_well(key: str, value: Any) -> bool:
+    """Whether a time is one, and a boot's id a word."""
+    if key.endswith("_ns"):
+        return type(value) is int
+    if key.endswith("_s"):
+        return type(value) in (int, float)
+    return isinstance(value, str) or not key.endswith("boot_id")
+
+
+def _lived_s(begin: Line, after: Line | None, clock: Sequence[Line]) -> float:
+    """From a session's begin to its last clock reading; the next session's come later."""
+    boot = begin["controller_boot_id"]
+    same = after is not None and after["controller_boot_id"] == boot
+    until = after["begun_ns"] if after is not None and same else None
+    heard = [
+        reading["t_receive_ns"]
+        for reading in clock
+        if reading.get("controller_boot_id") == boot
+        and reading["t_receive_ns"] > begin["begun_ns"]
+        and (until is None or reading["t_receive_ns"] < until)
+    ]
+    return (max(heard) - begin["begun_ns"]) / NS if heard else 0.0
+
+
 FORMAT = "fde-timing/1"
 # The parts that add up to `wall_s`, and what they are called in the table.
 PARTS = {
@@ -39,8 +143,8 @@ def of_suite(suite_dir: Path) -> dict[str, Any]:
     paths = [suite_dir / "runs" / run["run_id"] / "run.json" for run in plan["runs"]]
     runs = [strict_json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
     controller: dict[str, float] = {"wall_s": 0.0}
-    clock = list(sessions.lines(suite_dir / "clock.jsonl"))
-    for session in sessions.read(sessions.lines(suite_dir / sessions.FILE), clock):
+    clock = list(lines(suite_dir / "clock.jsonl"))
+    for session in sessions_of(lines(suite_dir / SESSIONS), clock):
         for key, seconds in session.seconds.items():
             controller[key] = controller.get(key, 0.0) + seconds
     entries = read(suite_dir / "journal.jsonl")
@@ -144,12 +248,12 @@ def table(timing: Mapping[str, Any]) -> list[str]:
     wall_s = timing.get("wall_s")
     if not wall_s:
         return []
-    lines = [f"where the suite's {minutes(wall_s)} went"]
+    shown = [f"where the suite's {minutes(wall_s)} went"]
     for key, name in PARTS.items():
         seconds = float(timing.get(key) or 0.0)
         if round(seconds, 1) > 0:
-            lines.append(f"  {name:<22} {seconds:9.1f} s {seconds / wall_s:6.1%}")
-    return lines
+            shown.append(f"  {name:<22} {seconds:9.1f} s {seconds / wall_s:6.1%}")
+    return shown
 
 
 def _starts(entries: Sequence[Entry]) -> set[int]:

@@ -16,8 +16,8 @@ from agent import lock
 from contract import names, plan, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
-from controller import hold, live, many, many_view, playbook, remote, status_page
-from controller.follow import Heard, follow
+from controller import live, many, many_view, playbook, remote, status_page, suite_folder
+from controller.follow import LinkEvents, follow
 from controller.seal import MANIFEST
 from controller.status import Board
 
@@ -54,13 +54,13 @@ class Source(ABC):
         return dict(found) if shown else None
 
 
-class Here(Source):
+class LocalSuite(Source):
     """A suite that a session on this machine works on."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.status = folder / "status"
-        hold.require_plain(folder)
+        suite_folder.require_plain(folder)
         try:
             found = strict_json.loads((folder / "plan.json").read_text(encoding="utf-8"))
             self.name, self.host = str(found["suite_id"]), str(found["host"])
@@ -68,7 +68,7 @@ class Here(Source):
             raise ControllerError(f"{folder} is no suite's folder: it has no plan.") from None
 
     def alive(self) -> bool:
-        return lock.holder(self._folder / hold.FILE) is not None
+        return lock.holder(self._folder / suite_folder.LOCK) is not None
 
     def outcome(self) -> tuple[bool, str]:
         folder = self._folder
@@ -83,7 +83,7 @@ class Here(Source):
         )
 
 
-class There(Source):
+class RemoteSuite(Source):
     """A suite that runs on a target, by its journal over SSH: no power, no gaps of meters."""
 
     def __init__(self, target: Mapping[str, Any], suite_id: str, folder: Path) -> None:
@@ -122,14 +122,14 @@ class There(Source):
     def _follow(self) -> None:
         note = self._board.note
         note("no session runs here: power and gaps are known to the controller's alone")
-        heard = Heard(
+        events = LinkEvents(
             dropped=lambda said: note(f"the target does not answer ({said}); trying again"),
             up=lambda: None,
             abandoned=note,
         )
         begun = new = False
         try:
-            for entry in follow(self._command, heard, stop=self._stop):
+            for entry in follow(self._command, events, stop=self._stop):
                 if entry is not None:
                     self._entries.append(entry)
                     new = True
@@ -159,8 +159,8 @@ def run(
     """
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fde-watch-")))
-        found: Sequence[Source] = _named(folder) if folder else _here(suites)
-        found = found or (_there(inventory_path, scratch) if inventory_path else [])
+        found: Sequence[Source] = _named(folder) if folder else _local(suites)
+        found = found or (_remote(inventory_path, scratch) if inventory_path else [])
         if not found:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError(
@@ -182,19 +182,21 @@ def run(
     return all(well for well, _ in outcomes)
 
 
-def _named(folder: Path) -> list[Here]:
+def _named(folder: Path) -> list[LocalSuite]:
     if (folder / many.FILE).exists():
-        return [Here(path) for path in many.suites(folder)]
-    return [Here(folder)]
+        return [LocalSuite(path) for path in many.suites(folder)]
+    return [LocalSuite(folder)]
 
 
-def _here(suites: Path) -> list[Here]:
+def _local(suites: Path) -> list[LocalSuite]:
     """Suites that sessions on this machine work on now."""
     folders = sorted(path.parent for path in suites.glob("*/plan.json"))
-    return [Here(path) for path in folders if lock.holder(path / hold.FILE) is not None]
+    return [
+        LocalSuite(path) for path in folders if lock.holder(path / suite_folder.LOCK) is not None
+    ]
 
 
-def _there(path: Path, scratch: Path) -> list[There]:
+def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
     """Suites whose agent is active on a target of the inventory."""
     found = []
     resolved = playbook.resolve(path)
@@ -213,7 +215,7 @@ def _there(path: Path, scratch: Path) -> list[There]:
                 continue  # no suite of ours
             own = scratch / suite_id
             own.mkdir()
-            found.append(There(target, suite_id, own))
+            found.append(RemoteSuite(target, suite_id, own))
     return found
 
 

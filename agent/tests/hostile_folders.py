@@ -40,7 +40,7 @@ from contract import journal, names
 from contract import plan as plans
 from contract.errors import AgentError
 from controller import __main__ as controller
-from controller import compile, hold, remote, seal, suites
+from controller import compile, remote, seal, suite_folder, suites
 from controller.names import SUITES
 from controller.status import Event
 from controller.status import document as status_document
@@ -219,7 +219,7 @@ class Cases:
         (self.scratch / "a.tar").write_bytes(content)
 
         def taken() -> None:  # as a session begins, and goes on
-            hold.require_plain(self.suite)
+            suite_folder.require_plain(self.suite)
             seal.unpack(self.scratch / "a.tar", self.suite)
 
         return _said(taken)

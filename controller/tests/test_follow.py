@@ -14,7 +14,7 @@ from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import follow as following
 from controller import follow as words
-from controller.follow import Heard, Word, follow
+from controller.follow import LinkEvents, LinkMonitor, follow
 from controller.tests.examples import journal
 
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
@@ -41,7 +41,7 @@ class Ear:
 
     def __init__(self, abandoned: Callable[[str], None] | None = None) -> None:
         self.told: list[str] = []
-        self.heard = Heard(
+        self.heard = LinkEvents(
             dropped=lambda reason: self.told.append(f"dropped: {reason}"),
             up=lambda: self.told.append("up"),
             abandoned=abandoned or (lambda said: self.told.append(f"abandoned: {said}")),
@@ -148,7 +148,7 @@ def test_a_link_that_is_away_is_told_once_and_again_when_it_is_back(
 ) -> None:
     monkeypatch.setattr(words, "PATIENCE_S", 0.0)
     told: list[str] = []
-    word = Word(told.append)
+    word = LinkMonitor(told.append)
     for _ in range(3):
         word.dropped("Connection refused")
         word.tick()
@@ -164,7 +164,7 @@ def test_a_link_that_is_away_is_told_once_and_again_when_it_is_back(
 
 def test_a_link_that_is_back_soon_is_not_worth_a_word() -> None:
     told: list[str] = []
-    word = Word(told.append)
+    word = LinkMonitor(told.append)
     word.dropped("reset")
     word.tick()
     word.up()

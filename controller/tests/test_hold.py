@@ -12,13 +12,13 @@ import pytest
 
 from agent import lock as leases
 from contract.errors import ControllerError
-from controller import hold
+from controller import agent_client, suite_folder
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LOOK_S", "RETRY_S", "RENEW_S", "SETTLE_S"):
-        monkeypatch.setattr(hold, name, 0.01)
+    for name in ("POLL_S", "RETRY_S", "RENEW_S", "SETTLE_S"):
+        monkeypatch.setattr(agent_client, name, 0.01)
 
 
 class Target:
@@ -51,7 +51,7 @@ def wait_until(wanted: Callable[[], object]) -> None:
 
 def test_the_agent_is_held_as_long_as_there_is_a_reason(tmp_path: Path) -> None:
     target, reasons, told = Target(tmp_path / "hold.json"), [""], list[str]()
-    with hold.Hold(target, lambda: reasons[0], told.append):
+    with agent_client.Hold(target, lambda: reasons[0], told.append):
         assert target.reason() == ""
         reasons[0] = "the meter is silent"
         wait_until(lambda: target.reason() == "the meter is silent")
@@ -69,7 +69,7 @@ def test_the_agent_is_held_as_long_as_there_is_a_reason(tmp_path: Path) -> None:
 def test_a_target_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:
     target, told = Target(tmp_path / "hold.json"), list[str]()
     target.away.set()
-    with hold.Hold(target, lambda: "the meter is silent", told.append):
+    with agent_client.Hold(target, lambda: "the meter is silent", told.append):
         wait_until(lambda: target.asked > 3)
         assert target.reason() == ""
         target.away.clear()
@@ -81,8 +81,8 @@ def test_a_target_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:
 def test_too_little_room_is_a_reason_and_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert hold.lack_of_room(tmp_path) == ""
-    monkeypatch.setattr(hold, "LEAST_FREE_BYTES", 1 << 60)
-    assert "nearly full" in hold.lack_of_room(tmp_path)
+    assert suite_folder.lack_of_room(tmp_path) == ""
+    monkeypatch.setattr(suite_folder, "LEAST_FREE_BYTES", 1 << 60)
+    assert "nearly full" in suite_folder.lack_of_room(tmp_path)
     with pytest.raises(ControllerError, match="Nothing was started"):
-        hold.require_room(tmp_path)
+        suite_folder.require_room(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 from contract.errors import ControllerError
 from controller import remote
 from controller.look import Look, checked, checks_file
-from controller.session import require_same_target
+from controller.suite_folder import require_same_target
 from controller.tests.examples import target
 
 

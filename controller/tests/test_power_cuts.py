@@ -14,7 +14,7 @@ from analysis.synthetic.suite import Options, write_suite
 from contract import journal
 from contract import plan as plans
 from contract.errors import AgentError
-from controller import identity, seal
+from controller import seal, suite_folder
 from controller.tests.examples import plan
 from controller.tests.power_cuts import Cut, recorded
 
@@ -48,7 +48,9 @@ def _fetched_and_sealed(folder: Path, archive: Path) -> None:
     """What a session does once the target has measured, and make resume after a cut."""
     plan = plans.load(folder / "plan.json")
     lines = {plan.suite_id: len(journal.read(archive.parent / plan.suite_id / "journal.jsonl"))}
-    identity.require_same(plan, folder, {"machine_id": "m", "journal_lines": lines}, plan.sha256)
+    suite_folder.require_same_machine(
+        plan, folder, {"machine_id": "m", "journal_lines": lines}, plan.sha256
+    )
     seal.clean_up_after_kill(folder)
     seal.unpack(archive, folder)
     seal.seal(folder)

@@ -19,7 +19,7 @@ from contract import plan as plans
 from contract.errors import ControllerError
 from contract.plan import Plan
 from controller import review
-from controller.agent_client import Orders
+from controller.agent_client import AgentClient
 from controller.review import Recording
 from controller.tests.examples import journal, plan, target
 from controller.tests.standin import Standin
@@ -197,14 +197,14 @@ def test_the_agents_own_command_takes_the_request(
     suite_dir = standin.suites / suite_id
     found, told = judged(suite_dir), list[str]()
     for _ in range(2):  # asked twice is asked once
-        review.ask(Orders(target(), suite_id), found, told.append)
+        review.ask(AgentClient(target(), suite_id), found, told.append)
     wanted: list[Any] = tries.read(suite_dir)
     assert [(r.run_id, r.seq, r.reason) for r in wanted] == [
         (r.finished.run_id, r.finished.seq, r.reason) for r in found.repeat
     ]
     standin.unplug()
     with pytest.raises(ControllerError, match="cannot be reached"):
-        review.ask(Orders(target(), suite_id), found, told.append)
+        review.ask(AgentClient(target(), suite_id), found, told.append)
 
 
 @given(

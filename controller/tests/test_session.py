@@ -16,11 +16,15 @@ from agent import pack
 from contract import journal as journals
 from contract import plan as plans
 from contract.errors import ControllerError
-from controller import seal, session
+from controller import seal, session, suite_folder
 from controller.tests.examples import journal, plan, target
 from instrumentation.trace import StreamWriter
 
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
+SESSIONS = "".join(
+    json.dumps({"begun_ns": begun, "controller_boot_id": "b", "wall_s": wall_s}) + "\n"
+    for begun, wall_s in ((1, 6), (2, 4))
+)
 RUN = plan()["runs"][0]["run_id"]
 ENTRIES = journal([*LINES, (3.0, "suite-finished", "")])
 
@@ -41,7 +45,7 @@ def _suite_folder(folder: Path) -> Path:
     (folder / "plan.json").write_text(json.dumps(document), encoding="utf-8")
     (folder / "journal.jsonl").write_text(_lines(ENTRIES), encoding="utf-8")
     (folder / "watermark.jsonl").write_text('{"when": "start"}\n', encoding="utf-8")
-    (folder / "sessions.jsonl").write_text('{"wall_s": 6}\n{"wall_s": 4}\n', encoding="utf-8")
+    (folder / "sessions.jsonl").write_text(SESSIONS, encoding="utf-8")
     phases = [{"name": "write", "t_start_ns": 0, "t_end_ns": 10**9}]
     run = {"status": "finished", "t_start_ns": 0, "t_end_ns": 10**9, "phases": phases}
     (folder / "runs" / RUN / "run.json").write_text(json.dumps(run), encoding="utf-8")
@@ -237,8 +241,8 @@ def test_a_sealed_suite_is_not_run_again(tmp_path: Path) -> None:
 
 def test_a_suite_in_use_names_its_holder(tmp_path: Path) -> None:
     script = (
-        "import sys, pathlib\nfrom controller import session\n"
-        "with session.locked(pathlib.Path(sys.argv[1])):\n"
+        "import sys, pathlib\nfrom controller import suite_folder\n"
+        "with suite_folder.locked(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True); sys.stdin.read()\n"
     )
     with subprocess.Popen(
@@ -249,10 +253,10 @@ def test_a_suite_in_use_names_its_holder(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(ControllerError, match=str(holder.pid)), session.locked(tmp_path):
+        with pytest.raises(ControllerError, match=str(holder.pid)), suite_folder.locked(tmp_path):
             pass
         holder.kill()
-    with session.locked(tmp_path):  # a killed holder leaves no lock behind
+    with suite_folder.locked(tmp_path):  # a killed holder leaves no lock behind
         pass
 
 

@@ -176,7 +176,8 @@ def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
     for name in (IDS[0], f"{IDS[0]}.void-1"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "run.json").write_text(json.dumps(FINISHED), encoding="utf-8")
-    session = '{"wall_s": 20, "start_s": 2}\n{"wall_s": 10, "controller": "a"}\n{"wall'
+    begun = '{"begun_ns": %d, "controller_boot_id": "a", "wall_s": %d, "start_s": %d}\n'
+    session = begun % (1, 20, 2) + begun % (2, 10, 0) + '{"begun_ns": 3, "wall'
     (tmp_path / "sessions.jsonl").write_text(session, encoding="utf-8")
     found = timing.of_suite(tmp_path)
     assert found["wall_s"] == 30 and found["start_s"] == 2
@@ -186,3 +187,38 @@ def test_a_suite_folder_tells_it_whether_sealed_or_not(tmp_path: Path) -> None:
     assert "  measuring                    9.0 s  30.0%" in shown
     assert not any("waiting" in line for line in shown), "nothing is left out but nothing"
     assert timing.table({}) == []
+
+
+def sessions(folder: Path) -> list[timing.Session]:
+    return timing.sessions_of(timing.lines(folder / timing.SESSIONS), [])
+
+
+def _reading(at_s: float, boot: str) -> dict[str, Any]:
+    return {"t_receive_ns": round(at_s * timing.NS), "controller_boot_id": boot}
+
+
+def test_a_session_that_ends_in_order_tells_what_it_took(tmp_path: Path) -> None:
+    seconds = {"start_s": 1.0}
+    with timing.recorded(tmp_path, seconds):
+        assert sessions(tmp_path)[0].killed
+    (found,) = sessions(tmp_path)
+    assert not found.killed
+    assert found.seconds == seconds and {*seconds} == {"start_s", "wall_s"}
+
+
+def test_a_killed_one_lived_to_its_last_clock_reading() -> None:
+    lines: list[dict[str, Any]] = [
+        {"begun_ns": 10 * timing.NS, "controller_boot_id": "a", "pid": 1},
+        {"begun_ns": 100 * timing.NS, "controller_boot_id": "a", "pid": 2},
+        {"begun_ns": 5 * timing.NS, "controller_boot_id": "b", "pid": 3},
+        {"begun_ns": 5 * timing.NS, "controller_boot_id": "b", "wall_s": 7.0},
+    ]
+    clock = [_reading(t, "a") for t in (12, 40, 105, 130)] + [_reading(9000, "b")]
+    found = timing.sessions_of(lines, clock)
+    assert [s.killed for s in found] == [True, True, False]
+    assert [s.seconds["wall_s"] for s in found] == [30.0, 30.0, 7.0]
+
+
+def test_one_that_was_killed_at_once_took_nothing() -> None:
+    (found,) = timing.sessions_of([{"begun_ns": 1, "controller_boot_id": "a", "pid": 1}], [])
+    assert found.seconds == {"wall_s": 0.0}

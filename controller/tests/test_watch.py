@@ -19,7 +19,7 @@ import pytest
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.journal import Entry
-from controller import hold, many, status_page, watch
+from controller import many, status_page, suite_folder, watch
 from controller.seal import MANIFEST
 from controller.status import Board
 from controller.tests.examples import journal, plan, target
@@ -41,10 +41,10 @@ SESSION = """
 import sys
 from pathlib import Path
 from contract import journal, plan
-from controller import hold
+from controller import suite_folder
 from controller.status import Board
 folder = Path(sys.argv[1])
-with hold.locked(folder):
+with suite_folder.locked(folder):
     board = Board(plan.load(folder / "plan.json"), folder, lambda _: None)
     entries = journal.read(folder / "journal.jsonl")
     board.entry(entries[:2], {"system": 12.0}, {"meter0": 0})
@@ -221,8 +221,8 @@ def append(path: Path, entries: list[Entry]) -> None:
 def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: Path) -> None:
     (folder / "journal.jsonl").write_text("", encoding="utf-8")
     append(folder / "journal.jsonl", ENTRIES[:2])
-    with hold.locked(folder):
-        source = watch.There(target(), PLAN.suite_id, there)
+    with suite_folder.locked(folder):
+        source = watch.RemoteSuite(target(), PLAN.suite_id, there)
         timer = threading.Timer(4, append, [folder / "journal.jsonl", ENTRIES[2:]])
         timer.start()
         watch._show([source])
@@ -236,4 +236,4 @@ def test_a_target_is_followed_by_its_journal_until_the_end(folder: Path, there: 
 
 def test_a_target_that_has_no_such_suite_is_told(there: Path) -> None:
     with pytest.raises(ControllerError, match=r"failed \(status 1\).*No such file"):
-        watch.There(target(), "none-such", there)
+        watch.RemoteSuite(target(), "none-such", there)

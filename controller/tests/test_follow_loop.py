@@ -21,8 +21,8 @@ from contract.journal import Entry, Journal
 from controller import agent_client, follow
 from controller import follow as following
 from controller import secrets_file as secrets_file_module
-from controller.agent_client import Orders
-from controller.follow import Night
+from controller.agent_client import AgentClient
+from controller.follow import FollowLoop
 from controller.playbook import ROOT
 from controller.recorders import Recorders
 from controller.status import Board
@@ -76,9 +76,9 @@ class Watched:
         self.said: list[str] = []
         where = target() | {"secrets_file": str(secrets_file)}
         board = Board(PLAN, suite_dir, self.said.append)
-        orders = Orders(where, PLAN.suite_id)
+        client = AgentClient(where, PLAN.suite_id)
         recorders = Recorders([], suite_dir)
-        self._night = Night(PLAN, where, orders, board, recorders)
+        self._loop = FollowLoop(PLAN, where, client, board, recorders)
         self._known = known
         self.last: Entry | None = None
         self.error: ControllerError | None = None
@@ -87,7 +87,7 @@ class Watched:
 
     def _follow(self) -> None:
         try:
-            self.last = self._night.follow(self._known)
+            self.last = self._loop.follow(self._known)
         except ControllerError as error:
             self.error = error
 

@@ -10,8 +10,8 @@ import pytest
 
 from contract import plan as plans
 from contract.errors import ControllerError
-from controller import identity
-from controller.agent_client import Orders
+from controller import suite_folder
+from controller.agent_client import AgentClient
 from controller.tests.examples import journal, plan, target
 from controller.tests.standin import Standin
 
@@ -26,7 +26,7 @@ def found(lines: int | None, machine_id: str = "m") -> dict[str, object]:
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
     """A suite of which three lines were fetched."""
-    identity.require_same(PLAN, tmp_path, found(0), None)
+    suite_folder.require_same_machine(PLAN, tmp_path, found(0), None)
     text = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(LINES))
     (tmp_path / "journal.jsonl").write_text(text, encoding="utf-8")
     return tmp_path
@@ -34,50 +34,50 @@ def begun(tmp_path: Path) -> Path:
 
 def test_it_goes_on_where_it_was_begun(begun: Path) -> None:
     for lines in (3, 40):
-        identity.require_same(PLAN, begun, found(lines), PLAN.sha256)
+        suite_folder.require_same_machine(PLAN, begun, found(lines), PLAN.sha256)
 
 
 def test_another_machine_is_refused(begun: Path) -> None:
-    kept = (begun / identity.FILE).read_text(encoding="utf-8")
+    kept = (begun / suite_folder.IDENTITY).read_text(encoding="utf-8")
     with pytest.raises(ControllerError, match="another machine than the one"):
-        identity.require_same(PLAN, begun, found(3, "another"), PLAN.sha256)
-    assert (begun / identity.FILE).read_text(encoding="utf-8") == kept
+        suite_folder.require_same_machine(PLAN, begun, found(3, "another"), PLAN.sha256)
+    assert (begun / suite_folder.IDENTITY).read_text(encoding="utf-8") == kept
 
 
 @pytest.mark.parametrize(("lines", "said"), [(2, "2 lines, the copy here 3"), (None, "damaged")])
 def test_a_journal_that_lost_lines_is_refused(begun: Path, lines: int | None, said: str) -> None:
     with pytest.raises(ControllerError, match=said):
-        identity.require_same(PLAN, begun, found(lines), PLAN.sha256)
+        suite_folder.require_same_machine(PLAN, begun, found(lines), PLAN.sha256)
 
 
 def test_a_target_that_knows_nothing_of_the_suite_any_more_is_refused(begun: Path) -> None:
     unknown = {"machine_id": "m", "boot_id": "b", "journal_lines": {}}
     with pytest.raises(ControllerError, match="0 lines"):
-        identity.require_same(PLAN, begun, unknown, None)
+        suite_folder.require_same_machine(PLAN, begun, unknown, None)
 
 
 def test_another_plan_of_the_same_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ControllerError, match="another plan under the name"):
-        identity.require_same(PLAN, tmp_path, found(0), "0" * 64)
-    assert not (tmp_path / identity.FILE).exists()
+        suite_folder.require_same_machine(PLAN, tmp_path, found(0), "0" * 64)
+    assert not (tmp_path / suite_folder.IDENTITY).exists()
 
 
 def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent's own command over a shell that stands in for ssh."""
     standin = Standin(tmp_path / "there", monkeypatch)
-    orders = Orders(target(), PLAN.suite_id)
-    assert len(orders.identity()["machine_id"]) == 64
-    assert orders.journal() == []
-    assert orders.plan_sha256() is None
+    agent = AgentClient(target(), PLAN.suite_id)
+    assert len(agent.identity()["machine_id"]) == 64
+    assert agent.journal() == []
+    assert agent.plan_sha256() is None
     folder = standin.suites / PLAN.suite_id
     folder.mkdir()
     (folder / "plan.json").write_text(json.dumps(plan()), encoding="utf-8")
     text = "".join(json.dumps(asdict(entry)) + "\n" for entry in journal(LINES))
     (folder / "journal.jsonl").write_text(text, encoding="utf-8")
-    assert orders.journal() == journal(LINES)
-    assert orders.plan_sha256() == PLAN.sha256
+    assert agent.journal() == journal(LINES)
+    assert agent.plan_sha256() == PLAN.sha256
     (folder / "plan.json").write_text("{", encoding="utf-8")
-    assert orders.plan_sha256() == ""  # none of ours
+    assert agent.plan_sha256() == ""  # none of ours
     standin.unplug()
     with pytest.raises(ControllerError, match="no way to it"):
-        orders.identity()
+        agent.identity()

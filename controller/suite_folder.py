@@ -1,0 +1,169 @@
+"""A suite's folder here: one session at a time, room on its disk, and one target for good."""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from contract import journal, names, strict_json
+from contract.errors import ControllerError
+from contract.files import write_json
+from contract.plan import Plan
+
+LOCK = ".lock"
+IDENTITY = "identity.json"
+IDENTITY_FORMAT = "fde-identity/1"
+LEAST_FREE_BYTES = 256 << 20
+
+
+def require_plain(folder: Path) -> None:
+    """ControllerError where a suite's folder holds what would lead out of it."""
+    if strange := names.stranger(folder):
+        raise ControllerError(
+            f"In {folder}, {strange}, and a suite has files and folders alone: take it out."
+        )
+
+
+@contextmanager
+def locked(suite_dir: Path) -> Iterator[None]:
+    """Hold the folder; the kernel lets go of it if we die. Raises ControllerError."""
+    require_plain(suite_dir)
+    try:
+        file = (suite_dir / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise ControllerError(
+            f"{suite_dir} cannot be used ({error.strerror}): name the folder of a planned suite."
+        ) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ControllerError(
+                f"{suite_dir} is in use by {file.read().strip() or 'another process'}: wait for "
+                "it, or stop it."
+            ) from None
+        file.truncate(0)
+        file.write(myself())
+        file.flush()
+        yield
+
+
+def myself() -> str:
+    """`user@host, process 123, since 2026-01-02 03:04`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = str(os.getuid())
+    since = f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}"
+    return f"{user}@{platform.node()}, process {os.getpid()}, since {since}"
+
+
+def lack_of_room(suite_dir: Path) -> str:
+    """A sentence where the controller's disk has too little room, else nothing."""
+    if shutil.disk_usage(suite_dir).free >= LEAST_FREE_BYTES:
+        return ""
+    return f"the controller's disk is nearly full (less than {LEAST_FREE_BYTES >> 20} MiB left)"
+
+
+def require_room(suite_dir: Path) -> None:
+    """ControllerError where there is too little to begin."""
+    if reason := lack_of_room(suite_dir):
+        raise ControllerError(f"Nothing was started, {reason}: free some in {suite_dir}.")
+
+
+def require_same_target(plan: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    """ControllerError if the plan was made for another host, other disks or another origin.
+
+    A disk is the same one, whether or not what lay on it was given up with `erase`.
+    """
+    mine, its = dict(_place(plan)), dict(_place(target))
+    unlike = [
+        f"{what} {mine.get(what, 'none')} (the inventory: {its.get(what, 'none')})"
+        for what in {**mine, **its}
+        if mine.get(what) != its.get(what)
+    ]
+    if unlike:
+        raise ControllerError(
+            f"The suite {plan['suite_id']} was begun on another target, with "
+            f"{'; '.join(unlike)}: use the inventory that it was made with, name another folder "
+            "with SUITE_DIR=…, or make a new plan."
+        )
+
+
+def _place(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where a plan or a target is at home, for people."""
+    origins = {"measured": "measured (real hardware)", "modelled": "modelled (the virtual lab)"}
+    yield "host", str(document["host"])
+    yield "origin", origins.get(document["origin"], repr(document["origin"]))
+    for role, disk in document["disks"].items():
+        named = f"{disk['by_id']}, serial {disk['serial']}, {disk['size_bytes']} bytes"
+        yield f"disk {role}", named
+
+
+def require_same_machine(
+    plan: Plan, suite_dir: Path, found: Mapping[str, Any], there: str | None
+) -> None:
+    """Keep the machine's identity at the first start; later compare with it.
+
+    `found` is what `python3 -m agent identity` said, `there` the hash of the plan that lies on the
+    target. Raises ControllerError on another machine, another plan, or a journal that is shorter
+    than the copy here.
+    """
+    if there not in (None, plan.sha256):
+        raise ControllerError(
+            f"On {plan.host} there is another plan under the name {plan.suite_id}: nothing was "
+            "touched; make a new plan with make run."
+        )
+    path = suite_dir / IDENTITY
+    if path.exists():
+        kept = _read(path)
+        if kept.get("machine_id") != found["machine_id"]:
+            raise ControllerError(
+                f"{plan.host} is another machine than the one that {plan.suite_id} was begun on: "
+                "connect that one again, or start a new suite with make run."
+            )
+        _require_whole_journal(plan, suite_dir, found)
+    else:
+        write_json(
+            path,
+            {
+                "format": IDENTITY_FORMAT,
+                "machine_id": found["machine_id"],
+                "boot_id": found.get("boot_id"),
+            },
+        )
+
+
+def _require_whole_journal(plan: Plan, suite_dir: Path, found: Mapping[str, Any]) -> None:
+    copied = len(journal.read(suite_dir / "journal.jsonl"))
+    lines = dict(found.get("journal_lines") or {}).get(plan.suite_id, 0)
+    if lines is None:
+        raise ControllerError(
+            f"The journal of {plan.suite_id} on {plan.host} is damaged: seal what was measured "
+            f"with python -m controller seal {suite_dir}, and start a new suite."
+        )
+    if lines < copied:
+        raise ControllerError(
+            f"The journal of {plan.suite_id} on {plan.host} has {lines} lines, the copy here "
+            f"{copied}: the target was set up anew or is another one. Seal what was measured with "
+            f"python -m controller seal {suite_dir}, and start a new suite with make run."
+        )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = strict_json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ControllerError(f"{path} cannot be read: restore it, or start a new suite.") from None
+    if not isinstance(found, dict):
+        raise ControllerError(f"{path} is damaged: restore it, or start a new suite.")
+    return found
