@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import combinations
@@ -21,9 +22,9 @@ from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from controller import playbook
-from controller.many_view import View
 from controller.playbook import ROOT
 from controller.seal import MANIFEST
+from controller.status import Hosts
 from controller.suite_folder import require_plain
 from instrumentation.meters import registry
 from instrumentation.ports import Lookup, PortError
@@ -285,15 +286,15 @@ def run(options: Options) -> bool:
         _of_host(options.targets, host, options.inventory)
     with deferred_interrupts() as interrupts:
         sessions = [_start(host, path, options.inventory) for host, path in named.items()]
-        view = View(sys.stdout, list(named))
-        view.say(f"group {folder.name}: {', '.join(named)}")
-        _follow(sessions, view, interrupts)
+        print(f"group {folder.name}: {', '.join(named)}", flush=True)
+        with closing(Hosts(list(named))) as view:
+            _follow(sessions, view, interrupts)
         os.utime(folder)  # the newest, for `make report`
         for session in sessions:
-            view.say(f"{session.host}: {_outcome(session, options.inventory)}")
+            print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
-        view.say(f"all hosts came through: make report SUITE_DIR={folder}")
+        print(f"all hosts came through: make report SUITE_DIR={folder}")
     return not failed
 
 
@@ -313,7 +314,7 @@ def _start(host: str, folder: Path, path: Path) -> Session:
         return Session(host, folder, process, log.tell())
 
 
-def _follow(sessions: Sequence[Session], view: View, interrupts: Sequence[int]) -> None:
+def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int]) -> None:
     """Tell what the sessions say until all have ended; each interrupt is handed on to them."""
     handed_on = 0
     while True:
@@ -327,7 +328,7 @@ def _follow(sessions: Sequence[Session], view: View, interrupts: Sequence[int]) 
             return
         if len(interrupts) > handed_on:
             handed_on = len(interrupts)
-            view.say("interrupted: every host's session is told to end in order")
+            print("interrupted: every host's session is told to end in order", flush=True)
             for session in sessions:
                 if session.process.poll() is None:
                     # Not SIGINT: what a shell started in the background does not hear it.

@@ -1,13 +1,17 @@
-"""What the journal says of a running suite: where it is, what was voided, how long it will take."""
+"""What the journal says of a running suite: where it is, what was voided, how long it will take;
+the document of status.json of it, and sentences for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from statistics import fmean
 from typing import Any
 
 from agent.tries import Accounts
 from contract.journal import (
+    BEGUN,
     INTERRUPTIONS,
     PRECONDITIONED,
     PRECONDITIONING,
@@ -19,6 +23,7 @@ from contract.journal import (
 from contract.plan import Plan, Run
 
 NS = 1_000_000_000
+FORMAT = "fde-status/1"
 
 
 def run_costs_s(entries: Sequence[Entry]) -> dict[str, float]:
@@ -179,3 +184,109 @@ def minutes(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something worth telling, with the wall time at which it was heard here."""
+
+    wall: str
+    text: str
+
+
+def document(
+    plan: Plan,
+    entries: Sequence[Entry],
+    *,
+    watts: Mapping[str, float],
+    gaps: Mapping[str, int],
+    events: Sequence[Event],
+    since_s: float,
+    now: datetime,
+    holder: str = "",
+) -> dict[str, Any]:
+    """The document of status.json; `since_s` is how long the last line has stood."""
+    last = entries[-1] if entries else None
+    run = next((run for run in plan.runs if last and run.run_id == last.run_id), None)
+    left_s = _left_s(plan, entries, since_s)
+    return {
+        "format": FORMAT,
+        "suite_id": plan.suite_id,
+        "suite": plan.suite,
+        "host": plan.host,
+        "state": last.state if last else "starting",
+        "since_s": round(since_s, 1),
+        "block": run.block + 1 if run else None,
+        "blocks": plan.runs[-1].block + 1 if plan.runs else 0,
+        "run_index": run.index + 1 if run else None,
+        "runs": len(plan.runs),
+        "run_id": run.run_id if run else "",
+        "configuration": run.configuration if run else "",
+        "workload": run.workload if run else "",
+        **counts(entries),
+        "waiting": last.detail if last and last.state == "waiting" else None,
+        "left_s": None if left_s is None else round(left_s),
+        "ends_wall": None if left_s is None else utc(now + timedelta(seconds=left_s)),
+        "watts": dict(watts),
+        "gaps": dict(gaps),
+        "events": [{"wall": event.wall, "text": event.text} for event in events],
+        "updated_wall": utc(now),
+        "holder": holder,
+    }
+
+
+def _left_s(plan: Plan, entries: Sequence[Entry], since_s: float) -> float | None:
+    """Time left, less what the present state has taken, but for waiting: that is no"""
+    if not entries or entries[-1].state in TERMINAL:
+        return 0.0 if entries else None
+    left_s = remaining_s(plan, entries)
+    if left_s is None:
+        return None
+    costs_s = run_costs_s(entries).values()
+    worked_s = min(since_s, max(costs_s)) if entries[-1].state in BEGUN else 0.0
+    return max(0.0, left_s - worked_s)
+
+
+def compact(found: Mapping[str, Any]) -> str:
+    """A status (`fde-status/1`) in one line; what a status does not say is left out."""
+    parts = [str(found.get("state", "")).replace("-", " ")]
+    if found.get("run_index"):
+        parts = [
+            f"block {found['block']}/{found['blocks']}",
+            f"run {found['run_index']}/{found['runs']}",
+            f"{found['configuration']} {found['workload']}: {parts[0]}",
+        ]
+    if found.get("waiting"):
+        parts.append(f"waits: {found['waiting']}")
+    parts += [f"{name} {watts:.1f} W" for name, watts in (found.get("watts") or {}).items()]
+    parts += [f"{found[key]} {key}" for key in ("void", "skipped", "repeated") if found.get(key)]
+    left_s = found.get("left_s")
+    if left_s is not None:
+        parts.append(f"{minutes(left_s)} left")
+    return ", ".join(parts)
+
+
+def now(found: Mapping[str, Any]) -> str:
+    """Block, run, what it is, and its state for how long."""
+    state = f"{found['state'].replace('-', ' ')} for {minutes(found['since_s'])}"
+    if found["run_index"] is None:
+        return state
+    where = f"block {found['block']}/{found['blocks']}, run {found['run_index']}/{found['runs']}"
+    return f"{where}, {found['configuration']} {found['workload']}, {state}"
+
+
+def left(found: Mapping[str, Any]) -> str:
+    """Time left and when that will be, by this machine's time zone."""
+    if found["left_s"] is None:
+        return "not known before the first run has finished"
+    return f"{minutes(found['left_s'])}, until {clock(found['ends_wall'])}"
+
+
+def clock(wall: str) -> str:
+    """Hours, minutes and seconds here, of a time in UTC."""
+    return datetime.fromisoformat(wall).astimezone().strftime("%H:%M:%S")
+
+
+def utc(moment: datetime) -> str:
+    """As status.json has times."""
+    return moment.isoformat(timespec="seconds")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,18 +96,19 @@ def _session(
     there = agent.identity()
     fetch.clean_up_after_kill(suite_dir)
     suite_folder.require_same_machine(plan, suite_dir, there, agent.plan_sha256())
-    session = Session(suite_dir, target, inventory, plan, agent, Board(plan, suite_dir, say))
-    session.board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
-    with timing.recorded(suite_dir, session.seconds):
-        if found is not None:
-            unseal(suite_dir)
-            session.board.note(
-                f"the seal is broken, to repeat {len(found.void)} void runs and "
-                f"{len(found.repeat)} without a whole recording; should that fail, "
-                "`python -m controller seal` puts it back"
-            )
-            review.ask(agent, found, session.board.note)
-        _until_complete(session)
+    with closing(Board(plan, suite_dir, say)) as board:
+        session = Session(suite_dir, target, inventory, plan, agent, board)
+        board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
+        with timing.recorded(suite_dir, session.seconds):
+            if found is not None:
+                unseal(suite_dir)
+                session.board.note(
+                    f"the seal is broken, to repeat {len(found.void)} void runs and "
+                    f"{len(found.repeat)} without a whole recording; should that fail, "
+                    "`python -m controller seal` puts it back"
+                )
+                review.ask(agent, found, session.board.note)
+            _until_complete(session)
     return seal(suite_dir, decoded=True)
 
 

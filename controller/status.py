@@ -1,97 +1,126 @@
-"""Where a running suite is: `status/status.json`, a page for a phone, and the terminal."""
+"""Where a running suite is, for people: `status/status.json`, a page for a phone, the terminal."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from contract import names
 from contract.files import write_json
-from contract.journal import BEGUN, PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
+from contract.journal import PRECONDITIONED, PRECONDITIONING, TERMINAL, Entry
 from contract.plan import Plan
-from controller import live, progress, status_page
+from controller import progress, status_page
+from controller.progress import Event, clock, compact, counted, left, now, utc
 from controller.suite_folder import myself
 
-FORMAT = "fde-status/1"
+log = logging.getLogger(__name__)
+
 WRITE_PERIOD_S = 5.0
 EVENTS = 3
+BAR = 24
 TOLD_STATES = TERMINAL | {
     *("suite-started", "waiting", "running", "void"),
     *(PRECONDITIONING, PRECONDITIONED),
 }
 
 
-@dataclass(frozen=True)
-class Event:
-    """Something worth telling, with the wall time at which it was heard here."""
+class Screen:
+    """Rows drawn in place on a terminal; what others print meanwhile stays above it.
 
-    wall: str
-    text: str
+    Without a terminal, or on one that cannot move its cursor, it is not `live` and draws nothing.
+    """
 
+    def __init__(self) -> None:
+        from rich.console import Console  # a tenth of a second: not at the start of every command
+        from rich.live import Live
 
-def document(
-    plan: Plan,
-    entries: Sequence[Entry],
-    *,
-    watts: Mapping[str, float],
-    gaps: Mapping[str, int],
-    events: Sequence[Event],
-    since_s: float,
-    now: datetime,
-    holder: str = "",
-) -> dict[str, Any]:
-    """The document of status.json; `since_s` is how long the last line has stood."""
-    last = entries[-1] if entries else None
-    run = next((run for run in plan.runs if last and run.run_id == last.run_id), None)
-    left_s = _left_s(plan, entries, since_s)
-    return {
-        "format": FORMAT,
-        "suite_id": plan.suite_id,
-        "suite": plan.suite,
-        "host": plan.host,
-        "state": last.state if last else "starting",
-        "since_s": round(since_s, 1),
-        "block": run.block + 1 if run else None,
-        "blocks": plan.runs[-1].block + 1 if plan.runs else 0,
-        "run_index": run.index + 1 if run else None,
-        "runs": len(plan.runs),
-        "run_id": run.run_id if run else "",
-        "configuration": run.configuration if run else "",
-        "workload": run.workload if run else "",
-        **progress.counts(entries),
-        "waiting": last.detail if last and last.state == "waiting" else None,
-        "left_s": None if left_s is None else round(left_s),
-        "ends_wall": None if left_s is None else _wall(now + timedelta(seconds=left_s)),
-        "watts": dict(watts),
-        "gaps": dict(gaps),
-        "events": [{"wall": event.wall, "text": event.text} for event in events],
-        "updated_wall": _wall(now),
-        "holder": holder,
-    }
+        self._console = Console(highlight=False, markup=False, emoji=False)
+        self.live = sys.stdout.isatty() and not self._console.is_dumb_terminal
+        self._view = Live(console=self._console, auto_refresh=False)
+
+    def show(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Draw rows of a label and a text, cut where the terminal ends. Raises OSError where it was
+        closed."""
+        from rich.text import Text
+
+        if not self.live:
+            return
+        if not self._console.is_terminal:  # rich would say nothing
+            raise OSError("the terminal is gone")
+        cut: Any = "crop" if self._console.options.ascii_only else "ellipsis"
+        shown = [(names.sentence(label), names.sentence(text)) for label, text in rows]
+        width = max(len(label) for label, _ in shown)
+        lines = "\n".join(f"{label:<{width}}  {text}" for label, text in shown)
+        if not self._view.is_started:
+            self._view.start()
+            self._console.show_cursor()  # should this process be killed
+        self._view.update(Text(lines, no_wrap=True, overflow=cut), refresh=True)
+
+    def close(self) -> None:
+        """Leave what was drawn last; what is printed now comes below."""
+        self._view.stop()
 
 
-def _left_s(plan: Plan, entries: Sequence[Entry], since_s: float) -> float | None:
-    """Time left, less what the present state has taken, but for waiting: that is no progress."""
-    if not entries or entries[-1].state in TERMINAL:
-        return 0.0 if entries else None
-    left_s = progress.remaining_s(plan, entries)
-    if left_s is None:
-        return None
-    costs_s = progress.run_costs_s(entries).values()
-    worked_s = min(since_s, max(costs_s)) if entries[-1].state in BEGUN else 0.0
-    return max(0.0, left_s - worked_s)
+def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The view of a status, label and text; the same for every width."""
+    done, runs = found["finished"], found["runs"]
+    share = done / runs if runs else 0.0
+    bar = "#" * round(share * BAR)
+    return [
+        ("suite", str(found["suite_id"])),
+        ("done", f"[{bar:-<{BAR}}] {share:4.0%}  {done} of {runs} runs"),
+        ("now", now(found)),
+        ("left", left(found)),
+        ("watts", "  ".join(f"{k} {v:.2f} W" for k, v in found["watts"].items()) or "none"),
+        ("gaps", "  ".join(f"{k} {v}" for k, v in found["gaps"].items()) or "none"),
+        ("runs", counted(found)),
+        ("waiting", str(found["waiting"] or "for nothing")),
+        *((clock(event["wall"]), str(event["text"])) for event in found["events"]),
+    ]
+
+
+class Hosts:
+    """Several sessions at once: a row a host on a terminal, else all their lines by host."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._screen = Screen()
+        self._width = max(map(len, hosts))
+        self._now = dict.fromkeys(hosts, "starting")
+
+    def line(self, host: str, text: str) -> None:
+        """A line of one session: the host's only one on a terminal, until it has a status."""
+        if self._screen.live:
+            self._now[host] = text
+        else:
+            print(f"{host:<{self._width}} | {names.sentence(text)}", flush=True)
+
+    def status(self, host: str, found: Mapping[str, Any] | None) -> None:
+        """The session's own status, if it keeps one now."""
+        if found is not None and self._screen.live:
+            self._now[host] = compact(found)
+
+    def draw(self) -> None:
+        """Redraw; nothing where there is no terminal."""
+        self._screen.show(self._now.items())
+
+    def close(self) -> None:
+        """What is printed now comes below."""
+        self._screen.close()
 
 
 class Board:
     """Shows a session's progress; any thread may call it.
 
     Where standard output is a terminal, a view that is redrawn in place; else the lines go to
-    `say`. A status that cannot be written (a full disk) never ends a suite: it is told once.
+    `say`. Notes are logged, too. A status that cannot be written (a full disk) never ends a suite:
+    it is told once.
     """
 
     def __init__(
@@ -101,7 +130,7 @@ class Board:
         self._folder = suite_dir / "status"
         self._say = say
         self._holder = myself()
-        self._screen = live.Screen(sys.stdout) if screen and sys.stdout.isatty() else None
+        self._screen = Screen() if screen else None
         self._lock = threading.RLock()
         self._entries: list[Entry] = []
         self._events: list[Event] = []
@@ -132,28 +161,44 @@ class Board:
             due_ns = (self._written_ns or 0) + WRITE_PERIOD_S * progress.NS
             self._show(watts, gaps, write=time.monotonic_ns() >= due_ns)
 
-    def note(self, sentence: str) -> None:
+    def note(self, sentence: str, level: int = logging.INFO) -> None:
         """Something of the session itself, which no line of the journal says."""
+        log.log(level, sentence)
         with self._lock:
             self._event(sentence)
-            if self._screen is None:
+            if not self._live:
                 self._say(sentence)
             self._show(self._watts, self._gaps, write=True)
+
+    def warn(self, sentence: str) -> None:
+        """The same of what is not as it should be."""
+        self.note(sentence, logging.WARNING)
+
+    def close(self) -> None:
+        """Leave the view as it was drawn last: what is said now comes below."""
+        with self._lock, suppress(OSError):
+            screen, self._screen = self._screen, None
+            if screen is not None:
+                screen.close()
+
+    @property
+    def _live(self) -> bool:
+        return self._screen is not None and self._screen.live
 
     def _tell(self, entries: Sequence[Entry], watts: Mapping[str, float]) -> None:
         sentence = progress.event(self._plan, entries[-1])
         if sentence:
             self._event(sentence)
-        if self._screen is None and entries[-1].state in TOLD_STATES:
+        if not self._live and entries[-1].state in TOLD_STATES:
             self._say(progress.line(self._plan, entries, watts))
 
     def _event(self, sentence: str) -> None:
-        self._events = [*self._events, Event(_wall(datetime.now(UTC)), sentence)][-EVENTS:]
+        self._events = [*self._events, Event(utc(datetime.now(UTC)), sentence)][-EVENTS:]
 
     def _show(self, watts: Mapping[str, float], gaps: Mapping[str, int], *, write: bool) -> None:
         self._watts, self._gaps = watts, gaps
         now_ns = time.monotonic_ns()
-        found = document(
+        found = progress.document(
             self._plan,
             self._entries,
             watts=watts,
@@ -168,9 +213,9 @@ class Board:
             self._write(found)
         if self._screen:
             try:
-                self._screen.show(found)
+                self._screen.show(rows(found))
             except OSError:  # the terminal was closed; the suite goes on
-                self._screen = None
+                self.close()
                 self._say("the terminal is gone")
 
     def _write(self, found: Mapping[str, Any]) -> None:
@@ -182,8 +227,4 @@ class Board:
         except OSError as error:
             if not self._write_failed:
                 self._write_failed = True
-                self.note(f"the status cannot be written ({error.strerror}); the suite goes on")
-
-
-def _wall(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds")
+                self.warn(f"the status cannot be written ({error.strerror}); the suite goes on")

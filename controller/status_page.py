@@ -14,7 +14,6 @@ from typing import Any
 from contract import files
 from contract.errors import ControllerError
 from contract.journal import TERMINAL
-from controller import live
 from controller.progress import counted, minutes
 
 RELOAD_S = 5
@@ -109,7 +108,7 @@ def _rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _left(found: Mapping[str, Any], ended: bool) -> str:
     if ended:
-        return escape(live.now(found).split(" for ")[0])
+        return escape(found["state"].replace("-", " "))
     if found["left_s"] is None:
         return "time left: known after the first run"
     return f"{minutes(found['left_s'])} left, until {_time(found['ends_wall'])}"

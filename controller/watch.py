@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ from agent import lock
 from contract import names, plan, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
-from controller import live, many, many_view, playbook, remote, status_page, suite_folder
+from controller import many, playbook, remote, status_page, suite_folder
 from controller.follow import LinkEvents, follow
+from controller.progress import compact
 from controller.seal import MANIFEST
-from controller.status import Board
+from controller.status import Board, Hosts, Screen, rows
 
 POLL_S = 1.0
 # A page that shows the end reloads no more; until then it is served.
@@ -48,7 +48,7 @@ class Source(ABC):
         """Its status now; None before the first, and where it is none that can be shown."""
         try:
             found = strict_json.loads((self.status / "status.json").read_text(encoding="utf-8"))
-            shown = [*live.lines(found), many_view.compact(found)]
+            shown = [*rows(found), compact(found)]
         except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             return None
         return dict(found) if shown else None
@@ -222,24 +222,23 @@ def _remote(path: Path, scratch: Path) -> list[RemoteSuite]:
 def _show(found: Sequence[Source]) -> None:
     """Until none is alive: a view in place on a terminal, else a line where something changes."""
     shown: dict[str, object] = {}
-    single = live.Screen(sys.stdout) if len(found) == 1 and sys.stdout.isatty() else None
-    several = many_view.View(sys.stdout, [source.host for source in found])
-    while True:
-        alive = [source for source in found if source.alive()]
-        for source in found:
-            status = source.read()
-            if status is None:
-                continue
-            if single:
-                single.show(status)
-                continue
-            several.status(source.host, status)
-            key = [status.get(name) for name in ("run_id", "state", "waiting", "void")]
-            if shown.get(source.name) != key and not sys.stdout.isatty():
-                several.line(source.host, many_view.compact(status))
-            shown[source.name] = key
-        if not single:
-            several.draw()
-        if not alive:
-            return
-        time.sleep(POLL_S)
+    with closing(Screen()) as single, closing(Hosts([source.host for source in found])) as several:
+        while True:
+            alive = [source for source in found if source.alive()]
+            for source in found:
+                status = source.read()
+                if status is None:
+                    continue
+                if single.live and len(found) == 1:
+                    single.show(rows(status))
+                    continue
+                several.status(source.host, status)
+                key = [status.get(name) for name in ("run_id", "state", "waiting", "void")]
+                if shown.get(source.name) != key and not single.live:
+                    several.line(source.host, compact(status))
+                shown[source.name] = key
+            if len(found) > 1:
+                several.draw()
+            if not alive:
+                return
+            time.sleep(POLL_S)

@@ -42,8 +42,8 @@ from contract.errors import AgentError
 from controller import __main__ as controller
 from controller import compile, remote, seal, suite_folder, suites
 from controller.names import SUITES
-from controller.status import Event
-from controller.status import document as status_document
+from controller.progress import Event
+from controller.progress import document as status_document
 from controller.tests import examples
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pty
 import re
 import shutil
-import struct
 import subprocess
 import sys
-import termios
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -21,7 +18,8 @@ import pytest
 
 from contract import plan as plans
 from contract.journal import Entry
-from controller import live, status, status_page
+from controller import progress, status, status_page
+from controller.tests import terminal
 from controller.tests.examples import NOW, journal, plan
 
 PLAN = plans.parse(plan(blocks=3))
@@ -42,7 +40,9 @@ EVIL = 'secrets: <script>alert("x")</script> & \x1b[2J more'
 
 
 def document(entries: list[Entry] = ENTRIES, **changes: object) -> dict[str, object]:
-    found = status.document(PLAN, entries, watts=WATTS, gaps=GAPS, events=(), since_s=2.0, now=NOW)
+    found = progress.document(
+        PLAN, entries, watts=WATTS, gaps=GAPS, events=(), since_s=2.0, now=NOW
+    )
     return {**found, **changes}
 
 
@@ -65,7 +65,7 @@ def test_the_document_says_where_the_suite_is() -> None:
     assert isinstance(left_s, int)
     assert found["ends_wall"] == (NOW + timedelta(seconds=left_s)).isoformat(timespec="seconds")
     assert document()["left_s"] == left_s
-    later = status.document(PLAN, ENTRIES, watts={}, gaps={}, events=(), since_s=12.0, now=NOW)
+    later = progress.document(PLAN, ENTRIES, watts={}, gaps={}, events=(), since_s=12.0, now=NOW)
     assert later["left_s"] == left_s - 10
 
 
@@ -80,8 +80,8 @@ def test_waiting_is_no_progress() -> None:
         *ENTRIES,
         replace(ENTRIES[-1], state="waiting", cause="load", detail="something runs"),
     ]
-    early = status.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=1, now=NOW)
-    late = status.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=900, now=NOW)
+    early = progress.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=1, now=NOW)
+    late = progress.document(PLAN, waiting, watts={}, gaps={}, events=(), since_s=900, now=NOW)
     assert early["left_s"] == late["left_s"]
     assert early["waiting"] == "something runs"
 
@@ -192,27 +192,18 @@ def test_the_page_turns_stale_when_the_session_is_gone(
 
 
 DRAW = """
-import json, sys
-from controller.live import Screen
-screen = Screen(sys.stdout)
-for document in json.load(open(sys.argv[1])):
-    screen.show(document)
+import fcntl, json, struct, sys, termios
+from contextlib import closing
+from controller.status import Screen, rows
+with closing(Screen()) as screen:
+    for document in json.load(open(sys.argv[1])):
+        screen.show(rows(document))
+    print("said meanwhile")
+    size = struct.pack("HHHH", 24, int(sys.argv[2]), 0, 0)
+    fcntl.ioctl(sys.__stdout__.fileno(), termios.TIOCSWINSZ, size)
+    screen.show(rows(document))
+print("said after")
 """
-
-
-def shown_on_terminal(out: bytes) -> list[str]:
-    """What stands on a terminal after these bytes: lines, moves up, and clearing below."""
-    screen: list[str] = [""]
-    for part in re.findall(r"\x1b\[\d+F|\x1b\[J|\r?\n|[^\x1b\r\n]+", out.decode()):
-        if part == "\x1b[J":
-            assert screen[-1] == ""
-        elif part.startswith("\x1b["):
-            screen = [*screen[: len(screen) - 1 - int(part[2:-1])], ""]
-        elif part.endswith("\n"):
-            screen.append("")
-        else:
-            screen[-1] += part
-    return screen
 
 
 CLOSED = """
@@ -253,37 +244,34 @@ def test_a_terminal_that_is_closed_ends_the_view_and_nothing_else(tmp_path: Path
     assert isinstance(events, list) and events[-1]["text"] == "to its end"
 
 
-def test_the_live_view_is_redrawn_in_place_within_80_columns(tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", [80, 60])
+def test_the_live_view_is_redrawn_in_place_as_wide_as_the_terminal_is_then(
+    tmp_path: Path, columns: int
+) -> None:
     event = {"wall": NOW.isoformat(), "text": f"{EVIL} {'long ' * 40}"}
     documents = [document(), document(events=[event] * 3), document(events=[event])]
     (tmp_path / "documents").write_text(json.dumps(documents), encoding="utf-8")
-    there, here = pty.openpty()
-    fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
-    with subprocess.Popen(
-        [sys.executable, "-c", DRAW, tmp_path / "documents"],
-        stdin=here,
-        stdout=here,
-        env={**environment, "PYTHONPATH": str(Path(status.__file__).parents[1])},
-    ) as process:
-        os.close(here)
-        out = b""
-        try:
-            while chunk := os.read(there, 65536):
-                out += chunk
-        except OSError:
-            pass  # the other side is closed
-        process.wait()
-    os.close(there)
-    shown = shown_on_terminal(out)
-    assert process.returncode == 0
-    assert shown[0].startswith("suite smoke-target") and shown[-1] == ""
+    said, *shown, after, end = terminal.run(DRAW, tmp_path / "documents", columns, columns=columns)
+    assert (said, after, end) == ("said meanwhile", "said after", "")
+    assert shown[0].startswith("suite     smoke-target")
     assert sum(line.startswith("suite ") for line in shown) == 1, "drawn over, not below"
-    assert len(shown) == len(list(live.lines(documents[-1]))) + 1
-    assert max(map(len, shown)) == 79 and shown[-2].endswith("…")
-    assert "block 1/3, run 2/18, dmcrypt-aes128 file_io, running for 2 s" in shown[2]
+    while not shown[-1]:
+        shown.pop()
+    assert len(shown) == len(status.rows(documents[-1]))
+    assert max(map(len, shown)) == columns and shown[-1].endswith("…")
+    assert "block 1/3, run 2/18, dmcrypt-aes128" in shown[2]
+
+
+@pytest.mark.parametrize(("variable", "value"), [("TERM", "dumb"), ("PYTHONIOENCODING", "ascii")])
+def test_a_terminal_that_cannot_draw_is_left_alone(
+    tmp_path: Path, variable: str, value: str
+) -> None:
+    (tmp_path / "documents").write_text(json.dumps([document()]), encoding="utf-8")
+    shown = terminal.run(DRAW, tmp_path / "documents", 80, given={variable: value})
+    assert "".join(shown).isascii()
+    assert any(line.startswith("suite ") for line in shown) == (variable != "TERM")
 
 
 def test_a_closed_suite_has_no_block_on_the_screen() -> None:
     ended = journal([(0, "suite-started", ""), (1, "suite-finished", "")])
-    assert "  now      suite finished for 2 s" in list(live.lines(document(ended)))
+    assert ("now", "suite finished for 2 s") in status.rows(document(ended))

@@ -1,0 +1,60 @@
+"""Programs of ours on a real pseudo-terminal, and what stands on it in the end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping
+
+from controller.playbook import ROOT
+
+PARTS = re.compile(r"\x1b\[\??[\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+")
+
+
+def run(
+    code: str, *arguments: object, columns: int = 80, given: Mapping[str, str] | None = None
+) -> list[str]:
+    """The lines on a terminal of so many columns once the Python `code` has ended in order."""
+    there, here = pty.openpty()
+    fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    kept = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=here,
+        stdout=here,
+        env={**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm", **(given or {})},
+    ) as process:
+        os.close(here)
+        out = b""
+        try:
+            while chunk := os.read(there, 65536):
+                out += chunk
+        except OSError:
+            pass  # the other side is closed
+    os.close(there)
+    assert process.returncode == 0, out
+    return stands(out)
+
+
+def stands(out: bytes) -> list[str]:
+    """What stands there after these bytes: lines, moves up, lines erased; colours are passed over,
+    and what else a terminal would obey is an error."""
+    screen, row = [""], 0
+    for part in PARTS.findall(out.decode()):
+        if part == "\n":
+            row += 1
+            screen += [""] * (row + 1 - len(screen))
+        elif part == "\x1b[2K":
+            screen[row] = ""
+        elif part.startswith("\x1b["):
+            assert part.endswith(("A", "m", "?25h", "?25l")), part
+            row -= int(part[2:-1] or 1) if part.endswith("A") else 0
+        elif part != "\r":
+            screen[row] += part
+    return screen
