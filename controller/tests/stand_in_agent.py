@@ -16,8 +16,7 @@ from agent import lock, tries
 from contract import journal, plan
 from contract.files import write_json
 from contract.journal import Journal
-
-Marks = dict[str, object]
+from controller.tests.examples import run_json
 
 
 def main(suite_dir: Path, seconds: float, lease: Path) -> None:
@@ -52,8 +51,9 @@ def main(suite_dir: Path, seconds: float, lease: Path) -> None:
             times = {"t_start_ns": start_ns, "t_end_ns": time.monotonic_ns()}
             broken = suite_dir / "broken"
             void = broken.exists() and run.run_id in broken.read_text(encoding="utf-8")
-            found: Marks = {"status": "void" if void else "finished", "boot_id": journal.boot_id()}
-            found |= {**times, "phases": [{"name": "rest", **times}]}
+            told = {"status": "void" if void else "finished", "boot_id": journal.boot_id()}
+            phases = [{"name": "rest", **times}]
+            found = run_json(vars(suite), vars(run), **told, **times, phases=phases)
             write_json(folder / "run.json", found)
             if void:
                 tell("void", run.run_id, "broken", journal.FAILED)

@@ -31,15 +31,19 @@ from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 
 @contextlib.contextmanager
 def speaking(link: Path) -> Iterator[None]:
-    """A SmartPower3 at `link` that sends a line each 10 ms."""
+    """A SmartPower3 at `link` that sends a line each 10 ms of its own time, which is ours."""
     simulator = SmartPower3Simulator()
     port = SimulatedPort(link)
     unplugged = threading.Event()
 
+    begun_ms = time.monotonic_ns() // 1_000_000 - simulator.t_ms
+
     def play() -> None:
         while not unplugged.wait(0.01):
-            seconds = (simulator.t_ms + simulator.interval_ms) / 1000
-            port.send(simulator.advance(np.array([[20.0 * seconds, 1.0 * seconds]])))
+            now_ms, step_ms = time.monotonic_ns() // 1_000_000 - begun_ms, simulator.interval_ms
+            ends_s = np.arange(simulator.t_ms + step_ms, now_ms + 1, step_ms) / 1000
+            if len(ends_s):
+                port.send(simulator.advance(np.stack([20.0 * ends_s, 1.0 * ends_s], axis=1)))
 
     thread = threading.Thread(target=play)
     thread.start()

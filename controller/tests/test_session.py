@@ -17,7 +17,7 @@ from contract import journal as journals
 from contract import plan as plans
 from contract.errors import ControllerError
 from controller import seal, session, suite_folder
-from controller.tests.examples import journal, plan, target
+from controller.tests.examples import journal, plan, run_json, target
 from instrumentation.trace import StreamWriter
 
 LINES = [(0.0, "suite-started", ""), (1.0, "running", "r"), (2.0, "finished", "r")]
@@ -231,10 +231,11 @@ def test_a_sealed_suite_is_not_run_again(tmp_path: Path) -> None:
     (tmp_path / seal.MANIFEST).write_text("{}", encoding="utf-8")
     done = [(float(n), "finished", run["run_id"]) for n, run in enumerate(plan()["runs"])]
     _write_lines(tmp_path / "journal.jsonl", journal(done))
-    for _, _, run_id in done:
-        (tmp_path / "runs" / run_id).mkdir(parents=True)
-        run = json.dumps({"boot_id": "b", "phases": []})
-        (tmp_path / "runs" / run_id / "run.json").write_text(run, encoding="utf-8")
+    times = {"t_start_ns": 0, "t_end_ns": 1}
+    for run in plan()["runs"]:
+        found = run_json(plan(), run, **times, phases=[{"name": "rest", **times}])
+        (tmp_path / "runs" / run["run_id"]).mkdir(parents=True)
+        (tmp_path / "runs" / run["run_id"] / "run.json").write_text(json.dumps(found))
     with pytest.raises(ControllerError, match="sealed"):
         _run(tmp_path, target())
 
