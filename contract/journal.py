@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from contract import strict_json
+from contract import schema, strict_json
 from contract.errors import AgentError
 from contract.files import Reserve, sync_folder
+from contract.schema import COUNT
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # A disk is brought to a steady state, and that is over; `facts` name its role as `disk`.
@@ -59,8 +60,8 @@ class Entry:
     for, else empty. `facts` are what machines need besides, `detail` a sentence for people.
     """
 
-    seq: int
-    t_mono_ns: int
+    seq: COUNT
+    t_mono_ns: COUNT
     boot_id: str
     state: str
     run_id: str
@@ -70,16 +71,10 @@ class Entry:
 
 
 def parse(line: str | bytes) -> Entry:
-    """An entry from its line. Raises ValueError, TypeError."""
-    entry = Entry(**strict_json.loads(line))
-    texts = (entry.boot_id, entry.state, entry.run_id, entry.cause, entry.detail)
-    if not (
-        all(type(number) is int and 0 <= number < 2**63 for number in (entry.seq, entry.t_mono_ns))
-        and all(isinstance(text, str) for text in texts)
-        and _known_cause(entry.state, entry.cause)
-        and isinstance(entry.facts, dict)
-        and all(type(value) in (str, int, float) for value in entry.facts.values())
-    ):
+    """An entry from its line. Raises ValueError."""
+    document = strict_json.loads(line)
+    entry = schema.read(Entry, document)
+    if document.keys() - vars(entry).keys() or not _known_cause(entry.state, entry.cause):
         raise ValueError("it is no line of a journal")
     return entry
 

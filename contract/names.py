@@ -7,8 +7,13 @@ import os
 import re
 from collections.abc import Collection
 from pathlib import Path
+from typing import Annotated
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+from contract.schema import Text
+
+PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_WORDS = "names are of letters, digits, dot, dash and underscore"
+Name = Annotated[str, Text(PATTERN, _WORDS)]
 # Neither what a terminal obeys nor what turns the direction of the text around it.
 _UNPRINTABLE = re.compile(
     r"[^\n\t\x20-\x7e\u00a0-\U0010ffff]|[\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -17,7 +22,7 @@ _UNPRINTABLE = re.compile(
 
 def safe(name: object) -> bool:
     """Whether it is text of letters, digits, dot, dash, underscore, and no way out of a folder."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return isinstance(name, str) and re.fullmatch(PATTERN, name) is not None
 
 
 def unknown(what: str, name: str, known: Collection[str]) -> str:

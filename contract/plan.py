@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from contract import names, steady_state, strict_json
+from contract import schema, steady_state, strict_json
 from contract.errors import AgentError
+from contract.names import Name
 from contract.parameters import ParameterValue
+from contract.schema import COUNT, REST, SECONDS, SHA256, Range
 
 FORMAT = "fde-plan/2"
 TARGET_FORMAT = "fde-target/1"
@@ -25,6 +26,7 @@ MOST_PASSES = 10
 
 # Of an entry of `configurations`; all others are its kind's own.
 CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
+Lasting = Annotated[float, Range(above=0)]
 
 
 class PlanError(AgentError):
@@ -49,8 +51,8 @@ class Disk:
 class Extent:
     """Where the data lies within the test partition; the same for every configuration."""
 
-    offset_bytes: int
-    size_bytes: int
+    offset_bytes: COUNT
+    size_bytes: COUNT
 
 
 @dataclass(frozen=True)
@@ -105,20 +107,20 @@ class WorkloadSpec:
 class Run:
     """One entry on one configuration, once; `repeat` counts where a block has it several times."""
 
-    run_id: str
-    index: int
-    block: int
-    configuration: str
-    workload: str
-    repeat: int = 0
+    run_id: Name
+    index: COUNT
+    block: COUNT
+    configuration: Name
+    workload: Name
+    repeat: COUNT = 0
 
 
 @dataclass(frozen=True)
 class Watermark:
     """The load pattern of instrumentation/watermark.py: length of a chip, rest on both sides."""
 
-    chip_s: float
-    pad_s: float
+    chip_s: Lasting
+    pad_s: SECONDS
 
 
 @dataclass(frozen=True)
@@ -129,14 +131,105 @@ class Precondition:
     for `round_s` seconds, and never more than once over the extent.
     """
 
-    passes: int
-    rounds: int
-    round_s: float
-    access: str
+    passes: Annotated[int, Range(least=1, most=MOST_PASSES)]
+    rounds: Annotated[int, Range(least=steady_state.WINDOW, most=steady_state.MOST_ROUNDS)]
+    round_s: Lasting
+    access: Literal["sequential", "random"]
 
     def most_bytes(self, extent: Extent) -> int:
         """What it writes to each disk at most."""
         return (self.passes + self.rounds) * extent.size_bytes
+
+
+@dataclass(frozen=True)
+class _DiskEntry:
+    """`erase` is the serial number once more, where what lies on the disk was given up."""
+
+    by_id: str
+    serial: str
+    size_bytes: COUNT
+    erase: str | None = None
+
+
+@dataclass(frozen=True)
+class _ConfigurationEntry:
+    """A storage stack: what its kind declares stands beside these, null where it is not used."""
+
+    name: Name
+    kind: str
+    disk: Name
+    label: str = ""
+    encrypted_by: Literal["none", "drive", "processor"] | None = None
+    settings: Annotated[Mapping[str, ParameterValue | None], REST] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _WorkloadEntry:
+    """An entry of the suite; `workload` where it is not the name of what it runs."""
+
+    name: Name
+    parameters: Mapping[str, ParameterValue]
+    workload: Name | None = None
+    overall: bool = True
+
+
+@dataclass(frozen=True)
+class _Asset:
+    """A file on the target, with its `sha256` or the file `sums` that lists it."""
+
+    path: str
+    sha256: str | None = None
+    sums: str | None = None
+
+
+@dataclass(frozen=True)
+class PlanDocument:
+    """plan.json: frozen before the first run, and hashed; more stands in it than is checked."""
+
+    format: Literal["fde-plan/2"]
+    suite_id: Name
+    suite: Name
+    host: Name
+    seed: int
+    origin: Literal["measured", "modelled", "synthetic"]
+    disks: Mapping[Name, _DiskEntry]
+    extent: Extent
+    filesystem: Filesystem
+    configurations: tuple[_ConfigurationEntry, ...]
+    workloads: tuple[_WorkloadEntry, ...]
+    runs: tuple[Run, ...]
+    rapl_hz: float
+    settle_s: float
+    tail_s: float
+    assets: Mapping[str, _Asset | str | None]
+    sha256: SHA256
+    blocks: COUNT = 0
+    pad_s: SECONDS = 0.0
+    attempts: COUNT = 1
+    run_limit_s: Lasting | None = None
+    watermark: Watermark | None = None
+    may_skip: tuple[str, ...] | None = None
+    discard_first: bool = True
+    precondition: Precondition | None = None
+    analysis: Mapping[str, Any] | None = None
+    assumptions: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class TargetDocument:
+    """The resolved description of a target; more stands in it than is checked here."""
+
+    format: Literal["fde-target/1"]
+    disks: Mapping[Name, _DiskEntry]
+    extent_bytes: COUNT
+    filesystem: Filesystem
+    configurations: tuple[_ConfigurationEntry, ...]
+    host: Name | None = None
+    origin: Literal["measured", "modelled"] | None = None
+    ssh: Mapping[str, Any] | None = None
+    meters: tuple[Mapping[str, Any], ...] | None = None
+    assets: Mapping[str, _Asset] | None = None
+    assumptions: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -216,10 +309,10 @@ def parse(document: Mapping[str, Any]) -> Plan:
             "make a new plan instead of editing one."
         )
     try:
-        plan = _plan(document)
-        _check(plan)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise PlanError(f"The plan is not complete ({_what(error)}): make it anew.") from error
+        plan = _plan(schema.read(PlanDocument, document))
+    except (ValueError, OverflowError) as error:
+        raise PlanError(f"The plan is not complete ({error}): make it anew.") from error
+    _check(plan)
     return plan
 
 
@@ -237,18 +330,10 @@ def load_target(path: Path) -> StorageSpec:
             "provision the target again."
         )
     try:
-        return _storage(
-            document,
-            Extent(offset_bytes=DATA_OFFSET_BYTES, size_bytes=int(document["extent_bytes"])),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise PlanError(
-            f"{path} is not complete ({_what(error)}): provision the target again."
-        ) from error
-
-
-def _what(error: Exception) -> str:
-    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        found = schema.read(TargetDocument, document)
+    except (ValueError, OverflowError) as error:
+        raise PlanError(f"{path} is not complete ({error}): provision the target again.") from error
+    return _storage(found, Extent(DATA_OFFSET_BYTES, found.extent_bytes))
 
 
 def _read(path: Path, what: str) -> dict[str, Any]:
@@ -263,139 +348,70 @@ def _read(path: Path, what: str) -> dict[str, Any]:
     return document
 
 
-def _plan(document: Mapping[str, Any]) -> Plan:
-    extent = document["extent"]
+def _plan(found: PlanDocument) -> Plan:
+    assets = {
+        name: _Asset(entry) if isinstance(entry, str) else entry
+        for name, entry in found.assets.items()
+        if entry
+    }
     return Plan(
-        suite_id=document["suite_id"],
-        suite=document["suite"],
-        host=document["host"],
-        seed=int(document["seed"]),
-        origin=document["origin"],
-        storage=_storage(document, Extent(int(extent["offset_bytes"]), int(extent["size_bytes"]))),
+        suite_id=found.suite_id,
+        suite=found.suite,
+        host=found.host,
+        seed=found.seed,
+        origin=found.origin,
+        storage=_storage(found, found.extent, found.discard_first),
         workloads={
-            w["name"]: WorkloadSpec(w["name"], dict(w["parameters"]), w.get("workload", w["name"]))
-            for w in document["workloads"]
+            w.name: WorkloadSpec(w.name, w.parameters, w.workload or w.name)
+            for w in found.workloads
         },
-        runs=tuple(
-            Run(
-                run_id=r["run_id"],
-                index=int(r["index"]),
-                block=int(r["block"]),
-                configuration=r["configuration"],
-                workload=r["workload"],
-                repeat=int(r.get("repeat", 0)),
-            )
-            for r in document["runs"]
-        ),
-        rapl_hz=float(document["rapl_hz"]),
-        settle_s=float(document["settle_s"]),
-        tail_s=float(document["tail_s"]),
-        pad_s=_pad_s(document.get("pad_s", 0)),
-        attempts=int(document.get("attempts", 1)),
-        run_limit_s=_limit_s(document.get("run_limit_s")),
-        assets={
-            name: Path(entry if isinstance(entry, str) else entry["path"])
-            for name, entry in document["assets"].items()
-            if entry
+        runs=found.runs,
+        rapl_hz=found.rapl_hz,
+        settle_s=found.settle_s,
+        tail_s=found.tail_s,
+        pad_s=found.pad_s,
+        attempts=found.attempts,
+        run_limit_s=found.run_limit_s,
+        assets={name: Path(asset.path) for name, asset in assets.items()},
+        asset_sums={
+            name: asdict(asset)
+            for name, asset in assets.items()
+            if not isinstance(found.assets[name], str)
         },
-        asset_sums={n: e for n, e in document["assets"].items() if isinstance(e, Mapping)},
-        watermark=_watermark(document.get("watermark")),
-        may_skip=None if (skip := document.get("may_skip")) is None else tuple(skip),
-        precondition=_precondition(document.get("precondition")),
-        sha256=document["sha256"],
+        watermark=found.watermark,
+        may_skip=found.may_skip,
+        precondition=found.precondition,
+        sha256=found.sha256,
     )
 
 
-def _pad_s(value: float) -> float:
-    """Rest beside phases; none in older plans."""
-    if not 0 <= float(value) < math.inf:
-        raise ValueError("pad_s is no length of time")
-    return float(value)
-
-
-def _limit_s(value: float | None) -> float | None:
-    if value is None:
-        return None
-    if not 0 < float(value) < math.inf:
-        raise ValueError("run_limit_s is no length of time")
-    return float(value)
-
-
-def _watermark(entry: Mapping[str, Any] | None) -> Watermark | None:
-    """None in plans that have none, older ones among them."""
-    if entry is None:
-        return None
-    watermark = Watermark(chip_s=float(entry["chip_s"]), pad_s=float(entry["pad_s"]))
-    if not (0 < watermark.chip_s < math.inf and 0 <= watermark.pad_s < math.inf):
-        raise ValueError("the watermark's chip_s or pad_s is no length of time")
-    return watermark
-
-
-def _precondition(entry: Mapping[str, Any] | None) -> Precondition | None:
-    """None in plans without it, older ones among them."""
-    if entry is None:
-        return None
-    found = Precondition(
-        int(entry["passes"]), int(entry["rounds"]), float(entry["round_s"]), entry["access"]
-    )
-    if not (
-        1 <= found.passes <= MOST_PASSES
-        and steady_state.WINDOW <= found.rounds <= steady_state.MOST_ROUNDS
-        and 0 < found.round_s < math.inf
-        and found.access in ACCESSES
-    ):
-        raise ValueError("its preconditioning is none that this agent knows")
-    return found
-
-
-def _storage(document: Mapping[str, Any], extent: Extent) -> StorageSpec:
-    filesystem = document["filesystem"]
-    configurations = map(_configuration, document["configurations"])
+def _storage(
+    found: PlanDocument | TargetDocument, extent: Extent, discard_first: bool = True
+) -> StorageSpec:
     return StorageSpec(
         disks={
-            role: Disk(role, d["by_id"], d["serial"], int(d["size_bytes"]), d.get("erase"))
-            for role, d in document["disks"].items()
+            role: Disk(role, disk.by_id, disk.serial, disk.size_bytes, disk.erase)
+            for role, disk in found.disks.items()
         },
         extent=extent,
-        filesystem=Filesystem(
-            filesystem["type"], tuple(filesystem["options"]), filesystem["mount_options"]
-        ),
-        configurations={c.name: c for c in configurations},
-        discard_first=bool(document.get("discard_first", True)),
+        filesystem=found.filesystem,
+        configurations={c.name: _configuration(c) for c in found.configurations},
+        discard_first=discard_first,
     )
 
 
-def _configuration(entry: Mapping[str, Any]) -> Configuration:
-    settings = {k: v for k, v in entry.items() if k not in CONFIGURATION_KEYS and v is not None}
-    if not all(isinstance(value, int | float | str) for value in settings.values()):
-        raise TypeError(f"configuration {entry['name']} has a setting that is no word or number")
-    return Configuration(entry["name"], entry["kind"], entry["disk"], settings)
-
-
-def _names(plan: Plan) -> Iterator[object]:
-    """All that becomes part of a path, a unit or a command."""
-    yield from (plan.suite_id, plan.suite, plan.host)
-    yield from (run.run_id for run in plan.runs)
-    yield from (*plan.workloads, *(spec.workload for spec in plan.workloads.values()))
-    yield from (*plan.storage.configurations, *plan.storage.disks)
+def _configuration(entry: _ConfigurationEntry) -> Configuration:
+    settings = {name: value for name, value in entry.settings.items() if value is not None}
+    return Configuration(entry.name, entry.kind, entry.disk, settings)
 
 
 def _check(plan: Plan) -> None:
     """Cross references; a dangling one would only show hours into a suite."""
-    words = (*plan.storage.filesystem.options, plan.storage.filesystem.mount_options)
-    if not all(isinstance(word, str) for word in (plan.storage.filesystem.type, *words)):
-        raise TypeError("the file system is not described in words")
     for configuration in plan.storage.configurations.values():
         if configuration.disk not in plan.storage.disks:
             raise PlanError(
                 f"Configuration {configuration.name} is on disk {configuration.disk!r}, "
                 "which the plan does not name: make the plan anew."
-            )
-    for name in _names(plan):
-        if not names.safe(name):
-            raise PlanError(
-                f"The plan names something {name!r}, but names are of letters, digits, dot, dash "
-                "and underscore: rename it in the inventory or the suite, and make the plan anew."
             )
     seen: set[str] = set()
     for run in plan.runs:

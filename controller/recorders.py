@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from agent import lock
-from contract import strict_json
+from contract import schema, strict_json
+from contract.documents import RecorderStatus
 from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
 from controller.suite_folder import lack_of_room
@@ -72,24 +73,23 @@ class RecorderProcess:
         """Whether it is not at work any more."""
         return self._process is None or self._process.poll() is not None
 
-    def status(self) -> dict[str, Any]:
-        """What it told last; empty if that cannot be known."""
+    def status(self) -> RecorderStatus | None:
+        """What it told last; None if that cannot be known."""
         try:
-            found = json.loads(self._told.read_text(encoding="utf-8"))
+            return schema.read(RecorderStatus, strict_json.loads(self._told.read_bytes()))
         except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+            return None
 
     def silence(self) -> str:
         """A sentence where nothing of the meter is being recorded, else nothing."""
         status = self.status()
         now_ns = monotonic_ns()
-        if self.ended or not status or now_ns - status["t_mono_ns"] > STALE_NS:
+        if self.ended or not status or now_ns - status.t_mono_ns > STALE_NS:
             return f"the recorder of meter {self.name} is not at work"
-        if status["state"] == "full":
+        if status.state == "full":
             return f"the recorder of meter {self.name} has no room on its disk"
-        limit_ns = (3 / status["due_hz"] + 2) * 1e9
-        if status["state"] != "recording" or now_ns - status["t_record_ns"] > limit_ns:
+        limit_ns = (3 / status.due_hz + 2) * 1e9
+        if status.state != "recording" or now_ns - status.t_record_ns > limit_ns:
             return f"meter {self.name} is silent"
         return ""
 
@@ -236,14 +236,15 @@ class Recorders:
     def watts(self) -> dict[str, float]:
         """Power now, by channel."""
         return {
-            channel: float(power_w)
+            channel: power_w
             for recorder in self._running
-            for channel, power_w in recorder.status().get("watts", {}).items()
+            if (found := recorder.status())
+            for channel, power_w in found.watts.items()
         }
 
     def gaps(self) -> dict[str, int]:
         """Gaps that each meter's present recorder has seen."""
-        return {r.name: int(r.status().get("gaps", 0)) for r in self._running}
+        return {r.name: found.gaps if (found := r.status()) else 0 for r in self._running}
 
     def silence(self) -> str:
         """A sentence where some meter is not being recorded, else nothing."""
@@ -283,7 +284,7 @@ class Recorders:
 
 def _wait_until_heard(recorder: RecorderProcess, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
-    while recorder.status().get("state") != "recording":
+    while (found := recorder.status()) is None or found.state != "recording":
         if recorder.ended:
             raise ControllerError(
                 f"The recorder of meter {recorder.name} ended: {recorder.last_words()}"

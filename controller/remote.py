@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import tempfile
@@ -11,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract import schema, strict_json
 from contract.errors import ControllerError
-from contract.plan import TARGET_FORMAT
+from contract.plan import TargetDocument
 
 LIMIT_S = 30.0
 # Ends before anybody is authenticated: the host learns the user's name, and nothing is run.
@@ -109,16 +109,20 @@ REASONS = (
 def read_target(path: Path) -> dict[str, Any]:
     """The resolved target; raises ControllerError."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ControllerError(
             f"The resolved target {path} cannot be read ({error.strerror}): run make provision."
         ) from None
     except ValueError:
         raise ControllerError(f"{path} is not JSON: run make provision.") from None
-    if not isinstance(found, dict) or found.get("format") != TARGET_FORMAT:
-        raise ControllerError(f"{path} is no resolved target of this version: run make provision.")
-    return found
+    try:
+        schema.read(TargetDocument, found)
+    except ValueError as error:
+        raise ControllerError(
+            f"{path} is no resolved target of this version ({error}): run make provision."
+        ) from None
+    return dict(found)
 
 
 def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:

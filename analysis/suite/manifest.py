@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
+from contract import documents, schema, strict_json
 from contract import journal as journals
-from contract import strict_json
 from contract.journal import Fact
 
 MANIFEST = "manifest.json"
@@ -56,9 +56,9 @@ def check(folder: Path) -> Seal:
     if not path.exists():
         return Seal(False, 0, ("The suite was never sealed: it has no manifest.json.",))
     try:
-        sums = strict_json.loads(path.read_text(encoding="utf-8"))["files"]
-        wanted = {str(name): _sum(entry) for name, entry in sums.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        document = strict_json.loads(path.read_text(encoding="utf-8"))
+        wanted = schema.read(documents.ManifestDocument, document).files
+    except (OSError, ValueError):
         return Seal(False, 0, ("manifest.json cannot be read: nothing proves the files.",))
     root = folder.resolve()
     with ThreadPoolExecutor(HASHING) as pool:  # hashing lets other threads run
@@ -66,10 +66,6 @@ def check(folder: Path) -> Seal:
         changed = {name: said for name, said in zip(sorted(wanted), found, strict=True) if said}
     added = [f"{name} was added after sealing." for name in _strangers(folder, set(wanted))]
     return Seal(True, len(wanted), (*changed.values(), *added), frozenset(changed))
-
-
-def _sum(entry: Any) -> str:
-    return str(entry["sha256"]) if isinstance(entry, Mapping) else str(entry)
 
 
 def _compare(root: Path, name: str, digest: str) -> str | None:

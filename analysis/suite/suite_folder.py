@@ -10,7 +10,6 @@ from typing import Any
 from analysis.suite import clocks, manifest, preconditioned, recordings
 from analysis.suite.documents import lines, optional, seconds
 from analysis.suite.records import (
-    ORDER,
     TAIL,
     Counter,
     LeftOut,
@@ -20,8 +19,8 @@ from analysis.suite.records import (
     SuiteError,
     VoidRun,
 )
+from contract import documents, names, schema, strict_json
 from contract import journal as journals
-from contract import names, strict_json
 from contract import plan as plans
 from contract.journal import SKIPPED, Entry
 from instrumentation.sources.counter import Reading
@@ -42,74 +41,54 @@ def refusal(document: Mapping[str, Any], plan_sha256: object) -> str:
 
 
 def parse(document: Mapping[str, Any]) -> Run:
-    """The run. Raises KeyError, TypeError or ValueError where it is not complete."""
-    phases = tuple(_phase(entry) for entry in document["phases"])
-    if not any(phase.name != TAIL for phase in phases):
+    """The run. Raises ValueError where it is not complete."""
+    found = schema.read(documents.RunDocument, document)
+    if not any(phase.name != TAIL for phase in found.phases):
         raise ValueError("it has no phases")
-    origin = str(document["origin"])
-    if origin not in ORDER:
-        raise ValueError(f"origin {origin!r}")
     return Run(
-        run_id=str(document["run_id"]),
-        block=int(document["block"]),
-        configuration=str(document["configuration"]),
-        workload=str(document["workload"]),
-        boot_id=str(document["boot_id"]),
-        origin=origin,
-        t_start_ns=int(document["t_start_ns"]),
-        t_end_ns=int(document["t_end_ns"]),
-        phases=phases,
-        pyrapl=document.get("pyrapl"),
+        run_id=found.run_id,
+        block=found.block,
+        configuration=found.configuration,
+        workload=found.workload,
+        boot_id=found.boot_id,
+        origin=found.origin,
+        t_start_ns=found.t_start_ns,
+        t_end_ns=found.t_end_ns,
+        phases=tuple(_phase(phase) for phase in found.phases),
+        pyrapl=found.pyrapl,
         proof=document["proof"],
-        checks=tuple(document.get("checks") or ()),
-        perf=document.get("perf"),
-        started_wall=str(document.get("started_wall") or ""),
-        program=str(document.get("program") or ""),
-        cpus=int(document["cpus"]) if document.get("cpus") else None,
-        left_out=tuple(
-            LeftOut(str(e["what"]), str(e["reason"])) for e in document.get("left_out") or ()
+        checks=found.checks or (),
+        perf=found.perf,
+        started_wall=found.started_wall or "",
+        program=found.program or "",
+        cpus=found.cpus or None,
+        left_out=tuple(LeftOut(entry.what, entry.reason) for entry in found.left_out or ()),
+        kept=found.kept or {},
+        disks=found.disks or {},
+    )
+
+
+def _phase(found: documents.Phase) -> Phase:
+    if found.t_end_ns <= found.t_start_ns:
+        raise ValueError(f"phase {found.name} ends before it starts")
+    return Phase(
+        name=found.name,
+        t_start_ns=found.t_start_ns,
+        t_end_ns=found.t_end_ns,
+        counters=tuple(
+            Counter(c.source, c.zone, _reading(c.start), _reading(c.end), c.max_range_uj, c.flags)
+            for c in found.counters or ()
         ),
-        kept={str(k): str(v) for k, v in (document.get("kept") or {}).items()},
-        disks=dict(document.get("disks") or {}),
+        work=found.work or {},
+        own_cpu_s=found.own_cpu_s,
+        cpu_busy_s=found.cpu_busy_s,
     )
 
 
-def _phase(entry: Mapping[str, Any]) -> Phase:
-    phase = Phase(
-        name=str(entry["name"]),
-        t_start_ns=int(entry["t_start_ns"]),
-        t_end_ns=int(entry["t_end_ns"]),
-        counters=tuple(_counter(counter) for counter in entry.get("counters") or ()),
-        work={str(k): float(v) for k, v in (entry.get("work") or {}).items()},
-        own_cpu_s=_seconds(entry.get("own_cpu_s")),
-        cpu_busy_s=_seconds(entry.get("cpu_busy_s")),
-    )
-    if phase.t_end_ns <= phase.t_start_ns:
-        raise ValueError(f"phase {phase.name} ends before it starts")
-    return phase
-
-
-def _seconds(value: Any) -> float | None:
-    return None if value is None else float(value)
-
-
-def _counter(entry: Mapping[str, Any]) -> Counter:
-    flags = entry.get("flags") or ()
-    limit = entry.get("max_range_uj")
-    return Counter(
-        source=str(entry["source"]),
-        zone=str(entry["zone"]),
-        start=_reading(entry.get("start")),
-        end=_reading(entry.get("end")),
-        max_range_uj=int(limit) if limit else None,
-        flags=tuple(flags.split() if isinstance(flags, str) else (str(f) for f in flags)),
-    )
-
-
-def _reading(entry: Mapping[str, Any] | None) -> Reading | None:
-    if entry is None or entry.get("energy_uj") is None:
+def _reading(edge: documents.Edge | None) -> Reading | None:
+    if edge is None or edge.energy_uj is None:
         return None
-    return Reading(int(entry["t_before_ns"]), int(entry["t_after_ns"]), int(entry["energy_uj"]))
+    return Reading(edge.t_before_ns, edge.t_after_ns, edge.energy_uj)
 
 
 PLAN = "plan.json"

@@ -1,0 +1,150 @@
+"""The published schemas are current, and what they refuse our readers refuse."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract import documents, journal, plan, schema
+from contract.tests.test_plan import DOCUMENT
+
+SUM = "0" * 64
+EDGE = {"t_before_ns": 1, "t_after_ns": 2, "energy_uj": 3}
+PHASE = {
+    **{"name": "read", "t_start_ns": 1, "t_end_ns": 2, "work": {"bytes": 1}, "own_cpu_s": None},
+    "counters": [
+        {"source": "powercap", "zone": "package-0", "start": EDGE, "end": None, "flags": ["x"]}
+    ],
+}
+STACKS = {key: DOCUMENT[key] for key in ("disks", "filesystem", "configurations")}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "plan": plan.freeze(
+        {
+            **DOCUMENT,
+            "watermark": {"chip_s": 0.25, "pad_s": 0},
+            "run_limit_s": 60,
+            "precondition": {"passes": 2, "rounds": 25, "round_s": 60, "access": "random"},
+        }
+    ),
+    "target": {"format": "fde-target/1", "extent_bytes": 2**30, "meters": [{}], **STACKS},
+    "journal-line": {
+        **{"seq": 0, "t_mono_ns": 1, "boot_id": "b", "state": "finished", "run_id": "r"},
+        **{"cause": "", "detail": "", "facts": {"sha256": SUM, "seconds": 1.5}},
+    },
+    "run": {
+        **{"format": "fde-run/1", "run_id": "r", "plan_sha256": SUM, "boot_id": "b", "block": 0},
+        **{
+            "configuration": "plain",
+            "workload": "idle",
+            "status": "finished",
+            "origin": "modelled",
+        },
+        **{"t_start_ns": 1, "t_end_ns": 2, "phases": [PHASE], "proof": {"ok": True}, "cpus": 4},
+        "left_out": [{"what": "a", "reason": "b"}],
+    },
+    "meter": {
+        **{"format": "fde-meter/2", "name": "m", "kind": "k", "port": "p", "baud": 9600},
+        **{"origin": "measured", "channels": {"0": "system"}, "settings": {}, "timing": "poll"},
+        **{"arrival_delay_limit_s": 0.02, "accuracy": {"source": "its manual"}},
+    },
+    "recorder-status": {
+        **{"format": "fde-recorder-status/1", "name": "m", "kind": "k", "origin": "measured"},
+        **{"port": "p", "state": "recording", "message": "", "pid": 1, "t_mono_ns": 1, "epoch": 1},
+        **{"t_record_ns": 0, "records": 0, "bytes": 0, "rate_hz": 0.0, "due_hz": 0.5, "watts": {}},
+        **{"gaps": 0, "faults": 0, "last_fault": ""},
+    },
+    "manifest": {"format": "fde-manifest/1", "files": {"plan.json": SUM}},
+    "identity": {"format": "fde-identity/1", "machine_id": SUM, "boot_id": None},
+}
+
+
+def _plan(document: Any) -> None:
+    """As `plan.parse`, whose sum would hide every other fault."""
+    if document.get("sha256") == EXAMPLES["plan"]["sha256"]:
+        document = {**document, "sha256": plan.digest(document)}
+    plan.parse(document)
+
+
+VALIDATORS = {
+    name: jsonschema.Draft202012Validator(json.loads(text))
+    for name, text in ((name.removesuffix(".json"), t) for name, t in schema.texts().items())
+}
+READERS: dict[str, Callable[[Any], object]] = {
+    "plan": _plan,
+    "journal-line": lambda document: journal.parse(json.dumps(document)),
+}
+
+
+def test_the_files_are_current() -> None:
+    found = {path.name: path.read_text("utf-8") for path in schema.FOLDER.glob("*.json")}
+    assert found == schema.texts(), "run: python -m contract.schema"
+
+
+@pytest.mark.parametrize("name", documents.DOCUMENTS)
+def test_a_schema_is_one_and_takes_its_example(name: str) -> None:
+    published = json.loads((schema.FOLDER / f"{name}.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(published)
+    jsonschema.validate(EXAMPLES[name], published)
+    schema.read(documents.DOCUMENTS[name][1], EXAMPLES[name])
+
+
+def _places(document: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in items:
+        yield (*at, key)
+        if isinstance(value, dict | list):
+            yield from _places(value, (*at, key))
+
+
+ODD = st.none() | st.sampled_from([-1, 0, 2**63, 0.5, True, "", "../x", [], {}, [[]], {"": None}])
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", documents.DOCUMENTS)
+def test_what_a_schema_refuses_its_reader_refuses(name: str, data: st.DataObject) -> None:
+    """Any part of a sound document is taken away, or is something else; and the other way round,
+    but for a whole number that is written as a fraction, which the schemas take."""
+    changed = copy.deepcopy(EXAMPLES[name])
+    *way, last = data.draw(st.sampled_from(list(_places(changed))))
+    inside: Any = changed
+    for key in way:
+        inside = inside[key]
+    if data.draw(st.booleans()):
+        inside[last] = data.draw(ODD)
+    else:
+        del inside[last]
+    sound = VALIDATORS[name].is_valid(changed)
+    try:
+        schema.read(documents.DOCUMENTS[name][1], changed)
+    except ValueError:
+        assert not sound or any(type(n) is float and n == int(n) for n in _numbers(changed))
+    else:
+        assert sound
+    if not sound and name in READERS:
+        with pytest.raises((ValueError, plan.PlanError)):
+            READERS[name](changed)
+
+
+def _numbers(document: Any) -> Iterator[Any]:
+    if isinstance(document, dict | list):
+        for value in document.values() if isinstance(document, dict) else document:
+            yield from _numbers(value)
+    elif isinstance(document, int | float):
+        yield document
+
+
+def test_a_fault_is_told_with_its_place() -> None:
+    changed = copy.deepcopy(EXAMPLES["plan"])
+    changed["runs"][0]["block"] = -1
+    with pytest.raises(ValueError, match=r"^runs\[0\]\.block is -1, minimum 0, maximum"):
+        schema.read(plan.PlanDocument, changed)
+    del changed["runs"][0]["block"]
+    with pytest.raises(ValueError, match=r"^'runs\[0\]\.block' is missing$"):
+        schema.read(plan.PlanDocument, changed)
