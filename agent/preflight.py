@@ -71,88 +71,91 @@ def gather(target: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def refusals(target: dict[str, Any], facts: dict[str, Any]) -> list[str]:
-    """Why this target cannot do what is asked, each a sentence with the way out."""
+_OPAL_WAY_OUT = (
+    "use Debian 13 or Ubuntu 24.04, or take these configurations out of fde_configurations: {asked}"
+)
+# By cause: what stands against this target, and the way out.
+SAYS = {
+    "not-root": "the agent must be root there to write disks and read RAPL: set ansible_user: root",
+    "distribution": "{name} is not supported: use Debian 12 or 13, or Ubuntu 24.04",
+    "machine": "it is a {machine} machine: RAPL is there on x86-64 alone",
+    "no-systemd": "systemd does not run there, and the agent is a systemd service: boot it with "
+    "systemd",
+    "old-python": "its Python {python} is too old: 3.11 or newer is needed",
+    "cryptsetup": "its cryptsetup {version} has no Opal support (HW_OPAL, from 2.7 on): "
+    + _OPAL_WAY_OUT,
+    "cryptsetup-offered": "{name} would install cryptsetup {version}, which has no Opal support "
+    "(HW_OPAL, from 2.7 on): " + _OPAL_WAY_OUT,
+    "allow-tpm": "the self-encrypting disk is on SATA, where Linux lets no Opal command through "
+    "unless it was booted with libata.allow_tpm=1: add that to the kernel's command line, reboot",
+    "other-database": "{other} is installed there, and {wanted} would push it out: remove it "
+    "yourself, or say fde_database: {choice}",
+    "no-mysql": "{name} has no mysql-server: say fde_database: mariadb, or add MySQL's own package "
+    "source there",
+    "no-package": "{name} offers no package {package}: enable the component that has it (universe "
+    "on Ubuntu), or run apt-get update there",
+}
+
+
+def refusals(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Why this target cannot do what is asked: `{cause, facts, sentence}`, by `SAYS`."""
     return [*_machine(facts), *_opal(target, facts), *_packages(target, facts)]
 
 
-def _machine(facts: dict[str, Any]) -> list[str]:
-    reasons = []
+def _refusal(cause: str, **facts: str) -> dict[str, Any]:
+    return {"cause": cause, "facts": facts, "sentence": SAYS[cause].format(**facts)}
+
+
+def _machine(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
     if facts["uid"] != 0:
-        reasons.append(
-            "the agent must be root there to write disks and read RAPL: set ansible_user: root"
-        )
+        found.append(_refusal("not-root"))
     if facts["version"] not in SUPPORTED.get(facts["distribution"], ()):
-        reasons.append(
-            f"{facts['name'] or 'its distribution'} is not supported: use Debian 12 or 13, or "
-            "Ubuntu 24.04"
-        )
+        found.append(_refusal("distribution", name=facts["name"] or "its distribution"))
     if facts["machine"] != "x86_64":
-        reasons.append(f"it is a {facts['machine']} machine: RAPL is there on x86-64 alone")
+        found.append(_refusal("machine", machine=facts["machine"]))
     if not facts["systemd"]:
-        reasons.append(
-            "systemd does not run there, and the agent is a systemd service: boot it with systemd"
-        )
+        found.append(_refusal("no-systemd"))
     if _numbers(facts["python"]) < OLDEST_PYTHON:
-        reasons.append(f"its Python {facts['python']} is too old: 3.11 or newer is needed")
-    return reasons
+        found.append(_refusal("old-python", python=facts["python"]))
+    return found
 
 
-def _opal(target: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+def _opal(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
     """Opal needs cryptsetup 2.7 built with HW_OPAL, and a kernel that lets commands through."""
-    asked = [entry["name"] for entry in target["configurations"] if entry["kind"] == "opal"]
+    asked = ", ".join(e["name"] for e in target["configurations"] if e["kind"] == "opal")
     if not asked:
         return []
-    reasons = []
-    way_out = (
-        "use Debian 13 or Ubuntu 24.04, or take these configurations out of fde_configurations: "
-        + ", ".join(asked)
-    )
-    candidate = _version(facts["candidates"].get("cryptsetup-bin", ""))
-    if facts["cryptsetup"]:
-        if _numbers(facts["cryptsetup"]) < OLDEST_OPAL or not facts["hw_opal"]:
-            reasons.append(
-                f"its cryptsetup {facts['cryptsetup']} has no Opal support (HW_OPAL, from 2.7 on): "
-                + way_out
-            )
-    elif candidate and _numbers(candidate) < OLDEST_OPAL:
-        reasons.append(
-            f"{facts['name']} would install cryptsetup {candidate}, which has no Opal support "
-            f"(HW_OPAL, from 2.7 on): {way_out}"
-        )
+    found = []
+    version, offered = facts["cryptsetup"], _version(facts["candidates"].get("cryptsetup-bin", ""))
+    if version:
+        if _numbers(version) < OLDEST_OPAL or not facts["hw_opal"]:
+            found.append(_refusal("cryptsetup", version=version, asked=asked))
+    elif offered and _numbers(offered) < OLDEST_OPAL:
+        named = {"name": facts["name"], "version": offered}
+        found.append(_refusal("cryptsetup-offered", asked=asked, **named))
     if facts["sed_transport"] == "ata" and not facts["allow_tpm"]:
-        reasons.append(
-            "the self-encrypting disk is on SATA, where Linux lets no Opal command through unless "
-            "it was booted with libata.allow_tpm=1: add that to the kernel's command line, reboot"
-        )
-    return reasons
+        found.append(_refusal("allow-tpm"))
+    return found
 
 
-def _packages(target: dict[str, Any], facts: dict[str, Any]) -> list[str]:
-    reasons = []
+def _packages(target: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
     database = target.get("database", "any")
     for other in facts["servers"]:
         if database != "any" and other != DATABASES[database]:
-            reasons.append(
-                f"{other} is installed there, and {DATABASES[database]} would push it out: remove "
-                f"it yourself, or say fde_database: {_choice(other)}"
-            )
+            names = {"other": other, "wanted": DATABASES[database], "choice": _choice(other)}
+            found.append(_refusal("other-database", **names))
     for package in facts["missing"]:
         if facts["candidates"].get(package):
             continue
         # Without package lists nothing has a candidate; Debian is known to have no MySQL.
         absent = package == "mysql-server" and facts["distribution"] == "debian"
         if package == "mysql-server" and (facts["lists"] or absent):
-            reasons.append(
-                f"{facts['name']} has no mysql-server: say fde_database: mariadb, or add MySQL's "
-                "own package source there"
-            )
+            found.append(_refusal("no-mysql", name=facts["name"]))
         elif facts["lists"]:
-            reasons.append(
-                f"{facts['name']} offers no package {package}: enable the component that has it "
-                "(universe on Ubuntu), or run apt-get update there"
-            )
-    return reasons
+            found.append(_refusal("no-package", name=facts["name"], package=package))
+    return found
 
 
 def _choice(package: str) -> str:

@@ -155,8 +155,8 @@ def _machine(seen: Look, say: Say) -> None:
     _lines("found", ", ".join(part for part in parts if part), say)
     missing = ", ".join(facts["missing"])
     _lines("packages", f"would install {missing}" if missing else "all there", say)
-    for reason in seen.refusals:
-        _lines("refused", reason, say)
+    for refusal in seen.refusals:
+        _lines("refused", refusal["sentence"], say)
     if seen.error:
         way_out = " (make provision installs them first)" if missing else ""
         _lines("refused", seen.error + way_out, say)
@@ -172,8 +172,8 @@ def _disk(disk: Mapping[str, Any], say: Say) -> None:
     _lines("found", disk["found"], say)
     if life := confirm.lifetime(**(disk.get("lifetime") or {})):
         _lines("", life, say)
-    for reason in disk["refusals"]:
-        _lines("refused", reason, say)
+    for refusal in disk["refusals"]:
+        _lines("refused", refusal["sentence"], say)
     if not disk["refusals"]:
         for action in disk["would"] or ["nothing is to be done: it is as it must be"]:
             _lines("would", action, say)

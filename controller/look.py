@@ -41,12 +41,13 @@ python3 -m agent check --target "$d/target.json"
 class Look:
     """What a target said of itself.
 
-    `facts` and `refusals` are of `agent.preflight`; `disks` of `agent check`, empty where `error`
-    says why the disks could not be looked at.
+    `facts` and `refusals` (each `{cause, facts, sentence}`, as those of a disk) are of
+    `agent.preflight`; `disks` of `agent check`, empty where `error` says why the disks could not be
+    looked at.
     """
 
     facts: dict[str, Any]
-    refusals: list[str]
+    refusals: list[dict[str, Any]]
     disks: list[dict[str, Any]]
     error: str | None = None
 
@@ -57,10 +58,12 @@ class Look:
         return {role: fingerprint for role, fingerprint in found.items() if fingerprint}
 
     @property
-    def refused(self) -> list[str]:
+    def refused(self) -> list[dict[str, Any]]:
         """Everything that stands against going on."""
-        reasons = [*self.refusals, *(r for disk in self.disks for r in disk["refusals"])]
-        return [*reasons, *([self.error] if self.error else [])]
+        found = [*self.refusals, *(r for disk in self.disks for r in disk["refusals"])]
+        if self.error:
+            found.append({"cause": "disks-unseen", "facts": {}, "sentence": self.error})
+        return found
 
 
 def look(target: Mapping[str, Any], *, disks: bool = True) -> Look:

@@ -115,7 +115,7 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
         yield from _erase_broken(role, serial, entry.get("erase"), lab=bool(given.get("lab")))
         disk = Disk(role, by_id, serial, int(entry["size_bytes"]))
         if aligned and (reason := layout.fits(disk, Extent(DATA_OFFSET_BYTES, size))):
-            yield reason.rstrip(".")
+            yield reason.sentence.rstrip(".")
     for key, what in (("by_id", "path"), ("serial", "serial")):
         if len({str(entry[key]) for entry in disks.values()}) < len(disks):
             yield f"two roles name the same disk ({what}): each role needs a disk of its own"

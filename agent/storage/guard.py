@@ -5,9 +5,10 @@ Checked again right before every destructive step, for a disk may change hands i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from agent.command import CommandError
 from agent.storage import devices
@@ -21,6 +22,7 @@ from agent.storage.facts import (
     gather,
 )
 from contract.errors import AgentError
+from contract.journal import Fact
 from contract.plan import Disk
 
 MAPPING = "fde-data"
@@ -33,6 +35,7 @@ __all__ = [
     "DiskFacts",
     "GuardError",
     "Partition",
+    "Refusal",
     "check",
     "check_ours",
     "gather",
@@ -42,37 +45,195 @@ __all__ = [
 SerialOf = Callable[[str], str]
 
 
+class _Says(NamedTuple):
+    """A refusal for people: what stands against it, and the way out; filled in from its facts."""
+
+    what: str
+    way_out: str
+    subject: str = "Disk {role} ({by_id}, {path}) "
+
+
+_REVERT = "revert it by its PSID if nothing on it is needed (make teardown PSID_REVERT={serial})"
+_ALLOW = (
+    "choose another disk, or, if nothing on it is needed, allow it in the inventory "
+    '(erase: "{serial} {print}")'
+)
+_CORRECT = "correct the inventory if this is really the disk to be used"
+SAYS: Mapping[str, _Says] = {
+    "absent": _Says(
+        "there is no block device at {by_id}",
+        "connect it, or correct by_id in the inventory",
+        "Disk {role}: ",
+    ),
+    "not-whole": _Says(
+        "is a partition or a mapping, not a whole disk", "name the disk's by-id path"
+    ),
+    "other-serial": _Says("has serial {found!r}, the inventory says {serial!r}", _CORRECT),
+    "other-size": _Says("has {found} bytes, the inventory says {size_bytes}", _CORRECT),
+    "other-erase": _Says(
+        "may be erased only by its serial, the inventory says erase: {erase!r}",
+        "correct or remove it",
+    ),
+    "twins": _Says(
+        "has the same serial and size as {twins}",
+        "if these are two paths to one disk, take one away; else disconnect the other disk",
+    ),
+    "write-protected": _Says(
+        "is write-protected",
+        "see its switch, the drive's settings and `blockdev --getro`, or choose another disk",
+    ),
+    "in-use": _Says("is in use ({device}: {how})", "choose another disk, or free this one first"),
+    "shadowed": _Says("hides its start behind an Opal MBR shadow", f"set MBR Done, or {_REVERT}"),
+    # Probing a locked disk finds nothing, which is not the same as an empty disk.
+    "locked": _Says(
+        "cannot be read ({error}), so nobody knows what is on it", f"unlock it, or {_REVERT}"
+    ),
+    "unreadable": _Says(
+        "cannot be read ({error}), so nobody knows what is on it",
+        "choose another disk, or repair this one",
+    ),
+    "owned": _Says(
+        "is owned by someone (Opal locking is enabled) and does not carry the testbed's mark",
+        f"have its owner give it up, or {_REVERT}",
+    ),
+    "stale": _Says(
+        "has another partition table than the kernel shows",
+        "let the kernel read it again (blockdev --rereadpt {path}), then look what is on it",
+    ),
+    "foreign-signature": _Says("carries a signature that is not ours ({types})", _ALLOW),
+    "foreign-inside": _Says(
+        "carries a signature that is not ours in its partition ({types})", _ALLOW
+    ),
+    "unknown-data": _Says("holds {unknown}", _ALLOW),
+    "other-mark": _Says(
+        "carries the testbed's layout, but not the mark of this very disk (a copy of another one, "
+        "or changed by hand)",
+        _ALLOW,
+    ),
+    "foreign-table": _Says(
+        "carries a partition table that is not ours ({table}, {inside})", _ALLOW
+    ),
+    "shared": _Says(
+        "has its security in common with {beside}",
+        "to own, lock or revert the drive would lock or erase these as well, so choose a drive "
+        "with one namespace, or delete the others if nothing on them is needed (nvme delete-ns)",
+    ),
+    "blocked": _Says(
+        "lets nobody take it until its next power cycle (Block SID, which firmware sets as it "
+        "starts)",
+        "switch that off in the firmware's set-up (TCG, Opal or Block SID), or connect the disk "
+        "once the machine is up, then try again",
+    ),
+    "silent": _Says(
+        "was made to lock by this testbed, or is to be, and does not say now whether it does "
+        "({error}), so that nothing is cleared",
+        "a SATA disk needs libata.allow_tpm=1 on the kernel's command line, any other its cable "
+        "and power looked at",
+    ),
+    "no-opal": _Says(
+        "offers no Opal, which a configuration needs{error}",
+        "choose a self-encrypting disk, or take the opal configuration out of the inventory",
+    ),
+    "no-opal-on-sata": _Says(
+        "offers no Opal, which a configuration needs{error}",
+        "libata does not let Opal through to SATA disks by itself, so start the machine with "
+        "libata.allow_tpm=1 on the kernel's command line; if that changes nothing, choose a "
+        "self-encrypting disk",
+    ),
+    "unmarked": _Says(
+        "does not carry the testbed's partition",
+        "provision the target first",
+        "Disk {role} ({by_id}) ",
+    ),
+    "changed": _Says(
+        "changed since it was looked at ({differing})",
+        "find out who else writes it, then run make check again",
+    ),
+    "changed-since-check": _Says(
+        "changed since it was checked", "run make check again, and see what is on it now"
+    ),
+    "extent-begin": _Says(
+        "the data would begin {found} bytes into the partition", "let it begin at {wanted}", ""
+    ),
+    "extent-size": _Says(
+        "extent_bytes is {found}", "make it a positive multiple of {multiple}", ""
+    ),
+    "extent-large": _Says(
+        "has {size_bytes} bytes, the extent needs {needed}",
+        "choose a smaller extent_bytes",
+        "Disk {role} ",
+    ),
+    "no-such-serial": _Says(
+        "No disk of this inventory has the serial {serial!r}",
+        "nothing was reverted; give the serial of the self-encrypting disk (one of {known})",
+        "",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a disk is left alone: a cause of `SAYS`, and the facts that its sentence names."""
+
+    cause: str
+    facts: Mapping[str, Fact]
+
+    @classmethod
+    def of(cls, cause: str, disk: Disk, seen: DiskFacts, /, **facts: Fact) -> Refusal:
+        """With what names the disk."""
+        named = {"role": disk.role, "by_id": disk.by_id, "serial": disk.serial}
+        return cls(cause, {**named, "path": seen.path or "", **facts})
+
+    @property
+    def what(self) -> str:
+        """What stands against it, a clause."""
+        return SAYS[self.cause].what.format(**self.facts)
+
+    @property
+    def sentence(self) -> str:
+        """Which disk, what stands against it, and the way out."""
+        says = SAYS[self.cause]
+        way_out = says.way_out
+        if way_out == _ALLOW and self.facts["expired"]:
+            way_out = f"its erase was given for something else that lay there; {way_out}"
+        return f"{says.subject}{says.what}: {way_out}.".format(**self.facts)
+
+    def document(self) -> dict[str, Any]:
+        """For the controller."""
+        return {"cause": self.cause, "facts": dict(self.facts), "sentence": self.sentence}
+
+
 class GuardError(AgentError):
-    """The disk must not be written: which, why, and the way out."""
+    """The disks must not be written: why, and the way out."""
+
+    def __init__(self, *refusals: Refusal) -> None:
+        super().__init__(" ".join(refusal.sentence for refusal in refusals))
+        self.refusals = refusals
 
 
-def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[str]:
-    """Every reason not to write this disk, each with the way out; empty if it may be written.
+def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Refusal]:
+    """Every reason not to write this disk; empty if it may be written.
 
     `erase`: whether the inventory's `erase` counts; who does not lay the disk out anew says no.
     """
     if facts.path is None:
-        return [
-            f"Disk {disk.role}: there is no block device at {disk.by_id}: "
-            "connect it, or correct by_id in the inventory."
-        ]
+        return [Refusal.of("absent", disk, facts)]
     allowed = erase and given_up(disk, facts)
-    reasons = [*_identity(disk, facts), *_in_use(facts), *_hidden(disk, facts)]
-    reasons += [] if allowed or facts.read_error or facts.stale else foreign(disk, facts)
-    return [_told(disk, facts, reason) for reason in reasons]
+    found = [*_identity(disk, facts), *_in_use(disk, facts), *_hidden(disk, facts)]
+    return found + ([] if allowed or facts.read_error or facts.stale else foreign(disk, facts))
 
 
-def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[str]:
+def refusals_to_revert(disk: Disk, facts: DiskFacts) -> list[Refusal]:
     """Reasons not to put a drive back by its PSID, which was asked for by its serial number.
 
     That its contents are locked or hidden is none: this is the way out of it.
     """
     if facts.path is None:
         return refusals(disk, facts)
-    reasons = [*_identity(disk, facts), *_in_use(facts)]
+    found = [*_identity(disk, facts), *_in_use(disk, facts)]
     if facts.read_error is None and not facts.shadowed and not given_up(disk, facts):
-        reasons += foreign(disk, facts)
-    return [*(_told(disk, facts, reason) for reason in reasons), *shared(disk, facts)]
+        found += foreign(disk, facts)
+    return [*found, *shared(disk, facts)]
 
 
 def given_up(disk: Disk, facts: DiskFacts) -> bool:
@@ -85,91 +246,54 @@ def given_up(disk: Disk, facts: DiskFacts) -> bool:
     return serial == disk.serial and seen in ("", facts.print)
 
 
-def shared(disk: Disk, facts: DiskFacts) -> list[str]:
+def shared(disk: Disk, facts: DiskFacts) -> list[Refusal]:
     """Reasons not to own or revert a drive: it would be done to its other namespaces as well."""
     if not facts.beside:
         return []
-    reason = (
-        f"has its security in common with {', '.join(facts.beside)}: to own, lock or revert the "
-        "drive would lock or erase these as well, so choose a drive with one namespace, or delete "
-        "the others if nothing on them is needed (nvme delete-ns)."
-    )
-    return [_told(disk, facts, reason)]
+    return [Refusal.of("shared", disk, facts, beside=", ".join(facts.beside))]
 
 
-def blocked(disk: Disk, facts: DiskFacts) -> list[str]:
+def blocked(disk: Disk, facts: DiskFacts) -> list[Refusal]:
     """Reasons why nobody can take the drive now; it says so itself."""
     if facts.sid is None or not facts.sid.blocked or (facts.opal and facts.opal.locking_enabled):
         return []
-    reason = (
-        "lets nobody take it until its next power cycle (Block SID, which firmware sets as it "
-        "starts): switch that off in the firmware's set-up (TCG, Opal or Block SID), or connect "
-        "the disk once the machine is up, then try again."
-    )
-    return [_told(disk, facts, reason)]
+    return [Refusal.of("blocked", disk, facts)]
 
 
-def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[str]:
+def silent(disk: Disk, facts: DiskFacts, *, owned: bool) -> list[Refusal]:
     """Reasons not to take a disk for one without Opal; `owned`: we made it lock, or were to."""
     if facts.path is None or facts.opal is not None or not owned:
         return []
-    why = facts.opal_error or "the kernel sees no Opal on it"
-    reason = (
-        f"was made to lock by this testbed, or is to be, and does not say now whether it does "
-        f"({why}), so that nothing is cleared: a SATA disk needs libata.allow_tpm=1 on the "
-        "kernel's command line, any other its cable and power looked at."
-    )
-    return [_told(disk, facts, reason)]
+    error = facts.opal_error or "the kernel sees no Opal on it"
+    return [Refusal.of("silent", disk, facts, error=error)]
 
 
-def hidden(disk: Disk, facts: DiskFacts) -> list[str]:
+def hidden(disk: Disk, facts: DiskFacts) -> list[Refusal]:
     """Reasons why nobody can say whether the disk is ours; empty if it can be told."""
-    if facts.path is None or facts.stale:
-        return []
-    return [_told(disk, facts, reason) for reason in _hidden(disk, facts)]
+    return [] if facts.path is None or facts.stale else _hidden(disk, facts)
 
 
-def _told(disk: Disk, facts: DiskFacts, reason: str) -> str:
-    return f"Disk {disk.role} ({disk.by_id}, {facts.path}) {reason}"
-
-
-def _identity(disk: Disk, facts: DiskFacts) -> list[str]:
-    reasons = []
+def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Refusal]:
     if not facts.whole_disk:
-        reasons.append("is a partition or a mapping, not a whole disk: name the disk's by-id path.")
+        yield Refusal.of("not-whole", disk, facts)
     if facts.serial != disk.serial:
-        reasons.append(
-            f"has serial {facts.serial or 'unknown'!r}, the inventory says {disk.serial!r}: "
-            "correct the inventory if this is really the disk to be used."
-        )
+        yield Refusal.of("other-serial", disk, facts, found=facts.serial or "unknown")
     if facts.size_bytes != disk.size_bytes:
-        reasons.append(
-            f"has {facts.size_bytes} bytes, the inventory says {disk.size_bytes}: "
-            "correct the inventory if this is really the disk to be used."
-        )
+        size = {"found": facts.size_bytes, "size_bytes": disk.size_bytes}
+        yield Refusal.of("other-size", disk, facts, **size)
     if disk.erase is not None and disk.erase.partition(" ")[0] != disk.serial:
-        reasons.append(
-            f"may be erased only by its serial, the inventory says erase: {disk.erase!r}: "
-            "correct or remove it."
-        )
+        yield Refusal.of("other-erase", disk, facts, erase=disk.erase)
     if facts.twins:
-        reasons.append(
-            f"has the same serial and size as {', '.join(f'/dev/{t}' for t in facts.twins)}: "
-            "if these are two paths to one disk, take one away; else disconnect the other disk."
-        )
-    return reasons
+        twins = ", ".join(f"/dev/{name}" for name in facts.twins)
+        yield Refusal.of("twins", disk, facts, twins=twins)
 
 
-def _in_use(facts: DiskFacts) -> list[str]:
-    protected = (
-        "is write-protected: see its switch, the drive's settings and `blockdev --getro`, or "
-        "choose another disk."
-    )
-    return [protected] * facts.read_only + [
-        f"is in use ({use.device}: {use.how}): choose another disk, or free this one first."
-        for use in facts.uses
-        if not (facts.partition and _our_use(use.how))
-    ]
+def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Refusal]:
+    if facts.read_only:
+        yield Refusal.of("write-protected", disk, facts)
+    for use in facts.uses:
+        if not (facts.partition and _our_use(use.how)):
+            yield Refusal.of("in-use", disk, facts, device=use.device, how=use.how)
 
 
 def _our_use(how: str) -> bool:
@@ -179,64 +303,39 @@ def _our_use(how: str) -> bool:
     return how in exact or how.startswith((f"{held}-", f"{held}_"))
 
 
-def _hidden(disk: Disk, facts: DiskFacts) -> list[str]:
+def _hidden(disk: Disk, facts: DiskFacts) -> list[Refusal]:
     """What keeps us from knowing what is on it; `erase` is no way past these."""
-    revert = (
-        "revert it by its PSID if nothing on it is needed "
-        f"(make teardown PSID_REVERT={disk.serial})"
-    )
-    if facts.shadowed:
-        return [f"hides its start behind an Opal MBR shadow: set MBR Done, or {revert}."]
-    if facts.read_error is not None:
-        # Probing a locked disk finds nothing, which is not the same as an empty disk.
-        owned = facts.opal is not None and facts.opal.locking_enabled
-        return [
-            f"cannot be read ({facts.read_error}), so nobody knows what is on it: "
-            + (f"unlock it, or {revert}." if owned else "choose another disk, or repair this one.")
-        ]
     owned = facts.opal is not None and facts.opal.locking_enabled
+    if facts.shadowed:
+        return [Refusal.of("shadowed", disk, facts)]
+    if facts.read_error is not None:
+        cause = "locked" if owned else "unreadable"
+        return [Refusal.of(cause, disk, facts, error=facts.read_error)]
     if owned and facts.partition is None and not facts.taking:
-        return [
-            "is owned by someone (Opal locking is enabled) and does not carry the testbed's mark: "
-            f"have its owner give it up, or {revert}."
-        ]
-    if facts.stale:
-        return [
-            "has another partition table than the kernel shows: let the kernel read it again "
-            f"(blockdev --rereadpt {facts.path}), then look what is on it."
-        ]
-    return []
+        return [Refusal.of("owned", disk, facts)]
+    return [Refusal.of("stale", disk, facts)] if facts.stale else []
 
 
-def foreign(disk: Disk, facts: DiskFacts) -> list[str]:
+def foreign(disk: Disk, facts: DiskFacts) -> list[Refusal]:
     """What is on the disk that is not ours; `erase` in the inventory is the only way past it."""
     expired = disk.erase is not None and not given_up(disk, facts)
-    way_out = (
-        f"{'its erase was given for something else that lay there; ' if expired else ''}"
-        "choose another disk, or, if nothing on it is needed, allow it in the inventory "
-        f'(erase: "{disk.serial} {facts.print}").'
-    )
+
+    def found(cause: str, **told: Fact) -> list[Refusal]:
+        return [Refusal.of(cause, disk, facts, print=facts.print, expired=int(expired), **told)]
+
     if facts.signatures:
-        return [f"carries a signature that is not ours ({_types(facts.signatures)}): {way_out}"]
-    ours = facts.partition
-    if ours is not None:
+        return found("foreign-signature", types=_types(facts.signatures))
+    if facts.partition is not None:
         strange = _types(facts.strange)
-        told = f"carries a signature that is not ours in its partition ({strange}): {way_out}"
-        return [told] if strange else []
+        return found("foreign-inside", types=strange) if strange else []
     if facts.unknown:
-        return [f"holds {facts.unknown}: {way_out}"]
+        return found("unknown-data", unknown=facts.unknown)
     if facts.blank:
         return []
     if any(p.has_marker for p in facts.partitions):
-        return [
-            "carries the testbed's layout, but not the mark of this very disk (a copy of another "
-            f"one, or changed by hand): {way_out}"
-        ]
+        return found("other-mark")
     inside = ", ".join(_types(p.signatures) or p.name or p.path for p in facts.partitions)
-    return [
-        f"carries a partition table that is not ours ({facts.table or 'unknown'}, "
-        f"{inside or 'empty'}): {way_out}"
-    ]
+    return found("foreign-table", table=facts.table or "unknown", inside=inside or "empty")
 
 
 def _types(signatures: Iterable[Signature]) -> str:
@@ -255,10 +354,7 @@ def check_ours(disk: Disk, serial_of: SerialOf = devices.serial) -> Partition:
     facts = gather(disk, serial_of)
     _refuse(refusals(disk, facts, erase=False))
     if facts.partition is None:
-        raise GuardError(
-            f"Disk {disk.role} ({disk.by_id}) does not carry the testbed's partition: "
-            "provision the target first."
-        )
+        raise GuardError(Refusal.of("unmarked", disk, facts))
     return facts.partition
 
 
@@ -308,11 +404,8 @@ def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
         taking=approved.taking,
     )
     if same != approved:
-        raise GuardError(
-            f"Disk {disk.role} ({disk.by_id}, {facts.path}) changed since it was looked at "
-            f"({', '.join(_differing(approved, same))}): find out who else writes it, then "
-            "run make check again."
-        )
+        differing = ", ".join(_differing(approved, same))
+        raise GuardError(Refusal.of("changed", disk, facts, differing=differing))
 
 
 def _differing(before: DiskFacts, after: DiskFacts) -> list[str]:
@@ -329,6 +422,6 @@ def _differing(before: DiskFacts, after: DiskFacts) -> list[str]:
     ]
 
 
-def _refuse(reasons: list[str]) -> None:
-    if reasons:
-        raise GuardError(" ".join(reasons))
+def _refuse(found: list[Refusal]) -> None:
+    if found:
+        raise GuardError(*found)

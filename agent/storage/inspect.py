@@ -38,7 +38,7 @@ def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
         "lifetime": smart.lifetime(Path(found.path).name) if found.path else None,
         "found": describe(disk, found, spec),
         "would": [] if reasons else would(spec, disk, found),
-        "refusals": reasons,
+        "refusals": [refusal.document() for refusal in reasons],
         "fingerprint": found.fingerprint,
         # Whether the testbed has had this disk: what is lost on one that it has not, is asked for.
         "ours": found.partition is not None or notes.left_by_us(disk, found),
@@ -63,7 +63,7 @@ def describe(disk: Disk, found: DiskFacts, spec: StorageSpec) -> str:
     elif notes.left_by_us(disk, found):
         says = "what an earlier teardown of this testbed left, and nothing else"
     else:
-        says = "; ".join(reason.partition(":")[0] for reason in guard.foreign(disk, found))
+        says = "; ".join(refusal.what for refusal in guard.foreign(disk, found))
     uses = [f"{use.device} {use.how}" for use in found.uses]
     parts = [says, *uses, *([opal_in_words(found)] if found.opal else [])]
     if found.opal_error:

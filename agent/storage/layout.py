@@ -72,18 +72,17 @@ def partition_bytes(extent: Extent) -> int:
     return extent.offset_bytes + extent.size_bytes
 
 
-def fits(disk: Disk, extent: Extent) -> str | None:
+def fits(disk: Disk, extent: Extent) -> guard.Refusal | None:
     """Why the extent cannot lie on this disk; None if it can."""
     if extent.offset_bytes != DATA_OFFSET_BYTES:
-        return f"The data must begin {DATA_OFFSET_BYTES} bytes into the partition."
+        begin = {"found": extent.offset_bytes, "wanted": DATA_OFFSET_BYTES}
+        return guard.Refusal("extent-begin", begin)
     if extent.size_bytes <= 0 or extent.size_bytes % MIB:
-        return f"extent_bytes is {extent.size_bytes}: make it a positive multiple of {MIB}."
-    need = START_BYTES + partition_bytes(extent) + END_BYTES
-    if need > disk.size_bytes:
-        return (
-            f"Disk {disk.role} has {disk.size_bytes} bytes, the extent needs {need}: "
-            "choose a smaller extent_bytes."
-        )
+        return guard.Refusal("extent-size", {"found": extent.size_bytes, "multiple": MIB})
+    needed = START_BYTES + partition_bytes(extent) + END_BYTES
+    if needed > disk.size_bytes:
+        sizes = {"size_bytes": disk.size_bytes, "needed": needed}
+        return guard.Refusal("extent-large", {"role": disk.role, **sizes})
     return None
 
 

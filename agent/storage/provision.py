@@ -9,7 +9,7 @@ from agent.command import CommandError
 from agent.storage import devices, facts, guard, layout, notes, opal, opal_ioctl, registry
 from agent.storage.base import Place
 from agent.storage.facts import DiskFacts
-from agent.storage.guard import GuardError
+from agent.storage.guard import GuardError, Refusal
 from agent.storage.secrets import SID, Secrets, login
 from agent.storage.stack import Stack
 from contract.plan import Disk, StorageSpec
@@ -29,12 +29,12 @@ def prepare(
     a disk that is not ours must still have it. Raises AgentError.
     """
     found = {role: facts.gather(disk) for role, disk in spec.disks.items()}
-    reasons: list[str] = []
+    reasons: list[Refusal] = []
     for role, disk in spec.disks.items():
         reasons += reasons_not_to_prepare(spec, disk, found[role])
         reasons += reasons_of_change(disk, found[role], checked)
     if reasons:
-        raise GuardError(" ".join(reasons))
+        raise GuardError(*reasons)
     actions = _go_bare(spec, secrets, dry=dry)
     for role, disk in spec.disks.items():
         if carries_opal(spec, role):
@@ -53,7 +53,7 @@ def carries_opal(spec: StorageSpec, role: str) -> bool:
     )
 
 
-def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
+def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[Refusal]:
     """The guard's reasons, and what the layout and the configurations need; asks for no PIN."""
     reasons = guard.refusals(_given_up(disk, found), found)
     if reason := layout.fits(disk, spec.extent):
@@ -61,7 +61,7 @@ def reasons_not_to_prepare(spec: StorageSpec, disk: Disk, found: DiskFacts) -> l
     if carries_opal(spec, disk.role):
         reasons += guard.shared(disk, found) + guard.blocked(disk, found)
         if found.path and found.opal is None:
-            reasons.append(_no_opal(disk, found.path, found.opal_error))
+            reasons.append(_no_opal(disk, found))
     return reasons
 
 
@@ -81,32 +81,22 @@ def _locks(found: DiskFacts) -> bool:
     return any(segment["type"].startswith("hw-opal") for segment in segments)
 
 
-def _no_opal(disk: Disk, path: str, error: str | None) -> str:
-    reason = f"Disk {disk.role} ({disk.by_id}, {path}) offers no Opal, which a configuration needs"
-    reason += f" ({error})" if error else ""
-    if devices.ata_security_off(path.removeprefix("/dev/")):
-        return (
-            f"{reason}: libata does not let Opal through to SATA disks by itself, so start the "
-            "machine with libata.allow_tpm=1 on the kernel's command line; if that changes nothing,"
-            " choose a self-encrypting disk."
-        )
-    return (
-        f"{reason}: choose a self-encrypting disk, or take the opal configuration out of the "
-        "inventory."
-    )
+def _no_opal(disk: Disk, found: DiskFacts) -> Refusal:
+    sata = devices.ata_security_off((found.path or "").removeprefix("/dev/"))
+    error = f" ({found.opal_error})" if found.opal_error else ""
+    return Refusal.of("no-opal-on-sata" if sata else "no-opal", disk, found, error=error)
 
 
-def reasons_of_change(disk: Disk, found: DiskFacts, checked: Mapping[str, str] | None) -> list[str]:
+def reasons_of_change(
+    disk: Disk, found: DiskFacts, checked: Mapping[str, str] | None
+) -> list[Refusal]:
     """Why the disk is not the one that was looked at before; `checked`: role to fingerprint."""
     if checked is None or checked.get(disk.role) == found.fingerprint:
         return []
     # Nothing is lost on a disk that is ours or blank: it may have been torn down since.
     if found.partition or found.blank or notes.left_by_us(disk, found):
         return []
-    return [
-        f"Disk {disk.role} ({disk.by_id}, {found.path}) changed since it was checked: "
-        "run make check again, and see what is on it now."
-    ]
+    return [Refusal.of("changed-since-check", disk, found)]
 
 
 def teardown(
@@ -120,18 +110,16 @@ def teardown(
     found = {role: facts.gather(disk) for role, disk in spec.disks.items()}
     serials = {disk.serial for disk in spec.disks.values()}
     if psid_revert is not None and psid_revert not in serials:
-        raise GuardError(
-            f"No disk of this inventory has the serial {psid_revert!r}: nothing was reverted; "
-            f"give the serial of the self-encrypting disk (one of {', '.join(sorted(serials))})."
-        )
-    reasons: list[str] = []
+        known = ", ".join(sorted(serials))
+        raise GuardError(Refusal("no-such-serial", {"serial": psid_revert, "known": known}))
+    reasons: list[Refusal] = []
     for role, disk in spec.disks.items():
         reasons += _reasons_not_to_clear(disk, found[role], by_psid=psid_revert == disk.serial)
         if found[role].partition is not None:
             owned = carries_opal(spec, role) or _locks(found[role])
             reasons += guard.silent(disk, found[role], owned=owned)
     if reasons:
-        raise GuardError(" ".join(reasons))
+        raise GuardError(*reasons)
     ours = [role for role in spec.disks if found[role].partition]
     actions = _go_bare(spec, secrets, dry=dry) if ours else []
     for role, disk in spec.disks.items():
@@ -143,10 +131,10 @@ def teardown(
     return actions
 
 
-def _reasons_not_to_clear(disk: Disk, found: DiskFacts, *, by_psid: bool) -> list[str]:
+def _reasons_not_to_clear(disk: Disk, found: DiskFacts, *, by_psid: bool) -> list[Refusal]:
     if by_psid:
         if found.path and found.opal is None:
-            return [_no_opal(disk, found.path, found.opal_error)]
+            return [_no_opal(disk, found)]
         return guard.refusals_to_revert(disk, found)
     owned = found.opal is not None and found.opal.locking_enabled
     if found.partition is not None or found.taking:
@@ -170,7 +158,7 @@ def _give_back(
         now = facts.gather(disk)
         reasons = _reasons_not_to_clear(disk, now, by_psid=by_psid)
         if reasons:
-            raise GuardError(" ".join(reasons))
+            raise GuardError(*reasons)
         guard.refuse_changed(disk, before, now)
         path = now.path or disk.by_id
         with notes.reverting(disk, now):

@@ -15,7 +15,8 @@ import pytest
 from agent.command import CommandError
 from agent.storage import layout, mapping
 from agent.storage.base import Expectation, Kind, Place
-from agent.storage.guard import MARKER_NAME, MARKER_TYPE, GuardError, Partition
+from agent.storage.facts import DiskFacts
+from agent.storage.guard import MARKER_NAME, MARKER_TYPE, GuardError, Partition, Refusal
 from agent.storage.secrets import Secrets
 from agent.storage.stack import STATES, Stack, StorageError
 from contract.errors import AgentError
@@ -140,10 +141,10 @@ class Scene:
             mount_point=self.mount_point,
         )
 
-    def _check(self, _disk: Disk) -> Partition:
+    def _check(self, disk: Disk) -> Partition:
         self.checked += 1
         if self.checked >= self.refuse_from:
-            raise GuardError("The disk changed hands: put it back.")
+            raise GuardError(Refusal.of("absent", disk, DiskFacts()))
         start = layout.START_BYTES
         return Partition(str(self.backing), MARKER_TYPE, MARKER_NAME, start, SIZE_BYTES)
 

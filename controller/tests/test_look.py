@@ -42,10 +42,14 @@ def test_a_failure_of_ssh_is_one_sentence(code: int, said: str, words: str) -> N
 def seen(fingerprint: str | None) -> Look:
     """Two disks as the agent tells of them, one of them without a fingerprint."""
     disks: list[dict[str, Any]] = [
-        {"role": "plain", "fingerprint": fingerprint, "refusals": ["it is mounted"]},
+        {"role": "plain", "fingerprint": fingerprint, "refusals": [refusal("in-use")]},
         {"role": "sed", "fingerprint": None, "refusals": []},
     ]
-    return Look({}, ["no systemd"], disks, None)
+    return Look({}, [refusal("no-systemd")], disks, None)
+
+
+def refusal(cause: str) -> dict[str, Any]:
+    return {"cause": cause, "facts": {}, "sentence": "…"}
 
 
 @pytest.fixture
@@ -80,8 +84,9 @@ def test_a_check_that_cannot_be_read_does_not_count(build: Path) -> None:
 
 
 def test_everything_that_was_refused_is_counted() -> None:
-    assert seen(None).refused == ["no systemd", "it is mounted"]
-    assert Look({}, [], [], "no sfdisk").refused == ["no sfdisk"]
+    assert [refused["cause"] for refused in seen(None).refused] == ["no-systemd", "in-use"]
+    (refused,) = Look({}, [], [], "no sfdisk").refused
+    assert (refused["cause"], refused["sentence"]) == ("disks-unseen", "no sfdisk")
 
 
 def test_a_plan_goes_on_with_the_same_disks_given_up_or_not() -> None:
