@@ -81,6 +81,23 @@ def test_an_older_plan_has_no_watermark() -> None:
     assert plan.parse(frozen).watermark == plan.Watermark(0.25, 0.5)
 
 
+def test_a_configuration_s_settings_are_kept_and_are_words_or_numbers() -> None:
+    entry = {
+        "name": "plain",
+        "kind": "mine",
+        "disk": "plain",
+        "label": "Mine",
+        "size": 3,
+        "x": None,
+    }
+    document = {**DOCUMENT, "configurations": [entry]}
+    found = plan.parse(plan.freeze(document)).storage.configurations["plain"]
+    assert found == plan.Configuration("plain", "mine", "plain", {"size": 3})
+    for wrong in ({**entry, "size": {}}, {**entry, "size": [1]}, ["plain"], "plain"):
+        with pytest.raises(plan.PlanError, match="not complete"):
+            plan.freeze({**DOCUMENT, "configurations": [wrong]})
+
+
 def test_an_older_plan_pads_nothing_and_a_padding_below_nothing_is_refused() -> None:
     assert plan.parse(plan.freeze(DOCUMENT)).pad_s == 0
     with pytest.raises(plan.PlanError, match="not complete"):

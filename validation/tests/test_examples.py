@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from agent.tests.guest import CODE, Target
 from lab.state import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -144,3 +145,20 @@ def test_a_package_that_breaks_the_contract_fails_it(site: Path, tmp_path: Path)
     done = run(broken, *plugin, f"--fde-contract={STORAGE}")
     assert done.returncode == 1
     assert "test_every_kind_puts_its_data_on_exactly_the_common_extent" in done.stdout
+
+
+@pytest.mark.lab
+def test_the_storage_kind_is_proven_on_a_guest(lab: Any, site: Path) -> None:
+    stack: dict[str, Any] = {"kind": "dmcrypt_null", "disk": "plain"}
+    named = [{**stack, "name": "null"}, {**stack, "name": "no-queues", "queues": False}]
+    target = Target(lab, named, 64 * 2**20)
+    for path in site.glob("fde_storage_null*"):
+        lab.send(path, f"{CODE}/lib")
+    target.agent("teardown")
+    target.agent("prepare")
+    proofs = {said["configuration"]: said["proof"] for said in target.said("prove")}
+    assert {name: proof["mismatches"] for name, proof in proofs.items()} == {
+        "null": [],
+        "no-queues": [],
+    }
+    assert proofs["null"]["canary"]["on_medium"]
