@@ -10,7 +10,7 @@ import stat
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import kept
-from agent.checks import Inspection, Memory, Scene, blockers
+from agent.checks import Finding, Inspection, Memory, Scene, blockers
 from agent.limits import Limit, TooLong, reap
 from agent.marks import Counters, Marks
 from agent.notify import Watchdog
@@ -29,7 +29,7 @@ from agent.storage import devices, proof
 from agent.storage.stack import Stack
 from contract.errors import AgentError
 from contract.files import write_json
-from contract.journal import boot_id
+from contract.journal import Fact, boot_id
 from contract.plan import Plan, Run, WorkloadSpec
 from workloads import registry
 from workloads.base import Context, Workload, WorkloadError
@@ -63,6 +63,27 @@ class Findings:
     left_out: list[dict[str, str]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Fault:
+    """Why a run is void: a sentence, and for programs what was at fault (data/README.md)."""
+
+    at: str
+    sentence: str
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+
+    @classmethod
+    def of_checks(cls, found: list[Finding]) -> Fault | None:
+        """None where no check voids the run."""
+        failed = blockers(found)
+        names = " ".join(dict.fromkeys(check["name"] for check in failed))
+        sentence = " ".join(check["message"] for check in failed)
+        return cls("check", sentence, {"checks": names}) if failed else None
+
+
+class _BlockedError(Exception):
+    """A check before the run voids it."""
+
+
 class Bench:
     """Measures runs of one plan; `block` is the one for which the configuration was entered."""
 
@@ -94,8 +115,8 @@ class Bench:
 
     def measure(
         self, run: Run, waiting: Callable[[str, str], None], before_proof: Callable[[], None]
-    ) -> str | None:
-        """Do one run and write its run.json if it is sound; else the reason why it is void.
+    ) -> Fault | None:
+        """Do one run and write its run.json if it is sound; else why it is void.
 
         `waiting` is told for what and why the checks wait before the run, and "" when they do not;
         `sha256` is then that of its run.json. Raises AgentError where the storage failed, OSError
@@ -107,17 +128,21 @@ class Bench:
             raise AgentError("No configuration is entered.")
         found = self._findings
         found.inspection = Inspection(self.scene(), self._memory)
-        reason = self._try(run, found.inspection, waiting)
+        fault = self._try(run, found.inspection, waiting)
         if found.samples is not None:
             found.rapl_sha256 = found.samples.write(self._folder(run) / "rapl.jsonl")
-        if reason:
-            return reason
+        if fault:
+            return fault
         self._watchdog.within(PROOF_S)
         before_proof()
         found.inspection.after()
         found.proof = proof.prove(entered, self._stack.secrets, self._stack.mount_point, run.run_id)
-        if reasons := blockers(found.inspection.found) + found.proof["mismatches"]:
-            return " ".join(reasons)
+        fault = Fault.of_checks(found.inspection.found)
+        if mismatches := found.proof["mismatches"]:
+            said = [*([fault.sentence] if fault else []), *mismatches]
+            return Fault("proof", " ".join(said), fault.facts if fault else {})
+        if fault:
+            return fault
         self.sha256 = self._write(run, "finished", None)
         return None
 
@@ -137,7 +162,7 @@ class Bench:
 
     def _try(
         self, run: Run, inspection: Inspection, waiting: Callable[[str, str], None]
-    ) -> str | None:
+    ) -> Fault | None:
         """Let the workload do its work within the run's time; why that is void, if it is."""
         limit = Limit(self._plan.run_limit_s)
         limit_s = math.inf if self._plan.run_limit_s is None else self._plan.run_limit_s
@@ -154,8 +179,8 @@ class Bench:
             if waited:
                 waiting("", "")
             self._watchdog.within(limit_s + GRACE_S)
-            if reasons := blockers(inspection.found):
-                raise WorkloadError(" ".join(reasons))
+            if blockers(inspection.found):
+                raise _BlockedError
 
         self._watchdog.within(limit_s + GRACE_S)
         try:
@@ -163,12 +188,17 @@ class Bench:
                 self._work(run, checks)
         except AgentError:
             raise
+        except _BlockedError:
+            return Fault.of_checks(inspection.found)
         except TooLong:
-            return f"{run.workload} took longer than {limit_s:g} s (run_limit_s of the plan)."
+            said = f"{run.workload} took longer than {limit_s:g} s (run_limit_s of the plan)."
+            return Fault("time", said, {"limit_s": limit_s})
         except Exception as error:  # noqa: BLE001 - whatever a workload raises voids its run only
             with suppress(OSError):
                 (self._folder(run) / "failure.txt").write_text(traceback.format_exc())
-            return str(error) if isinstance(error, WorkloadError) else f"{run.workload}: {error!r}"
+            known = isinstance(error, WorkloadError)
+            said = str(error) if known else f"{run.workload}: {error!r}"
+            return Fault("workload", said, {"error": type(error).__name__})
         finally:
             reap()
         return None

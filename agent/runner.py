@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -197,7 +198,7 @@ class Suite:
         try:
             self._switch(run, stack, bench)
             self._tell("running", run.run_id)
-            reason = bench.measure(
+            fault = bench.measure(
                 run,
                 waiting=lambda cause, what: self._tell(
                     "waiting" if cause else "running", run.run_id, what, cause
@@ -209,13 +210,16 @@ class Suite:
             self._void(run, _CUT_SHORT[cause], bench, cause)
             raise
         except AgentError as error:
-            reason = str(error)
+            fault = measure.Fault("storage", str(error), {"error": type(error).__name__})
         except OSError as error:
-            reason = f"{error}: free room or mend the disk."
-        if reason is None:
+            code = errno.errorcode.get(error.errno or 0, "")
+            said = f"{error}: free room or mend the disk."
+            fault = measure.Fault("files", said, {"error": code})
+        if fault is None:
             self._tell("finished", run.run_id, facts={"sha256": bench.sha256})
             return
-        self._void(run, reason, bench, journal.FAILED)
+        facts = {"at": fault.at, **fault.facts}
+        self._void(run, fault.sentence, bench, journal.FAILED, facts)
         # Whatever it left on the file system: the next run gets a fresh one.
         with suppress(AgentError):
             stack.leave()
@@ -230,11 +234,19 @@ class Suite:
         stack.enter(run.configuration)
         bench.block = run.block
 
-    def _void(self, run: Run, reason: str, bench: measure.Bench, cause: str) -> None:
+    def _void(
+        self,
+        run: Run,
+        reason: str,
+        bench: measure.Bench,
+        cause: str,
+        facts: Mapping[str, journal.Fact] | None = None,
+    ) -> None:
         # Where there is no room for it, the journal still tells.
         with suppress(OSError):
             bench.write_void(run, reason, "skipped" if cause == journal.SKIPPED else "void")
-        facts = {"during": self._last(run.run_id)} if cause in journal.INTERRUPTIONS else {}
+        if cause in journal.INTERRUPTIONS:
+            facts = {"during": self._last(run.run_id)}
         self._tell("void", run.run_id, reason, cause, facts)
 
     def _tell(

@@ -132,9 +132,9 @@ class Inspection:
         )
 
 
-def blockers(found: list[Finding]) -> list[str]:
-    """Messages of what voids the run."""
-    return [c["message"] for c in found if c["severity"] == "blocker" and not c["ok"]]
+def blockers(found: list[Finding]) -> list[Finding]:
+    """What voids the run."""
+    return [c for c in found if c["severity"] == "blocker" and not c["ok"]]
 
 
 def _look(look: Callable[[Scene], Seen | None], scene: Scene) -> Seen | None:

@@ -134,6 +134,10 @@ class Lab:
     def last(self) -> dict[str, str]:
         return journal.last_states(journal.read(self.folder / "journal.jsonl"))
 
+    def void_facts(self) -> list[dict[str, Any]]:
+        entries = journal.read(self.folder / "journal.jsonl")
+        return [dict(entry.facts) for entry in entries if entry.state == "void"]
+
     def run_json(self, index: int) -> dict[str, Any]:
         path = self.folder / "runs" / self.plan.runs[index].run_id / "run.json"
         document: dict[str, Any] = json.loads(path.read_text())

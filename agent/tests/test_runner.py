@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent import limits, measure, runner
+from agent.checks import Check
+from agent.checks.scene import Seen
 from agent.tests.suite_lab import Action, Lab, blocks_document
 from contract import journal, plan
 from workloads.base import Context
@@ -75,6 +77,7 @@ def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
     assert list(lab.last().values()).count("finished") == 6
     assert lab.run_json(1)["status"] == "void"
     assert "no such luck" in lab.run_json(1)["void_reason"]
+    assert lab.void_facts() == [{"at": "workload", "error": "ValueError"}] * 6
     folder = lab.folder / "runs" / lab.plan.runs[1].run_id
     assert "Traceback" in (folder / "failure.txt").read_text()
 
@@ -84,6 +87,19 @@ def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
     assert lab.execute() == 1
     assert "finished" not in lab.last().values()
     assert lab.run_json(0)["void_reason"] == "dm cipher is 'rot13'"
+    assert {"at": "proof"} in lab.void_facts()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_check_that_fails_voids_the_run_by_its_name(
+    lab: Lab, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Seen(4096, False, "memory is swapped out to a disk")
+    row = Check("swap", when, "blocker", "swap in use", lambda _scene: seen, "swapoff -a")
+    monkeypatch.setattr("agent.checks.TABLE", (row,))
+    assert lab.execute() == 1
+    assert {"at": "check", "checks": "swap"} in lab.void_facts()
+    assert lab.run_json(0)["void_reason"] == "Memory is swapped out to a disk: swapoff -a."
 
 
 def test_storage_that_fails_again_and_again_fails_the_suite(lab: Lab) -> None:
@@ -100,6 +116,7 @@ def test_storage_that_fails_once_voids_and_goes_on(lab: Lab) -> None:
     assert lab.execute() == 0
     by_configuration = {(run.configuration, lab.last()[run.run_id]) for run in lab.plan.runs}
     assert by_configuration == {("plain", "finished"), ("opal", "void")}
+    assert {fact["at"] for fact in lab.void_facts()} == {"storage"}
 
 
 def test_resuming_repeats_what_did_not_finish_and_nothing_else(lab: Lab) -> None:

@@ -106,6 +106,7 @@ def test_a_run_that_hangs_is_void_and_all_it_started_is_gone(lab: Lab) -> None:
     void = [entry for entry in entries(lab) if entry.state == "void"]
     assert len(void) == 2
     assert void[0].detail == "file_io took longer than 0.5 s (run_limit_s of the plan)."
+    assert void[0].facts == {"at": "time", "limit_s": 0.5}
     found = [int(pid) for pid in pids.read_text().split()]
     assert len(found) >= 2
     assert not [pid for pid in found if _runs(pid)]
