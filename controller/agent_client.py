@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import tempfile
 import threading
@@ -15,6 +16,8 @@ from contract import journal, strict_json
 from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import remote, secrets_file
+
+log = logging.getLogger(__name__)
 
 LIMIT_S = 60.0
 # Texts of the shell are fixed: what differs is an argument of theirs.
@@ -136,7 +139,7 @@ class AgentClient:
 
 def _run(argv: Sequence[str], limit_s: float) -> Done:
     try:
-        return subprocess.run(
+        done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -146,7 +149,11 @@ def _run(argv: Sequence[str], limit_s: float) -> Done:
         )
     except subprocess.TimeoutExpired:
         said = f"no answer in {limit_s:g} s: timed out".encode()
-        return subprocess.CompletedProcess(argv, remote.SSH_FAILED, b"", said)
+        done = subprocess.CompletedProcess(argv, remote.SSH_FAILED, b"", said)
+    if done.returncode:
+        said = done.stderr.strip()
+        log.debug("a command ended with %d: %s", done.returncode, said.decode(errors="replace"))
+    return done
 
 
 SECRETS = "secrets"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import subprocess
 import threading
@@ -22,6 +23,8 @@ from controller.recorders import Recorders
 from controller.remote import SSH_FAILED
 from controller.status import Board
 from instrumentation.clock_link import ClockLink, keep_measuring
+
+log = logging.getLogger(__name__)
 
 # A link that is back sooner is not worth a word.
 PATIENCE_S = 8.0
@@ -125,6 +128,7 @@ def follow(
             events.up()
             events.abandoned(link.said)
         else:
+            log.debug("the link to the journal ended: %s", link.said)
             events.dropped(link.said)
             complaints += link.code not in (0, SSH_FAILED) and link.code > 0
             if complaints >= MOST_COMPLAINTS:
@@ -230,8 +234,8 @@ class FollowLoop:
         self._agent = agent
         self._board = board
         self._recorders = recorders
-        self._link = LinkMonitor(board.note)
-        self._secrets = SecretsDelivery(dict(target), board.note)
+        self._link = LinkMonitor(board.warn)
+        self._secrets = SecretsDelivery(dict(target), board.warn)
         self._starts = 0
 
     def follow(self, known: Sequence[Entry]) -> Entry:
@@ -267,7 +271,7 @@ class FollowLoop:
             return
         if not unit.failed and self._starts < MOST_STARTS:
             self._starts += 1
-            self._board.note(f"{said} Its service is started again")
+            self._board.warn(f"{said} Its service is started again")
             self._agent.start()
             return
         raise ControllerError(
@@ -282,7 +286,7 @@ class FollowLoop:
 
         def lost(reason: str) -> None:
             if not self._link.gone:
-                self._board.note(reason)
+                self._board.warn(reason)
 
         thread = threading.Thread(target=keep_measuring, args=(link, CLOCK_PERIOD_S, stop, lost))
         thread.start()

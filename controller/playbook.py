@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from typing import IO, Any
 from contract.errors import ControllerError
 from controller import remote
 from controller.names import unknown
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,18 +108,24 @@ def _play(arguments: Sequence[str], output: IO[str]) -> Play:
     return Play(done.returncode, counts, [line for line in lines if line["event"] == "failure"])
 
 
-def suite(tag: str, *, inventory: Path, host: str, log: Path, variables: Mapping[str, Any]) -> None:
+def suite(
+    tag: str, *, inventory: Path, host: str, output_file: Path, variables: Mapping[str, Any]
+) -> None:
     """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
     arguments = ["--inventory", str(inventory), "--limit", host, "--tags", tag]
     arguments += ["--extra-vars", json.dumps(variables), str(ROOT / "ansible" / "suite.yml")]
-    with log.open("w", encoding="utf-8") as output:
+    log.info("ansible %s on %s begins, its output in %s", tag, host, output_file)
+    with output_file.open("w", encoding="utf-8") as output:
         play = _play(arguments, output)
+    log.info("ansible %s on %s ended with %d: %s", tag, host, play.code, dict(play.counts))
     if play.code:
         told = [f"{each['task']}: {'; '.join(each['reasons'])}" for each in play.failures]
-        said = " ".join(told) or _last_words(log.read_text(encoding="utf-8", errors="replace"))
+        said = " ".join(told) or _last_words(
+            output_file.read_text(encoding="utf-8", errors="replace")
+        )
         raise ControllerError(
             f"Ansible could not {tag} the suite on {host} ({' '.join(said.split())}); all that it "
-            f"said is in {log}. Is the target up and provisioned (make provision)?"
+            f"said is in {output_file}. Is the target up and provisioned (make provision)?"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -23,6 +24,8 @@ from controller.recorders import Recorders
 from controller.seal import MANIFEST, decode, seal, unseal
 from controller.status import Board
 from instrumentation.clock_link import ClockLink
+
+log = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 
@@ -71,7 +74,7 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
     suite_folder.require_same_target(
         strict_json.loads((suite_dir / "plan.json").read_text("utf-8")), target
     )
-    with outliving_the_terminal(), suite_folder.locked(suite_dir):
+    with outliving_the_terminal(), suite_folder.locked(suite_dir), suite_folder.logged(suite_dir):
         try:
             return _session(suite_dir, target, inventory, plan, say)
         except OSError as error:
@@ -133,7 +136,7 @@ def _measure(session: Session) -> Entry:
     suite_dir, board = session.suite_dir, session.board
     clock = remote.python(session.target, "-m", "instrumentation.clock", "respond")
     with (
-        Recorders(session.target["meters"], suite_dir, board.note) as recorders,
+        Recorders(session.target["meters"], suite_dir, board.warn) as recorders,
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
     ):
         link.burst()
@@ -143,7 +146,7 @@ def _measure(session: Session) -> Entry:
             return suite_folder.lack_of_room(suite_dir) or recorders.silence()
 
         loop = FollowLoop(session.plan, session.target, session.agent, board, recorders)
-        with Hold(session.agent, reason, board.note):
+        with Hold(session.agent, reason, board.warn):
             try:
                 with timing.timed(session.seconds, "start_s"):
                     _start(session)
@@ -165,7 +168,7 @@ def _start(session: Session) -> None:
 
 def _salvage(session: Session) -> None:
     """Stop the agent and bring over what it has measured, as far as that goes."""
-    note = session.board.note
+    note = session.board.warn
     note("stopping the agent and bringing over what it has measured")
     try:
         stopped = session.agent.stop()
@@ -197,15 +200,16 @@ def _fetch(session: Session) -> None:
                         break
                     if tries >= FETCHES:
                         raise
-                    session.board.note(f"the results did not come whole ({error}); again")
+                    session.board.warn(f"the results did not come whole ({error}); again")
                 else:
                     _wait_for_target(session)
             finally:
                 archive.unlink(missing_ok=True)
+    log.info("the results are here")
 
 
 def _wait_for_target(session: Session) -> None:
-    session.board.note("the target is away; its results are fetched as soon as it answers")
+    session.board.warn("the target is away; its results are fetched as soon as it answers")
     while not session.agent.reached():
         session.board.tick({}, {})
         time.sleep(AWAY_S)
@@ -216,6 +220,6 @@ def _play(session: Session, tag: str) -> None:
         tag,
         inventory=session.inventory,
         host=session.plan.host,
-        log=session.suite_dir / f".ansible-{tag}.log",
+        output_file=session.suite_dir / f".ansible-{tag}.log",
         variables=session.variables,
     )

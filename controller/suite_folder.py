@@ -1,14 +1,16 @@
-"""A suite's folder here: one session at a time, room on its disk, and one target for good."""
+"""A suite's folder here: one session at a time, its log, room on its disk, one target for good."""
 
 from __future__ import annotations
 
 import fcntl
 import getpass
+import logging
 import os
 import platform
 import shutil
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ LOCK = ".lock"
 IDENTITY = "identity.json"
 IDENTITY_FORMAT = "fde-identity/1"
 LEAST_FREE_BYTES = 256 << 20
+LOG = "controller.log"
+
+log = logging.getLogger(__package__)
 
 
 def require_plain(folder: Path) -> None:
@@ -65,6 +70,40 @@ def myself() -> str:
         user = str(os.getuid())
     since = f"{datetime.now().astimezone():%Y-%m-%d %H:%M %Z}"
     return f"{user}@{platform.node()}, process {os.getpid()}, since {since}"
+
+
+@contextmanager
+def logged(suite_dir: Path) -> Iterator[None]:
+    """Append to controller.log, with times in UTC, what this package logs meanwhile, and what ended
+    it before its end. Raises OSError where that file cannot be opened."""
+    handler = _LogFile(suite_dir / LOG, encoding="utf-8")
+    line = logging.Formatter(
+        "%(asctime)s.%(msecs)03dZ %(levelname)-7s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S"
+    )
+    line.converter = time.gmtime
+    handler.setFormatter(line)
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        yield
+    except KeyboardInterrupt:
+        log.warning("interrupted")
+        raise
+    except Exception as error:
+        log.error("ended: %s", error)
+        raise
+    finally:
+        log.removeHandler(handler)
+        with suppress(OSError):
+            handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    def format(self, record: logging.LogRecord) -> str:
+        return names.sentence(super().format(record))
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """A disk without room ends no suite."""
 
 
 def lack_of_room(suite_dir: Path) -> str:

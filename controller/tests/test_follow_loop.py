@@ -164,12 +164,13 @@ def test_the_link_drops_and_the_target_is_away_for_a_while(
 
 def test_secrets_that_are_waited_for_are_placed_again(
     there: Standin,
-    tmp_path: Path,
     agent: Agent,
     watched: Watched,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    place = tmp_path / "run" / "secrets.json"
+    caplog.set_level("DEBUG")
+    place = there.folder / "run" / "secrets.json"
     monkeypatch.setattr(
         "controller.secrets_file.PUT", f"mkdir -p {place.parent}; cat >{place}; echo changed"
     )
@@ -180,7 +181,8 @@ def test_secrets_that_are_waited_for_are_placed_again(
     agent.tell("suite-finished")
     watched.end()
     assert json.loads(place.read_text()) == {"luks_passphrase": "p", "opal_admin_pin": "q"}
-    assert '"p"' not in there.asked + "".join(watched.said)
+    assert "has them again" in caplog.text
+    assert '"p"' not in there.asked + "".join(watched.said) + caplog.text
 
 
 def test_secrets_that_cannot_be_placed_are_told_once(

@@ -68,7 +68,7 @@ def test_a_play_that_fails_is_told_by_its_task_and_its_reason(
     inventory, log = tmp_path / "hosts.yml", tmp_path / "log"
     inventory.write_text("targets: {hosts: {alder: {ansible_host: 127.0.0.1}}}", encoding="utf-8")
     with pytest.raises(ControllerError) as caught:
-        playbook.suite("start", inventory=inventory, host="alder", log=log, variables={})
+        playbook.suite("start", inventory=inventory, host="alder", output_file=log, variables={})
     said = str(caught.value)
     assert said.startswith("Ansible could not start the suite on alder (secrets : ")
     assert "The resolved target" in said and f"is in {log}." in said

@@ -8,6 +8,7 @@ import _thread
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -144,6 +145,8 @@ def test_a_suite_from_start_to_seal_and_never_twice(scene: Scene) -> None:
     assert scene.starts == 1
     with pytest.raises(ControllerError, match="nothing is left to run"):
         scene.run()
+    log = (scene.here / "controller.log").read_text(encoding="utf-8")
+    assert re.search(r"INFO .*the results are here\n(.*\n)*.*ERROR .*nothing is left to run", log)
     assert scene.starts == 1
     scene.require_complete()
 
@@ -274,5 +277,6 @@ def test_a_resume_on_another_machine_touches_nothing(scene: Scene) -> None:
     with pytest.raises(ControllerError, match="another machine"):
         scene.run()
     after = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
-    assert {path for path in after if after[path] != before.get(path)} <= {scene.here / ".lock"}
+    own = {scene.here / ".lock", scene.here / "controller.log"}
+    assert {path for path in after if after[path] != before.get(path)} <= own
     assert scene.starts == 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,30 @@ def test_what_the_target_itself_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
     standin.unplug()
     with pytest.raises(ControllerError, match="no way to it"):
         agent.identity()
+
+
+def test_what_a_session_meets_is_logged_with_its_end_each_on_one_line(tmp_path: Path) -> None:
+    for error in (ControllerError("no\nroom"), KeyboardInterrupt()):
+        with pytest.raises(type(error)), suite_folder.logged(tmp_path):
+            logging.getLogger("controller.follow").debug("a \x1b[2J try")
+            raise error
+    logging.getLogger("controller").error("after it")
+    lines = (tmp_path / suite_folder.LOG).read_text(encoding="utf-8").splitlines()
+    times, said = zip(*(line.split(" ", 1) for line in lines), strict=True)
+    now = datetime.now(UTC)
+    assert all(now - datetime.fromisoformat(time) < timedelta(hours=1) for time in times)
+    assert [" ".join(words.split()) for words in said] == [
+        "DEBUG controller.follow: a \\x1b[2J try",
+        "ERROR controller: ended: no room",
+        "DEBUG controller.follow: a \\x1b[2J try",
+        "WARNING controller: interrupted",
+    ]
+
+
+def test_a_log_without_room_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / suite_folder.LOG).symlink_to("/dev/full")
+    with suite_folder.logged(tmp_path):
+        logging.getLogger("controller").warning("lost")
+    assert capsys.readouterr().err == ""
