@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import queue
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from contract import journal
@@ -94,6 +96,13 @@ class LinkEvents:
     abandoned: Callable[[str], None]
 
 
+def follow_command(target: Mapping[str, Any], suite_id: str, start: int) -> list[str]:
+    """The argv that prints a suite's journal there from entry `start` on, as `follow` wants it."""
+    path = remote.suite_dir(suite_id)
+    arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))
+    return remote.python(target, *arguments)
+
+
 def follow(
     command: Callable[[int], Sequence[str]],
     events: LinkEvents,
@@ -142,21 +151,19 @@ class _Link:
     """One process that prints entries; ended with the context."""
 
     def __init__(self, argv: Sequence[str]) -> None:
+        # Not a pipe, which would want a thread of its own; closed with the link.
+        self._complaint = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._complaint,
             text=True,
             start_new_session=True,  # Ctrl-C is handled here, in order
         )
         self._lines: queue.Queue[str | None] = queue.Queue()
-        self._complaint: list[str] = []
-        self._readers = [
-            threading.Thread(target=target, daemon=True) for target in (self._pump, self._listen)
-        ]
-        for reader in self._readers:
-            reader.start()
+        self._reader = threading.Thread(target=self._pump, daemon=True)
+        self._reader.start()
         self.code = 0
         self.said = ""
 
@@ -186,10 +193,6 @@ class _Link:
             self._lines.put(line)
         self._lines.put(None)
 
-    def _listen(self) -> None:
-        assert self._process.stderr is not None
-        self._complaint += self._process.stderr.read().strip().splitlines()
-
     def __enter__(self) -> _Link:
         return self
 
@@ -198,12 +201,13 @@ class _Link:
             self.code = self._process.wait()
         self._process.kill()
         self._process.wait()
-        for reader in self._readers:
-            reader.join(timeout=1)
+        self._reader.join(timeout=1)
         lost = self.code == SSH_FAILED or self.code < 0
         silent = "the connection was lost" if lost else f"code {self.code}"
-        last = self._complaint[-1] if self._complaint else silent
-        self.said = last.removeprefix("fde: ")
+        with self._complaint as file:
+            file.seek(0)
+            lines = file.read().strip().splitlines()
+        self.said = (lines[-1] if lines else silent).removeprefix("fde: ")
 
 
 def _parse(line: str) -> Entry | None:
@@ -244,12 +248,7 @@ class FollowLoop:
         Raises ControllerError where the service died and does not start again.
         """
         entries = list(known)
-        path = remote.suite_dir(self._plan.suite_id)
-
-        def command(start: int) -> list[str]:
-            arguments = ("-m", "agent", "follow", "--suite-dir", path, "--from", str(start))
-            return remote.python(self._target, *arguments)
-
+        command = partial(follow_command, self._target, self._plan.suite_id)
         events = LinkEvents(self._link.dropped, self._link.up, self._abandoned)
         for entry in follow(command, events, start=len(known), stop=threading.Event()):
             self._recorders.tend()

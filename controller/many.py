@@ -22,6 +22,7 @@ from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from controller import playbook
+from controller.names import document
 from controller.playbook import ROOT
 from controller.seal import MANIFEST
 from controller.status import Hosts
@@ -336,17 +337,11 @@ def _follow(sessions: Sequence[Session], view: Hosts, interrupts: Sequence[int])
         time.sleep(POLL_S)
 
 
-def _status(session: Session) -> Mapping[str, Any] | None:
+def _status(session: Session) -> Mapping[str, Any]:
     code = session.process.poll()
     if code is not None:
         return {"state": "did-not-come-through" if code else "sealed"}
-    try:
-        found = strict_json.loads(
-            (session.folder / "status" / "status.json").read_text(encoding="utf-8")
-        )
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+    return document(session.folder / "status" / "status.json")
 
 
 def _outcome(session: Session, path: Path) -> str:
@@ -358,10 +353,10 @@ def _outcome(session: Session, path: Path) -> str:
 
 
 def _planned_host(folder: Path) -> str:
-    try:
-        return str(strict_json.loads((folder / "plan.json").read_text(encoding="utf-8"))["host"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ControllerError(f"There is no planned suite in {folder}: name another.") from None
+    host = document(folder / "plan.json").get("host")
+    if host is None:
+        raise ControllerError(f"There is no planned suite in {folder}: name another.")
+    return str(host)
 
 
 def _of_host(targets: Sequence[dict[str, Any]], host: str, path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from contract import schema, strict_json
 from contract.documents import RecorderStatus
 from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
+from controller.names import document
 from controller.suite_folder import lack_of_room
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.recorder_port import MeterConfig, RecorderError
@@ -183,12 +184,7 @@ def folder_for(name: str, meters: Path) -> Path:
     number = 1
     while True:
         folder = meters / (name if number == 1 else f"{name}.{number}")
-        try:
-            described = strict_json.loads((folder / "meter.json").read_text(encoding="utf-8"))
-            boot = described.get("controller_boot_id", boot_id())
-        except (OSError, ValueError, AttributeError):
-            return folder
-        if boot == boot_id():
+        if document(folder / "meter.json").get("controller_boot_id", boot_id()) == boot_id():
             return folder
         number += 1
 

@@ -79,17 +79,10 @@ def _extract(file: IO[bytes], to: Path) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("wb") as out:
                 shutil.copyfileobj(content, out)
-                out.flush()
-                os.fsync(out.fileno())
-            if _sha256(place) != sums.pop(member.name, None):
+            if sha256(place) != sums.pop(member.name, None):
                 raise ValueError(f"the sum of {member.name} differs")
         if sums is None or sums:
             raise ValueError(f"{next(iter(sums or {'all'}))} is missing")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def salvage(target: Mapping[str, Any], suite_dir: Path) -> bool:

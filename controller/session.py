@@ -105,12 +105,12 @@ def _session(
         with timing.recorded(suite_dir, session.seconds):
             if found is not None:
                 unseal(suite_dir)
-                session.board.note(
+                board.note(
                     f"the seal is broken, to repeat {len(found.void)} void runs and "
                     f"{len(found.repeat)} without a whole recording; should that fail, "
                     "`python -m controller seal` puts it back"
                 )
-                review.ask(agent, found, session.board.note)
+                review.ask(agent, found, board.note)
             _until_complete(session)
     return seal(suite_dir, decoded=True)
 
@@ -149,7 +149,9 @@ def _measure(session: Session) -> Entry:
         with Hold(session.agent, reason, board.warn):
             try:
                 with timing.timed(session.seconds, "start_s"):
-                    _start(session)
+                    unit = session.agent.unit()
+                    if unit is None or not unit.active:  # else it is at work since before
+                        _play(session, "start")
                 with loop.clock(link):
                     last = loop.follow(known)
             except BaseException:
@@ -157,13 +159,6 @@ def _measure(session: Session) -> Entry:
                 raise
         _fetch(session)
     return last
-
-
-def _start(session: Session) -> None:
-    """Hand over plan and secrets and start the agent, unless it is at work since before."""
-    unit = session.agent.unit()
-    if unit is None or not unit.active:
-        _play(session, "start")
 
 
 def _salvage(session: Session) -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from contract import names, strict_json
+from contract import names
 from contract.errors import AgentError, ControllerError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
 from controller import timing
+from controller.names import document
 from controller.progress import NS, minutes
 from controller.suite_folder import require_plain
 from workloads import registry
@@ -74,8 +75,8 @@ def seen(folder: Path, host: str, origin: str) -> Seen:
     found = Seen()
     suites = []
     for path in folder.glob("*/plan.json"):
-        plan = None if names.stranger(path.parent) else _read(path)
-        if plan and plan.get("host") == host and plan.get("origin") == origin:
+        plan = {} if names.stranger(path.parent) else document(path)
+        if plan.get("host") == host and plan.get("origin") == origin:
             suites.append((str(plan.get("created_wall", "")), path.parent, plan))
     for _, suite_dir, plan in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:
         try:
@@ -185,14 +186,6 @@ def key_of(plan: Mapping[str, Any], run: Mapping[str, Any]) -> Key:
 
 def rests_s(plan: Mapping[str, Any]) -> float:
     return float(plan["settle_s"]) + float(plan["tail_s"])
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        found = strict_json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 # The bound that all blocks but one in twenty stay below.
@@ -350,15 +343,12 @@ def read_pilot(folder: Path) -> Pilot:
     """What the suite in `folder` says of the next; ControllerError where it says nothing."""
     require_plain(folder)
     path = folder / "next.json"
-    try:
-        found = strict_json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         raise ControllerError(
             f"{folder} has no next.json: make report SUITE_DIR={folder} writes it."
-        ) from None
-    except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict) or found.get("format") != PILOT_FORMAT:
+        )
+    found = document(path)
+    if found.get("format") != PILOT_FORMAT:
         raise ControllerError(
             f"{path} is not of the format {PILOT_FORMAT!r}: make report SUITE_DIR={folder} makes "
             "it anew."

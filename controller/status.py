@@ -101,9 +101,9 @@ class Hosts:
         else:
             print(f"{host:<{self._width}} | {names.sentence(text)}", flush=True)
 
-    def status(self, host: str, found: Mapping[str, Any] | None) -> None:
-        """The session's own status, if it keeps one now."""
-        if found is not None and self._screen.live:
+    def status(self, host: str, found: Mapping[str, Any]) -> None:
+        """The session's own status; nothing where it keeps none now."""
+        if found and self._screen.live:
             self._now[host] = compact(found)
 
     def draw(self) -> None:

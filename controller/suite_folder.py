@@ -15,10 +15,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from contract import journal, names, strict_json
+from contract import journal, names
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.plan import Plan
+from controller.names import document
 
 LOCK = ".lock"
 IDENTITY = "identity.json"
@@ -164,7 +165,9 @@ def require_same_machine(
         )
     path = suite_dir / IDENTITY
     if path.exists():
-        kept = _read(path)
+        kept = document(path)
+        if not kept:
+            raise ControllerError(f"{path} cannot be read: restore it, or start a new suite.")
         if kept.get("machine_id") != found["machine_id"]:
             raise ControllerError(
                 f"{plan.host} is another machine than the one that {plan.suite_id} was begun on: "
@@ -196,13 +199,3 @@ def _require_whole_journal(plan: Plan, suite_dir: Path, found: Mapping[str, Any]
             f"{copied}: the target was set up anew or is another one. Seal what was measured with "
             f"python -m controller seal {suite_dir}, and start a new suite with make run."
         )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = strict_json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise ControllerError(f"{path} cannot be read: restore it, or start a new suite.") from None
-    if not isinstance(found, dict):
-        raise ControllerError(f"{path} is damaged: restore it, or start a new suite.")
-    return found

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.interrupts import deferred_interrupts, uninterrupted
-from controller.names import suite_names, unknown
+from controller.names import document, suite_names, unknown
 
 LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report", "verify")
 STEPS = ("packages", "venv", "provision", "run", "report", "verify")
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kernel=built.get("kernel") if memory.machine == "uml" else None,
             boot_s=memory.boot_s,
             lab_memory_gb=memory.peak_bytes / GB if memory.peak_bytes else None,
-            measuring_share=_timing(suite_dir).get("measuring_share"),
+            measuring_share=document(suite_dir / "timing.json").get("measuring_share"),
         )
         path = write(build / "bench" / "testbed.json", found, machine(memory.machine))
         print(f"figures of this run: {path}")
@@ -172,14 +172,6 @@ def _suites() -> list[Path]:
     return [path for path in Path("data/suites").glob("*") if path.is_dir()]
 
 
-def _timing(suite_dir: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((suite_dir / "timing.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _built(began_wall: float) -> dict[str, dict[str, Any]]:
     """What the builds of image and kernel noted: build_s, allocated_bytes, and whether `new`."""
     asked = subprocess.run(
@@ -235,21 +227,12 @@ class LabMemory:
 
     def _sample(self) -> None:
         while not self._stop.wait(SAMPLE_S):
-            states = [read_state(path) for path in self._states]
+            states = [document(path) for path in self._states]
             for state in states:
                 self.machine = state.get("machine", {}).get("name", self.machine)
                 self.boot_s = max(state.get("boot_s", 0.0), self.boot_s or 0.0) or None
             now = sum(resident_bytes(pid) for state in states for pid in lab_pids(state))
             self.peak_bytes = max(self.peak_bytes, now)
-
-
-def read_state(path: Path) -> dict[str, Any]:
-    """The lab's state; empty while there is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def lab_pids(state: Mapping[str, Any]) -> list[int]:
@@ -297,15 +280,8 @@ def figures(
         found.append(_at_most("lab memory, peak", lab_memory_gb, "GB", LAB_GB))
     if measuring_share is not None:
         share = round(100 * measuring_share, 1)
-        found.append(
-            {
-                "figure": "share of the suite that was measuring",
-                "value": share,
-                "unit": "%",
-                "target": MEASURING_PERCENT,
-                "meets": share >= MEASURING_PERCENT,
-            }
-        )
+        row = _at_most("share of the suite that was measuring", share, "%", MEASURING_PERCENT)
+        found.append({**row, "meets": share >= MEASURING_PERCENT})
     return found
 
 

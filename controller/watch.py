@@ -8,15 +8,17 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agent import lock
-from contract import names, plan, strict_json
+from contract import names, plan
 from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import many, playbook, remote, status_page, suite_folder
-from controller.follow import LinkEvents, follow
+from controller.follow import LinkEvents, follow, follow_command
+from controller.names import document
 from controller.progress import compact
 from controller.seal import MANIFEST
 from controller.status import Board, Hosts, Screen, rows
@@ -46,12 +48,11 @@ class Source(ABC):
 
     def read(self) -> dict[str, Any] | None:
         """Its status now; None before the first, and where it is none that can be shown."""
+        found = document(self.status / "status.json")
         try:
-            found = strict_json.loads((self.status / "status.json").read_text(encoding="utf-8"))
-            shown = [*rows(found), compact(found)]
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
+            return found if [*rows(found), compact(found)] else None
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
             return None
-        return dict(found) if shown else None
 
 
 class LocalSuite(Source):
@@ -61,11 +62,10 @@ class LocalSuite(Source):
         self._folder = folder
         self.status = folder / "status"
         suite_folder.require_plain(folder)
-        try:
-            found = strict_json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-            self.name, self.host = str(found["suite_id"]), str(found["host"])
-        except (OSError, ValueError, KeyError, TypeError):
-            raise ControllerError(f"{folder} is no suite's folder: it has no plan.") from None
+        found = document(folder / "plan.json")
+        if not {"suite_id", "host"} <= set(found):
+            raise ControllerError(f"{folder} is no suite's folder: it has no plan.")
+        self.name, self.host = str(found["suite_id"]), str(found["host"])
 
     def alive(self) -> bool:
         return lock.holder(self._folder / suite_folder.LOCK) is not None
@@ -89,12 +89,11 @@ class RemoteSuite(Source):
     def __init__(self, target: Mapping[str, Any], suite_id: str, folder: Path) -> None:
         self.name, self.host = suite_id, str(target["host"])
         self.status = folder / "status"
-        self._target = target
-        self._path = remote.suite_dir(suite_id)
+        self._command = partial(follow_command, target, suite_id)
         self._entries: list[Entry] = []
         self._failure = ""
         self._stop = threading.Event()
-        done = remote.run(target, ["cat", f"{self._path}/plan.json"])
+        done = remote.run(target, ["cat", f"{remote.suite_dir(suite_id)}/plan.json"])
         if done.returncode:
             raise ControllerError(remote.why(target, done))
         (folder / "plan.json").write_bytes(done.stdout)
@@ -114,10 +113,6 @@ class RemoteSuite(Source):
             f"{self.name} has ended on {self.host} ({last.detail or last.state}): make summary "
             "and make report on the controller say what came of it."
         )
-
-    def _command(self, start: int) -> Sequence[str]:
-        arguments = ("-m", "agent", "follow", "--suite-dir", self._path, "--from", str(start))
-        return remote.python(self._target, *arguments)
 
     def _follow(self) -> None:
         note = self._board.note
