@@ -1,4 +1,4 @@
-"""`python -m analysis report|verify|summary|compare|trace|pair`: see --help."""
+"""`python -m analysis report|verify|summary|compare|trace`: see --help."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ def main(argv: list[str] | None = None) -> int:
     one.add_argument("run", metavar="RUN_ID", nargs="?", default="")
     for parser_of, place in ((two, "compare"), (one, "traces")):
         parser_of.add_argument("--out", type=Path, default=Path("build") / place, metavar="DIR")
-    commands.add_parser("pair", help="write report.ipynb anew from report.py")
     arguments = parser.parse_args(argv)
     done: dict[str, Callable[[], int]] = {
         "report": lambda: _report(arguments.suites),
@@ -41,7 +40,6 @@ def main(argv: list[str] | None = None) -> int:
         "summary": lambda: max(_summary(folder) for folder in _each(arguments.suites)),
         "compare": lambda: _compare(arguments.a, arguments.b, arguments.out),
         "trace": lambda: _trace(arguments.suite, arguments.run, arguments.out),
-        "pair": _pair,
     }
     return in_words(done[arguments.command])
 
@@ -112,13 +110,6 @@ def _trace(folder: Path, run_id: str, out: Path) -> int:
 
     traced = trace.trace(folder, run_id, out)
     _say(f"{traced.svg}\n{traced.png}")
-    return 0
-
-
-def _pair() -> int:
-    from analysis.report import build
-
-    build.NOTEBOOK.write_text(build.pair(), encoding="utf-8")
     return 0
 
 

@@ -181,12 +181,12 @@ class Cases:
         return analysis.main(["compare", *two, "--out", self._out("c")])
 
     def _page(self, _: random.Random) -> object:
-        """All of the page, in this process: what the notebook's kernel does."""
-        from analysis.report.sections import derive
-        from analysis.tests.pages import live_markup, whole_page
+        """All of the page, in this process."""
+        from analysis.report.build import build
+        from analysis.tests.pages import live_markup
 
         def made() -> int:
-            page = whole_page(derive(self.suite))
+            page = build(self.suite).page.read_text(encoding="utf-8")
             if problem := live_markup(page):
                 self.watch.seen.append(f"live markup: {problem}")
             return 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from analysis.report import words
+from analysis.report import view, words
 from analysis.report.payback_text import money_sentence
+from analysis.report.view import Blocks
 from analysis.stats import disks
 from analysis.stats.contrasts import Contrast, counted
 from analysis.stats.results import Results
@@ -27,9 +28,12 @@ BANNERS = {
 NAMED = 3  # so many software configurations are told one by one, more of them as a range
 
 
-def banner(origin: str) -> str:
-    """What must be said of figures that are not measured; empty where they are."""
-    return "" if origin == MEASURED else BANNERS.get(origin, BANNER)
+def banner(origin: str) -> Blocks:
+    """What must be said of figures that are not measured; nothing where they are."""
+    if origin == MEASURED:
+        return ()
+    said = view.paragraph(BANNERS.get(origin, BANNER))
+    return view.note(f"{origin.capitalize()}. ", said, origin)
 
 
 def sentences(found: Results) -> list[str]:

@@ -6,13 +6,11 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.report import answer, markup, tables, words
-from analysis.report.markup import Html
+from analysis.report import answer, render, view, words
+from analysis.report.view import Page, Section
 from analysis.stats.compare import Compared, Ratio
-from analysis.suite.records import MEASURED
 from contract import files
 
-WIDTH = 100
 MOST = 20  # differences that are shown; the whole plans stand in the reports
 LONGEST = 60  # characters of one
 CAUTION = (
@@ -25,69 +23,53 @@ JOULES = ("Workload", "Configuration", "B / A [95 % interval]", "n in A", "n in 
 COSTS = ("Workload", "Configuration", "Cost in A", "Cost in B", "B beside A [95 % interval]")
 
 
-def text(found: Compared) -> str:
-    """For the terminal."""
-    parts = [f"A: {found.a.suite_id}", f"B: {found.b.suite_id}"]
-    if found.origin != MEASURED:
-        parts.append(f"{found.origin.upper()}: {answer.banner(found.origin)}")
-    parts += ["", _differ(found)]
-    if found.differences:
-        parts += ["", tables.aligned(("what", "A", "B"), _differences(found), 3)]
-    if found.other_work:
-        parts += ["", textwrap.fill(_other_work(found), WIDTH)]
-    parts += ["", _caption(found), "", tables.aligned(JOULES, _joules(found), 2)]
-    if found.costs:
-        parts += ["", "Cost of encryption: the change of energy beside the baseline", ""]
-        parts += [tables.aligned(COSTS, _costs(found), 2)]
-    return "\n".join([*parts, "", textwrap.fill(CAUTION, WIDTH)])
-
-
 def write(found: Compared, folder: Path) -> Path:
     """The page, in `folder`; returns its path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{found.a.suite_id}--{found.b.suite_id}.html"
-    title = f"{found.a.suite_id} and {found.b.suite_id}"
-    page = markup.page(title, html(found))
-    files.write(path, [page.encode()])
+    files.write(path, [render.html(page(found)).encode()])
     return path
 
 
-def html(found: Compared) -> Html:
-    """What stands on the page."""
-    page = markup.heading("Two suites compared", 1, "top")
-    page += markup.bullets([f"A: {found.a.suite_id}", f"B: {found.b.suite_id}"])
-    if found.origin != MEASURED:
-        banner = markup.paragraph(answer.banner(found.origin))
-        page += markup.note(f"{found.origin.capitalize()}. ", banner, "modelled")
-    page += markup.paragraph(CAUTION)
-    page += markup.heading("What differs", 2) + markup.paragraph(_differ(found))
-    page += markup.table(
+def text(found: Compared) -> str:
+    """For the terminal: what stands on the page."""
+    shown = page(found)
+    return render.text(
+        shown.head + view.join(view.heading(s.title, 2) + s.blocks for s in shown.sections)
+    )
+
+
+def page(found: Compared) -> Page:
+    """The comparison as a page."""
+    head = view.bullets([f"A: {found.a.suite_id}", f"B: {found.b.suite_id}"])
+    head += answer.banner(found.origin) + view.paragraph(CAUTION)
+    differ = view.paragraph(_differ(found))
+    differ += view.table(
         "Plans, meters and machines", ("What", "A", "B"), _differences(found), words=3
     )
     if found.other_work:
-        page += markup.note("Not alike. ", markup.paragraph(_other_work(found)), "warning")
-    page += markup.heading("Joules", 2)
-    page += markup.table(
-        _caption(found), JOULES, _joules(found), words=2, origin=found.origin, group=True
+        differ += view.note("Not alike. ", view.paragraph(_other_work(found)), "warning")
+    joules = view.table(
+        f"Energy of {words.name_of(found.component)} in B over that in A, runs without their tail",
+        JOULES,
+        _joules(found),
+        words=2,
+        origin=found.origin,
+        group=True,
     )
-    if found.costs:
-        page += markup.heading("Cost of encryption", 2)
-        page += markup.table(
-            "Change of energy beside the baseline in the same block, in A and in B, and how many "
-            "times as much a run takes beside its baseline in B as in A",
-            COSTS,
-            _costs(found),
-            words=2,
-            origin=found.origin,
-            group=True,
-        )
-    return page
-
-
-def _caption(found: Compared) -> str:
-    return (
-        f"Energy of {words.name_of(found.component)} in B over that in A, runs without their tail"
+    costs = view.table(
+        "Change of energy beside the baseline in the same block, in A and in B, and how many "
+        "times as much a run takes beside its baseline in B as in A",
+        COSTS,
+        _costs(found),
+        words=2,
+        origin=found.origin,
+        group=True,
     )
+    sections = [Section("What differs", "differs", differ), Section("Joules", "joules", joules)]
+    sections += [Section("Cost of encryption", "costs", costs)] * bool(costs)
+    title = f"{found.a.suite_id} and {found.b.suite_id}"
+    return Page(title, "Two suites compared", head, tuple(sections))
 
 
 def _other_work(found: Compared) -> str:

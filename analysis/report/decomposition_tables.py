@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from analysis.report import markup, words
-from analysis.report.markup import Html
+from analysis.report import view, words
 from analysis.report.tables import COMPONENTS
+from analysis.report.view import Blocks
 from analysis.stats.contrasts import IDLE
 from analysis.stats.decomposition import Decomposition, decompose, idle_share, tail
 from analysis.stats.results import Results
@@ -33,11 +33,11 @@ AGAINST = {  # by whether it takes longer, and whether it takes more joules
 }
 
 
-def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Html:
+def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Blocks:
     """Sentences on race to sleep, the split of each difference, and rest and tail."""
     splits = _splits(found, energy, workload, component)
-    page = markup.bullets(sentences(found, splits))
-    page += markup.table(
+    page = view.bullets(sentences(found, splits))
+    page += view.table(
         f"{words.name_of(workload)}: is it time or power? Difference to "
         f"{found.suite.label(found.suite.baseline or '')} in the {words.name_of(component)}'s "
         "energy a run",
@@ -52,11 +52,10 @@ def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) 
         origin=joint_origin(energy),
     )
     parts = _parts(found, energy, workload, component)
-    if parts.text:
-        page += markup.folded("Time or power in each component", parts)
+    page += view.folded("Time or power in each component", parts)
     if _has_rest(found, workload):
         rest = _rest(found, workload, component)
-        page += markup.folded("What the machine at rest would take, and the tail", rest)
+        page += view.folded("What the machine at rest would take, and the tail", rest)
     return page
 
 
@@ -73,11 +72,11 @@ def _splits(
     ]
 
 
-def _parts(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Html:
+def _parts(found: Results, energy: pl.DataFrame, workload: str, component: str) -> Blocks:
     """The same split of every other component; times are those of the whole run."""
     others = [c for c in energy["component"].unique().sort() if c != component]
     others.sort(key=lambda c: COMPONENTS.index(c) if c in COMPONENTS else len(COMPONENTS))
-    return markup.table(
+    return view.table(
         f"{words.name_of(workload)}: difference to "
         f"{found.suite.label(found.suite.baseline or '')} in each component's energy a run",
         ["Component", "Configuration", *SPLIT, "More power (W)", "What makes it"],
@@ -174,7 +173,7 @@ def _has_rest(found: Results, workload: str) -> bool:
     return workload != IDLE and IDLE in set(found.energy["workload"])
 
 
-def _rest(found: Results, workload: str, component: str) -> Html:
+def _rest(found: Results, workload: str, component: str) -> Blocks:
     """Rest is the workload idle of the same configuration and block."""
     here = found.energy.filter(pl.col("workload").is_in([workload, IDLE]))
     rows = []
@@ -190,7 +189,7 @@ def _rest(found: Results, workload: str, component: str) -> Html:
                 words.signed(tail(here, workload, name, component)),
             ]
         )
-    return markup.table(
+    return view.table(
         f"{words.name_of(workload)}: beside the machine at rest (workload idle, same block)",
         ["Configuration", "Rest's share (%)", "Above rest (J)", "Tail above rest (J)"],
         rows,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from analysis.report import markup, words
+from analysis.report import view, words
 from analysis.report.figures import rounds
-from analysis.report.markup import Html
+from analysis.report.view import Blocks
 from analysis.stats.disks import WHEN, Condition, limit_k, roles, too_warm
 from analysis.stats.results import Results
 from analysis.suite.preconditioned import Preconditioned
@@ -18,14 +18,14 @@ SILENT = "not reported"
 COUNTS = (("throttled", 1.0), ("written_bytes", 1e9), ("errors", 1.0))  # and the unit shown
 
 
-def disk_table(found: Results) -> Html:
+def disk_table(found: Results) -> Blocks:
     """By configuration: temperatures, what was counted during its runs, and the disk's settings."""
     if not found.disks:
-        return markup.paragraph("The runs do not tell the condition of their disks.")
+        return view.paragraph("The runs do not tell the condition of their disks.")
     limit = limit_k(found.suite)
     base = found.suite.label(found.suite.baseline or "")
     within = "" if limit is None else f", flagged beyond ±{limit:g} K"
-    page = markup.table(
+    page = view.table(
         "The disk under each configuration, by its own account before and after the finished runs",
         [
             "Configuration",
@@ -47,7 +47,7 @@ def disk_table(found: Results) -> Html:
     )
     cold = [found.suite.label(c.configuration) for c in found.disks if not c.temperature_c]
     if cold:
-        page += markup.paragraph(
+        page += view.paragraph(
             f"No temperature is reported by the disk under {', '.join(cold)}: whether it stayed as "
             "warm as at first was not checked.",
             "key",
@@ -80,9 +80,9 @@ SPECIFICATION = "SNIA SSS PTS 2.0.2"
 ACCESSES = {"sequential": "128 KiB in order", "random": "4 KiB anywhere"}
 
 
-def disks_section(found: Results) -> Html:
+def disks_section(found: Results) -> Blocks:
     """Sentences, and the rounds of each disk that was preconditioned."""
-    page = markup.join(markup.paragraph(text) for text in sentences(found.suite))
+    page = view.join(view.paragraph(text) for text in sentences(found.suite))
     for done in found.suite.preconditioned.values():
         if done is not None:
             caption = (
@@ -90,7 +90,7 @@ def disks_section(found: Results) -> Html:
                 "last five rounds, which count; dotted: a tenth from their mean; dashed: the line "
                 "that fits them best."
             )
-            page += markup.picture(rounds.draw(done, found.origin), caption, found.origin)
+            page += view.picture(rounds.draw(done, found.origin), caption, found.origin)
     return page
 
 

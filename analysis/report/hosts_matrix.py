@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Iterator
 from itertools import groupby
 
-from analysis.report import markup, words
+from analysis.report import view, words
 from analysis.report.hosts_sections import heading
-from analysis.report.markup import Html
-from analysis.report.tables import Cell, cell_of
+from analysis.report.tables import cell_of
+from analysis.report.view import Blocks, Group, Matrix, MatrixCell
 from analysis.stats.contrasts import counted
 from analysis.stats.hosts import Effect, Hosts
 
 SIGNS = {"differ": "≠", "alike": "≈", "not settled": "?"}
-CLASSES = {"differ": "differs", "alike": "equivalent", "not settled": "inconclusive"}
+VERDICTS = {"differ": "differs", "alike": "equivalent", "not settled": "inconclusive"}
 
 
-def matrix(found: Hosts) -> Html:
+def matrix(found: Hosts) -> Blocks:
     """The table and its legend."""
     effects = [*_overall(found), *found.single]
     if not effects:
-        return markup.EMPTY
+        return ()
     baseline = found.first.label(found.first.baseline or "")
-    caption = f"Energy of the {words.name_of(found.component)} against {baseline}, by host"
-    heads = ["Configuration", *found.names, f"Mean of {len(found.names)}", "Hosts"]
-    head = "".join(f'<th scope="col">{markup.shown(text)}</th>' for text in heads)
-    body = "".join(
-        f'<tbody><tr><th scope="rowgroup" colspan="{len(heads)}">{markup.shown(name)}</th></tr>'
-        f"{''.join(_row(found, effect) for effect in of)}</tbody>"
-        for name, of in groupby(effects, key=lambda effect: heading(effect, found))
+    shown = Matrix(
+        f"Energy of the {words.name_of(found.component)} against {baseline}, by host",
+        ("Configuration", *found.names, f"Mean of {len(found.names)}", "Hosts"),
+        tuple(
+            Group(name, tuple((found.first.label(e.other), tuple(_cells(found, e))) for e in of))
+            for name, of in groupby(effects, key=lambda effect: heading(effect, found))
+        ),
+        found.origin,
     )
-    return Html(
-        f'<section class="table"><p class="caption">{markup.shown(caption)}'
-        f'{markup.tag(found.origin)}</p><div class="scroll" tabindex="0">'
-        f'<table class="matrix hosts" aria-label="{escape(caption)}"><thead><tr>{head}</tr></thead>'
-        f"{body}</table></div></section>\n"
-    ) + markup.paragraph(_legend(found), "key")
+    return (shown, *view.paragraph(_legend(found), "key"))
 
 
 def _overall(found: Hosts) -> Iterator[Effect]:
@@ -45,25 +40,15 @@ def _overall(found: Hosts) -> Iterator[Effect]:
         yield from (e for e in found.overall if e.base == found.first.baseline)
 
 
-def _row(found: Hosts, effect: Effect) -> str:
-    cells = [cell_of(effect.by_host.get(name)) for name in found.names]
-    name = markup.shown(found.first.label(effect.other))
-    return f'<tr><th scope="row">{name}</th>{"".join(_cells(cells, effect))}</tr>'
-
-
-def _cells(cells: Sequence[Cell], effect: Effect) -> Iterator[str]:
-    for cell in [*cells, cell_of(effect.these)]:
-        text = f"{cell.sign} {cell.change}".strip()
-        yield (
-            f'<td class="cell {escape(cell.word)}" title="{escape(cell.hint, quote=True)}">'
-            f"{markup.shown(text)}</td>"
-        )
+def _cells(found: Hosts, effect: Effect) -> Iterator[MatrixCell]:
+    for c in (*map(effect.by_host.get, found.names), effect.these):
+        cell, sign = cell_of(c), words.sign(c.verdict, c.ratio, c.both) if c else ""
+        yield cell._replace(text=f"{sign} {cell.text}".strip(), below="")
     if effect.these is None:
-        yield '<td class="cell"></td>'
+        yield MatrixCell("")
         return
-    word = effect.hosts
     told = f"p {words.p_value(effect.p_differ_holm)} that all are the same (Holm)"
-    yield f'<td class="cell {CLASSES[word]}" title="{escape(told)}">{SIGNS[word]} {word}</td>'
+    yield MatrixCell(f"{SIGNS[effect.hosts]} {effect.hosts}", VERDICTS[effect.hosts], told)
 
 
 def _legend(found: Hosts) -> str:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Sequence
-from html import escape
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
-from analysis.report import answer, build, hosts_matrix, hosts_sections, hosts_table, markup
+from analysis.report import (
+    answer,
+    build,
+    hosts_matrix,
+    hosts_sections,
+    hosts_table,
+    render,
+    view,
+)
 from analysis.report.build import Built
 from analysis.report.figures import hosts_forest
-from analysis.report.markup import Html
+from analysis.report.view import Blocks, Link, Page, Section
 from analysis.stats.contrasts import counted
 from analysis.stats.hosts import Effect, Hosts, hosts
 from analysis.suite import manifest
 from analysis.suite.group import is_group, members
-from analysis.suite.records import MEASURED
 from contract import files
 
 FIGURE = (
@@ -26,12 +32,6 @@ FIGURE = (
     "with 95 % intervals. Below the hosts their mean (black diamond) with its interval for these "
     "hosts. Filled: a verdict. Hollow: inconclusive. ≠ the hosts surely differ, ≈ they are alike "
     "within the margin, ? neither is shown. Each interval stands for itself."
-)
-INDEX = (
-    ("Do the hosts differ?", "differ"),
-    ("Pictures", "pictures"),
-    ("Each host's own report", "own"),
-    ("Provenance", "provenance"),
 )
 
 
@@ -56,50 +56,42 @@ def write(folders: Sequence[Path], out: Path) -> Built:
     table.write_parquet(held)
     files.write(place / "hosts.parquet", [held.getvalue()])
     files.write(place / "hosts.csv", [table.write_csv().encode()])
-    title = f"Disk encryption in joules: {place.resolve().name}"
-    files.write(place / "report.html", [markup.page(title, html(found, place)).encode()])
-    return Built(place / "report.html", hosts_sections.text(found))
+    files.write(place / "report.html", [render.html(page(found, place)).encode()])
+    return Built(place / "report.html", render.text(hosts_sections.terminal(found)))
 
 
 def _current(folder: Path) -> bool:
     return manifest.current(folder / "energy.parquet")
 
 
-def html(found: Hosts, place: Path) -> Html:
+def page(found: Hosts, place: Path) -> Page:
     """What stands on the page; links to the hosts' own reports are relative to `place`."""
-    page = _head(found, place)
-    page += markup.heading("The answer", 2, "answer")
-    said = markup.join(
-        markup.paragraph(sentence, "answer") for sentence in hosts_sections.sentences(found)
-    )
-    page += markup.columns(said, hosts_matrix.matrix(found), _box(found))
-    page += markup.links("Contents", INDEX)
-    page += markup.heading("Do the hosts differ?", 2, "differ") + hosts_sections.tests(found)
-    page += markup.heading("Pictures", 2, "pictures")
-    page += markup.join(
-        markup.picture(drawn, FIGURE, found.origin, wide=True)
+    pictures = view.join(
+        view.picture(drawn, FIGURE, found.origin, wide=True)
         for drawn in hosts_forest.draw(found, _by_name(found))
     )
-    page += markup.heading("Each host's own report", 2, "own") + _own(found, place)
-    page += markup.heading("Provenance", 2, "provenance") + hosts_sections.provenance(found)
-    return page
-
-
-def _head(found: Hosts, place: Path) -> Html:
-    page = markup.heading("What disk encryption costs in joules, on several hosts", 1, "top")
+    below = (
+        Section("Do the hosts differ?", "differ", hosts_sections.tests(found)),
+        Section("Pictures", "pictures", pictures),
+        Section("Each host's own report", "own", _own(found, place)),
+        Section("Provenance", "provenance", hosts_sections.provenance(found)),
+    )
+    said = view.join(view.paragraph(s, "answer") for s in hosts_sections.sentences(found))
+    first = view.columns(said, hosts_matrix.matrix(found), _box(found))
     facts = [place.resolve().name, answer.count(len(found.names), "host"), ", ".join(found.names)]
-    page += markup.paragraph(" · ".join(facts), "facts")
-    if found.origin != MEASURED:
-        banner = markup.paragraph(answer.banner(found.origin))
-        page += markup.note(f"{found.origin.capitalize()}. ", banner, found.origin)
-    return page
+    return Page(
+        f"Disk encryption in joules: {place.resolve().name}",
+        "What disk encryption costs in joules, on several hosts",
+        view.paragraph(" · ".join(facts), "facts") + answer.banner(found.origin),
+        (Section("The answer", "answer", first + view.index(below)), *below),
+    )
 
 
-def _box(found: Hosts) -> Html:
+def _box(found: Hosts) -> Blocks:
     """How far to trust each host; then what is not the same on all of them."""
-    box = markup.note("How far to trust it", markup.bullets(hosts_sections.trusted(found)), "plain")
+    box = view.note("How far to trust it", view.bullets(hosts_sections.trusted(found)), "plain")
     if found.shared.said:
-        box += markup.note("Not alike", markup.bullets(found.shared.said), "warning")
+        box += view.note("Not alike", view.bullets(found.shared.said), "warning")
     return box
 
 
@@ -115,12 +107,10 @@ def _by_name(found: Hosts) -> dict[str, list[Effect]]:
     }
 
 
-def _own(found: Hosts, place: Path) -> Html:
-    items = []
-    for host in found.hosts:
-        report = Path(os.path.relpath(host.suite.folder.resolve() / "report.html", place.resolve()))
-        link = escape(quote(report.as_posix()), quote=True)
-        items.append(
-            f'<li><a href="{link}">{escape(host.name)}</a>: {escape(host.suite.suite_id)}</li>'
-        )
-    return Html(f"<ul>{''.join(items)}</ul>\n")
+def _own(found: Hosts, place: Path) -> Blocks:
+    def link(folder: Path) -> str:
+        report = folder.resolve() / "report.html"
+        return quote(Path(os.path.relpath(report, place.resolve())).as_posix())
+
+    own = (Link(h.name, link(h.suite.folder), f": {h.suite.suite_id}") for h in found.hosts)
+    return view.links(own)

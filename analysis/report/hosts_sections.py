@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from analysis.energy import trust
-from analysis.report import answer, markup, missing_section, tables, words
+from analysis.report import answer, missing_section, view, words
 from analysis.report.answer import count
-from analysis.report.markup import Html
 from analysis.report.provenance import sentence as incidents_sentence
+from analysis.report.view import Blocks
 from analysis.stats.contrasts import counted
 from analysis.stats.host_effects import LEAST_HOSTS
 from analysis.stats.hosts import ALL, Effect, Hosts
@@ -18,7 +17,6 @@ from analysis.stats.results import Results
 from analysis.stats.stats import Comparison
 from analysis.suite.records import MEASURED, SYSTEM, Meter, Suite
 
-WIDTH = 100
 NAMED = 3  # so many configurations are told one by one, more of them as a range
 DRIVE, SOFTWARE = "encryption in the drive (Opal)", "encryption in software"
 
@@ -31,32 +29,21 @@ def sentences(found: Hosts) -> list[str]:
     return [_costs(found, DRIVE, drive), _costs(found, SOFTWARE, software), _general(found)]
 
 
-def text(found: Hosts) -> str:
+def terminal(found: Hosts) -> Blocks:
     """For the terminal: the table over all workloads, the answer, and what is not alike."""
-    parts = []
-    if found.origin != MEASURED:
-        parts.append(f"{found.origin.upper()}: {answer.banner(found.origin)}\n")
-    headers = ("over all workloads", *found.names, "these hosts", "do they differ")
     rows = [
         [
             f"{found.first.label(e.other)} / {found.first.label(e.base)}",
-            *(_change(e.by_host.get(name)) for name in found.names),
-            _change(e.these),
+            *(_mean(e.by_host.get(name)) for name in found.names),
+            _mean(e.these),
             e.hosts,
         ]
         for e in found.overall
     ]
-    parts.append(f"{tables.aligned(headers, rows, 1)}\n")
-    notes = [f"note: {said}" for said in found.shared.said]
-    return "\n".join(
-        [*parts, *(textwrap.fill(said, WIDTH) for said in [*sentences(found), *notes])]
-    )
-
-
-def _change(c: Comparison | None) -> str:
-    if c is None:
-        return words.NOTHING
-    return f"{words.change_of(c.ratio, c.low, c.high)} {words.sign(c.verdict, c.ratio, c.both)}"
+    headers = ("over all workloads", *found.names, "these hosts", "do they differ")
+    said = [*sentences(found), *(f"note: {text}" for text in found.shared.said)]
+    table = view.table("", headers, rows)
+    return answer.banner(found.origin) + table + view.join(map(view.paragraph, said))
 
 
 def _effects(found: Hosts, names: Sequence[str]) -> list[Effect]:
@@ -197,10 +184,10 @@ FACTS = (
 FEW = 5  # blocks, below which Welch's test errs more often than it says
 
 
-def tests(found: Hosts) -> Html:
+def tests(found: Hosts) -> Blocks:
     """Every effect: the mean of these hosts, the statement for others, and the two tests."""
     rows = [list(_test(found, effect)) for effect in (*found.overall, *found.single)]
-    page = markup.table(
+    page = view.table(
         "Each host weighs the same in both means; joules of different hosts are never added",
         TESTS,
         rows,
@@ -208,7 +195,7 @@ def tests(found: Hosts) -> Html:
         origin=found.origin,
         group=True,
     )
-    page += markup.paragraph(
+    page += view.paragraph(
         "All the same: Welch's one-way test of the blocks' log-ratios, which lets every host "
         "scatter by itself. Not alike: the largest p of all pairs' tests of a ratio within "
         f"±{found.margin * 100:g} % (TOST). These hosts: standard error from the hosts' own, "
@@ -219,7 +206,7 @@ def tests(found: Hosts) -> Html:
     )
     blocks = [e.these.n for e in found.overall if e.these is not None]
     if blocks and min(blocks) < FEW:
-        page += markup.paragraph(
+        page += view.paragraph(
             f"A host has fewer than {FEW} blocks: so few make Welch's test call up to 8 % of equal "
             "hosts different instead of 5 %.",
             "key",
@@ -284,15 +271,15 @@ def _trusted(found: Results) -> Iterator[str]:
         yield f"{count(len(suite.problems), 'reservation')}, told in its own report"
 
 
-def provenance(found: Hosts) -> Html:
+def provenance(found: Hosts) -> Blocks:
     """What each host is, side by side; what is the same everywhere stands once in each column."""
     facts = [_facts(host.found) for host in found.hosts]
     labels = dict.fromkeys(label for of in facts for label in of)
     rows = [[label, *(of.get(label, words.NOTHING) for of in facts)] for label in labels]
-    table = markup.table(
+    table = view.table(
         "Machines, disks and meters", ["What", *found.names], rows, words=1 + len(found.names)
     )
-    return table + markup.paragraph(
+    return table + view.paragraph(
         "A meter's limits of error are in the joules of its own host alone; within a host most of "
         "them cancel in a ratio, between hosts nothing would. So ratios are compared, not joules.",
         "key",

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from analysis.energy.trust import LIMIT, OwnShare, own_shares
-from analysis.report import markup, words
-from analysis.report.markup import Html
+from analysis.report import view, words
+from analysis.report.view import Blocks
 from analysis.stats.results import Results
 from analysis.suite.records import Suite
 
@@ -63,7 +63,7 @@ def _each(suite: Suite) -> Iterator[tuple[str, str, str, str]]:
             yield run.workload, run.configuration, one.what, one.reason
 
 
-def left_out(found: Results) -> Html:
+def left_out(found: Results) -> Blocks:
     """A row a part and reason; a sentence where nothing is missing."""
     rows = [
         [
@@ -76,8 +76,8 @@ def left_out(found: Results) -> Html:
         for one in missing(found.suite)
     ]
     if not rows:
-        return markup.paragraph("Nothing that was planned was left out or skipped.")
-    return markup.table(
+        return view.paragraph("Nothing that was planned was left out or skipped.")
+    return view.table(
         "Left out or skipped, and why: nothing is said about these",
         ["Workload", "What", "Reason", "Configurations", "Runs"],
         rows,
@@ -86,18 +86,18 @@ def left_out(found: Results) -> Html:
     )
 
 
-def own_share(found: Results) -> Html:
+def own_share(found: Results) -> Blocks:
     """A row an entry: our share of the CPU seconds, the worst phase and the mean."""
     shares = own_shares(found.suite)
     if not shares:
-        return markup.paragraph("No run says how much CPU time was ours.")
-    page = markup.table(
+        return view.paragraph("No run says how much CPU time was ours.")
+    page = view.table(
         f"Our own share of the busy CPU time (the target of the suite paper: ≤ {LIMIT:.0%})",
         ["Workload", "Done by", "Worst phase", "Worst", "Mean of phases", "Within the target"],
         [_row(one) for one in shares],
         words=3,
     )
-    return page + markup.paragraph(
+    return page + view.paragraph(
         "The agent's CPU seconds in a phase over those of all programs, all runs together; of a "
         "phase that keeps no processor busy, over its time.",
         "key",

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from analysis.money import costs, sensitivity
 from analysis.money.payback import Payback
-from analysis.report import markup, payback_text, words
+from analysis.report import payback_text, view, words
 from analysis.report.figures import payback_curve, tornado
-from analysis.report.markup import Html
+from analysis.report.view import Blocks
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.suite import records
@@ -30,17 +30,17 @@ ON_THE_DRIVE = (
 )
 
 
-def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
+def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """What is saved, when the drive is repaid, what it is worth, and the carbon where known."""
     worst = records.joint(p.origin for p in paybacks)
 
-    def table(caption: str, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> Html:
+    def table(caption: str, headers: Sequence[str], cells: Sequence[Sequence[str]]) -> Blocks:
         rows = [
             [payback_text.name_of(p, a), found.suite.label(p.against), *own]
             for p, own in zip(paybacks, cells, strict=True)
         ]
         first = ["Workload", "Against"]
-        return markup.table(caption, [*first, *headers], rows, words=2, origin=worst, group=True)
+        return view.table(caption, [*first, *headers], rows, words=2, origin=worst, group=True)
 
     page = table(
         "What the self-encrypting drive saves beside software encryption",
@@ -108,11 +108,11 @@ def _carbon(p: Payback) -> list[str]:
 MANY = 24  # lines of a table: more of them open only when asked for
 
 
-def money_section(found: Results) -> Html:
+def money_section(found: Results) -> Blocks:
     """The whole section; a sentence where the plan or the suite does not hold enough for it."""
     a = found.suite.assumptions
     if a is None:
-        return markup.paragraph(
+        return view.paragraph(
             "The plan lacks its assumptions (price of the drive and of electricity, battery, life, "
             "runs a day), or one of them is not a positive number: no payback is reckoned."
         )
@@ -120,7 +120,7 @@ def money_section(found: Results) -> Html:
     profiles = costs.profiles(found.suite, found.energy)
     by_workload = costs.paybacks(found.suite, found.energy)
     if not by_workload:
-        page += markup.paragraph(payback_text.money_sentence(found))
+        page += view.paragraph(payback_text.money_sentence(found))
     else:
         page += _decision(found, a, profiles or by_workload)
         page += _lines(found, a, profiles, _others(profiles, by_workload))
@@ -128,7 +128,7 @@ def money_section(found: Results) -> Html:
     return page + _batteries(found, a)
 
 
-def _declared(a: Assumptions) -> Html:
+def _declared(a: Assumptions) -> Blocks:
     text = (
         "Declared before the first run: the self-encrypting drive costs "
         f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.given(a.life_years)} "
@@ -145,18 +145,18 @@ def _declared(a: Assumptions) -> Html:
         " Savings are of the whole system's energy, software less self-encrypting drive, paired "
         "within blocks; their 95 % intervals are carried to the end."
     )
-    return markup.paragraph(text, "key")
+    return view.paragraph(text, "key")
 
 
-def _decision(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
+def _decision(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """The answer in sentences that stand by themselves."""
-    page = markup.paragraph(payback_text.money_sentence(found), "answer")
+    page = view.paragraph(payback_text.money_sentence(found), "answer")
     lacking = payback_text.profile_lacking(found)
     if lacking:
-        page += markup.paragraph(lacking)
+        page += view.paragraph(lacking)
     headline = costs.headline_payback(paybacks)
     if headline is not None:
-        page += markup.bullets(payback_text.decision(headline, a, found.suite.label))
+        page += view.bullets(payback_text.decision(headline, a, found.suite.label))
     return page
 
 
@@ -168,37 +168,37 @@ def _others(profiles: Sequence[Payback], by_workload: Sequence[Payback]) -> list
 
 def _lines(
     found: Results, a: Assumptions, profiles: Sequence[Payback], others: Sequence[Payback]
-) -> Html:
+) -> Blocks:
     """The profile's lines, then each workload's; those apart where they are many."""
     apart = bool(profiles) and len(others) > MANY
     first = profiles if apart else [*profiles, *others]
     notes = NOTES
     if not disks.across(found.suite, found.suite.sed, *costs.alternatives(found.suite)):
         notes += f" {ON_THE_DRIVE}"
-    page = tables(found, a, first) + markup.paragraph(notes, "key")
+    page = tables(found, a, first) + view.paragraph(notes, "key")
     if apart:
         by_itself = tables(found, a, others)
-        page += markup.folded(f"Each workload by itself, {len(others)} lines", by_itself)
+        page += view.folded(f"Each workload by itself, {len(others)} lines", by_itself)
     return page
 
 
-def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Html:
+def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Blocks:
     """When the drive is repaid, and what that hangs on, for the line that is named first."""
     headline = costs.headline_payback(paybacks)
     if headline is None:
-        return markup.EMPTY
+        return ()
     label = found.suite.label
     shown = [p for p in paybacks if p.workload == headline.workload]
     labels = {p.against: label(p.against) for p in shown}
     work = payback_text.work(headline, a)
-    page = markup.picture(
+    page = view.picture(
         payback_curve.draw(shown, a, labels, records.joint(p.origin for p in shown)),
         f"Electricity saved so far, with {words.given(a.discount_rate * 100)} % interest a year, "
         f"less the drive's extra price, at {work}. The drive is repaid where the line crosses 0.",
         records.joint(p.origin for p in shown),
     )
     swings = sensitivity.swings(headline, a)
-    page += markup.picture(
+    page += view.picture(
         tornado.draw(swings, headline, a, label(headline.against), headline.origin),
         "Net present value if one thing at a time is moved from its declared value to its low and "
         f"its high end, at {work}. Ends are as declared, else half and double; the "
@@ -209,9 +209,9 @@ def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Ht
     return page
 
 
-def _batteries(found: Results, a: Assumptions) -> Html:
+def _batteries(found: Results, a: Assumptions) -> Blocks:
     batteries = costs.batteries(found.suite, found.energy)
-    held = markup.table(
+    held = view.table(
         f"Runs on a battery of {words.given(a.battery_wh)} Wh",
         ["Workload", "Configuration", "Energy a run (J)", "Runs (95 % interval)"],
         [
@@ -229,4 +229,4 @@ def _batteries(found: Results, a: Assumptions) -> Html:
     )
     if len(batteries) <= MANY:
         return held
-    return markup.folded(f"Runs on a battery, {len(batteries)} lines", held)
+    return view.folded(f"Runs on a battery, {len(batteries)} lines", held)

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from analysis.report import markup, words
+from analysis.report import view, words
 from analysis.report.answer import count
-from analysis.report.markup import Html
+from analysis.report.view import Blocks
 from analysis.stats import disks as specimens
 from analysis.stats.results import Results
 from analysis.suite.incidents import Night
@@ -37,11 +37,11 @@ WAITED = {
 SHOWN = 3  # runs that are named one by one
 
 
-def night_table(night: Night) -> Html:
+def night_table(night: Night) -> Blocks:
     """How the suite went, only what happened."""
     if night.quiet:
-        return markup.paragraph(QUIET)
-    return markup.table(
+        return view.paragraph(QUIET)
+    return view.table(
         "What broke in, and what came of it",
         ["What", "How often", "What more"],
         list(_rows(night)),
@@ -169,7 +169,7 @@ TIMES = {
 }
 
 
-def provenance_section(found: Results) -> Html:
+def provenance_section(found: Results) -> Blocks:
     """Plan, machine, packages, changes during the suite, time."""
     suite = found.suite
     plan = suite.plan
@@ -194,24 +194,24 @@ def provenance_section(found: Results) -> Html:
         if after and before.get(key) != after.get(key) and not key.startswith("locked_reads")
     ]
     page = _time(suite.timing)
-    page += markup.table("Plan and machine", ["What", "Value"], facts, words=2)
+    page += view.table("Plan and machine", ["What", "Value"], facts, words=2)
     if disks := specimens.table(suite):
-        page += markup.table(
+        page += view.table(
             "What the disks differ in besides their encryption", *(disks[0], disks[1:]), words=3
         )
-    page += markup.folded(
+    page += view.folded(
         f"Machine and packages before the first run ({_entries(len(before))})",
-        markup.table("Before the first run", ["What", "Value"], short, words=2),
+        view.table("Before the first run", ["What", "Value"], short, words=2),
     )
-    page += markup.folded(
+    page += view.folded(
         f"What was different after the last run ({_entries(len(changed))})",
-        markup.table("Before and after", ["What", "Before", "After"], changed, words=3)
+        view.table("Before and after", ["What", "Before", "After"], changed, words=3)
         if changed
-        else markup.paragraph("Nothing, or no record of it."),
+        else view.paragraph("Nothing, or no record of it."),
     )
     text = json.dumps(dict(plan), indent=1, ensure_ascii=False)
-    return page + markup.folded(
-        "The whole plan (on the screen only)", markup.preformatted(text), "screen"
+    return page + view.folded(
+        "The whole plan (on the screen only)", view.preformatted(text), screen_only=True
     )
 
 
@@ -219,14 +219,14 @@ def _entries(number: int) -> str:
     return f"{number} entr{'y' if number == 1 else 'ies'}"
 
 
-def _time(timing: Mapping[str, Any]) -> Html:
+def _time(timing: Mapping[str, Any]) -> Blocks:
     wall = timing.get("wall_s")
     rows = [
         [label, words.number(float(timing[key]), 0), _part(timing[key], wall)]
         for key, label in TIMES.items()
         if isinstance(timing.get(key), int | float)
     ]
-    return markup.table("Where the time went", ["Step", "Seconds", "Share"], rows)
+    return view.table("Where the time went", ["Step", "Seconds", "Share"], rows)
 
 
 def _part(value: float, wall: Any) -> str:

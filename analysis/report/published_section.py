@@ -9,9 +9,9 @@ from analysis.published.beside import CLOSE, Beside, Word, agreement, beside, ju
 from analysis.published.places import places
 from analysis.published.reasons import reasons
 from analysis.published.reference import Citation, Published, citations, published
-from analysis.report import markup, published_tables, words
+from analysis.report import published_tables, view, words
 from analysis.report.answer import count
-from analysis.report.markup import Html
+from analysis.report.view import Blocks
 from analysis.report.workload_section import joules
 from analysis.stats.results import Results
 from analysis.stats.summary import joint_origin
@@ -21,28 +21,28 @@ FEW = 24  # so many rows are shown at once, more only folded
 RATIOS = ("Ratio, published", "Ratio, here", "Agreement", "Published", "Here")
 
 
-def tables(found: Results, rows: Sequence[Beside]) -> Html:
+def tables(found: Results, rows: Sequence[Beside]) -> Blocks:
     """All of a paper's: as one table where they are few, else a summary and a fold a place."""
     if len(rows) <= FEW:
-        return markup.join(
+        return view.join(
             _table(found, f"{_quantities(part).capitalize()}: published, and in this suite", part)
             for part in _by_origin(rows)
         )
     by_place: dict[str, list[Beside]] = {}
     for row in rows:
         by_place.setdefault(row.published.place, []).append(row)
-    page = markup.table(
+    page = view.table(
         "Published, and in this suite: how much agrees",
         ["Where", "What", "Figures", "Ratios", "Agree", "Pairs in the same order"],
         [_summary(place, part) for place, part in by_place.items()],
         words=2,
     )
-    every = markup.join(
+    every = view.join(
         _table(found, f"{place}: published, and in this suite", same)
         for place, part in by_place.items()
         for same in _by_origin(part)
     )
-    return page + markup.folded(f"These {len(rows)} figures one by one", every, "screen")
+    return page + view.folded(f"These {len(rows)} figures one by one", every, screen_only=True)
 
 
 def conditions(figure: Published) -> str:
@@ -74,11 +74,11 @@ def _summary(place: str, rows: Sequence[Beside]) -> list[str]:
     ]
 
 
-def _table(found: Results, caption: str, rows: Sequence[Beside]) -> Html:
+def _table(found: Results, caption: str, rows: Sequence[Beside]) -> Blocks:
     origin = rows[0].origin
     modelled = joint_origin(found.energy)
     mark = f" ({modelled})" if modelled != MEASURED else ""
-    return markup.table(
+    return view.table(
         caption,
         ["What", "Compared", *RATIOS, f"Joules here{mark}"],
         [_row(found, row) for row in rows],
@@ -140,9 +140,10 @@ MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
 }
 
 
-def published_section(found: Results) -> Html:
+def published_section(found: Results) -> Blocks:
     """Every paper that this suite touches, then the other papers."""
-    touched, others = markup.EMPTY, markup.EMPTY
+    touched: Blocks = ()
+    others: Blocks = ()
     for citation in citations():
         rows = beside(found.suite, found.energy, published(citation.paper))
         if rows:
@@ -150,9 +151,9 @@ def published_section(found: Results) -> Html:
         else:
             others += _folded(citation)
     page = touched
-    if others.text:
-        page += markup.heading("The other papers" if touched.text else "The papers", 3)
-        page += markup.paragraph(
+    if others:
+        page += view.heading("The other papers" if touched else "The papers", 3)
+        page += view.paragraph(
             "This suite measured nothing of them. Their figures are folded here as printed, in the "
             f"HTML page only; one with {published_tables.DOUBT} is doubtful, and the reason stands "
             "below its table.",
@@ -161,25 +162,25 @@ def published_section(found: Results) -> Html:
     return page + others
 
 
-def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Html:
+def _touched(found: Results, citation: Citation, rows: list[Beside]) -> Blocks:
     figures = published(citation.paper)
-    page = markup.heading(citation.short, 3, f"paper-{citation.paper}")
-    page += markup.paragraph(
+    page = view.heading(citation.short, 3, f"paper-{citation.paper}")
+    page += view.paragraph(
         f"{citation.text}. Sizes, drive and machine may differ, so only ratios within one table "
         "can be compared. Nothing was read off the paper's pictures. A figure with "
         f"{published_tables.DOUBT} is doubtful.",
         "key",
     )
-    page += markup.paragraph(" ".join([*said(rows), *reasons(found.suite, rows)]))
+    page += view.paragraph(" ".join([*said(rows), *reasons(found.suite, rows)]))
     page += tables(found, rows)
     page += _arithmetic(citation)
     page += _unsafe(rows)
     page += _elsewhere(citation)
     page += published_tables.doubts(figures)
-    return page + markup.folded(
+    return page + view.folded(
         f"All {len(figures)} figures of {citation.short}",
         published_tables.tables(figures),
-        "screen",
+        screen_only=True,
     )
 
 
@@ -223,21 +224,21 @@ def _furthest(row: Beside) -> str:
     )
 
 
-def _unsafe(rows: list[Beside]) -> Html:
+def _unsafe(rows: list[Beside]) -> Blocks:
     """What of the paper's is unsafe today, a line each."""
     texts = [text for row in rows for text in (row.here.member, row.published.software)]
-    return markup.bullets(reference.reasons(texts))
+    return view.bullets(reference.reasons(texts))
 
 
-def _elsewhere(citation: Citation) -> Html:
+def _elsewhere(citation: Citation) -> Blocks:
     """What of the paper has nothing of ours beside it or is done otherwise here, and why."""
     by: dict[str, list[str]] = {}
     for place in places(citation.paper):
         if place.why:
             by.setdefault(place.why, []).append(place.place)
-    return markup.folded(
+    return view.folded(
         f"What of {citation.short} is not here or done otherwise, and why",
-        markup.bullets(f"{_places(names)}: {why}" for why, names in by.items()),
+        view.bullets(f"{_places(names)}: {why}" for why, names in by.items()),
     )
 
 
@@ -245,11 +246,11 @@ def _places(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= FEW_PLACES else f"{names[0]} to {names[-1]}"
 
 
-def _arithmetic(citation: Citation) -> Html:
+def _arithmetic(citation: Citation) -> Blocks:
     """The sums of the paper that has some."""
     if citation.paper != paper.PAPER:
-        return markup.EMPTY
-    return markup.table(
+        return ()
+    return view.table(
         f"The sums of {citation.short}, made again from its numbers by the code of this report",
         ["What, and from what", "Published", "Made again"],
         [
@@ -265,14 +266,14 @@ def _sum_of(one: paper.Arithmetic) -> str:
     return f"{what} ({one.inputs})"
 
 
-def _folded(citation: Citation) -> Html:
+def _folded(citation: Citation) -> Blocks:
     figures: list[Published] = published(citation.paper)
     doubtful = sum(p.doubtful for p in figures)
     remark = f" {citation.note}." if citation.note else ""
-    body = markup.paragraph(f"{citation.text}.{remark}", "key")
+    body = view.paragraph(f"{citation.text}.{remark}", "key")
     body += published_tables.tables(figures) + published_tables.doubts(figures)
     body += _arithmetic(citation)
     title = f"{citation.short}: {citation.title} ({len(figures)} figures, {doubtful} doubtful)"
     if citation.title.startswith(citation.short):
         title = f"{citation.title} ({len(figures)} figures, {doubtful} doubtful)"
-    return markup.folded(title, body, "screen")
+    return view.folded(title, body, screen_only=True)

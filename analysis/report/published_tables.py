@@ -7,8 +7,8 @@ from itertools import groupby
 
 from analysis.published import reference
 from analysis.published.reference import CONDITIONS, Published, configurations
-from analysis.report import markup, words
-from analysis.report.markup import Html
+from analysis.report import view, words
+from analysis.report.view import Blocks
 
 DOUBT = "*"
 FEW = range(2, 5)
@@ -42,7 +42,7 @@ def configuration_name(name: str) -> str:
     return known.label if known else name
 
 
-def tables(figures: Sequence[Published]) -> Html:
+def tables(figures: Sequence[Published]) -> Blocks:
     """All of them, in the order given; entries of the same subjects share a table."""
     shapes: dict[tuple[str, ...], list[Published]] = {}
     for _, same in groupby(figures, key=lambda p: (p.entry, p.place)):
@@ -50,19 +50,19 @@ def tables(figures: Sequence[Published]) -> Html:
         subjects = tuple(sorted({_subject(p) for p in part}))
         full = len(part) >= LISTED and len(subjects) > 1 and all(subjects)
         shapes.setdefault(subjects if full else (), []).extend(part)
-    return markup.join(
+    return view.join(
         _table(subjects, part)
         for subjects, part in sorted(shapes.items(), key=lambda item: not item[0])
     )
 
 
-def _table(subjects: Sequence[str], part: Sequence[Published]) -> Html:
+def _table(subjects: Sequence[str], part: Sequence[Published]) -> Blocks:
     if not subjects:
         return _listed(part)
     return _by_subject(part) if len(subjects) in FEW else _by_quantity(part)
 
 
-def doubts(figures: Iterable[Published]) -> Html:
+def doubts(figures: Iterable[Published]) -> Blocks:
     """The doubtful figures, those of one reason together; folded."""
     by: dict[str, list[Published]] = {}
     for figure in figures:
@@ -70,10 +70,10 @@ def doubts(figures: Iterable[Published]) -> Html:
             by.setdefault(figure.note, []).append(figure)
     count = sum(len(part) for part in by.values())
     if not count:
-        return markup.EMPTY
-    return markup.folded(
+        return ()
+    return view.folded(
         f"{count} doubtful figures, left as printed ({len(by)} reasons)",
-        markup.bullets(f"{_who(part)}. {_sentence(reason)}." for reason, part in by.items()),
+        view.bullets(f"{_who(part)}. {_sentence(reason)}." for reason, part in by.items()),
     )
 
 
@@ -114,7 +114,7 @@ def _done(figure: Published) -> str:
     return ", ".join(filter(None, [_quantity(figure), figure.operation]))
 
 
-def _by_subject(part: Sequence[Published]) -> Html:
+def _by_subject(part: Sequence[Published]) -> Blocks:
     def row(p: Published) -> str:
         unit = "" if p.unit == UNITLESS else f" ({p.unit})"
         return f"{_done(p)}{unit}"
@@ -122,7 +122,7 @@ def _by_subject(part: Sequence[Published]) -> Html:
     return _pivot(part, ("What", row), _subject, value)
 
 
-def _by_quantity(part: Sequence[Published]) -> Html:
+def _by_quantity(part: Sequence[Published]) -> Blocks:
     def cell(p: Published) -> str:
         return f"{value(p)}{_unit(p)}"
 
@@ -134,7 +134,7 @@ def _pivot(
     row: tuple[str, Text],
     column: Text,
     cell: Text,
-) -> Html:
+) -> Blocks:
     """A `row` (heading, text) for what differs in its `column` only.
 
     Conditions that hold for a whole place stand with it; those of all places in the caption.
@@ -150,7 +150,7 @@ def _pivot(
         key = (place, *(_cell(figure, n) for n in names), row[1](figure))
         rows.setdefault(key, {})[column(figure)] = cell(figure)
     headers = [HEADINGS["place"], *(HEADINGS[name] for name in names), row[0]]
-    return markup.table(
+    return view.table(
         ", ".join([_places(part), *filter(None, (_cell(part[0], n) for n in common))]),
         [*headers, *columns],
         [
@@ -179,8 +179,8 @@ def _places(part: Sequence[Published]) -> str:
     return ", ".join(places) if len(places) < FEW.stop else f"{places[0]} to {places[-1]}"
 
 
-def _listed(part: Sequence[Published]) -> Html:
-    return markup.table(
+def _listed(part: Sequence[Published]) -> Blocks:
+    return view.table(
         "Other figures",
         ["Where", "Value", "What"],
         [[p.place, f"{value(p)}{_unit(p)}", _plainly(p)] for p in part],

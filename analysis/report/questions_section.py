@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.report import answer, markup, words
+from analysis.report import answer, view, words
 from analysis.report.answer import judgement
-from analysis.report.markup import Html
+from analysis.report.view import Blocks
 from analysis.report.words import parse
 from analysis.stats import planning
 from analysis.stats.contrasts import Answer, Contrast, Question, Side, by_workload, questions
@@ -29,10 +29,10 @@ CONTRAST_HEADERS = (
 )
 
 
-def contrasts_section(found: Results) -> Html:
+def contrasts_section(found: Results) -> Blocks:
     """One table of the family, its terms in one line each, and the next suite."""
     compared = found.contrasts
-    page = markup.table(
+    page = view.table(
         f"Contrasts: system energy over {_over(found)} (geometric mean within a block)",
         CONTRAST_HEADERS,
         [_row(found, contrast) for contrast in compared],
@@ -40,19 +40,18 @@ def contrasts_section(found: Results) -> Html:
         origin=found.origin,
     )
     if not compared:
-        return markup.paragraph("The plan has no two configurations to compare.")
+        return view.paragraph("The plan has no two configurations to compare.")
     tested = [c.comparison for c in compared if c.comparison and c.comparison.p_value is not None]
-    page += markup.bullets(_terms(len(tested), max((c.n for c in tested), default=0)))
-    alone = _by_workload(found)
-    page += markup.folded("The same in each workload alone", alone) if alone.text else markup.EMPTY
-    return page + markup.paragraph(str(found.next_suite["sentence"]))
+    page += view.bullets(_terms(len(tested), max((c.n for c in tested), default=0)))
+    page += view.folded("The same in each workload alone", _by_workload(found))
+    return page + view.paragraph(str(found.next_suite["sentence"]))
 
 
 def _over(found: Results) -> str:
     return f"“{answer.over_all(found.suite)}”"
 
 
-def _by_workload(found: Results) -> Html:
+def _by_workload(found: Results) -> Blocks:
     """Declared contrasts of two kinds of encryption, with the extra blocks that each has."""
     label = found.suite.label
     rows = []
@@ -68,7 +67,7 @@ def _by_workload(found: Results) -> Html:
                 words.verdict(c.verdict, c.ratio, c.both),
             ]
         )
-    return markup.table(
+    return view.table(
         "Declared contrasts of two encryptions in each workload: system energy; one family (Holm)",
         ["Contrast", "Workload", "Change [95 % interval]", "n", "p, Holm", "Verdict"],
         rows,
@@ -123,13 +122,12 @@ def _terms(tests: int, blocks: int) -> list[str]:
 HEADERS = ("Configuration", "First", "Second", "First against second [95 %]", "n", "Verdict")
 
 
-def questions_section(found: Results) -> Html:
+def questions_section(found: Results) -> Blocks:
     """A heading, and each question with a sentence and its table; nothing where none was asked."""
     asked = questions(found.suite)
     if not asked:
-        return markup.EMPTY
-    page = markup.heading("The questions of this suite", 2, "questions")
-    page += markup.paragraph(
+        return ()
+    page = view.paragraph(
         "Declared before the first run. The system's joules of one part of the suite against "
         "another on the same configuration, paired within blocks; all of them are one family "
         "(Holm).",
@@ -137,10 +135,10 @@ def questions_section(found: Results) -> Html:
     )
     for question in asked:
         answers = [a for a in found.answers if a.question == question]
-        page += markup.heading(question.question, 3, f"question-{question.name}")
-        page += markup.paragraph(sentence(found, question, answers), "answer")
+        page += view.heading(question.question, 3, f"question-{question.name}")
+        page += view.paragraph(sentence(found, question, answers), "answer")
         table = _table(found, question, answers)
-        page += markup.folded("Its figures", table) if table.text else markup.EMPTY
+        page += view.folded("Its figures", table)
     return page
 
 
@@ -202,7 +200,7 @@ def _per(question: Question) -> str:
     return f" per {UNITS[question.per].one}" if question.per in UNITS else ""
 
 
-def _table(found: Results, question: Question, answers: Sequence[Answer]) -> Html:
+def _table(found: Results, question: Question, answers: Sequence[Answer]) -> Blocks:
     unit = f"J/{UNITS[question.per].one}" if question.per in UNITS else "J"
     size = UNITS[question.per].size if question.per in UNITS else 1.0
     rows = []
@@ -219,7 +217,7 @@ def _table(found: Results, question: Question, answers: Sequence[Answer]) -> Htm
             ]
         )
     caption = f"First: {_side(question.first)}; second: {_side(question.second)} ({unit})"
-    return markup.table(caption, HEADERS, rows, origin=found.origin)
+    return view.table(caption, HEADERS, rows, origin=found.origin)
 
 
 def _scaled(value: Estimate | None, size: float) -> str:

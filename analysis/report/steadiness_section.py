@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from analysis.report import markup, words
-from analysis.report.markup import Html
+from analysis.report import view, words
+from analysis.report.view import Blocks
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Estimate, holm
 from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, Canary, Reading, Steadiness
@@ -15,11 +15,13 @@ from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, Canary, Reading,
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
 
-def steadiness_section(found: Results, steady: Sequence[Steadiness], canary: Canary | None) -> Html:
+def steadiness_section(
+    found: Results, steady: Sequence[Steadiness], canary: Canary | None
+) -> Blocks:
     """Tables by workload, flagged runs, and the comparisons with and without them."""
-    page = markup.paragraph(canary_sentence(found, canary))
+    page = view.paragraph(canary_sentence(found, canary))
     page += canary_table(found, canary)
-    page += markup.table(
+    page += view.table(
         "Scatter, drift and order of one run's energy, the configurations' effects removed",
         [
             "Workload",
@@ -34,14 +36,14 @@ def steadiness_section(found: Results, steady: Sequence[Steadiness], canary: Can
         [_row(s) for s in steady],
         origin=found.origin,
     )
-    page += markup.paragraph(carry_over_sentence(steady, len(found.suite.configurations)))
-    page += markup.paragraph(
+    page += view.paragraph(carry_over_sentence(steady, len(found.suite.configurations)))
+    page += view.paragraph(
         "Drift and order with 95 % intervals: one that holds 0 shows nothing. Blocks in random "
         "order keep both out of the verdicts; they only widen the intervals. Carry-over: F test "
         "that no configuration matters for the one that runs after it, beside the place.",
         "key",
     )
-    page += markup.table(
+    page += view.table(
         "Runs that stand out: flagged only, nothing is left out of any verdict",
         ["Workload", "Configuration", "Block", "Off by (%)", "In standard errors"],
         [
@@ -59,7 +61,7 @@ def steadiness_section(found: Results, steady: Sequence[Steadiness], canary: Can
         origin=found.origin,
         group=True,
     )
-    return page + markup.table(
+    return page + view.table(
         "What the flagged runs do to the comparisons (each by itself, without Holm)",
         ["Workload", "Configuration", "With all blocks", "Without the flagged", "Blocks left out"],
         list(_beside(found, steady)),
@@ -108,9 +110,9 @@ def canary_sentence(found: Results, canary: Canary | None) -> str:
     return f"The canary ({name}) held: its power changed by {worst}{apart}; {limit}."
 
 
-def canary_table(found: Results, canary: Canary | None) -> Html:
+def canary_table(found: Results, canary: Canary | None) -> Blocks:
     """All that was held against each other of the canary."""
-    return markup.table(
+    return view.table(
         "The canary's mean power, first run against last",
         [
             "Component",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import polars as pl
 
-from analysis.report import answer, markup, words
-from analysis.report.markup import Html
-from analysis.stats.contrasts import Contrast, counted
+from analysis.report import answer, view, words
+from analysis.report.view import Blocks, Group, Matrix, MatrixCell, Table
+from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Comparison, Estimate
 from analysis.suite.records import SYSTEM
@@ -68,27 +66,12 @@ def _why_none(found: Results, workload: str) -> str:
     return "skipped" if skipped else "no finished run"
 
 
-def aligned(headers: Sequence[str], rows: Sequence[Sequence[str]], words_columns: int) -> str:
-    """Plain text, the first columns flush left and the figures flush right."""
-    lines = [list(headers), *(list(row) for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
-
-    def line(cells: Sequence[str]) -> str:
-        return "  ".join(
-            cell.ljust(width) if i < words_columns else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ).rstrip()
-
-    rule = "  ".join("-" * width for width in widths)
-    return "\n".join([line(lines[0]), rule, *(line(row) for row in lines[1:])])
-
-
-def headline_text(found: Results) -> str:
+def headline(found: Results) -> Table:
     """The headline table for a terminal."""
     components = columns(found.summary)[:3]
     headers = ["workload", "configuration", "system J", "drive J", "CPU J (RAPL)", "s", "n"]
     rows = headline_rows(found, components)
-    return aligned([*headers, "system / plain", "verdict"], rows, 2)
+    return Table("", [*headers, "system / plain", "verdict"], rows, words=2)
 
 
 def judged_component(summary: pl.DataFrame, components: Sequence[str] = COMPONENTS) -> str:
@@ -120,121 +103,66 @@ def _verdict(row: Mapping[str, Any] | None) -> str:
     return "" if row is None else words.verdict(row["verdict"], row["ratio"], yet(row))
 
 
-CORNER = "Workload"
+NOTHING = MatrixCell(words.NOTHING, hint="no finished run on both sides")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A change and its verdict; `word` empty where there is nothing to say."""
-
-    change: str
-    word: str
-    sign: str
-    hint: str
-
-
-NOTHING = Cell(words.NOTHING, "", "", "no finished run on both sides")
-
-
-def matrix(found: Results) -> Html:
+def matrix(found: Results) -> Blocks:
     """The table and its legend; the longer side stands in rows, so that a phone can show it."""
     component = judged_component(found.summary)
     others = [name for name in found.suite.configurations if name != found.suite.baseline]
     cells = _cells(found, component)
     rows = [w for w in found.suite.workloads if any((w, o) in cells for o in others)]
     if not rows or found.suite.baseline is None:
-        return markup.EMPTY
-    grid = {words.name_of(w): [cells.get((w, o), NOTHING) for o in others] for w in rows}
+        return ()
+    grid = [(words.name_of(w), tuple(cells.get((w, o), NOTHING) for o in others)) for w in rows]
     over = ""
     if component == SYSTEM and len(set(counted(found.suite)) & set(rows)) > 1:
-        whole = [_overall(answer.against_baseline(found, o)) for o in others]
+        contrasts = [answer.against_baseline(found, o) for o in others]
         over = answer.over_all(found.suite)
-        grid = {over: whole, **grid}
-    heads = [found.suite.label(name) for name in others]
+        grid = [(over, tuple(cell_of(c.comparison if c else None) for c in contrasts)), *grid]
+    heads, corner = [found.suite.label(name) for name in others], "Workload"
+    if len(heads) > len(grid):
+        columns = zip(*(row for _, row in grid), strict=True)
+        heads, grid = [name for name, _ in grid], list(zip(heads, columns, strict=True))
+        corner = "Configuration"
     baseline = found.suite.label(found.suite.baseline)
     caption = f"Energy of the {words.name_of(component)} against {baseline}"
-    page = _table(caption, heads, grid, found.origin)
-    return page + _legend(found, over)
+    shown = Matrix(caption, (corner, *heads), (Group("", tuple(grid)),), found.origin)
+    return (shown, *_legend(found, over))
 
 
-def _cells(found: Results, component: str) -> dict[tuple[str, str], Cell]:
+def _cells(found: Results, component: str) -> dict[tuple[str, str], MatrixCell]:
     rows = found.summary.filter(
         (pl.col("component") == component)
         & (pl.col("configuration") != (found.suite.baseline or ""))
         & pl.col("ratio").is_not_null()
     )
-    return {(r["workload"], r["configuration"]): _cell(r) for r in rows.iter_rows(named=True)}
+    return {
+        (r["workload"], r["configuration"]): _cell(
+            (r["ratio"], r["ratio_low"], r["ratio_high"]), str(r["verdict"]), yet(r), r["n"]
+        )
+        for r in rows.iter_rows(named=True)
+    }
 
 
-def _cell(row: Mapping[str, Any]) -> Cell:
-    ratio, low, high = row["ratio"], row["ratio_low"], row["ratio_high"]
-    both = yet(row)
-    return Cell(
-        words.change_alone(ratio, low, high),
-        str(row["verdict"]),
-        words.sign(row["verdict"], ratio, both),
-        f"{words.change_of(ratio, low, high)}, {words.verdict(row['verdict'], ratio, both)}, "
-        f"n = {row['n']}",
-    )
-
-
-def cell_of(c: Comparison | None) -> Cell:
+def cell_of(c: Comparison | None) -> MatrixCell:
     """A comparison as a cell of a table."""
-    if c is None:
-        return NOTHING
-    return Cell(
-        words.change_alone(c.ratio, c.low, c.high),
-        c.verdict,
-        words.sign(c.verdict, c.ratio, c.both),
-        f"{words.change_of(c.ratio, c.low, c.high)}, {words.verdict(c.verdict, c.ratio, c.both)}, "
-        f"n = {c.n}",
-    )
+    return NOTHING if c is None else _cell((c.ratio, c.low, c.high), c.verdict, c.both, c.n)
 
 
-def _overall(contrast: Contrast | None) -> Cell:
-    return cell_of(contrast.comparison if contrast else None)
+def _cell(
+    change: tuple[float, float | None, float | None], verdict: str, both: bool, n: int
+) -> MatrixCell:
+    sign = words.sign(verdict, change[0], both)
+    word = {"differs": "more" if sign == "▲" else "less", "inconclusive": "not settled"}
+    hint = f"{words.change_of(*change)}, {words.verdict(verdict, change[0], both)}, n = {n}"
+    below = f"{sign} {word.get(verdict, verdict)}" if verdict else ""
+    return MatrixCell(words.change_alone(*change), verdict, hint, below)
 
 
-def _table(
-    caption: str, heads: Sequence[str], grid: Mapping[str, Sequence[Cell]], origin: str
-) -> Html:
-    names = list(grid)
-    cells = [list(row) for row in grid.values()]
-    corner = CORNER
-    if len(heads) > len(names):
-        heads, names = names, list(heads)
-        cells = [list(column) for column in zip(*cells, strict=True)]
-        corner = "Configuration"
-    head = "".join(f'<th scope="col">{markup.shown(text)}</th>' for text in heads)
-    body = "".join(
-        f'<tr><th scope="row">{markup.shown(name)}</th>{"".join(map(_html, row))}</tr>'
-        for name, row in zip(names, cells, strict=True)
-    )
-    return Html(
-        f'<section class="table"><p class="caption">{markup.shown(caption)}{markup.tag(origin)}</p>'
-        f'<div class="scroll" tabindex="0"><table class="matrix" aria-label="{escape(caption)}">'
-        f'<thead><tr><th scope="col">{corner}</th>{head}</tr></thead><tbody>{body}</tbody></table>'
-        "</div></section>\n"
-    )
-
-
-def _html(cell: Cell) -> str:
-    word = "" if not cell.word else f'<span class="word">{cell.sign} {_short(cell)}</span>'
-    return (
-        f'<td class="cell {escape(cell.word)}" title="{escape(cell.hint, quote=True)}">'
-        f'<span class="change">{markup.shown(cell.change)}</span>{word}</td>'
-    )
-
-
-def _short(cell: Cell) -> str:
-    if cell.word == "differs":
-        return "more" if cell.sign == "▲" else "less"
-    return {"equivalent": "equivalent", "inconclusive": "not settled"}.get(cell.word, cell.word)
-
-
-def _legend(found: Results, over: str) -> Html:
+def _legend(found: Results, over: str) -> Blocks:
     margin = f"±{found.suite.margin * 100:g} %"
-    return markup.paragraph(
+    return view.paragraph(
         f"▲ more, ▼ less: it differs, surely. ≈ equivalent: surely within {margin}, the margin "
         f"declared to be of no account; ≈▲ or ≈▼: and yet surely not the same. ? not settled: "
         "neither is shown. “Surely”: among all of them at most 5 % risk of a false ▲ or ▼, and as "

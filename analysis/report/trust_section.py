@@ -8,10 +8,10 @@ import polars as pl
 
 from analysis.energy import trust
 from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES, WatermarkTrust
-from analysis.report import disks_section, markup, missing_section, provenance, words
+from analysis.report import disks_section, missing_section, provenance, view, words
 from analysis.report.answer import count
-from analysis.report.markup import Html
 from analysis.report.steadiness_section import canary_sentence
+from analysis.report.view import Blocks
 from analysis.stats import planning
 from analysis.stats.results import COVERED, Results, uncovered_phases
 from analysis.stats.steadiness import Canary, Steadiness
@@ -26,7 +26,7 @@ def trust_box(
     twice: Sequence[Sequence[str]],
     steady: Sequence[Steadiness],
     canary: Canary | None,
-) -> Html:
+) -> Blocks:
     """One line each; then what this suite cannot say."""
     lines = [_blocks(found), *_sources(found, twice), canary_sentence(found, canary)]
     lines.append(provenance.sentence(found.night))
@@ -34,16 +34,16 @@ def trust_box(
     if stray:
         lines.append(f"{count(stray, 'run')} flagged as standing out; they count like all others.")
     lines.append(_power(found))
-    page = markup.note(TITLE, markup.bullets(line for line in lines if line), "plain")
+    page = view.note(TITLE, view.bullets(line for line in lines if line), "plain")
     left = missing_section.sentence(found.suite)
     if left:
         said = f"{left[0].upper()}{left[1:]}. The reasons stand below, at Trust."
-        page += markup.note("Not measured: ", markup.paragraph(said), "warning")
+        page += view.note("Not measured: ", view.paragraph(said), "warning")
     if found.doubts:
-        page += markup.note("What weakens these figures", markup.bullets(found.doubts), "warning")
+        page += view.note("What weakens these figures", view.bullets(found.doubts), "warning")
     if found.suite.problems:
-        page += markup.note(
-            "What this suite cannot say", markup.bullets(found.suite.problems), "warning"
+        page += view.note(
+            "What this suite cannot say", view.bullets(found.suite.problems), "warning"
         )
     return page
 
@@ -122,16 +122,16 @@ FLAGS = {
 }
 
 
-def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
+def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Blocks:
     """Agreement of sources and clocks, uncertainty, coverage, flags, checks, void runs."""
     suite = found.suite
-    page = markup.table(
+    page = view.table(
         "What was known in two ways, and whether both say the same",
         ["What", "Held against", "Found", "Verdict"],
         known_twice,
         words=4,
     )
-    page += markup.bullets(
+    page += view.bullets(
         [
             f"{len(suite.runs)} runs finished; {trust.proof(suite, found.origin)}.",
             _seal(suite),
@@ -145,25 +145,25 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Html:
     page += _uncertainty(found)
     page += _coverage(found)
     page += _uncovered(found)
-    page += markup.table(
+    page += view.table(
         "Flags on phases",
         ["Flag", "Meaning", "Rows"],
         [[flag, FLAGS.get(flag, ""), str(n)] for flag, n in trust.flagged(found.energy)],
         words=2,
     )
-    page += markup.table(
+    page += view.table(
         "Checks that were not passed in finished runs",
         ["Check", "Message", "Runs"],
         [[name, message, str(n)] for name, message, n in trust.warnings(suite)],
         words=2,
     )
-    page += markup.table(
+    page += view.table(
         "Void runs: they count for nothing",
         ["Run", "Reason"],
         [[v.run_id, v.reason] for v in suite.void],
         words=2,
     )
-    return page if suite.void else page + markup.paragraph("No run is void.")
+    return page if suite.void else page + view.paragraph("No run is void.")
 
 
 def twice(found: Results) -> list[list[str]]:
@@ -250,7 +250,7 @@ def _whole(found: trust.WholeAgainstParts) -> Iterator[list[str]]:
     yield [*what, text, DISAGREES]
 
 
-def _uncertainty(found: Results) -> Html:
+def _uncertainty(found: Results) -> Blocks:
     """What the doubt about a run's joules is made of, without what differs between blocks."""
     runs = found.energy.filter((pl.col("phase") == "all") & (pl.col("energy_j") > 0))
     share = [
@@ -258,7 +258,7 @@ def _uncertainty(found: Results) -> Html:
         for column in ("energy_statistical_j", "energy_type_b_j", "energy_u95_j")
     ]
     rows = runs.group_by("source", "component", maintain_order=True).agg(pl.len(), *share)
-    return markup.table(
+    return view.table(
         "Instruments' doubt about one run's joules (medians over runs, as a share of the energy)",
         ["Component (source)", "Runs", "Reading and timing", "Accuracy (type B)", "95 %, together"],
         [
@@ -274,8 +274,8 @@ def _uncertainty(found: Results) -> Html:
     )
 
 
-def _coverage(found: Results) -> Html:
-    return markup.table(
+def _coverage(found: Results) -> Blocks:
+    return view.table(
         "The meter's coverage of the measured phases",
         ["Meter", "Channel", "Phases", "Mean coverage", "Worst", "Runs with gaps"],
         [
@@ -293,7 +293,7 @@ def _coverage(found: Results) -> Html:
     )
 
 
-def _uncovered(found: Results) -> Html:
+def _uncovered(found: Results) -> Blocks:
     """The runs that count although a meter did not see them whole, one by one."""
     rows = (
         uncovered_phases(found.energy)
@@ -302,7 +302,7 @@ def _uncovered(found: Results) -> Html:
         .agg(pl.col("phase").unique(maintain_order=True), pl.col("coverage").min(), "flags")
         .sort("run_id", maintain_order=True)
     )
-    return markup.table(
+    return view.table(
         f"Finished runs of which a meter saw less than {COVERED * 100:g} % of a phase",
         ["Run", "Meter", "Phases, the worst first", "Worst coverage", "Flags"],
         [

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
-from analysis.report import decomposition_tables, markup, words
+from analysis.report import decomposition_tables, view, words
 from analysis.report.figures import bars, blocks, by_phase, by_size, timeline
-from analysis.report.markup import Html
 from analysis.report.tables import COMPONENTS, judged_component, yet
+from analysis.report.view import Blocks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import (
@@ -27,24 +27,24 @@ HEADERS = ("Configuration", "Per", "Energy", "Energy, change [95 %]", "Rate", "C
 PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
 
-def units_section(found: Results) -> Html:
+def units_section(found: Results) -> Blocks:
     """Workload × configuration × unit, then the phases of each workload that has several."""
     component = judged_component(found.summary)
     whole: list[list[str]] = []
-    folded = markup.EMPTY
+    folded: Blocks = ()
     for name in found.suite.workloads:
         rows = per_unit(found.suite, found.energy, name, component)
         of_all = [row for row in rows if row.phase == ALL]
         first = [row for row in of_all if row.unit == of_all[0].unit]
         whole += [[words.name_of(name), *cells] for cells in _cells(found, first)]
         if len(rows) > len(first):
-            folded += markup.folded(
+            folded += view.folded(
                 f"{words.name_of(name)}: every phase, every unit of work",
                 _unit_phases(found, name, rows, component),
             )
-    if not whole and not folded.text:
-        return markup.paragraph("No run counted the work that it did.")
-    page = markup.table(
+    if not whole and not folded:
+        return view.paragraph("No run counted the work that it did.")
+    page = view.table(
         f"Energy of the {words.name_of(component)} per unit of work, and how fast it went",
         ["Workload", *HEADERS],
         whole,
@@ -52,7 +52,7 @@ def units_section(found: Results) -> Html:
         origin=joint_origin(found.energy.filter(pl.col("component") == component)),
         group=True,
     )
-    page += markup.paragraph(
+    page += view.paragraph(
         "Mean ± 95 % interval (Student t over blocks; repeats within a block are averaged first). "
         "1 MB is 2²⁰ bytes, as in the papers. Phases of a workload taken together, without the "
         "tail; a unit that not every phase counts stands with its phases only. CPU use is of all "
@@ -62,7 +62,7 @@ def units_section(found: Results) -> Html:
     return page + folded
 
 
-def _unit_phases(found: Results, name: str, rows: Sequence[PerUnit], component: str) -> Html:
+def _unit_phases(found: Results, name: str, rows: Sequence[PerUnit], component: str) -> Blocks:
     cells = [
         [phase, *line]
         for phase in dict.fromkeys(row.phase for row in rows)
@@ -70,7 +70,7 @@ def _unit_phases(found: Results, name: str, rows: Sequence[PerUnit], component: 
     ]
     own = found.energy.filter((pl.col("workload") == name) & (pl.col("component") == component))
     caption = f"{words.name_of(name)}: energy of the {words.name_of(component)} by phase"
-    return markup.table(
+    return view.table(
         caption, ["Phase", *HEADERS], cells, words=3, origin=joint_origin(own), group=True
     )
 
@@ -102,25 +102,24 @@ def joules(value: Estimate | None, one: str) -> str:
 BROAD_IN = 6.0  # a broader picture has no room for another beside it
 
 
-def workload_section(found: Results, name: str, flagged: set[tuple[int, str]]) -> Html:
+def workload_section(found: Results, name: str, flagged: set[tuple[int, str]]) -> Blocks:
     """Sentences, tables and pictures; `flagged` are the (block, configuration) to be ringed."""
     energy = found.energy.filter(pl.col("workload") == name)
-    page = markup.heading(words.name_of(name), 3, f"workload-{name}")
+    page = view.heading(words.name_of(name), 3, f"workload-{name}")
     if energy.is_empty():
         reasons = list(dict.fromkeys(r.reason for r in found.suite.skipped if r.workload == name))
         why = f"Skipped: {' '.join(reasons)}" if reasons else "No run of this workload finished."
-        return page + markup.paragraph(why)
+        return page + view.paragraph(why)
     component = judged_component(found.summary.filter(pl.col("workload") == name))
     page += decomposition_tables.tables(found, energy, name, component)
     page += _pictures(found, energy, name, component)
     page += _over_time(found, energy, name)
     page += _blocks(found, energy, name, component, flagged)
-    page += markup.folded("Every component", _components(found, name))
-    phases = _phases(found, energy, name, component)
-    return page + (markup.folded("Every phase", phases) if phases.text else markup.EMPTY)
+    page += view.folded("Every component", _components(found, name))
+    return page + view.folded("Every phase", _phases(found, energy, name, component))
 
 
-def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -> Html:
+def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
     """Where no configurations are compared, the phases; else these; and by size of request."""
     by_unit = per_unit(found.suite, energy, name, component)
     phases = [row for row in by_unit if row.phase != ALL and row.unit == by_unit[0].unit]
@@ -128,7 +127,7 @@ def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -
     drawn = joint_origin(energy.filter(pl.col("component") == component))
     per = f"Energy per {phases[0].unit.one}" if phases else ""
     sized = by_size.draw(phases, found.suite, f"{per} by size of request", drawn)
-    page = markup.picture(
+    page = view.picture(
         sized, f"{what} per unit of work by size of request, with 95 % intervals.", drawn, wide=True
     )
     as_published = bars.plots_of(name)[0].paper > 0
@@ -141,38 +140,38 @@ def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -
     )
     if alone is None:
         return _bars(found, energy, name) + page
-    return markup.picture(alone, caption, drawn, wide=True) + page
+    return view.picture(alone, caption, drawn, wide=True) + page
 
 
-def _bars(found: Results, energy: pl.DataFrame, name: str) -> Html:
+def _bars(found: Results, energy: pl.DataFrame, name: str) -> Blocks:
     """Narrow pictures beside each other, wide ones below."""
-    narrow: list[Html] = []
-    wide: list[Html] = []
+    narrow: list[Blocks] = []
+    wide: list[Blocks] = []
     for plot in bars.plots_of(name):
         number = f"As the paper's Figure {plot.paper}. " if plot.paper else ""
         dots = "; dots: blocks" if bars.has_dots(plot, energy) else ""
         caption = f"{number}{plot.title}. Bars: means; whiskers: 95 % intervals{dots}."
         drawn = bars.draw(plot, energy, found.suite)
         broad = drawn is not None and drawn.get_figwidth() > BROAD_IN
-        shown = markup.picture(drawn, caption, joint_origin(energy), broad)
+        shown = view.picture(drawn, caption, joint_origin(energy), broad)
         (wide if broad else narrow).append(shown)
-    return markup.gallery(narrow) + markup.join(wide)
+    return view.gallery(narrow) + view.join(wide)
 
 
-def _over_time(found: Results, energy: pl.DataFrame, name: str) -> Html:
+def _over_time(found: Results, energy: pl.DataFrame, name: str) -> Blocks:
     run = timeline.typical_run(found.suite, name)
     if run is None:
-        return markup.EMPTY
+        return ()
     caption = (
         f"Power over the time of run {run.run_id}; phases shaded, the tail last, gaps left open."
     )
     drawn = timeline.draw(found.suite, run, found.clock)
-    return markup.picture(drawn, caption, joint_origin(energy), wide=True)
+    return view.picture(drawn, caption, joint_origin(energy), wide=True)
 
 
 def _blocks(
     found: Results, energy: pl.DataFrame, name: str, component: str, flagged: set[tuple[int, str]]
-) -> Html:
+) -> Blocks:
     drawn = blocks.draw(found.suite, energy, name, component, flagged)
     ringed = " Ringed: flagged as standing out; they count like all others." if flagged else ""
     caption = (
@@ -180,15 +179,15 @@ def _blocks(
         "mean (bold: all of them together, where drift shows) and against the baseline's in the "
         f"same block.{ringed}"
     )
-    return markup.picture(drawn, caption, joint_origin(energy), wide=True)
+    return view.picture(drawn, caption, joint_origin(energy), wide=True)
 
 
-def _components(found: Results, name: str) -> Html:
+def _components(found: Results, name: str) -> Blocks:
     rows = found.summary.filter(pl.col("workload") == name).rows(named=True)
     rank = {component: i for i, component in enumerate(COMPONENTS)}
     order = {configuration: i for i, configuration in enumerate(found.suite.configurations)}
     rows.sort(key=lambda r: (order.get(r["configuration"], 99), rank.get(r["component"], 99)))
-    return markup.table(
+    return view.table(
         f"{words.name_of(name)}: every component",
         [
             "Configuration",
@@ -221,12 +220,12 @@ def _components(found: Results, name: str) -> Html:
     )
 
 
-def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> Html:
+def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> Blocks:
     """Energy and time by phase; the tail stands apart, it is in no sum. Intervals, no verdicts."""
     suite = found.suite
     phases = [p for p in energy["phase"].unique(maintain_order=True) if p not in {ALL, BETWEEN}]
     if len(phases) - (TAIL in phases) < 2:
-        return markup.EMPTY
+        return ()
     rows = []
     for phase in phases:
         label = f"{phase} (in no sum)" if phase == TAIL else phase
@@ -249,7 +248,7 @@ def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> 
                     "" if plain or c is None else words.change_of(c.ratio, c.low, c.high),
                 ]
             )
-    return markup.table(
+    return view.table(
         f"{words.name_of(name)}: phases, energy of the {words.name_of(component)}",
         ["Phase", "Configuration", "Energy (J)", "Time (s)", "Energy, change [95 % interval]"],
         rows,

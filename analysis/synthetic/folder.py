@@ -79,7 +79,6 @@ UNSEALED = (
     "summary.csv",
     "next.json",
     "report.html",
-    "report.ipynb",
     "report.pdf",
 )
 CPUS, OWN_CPU_S = 4, 0.01

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from analysis.report import render
 from analysis.report.sections import Report
+from analysis.report.view import Block, Table
 from analysis.stats.results import Results
 from analysis.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
+Piece = TypeVar("Piece", bound=Block)
 CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")
 
 
@@ -50,21 +55,32 @@ def write_wide(folder: Path, step: float, noise: float = 0.004) -> None:
 
 
 def whole_page(found: Results) -> str:
-    report = Report(found)
-    parts = (
-        report.head(),
-        report.answer(),
-        report.questions(),
-        report.figures(),
-        report.workloads(),
-        report.units(),
-        report.money(),
-        report.published(),
-        report.steadiness(),
-        report.trust(),
-        report.provenance(),
-    )
-    return "".join(part.text for part in parts)
+    """The page's HTML."""
+    return render.html(Report(found).page())
+
+
+def text_of(shown: object) -> str:
+    """All texts of what a page shows, one a line."""
+    if isinstance(shown, str):
+        return shown
+    if is_dataclass(shown):
+        return text_of([getattr(shown, field.name) for field in fields(shown)])
+    return "\n".join(map(text_of, shown)) if isinstance(shown, tuple | list) else ""
+
+
+def pieces(kind: type[Piece], shown: object) -> list[Piece]:
+    """All blocks of a kind, whatever they stand in."""
+    if isinstance(shown, kind):
+        return [shown]
+    if is_dataclass(shown):
+        shown = [getattr(shown, field.name) for field in fields(shown)]
+    inside = shown if isinstance(shown, tuple | list) else ()
+    return [piece for one in inside for piece in pieces(kind, one)]
+
+
+def cells(shown: object) -> list[str]:
+    """What stands in the rows of all tables."""
+    return [text for table in pieces(Table, shown) for row in table.rows for text in row]
 
 
 class _Guests(HTMLParser):

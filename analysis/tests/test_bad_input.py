@@ -21,11 +21,13 @@ import pytest
 
 from analysis import load
 from analysis.__main__ import main
-from analysis.report.sections import terminal_text
-from analysis.stats.results import results
+from analysis.report import render
+from analysis.report.build import terminal
+from analysis.stats.results import reckoned, results
 from analysis.suite.records import SuiteError
 from analysis.synthetic.folder import write_manifest
 from analysis.synthetic.suite import Options, write_suite
+from analysis.tests.pages import text_of
 
 ROOT = Path(__file__).parents[2]
 SMALL = Options(
@@ -53,7 +55,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def command(capfd: pytest.CaptureFixture[str]) -> Command:
-    """`python -m analysis …` in this process, and all that it and the kernel write."""
+    """`python -m analysis …` in this process, and all that it writes."""
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         capfd.readouterr()
@@ -218,17 +220,17 @@ def test_verify_tells_a_damaged_suite_from_a_sound_one(suite: Path, command: Com
 
 
 @pytest.mark.parametrize(
-    ("most_kib", "name"), [(1, "energy.parquet"), (64, "report.ipynb")], ids=["tables", "page"]
+    ("most_kib", "name"), [(1, "energy.parquet"), (64, "report.html")], ids=["tables", "page"]
 )
 def test_a_full_disk_leaves_the_report_from_before(suite: Path, most_kib: int, name: str) -> None:
-    for kept in ("energy.parquet", "report.ipynb", "report.html"):
+    for kept in ("energy.parquet", "report.html"):
         (suite / kept).write_text("from before", encoding="utf-8")
     done = limited(suite, most_kib)
     assert done.returncode == 1
     assert done.stderr == (
         f"fde: Cannot write {name}: File too large. What stood there before is as it was.\n"
     )
-    for kept in ("report.ipynb", "report.html", *(["energy.parquet"] if most_kib == 1 else [])):
+    for kept in ("report.html", *(["energy.parquet"] if most_kib == 1 else [])):
         assert (suite / kept).read_text(encoding="utf-8") == "from before"
     assert not list(suite.glob(".*.part"))
 
@@ -265,7 +267,7 @@ def _answers(suite: Path) -> None:
     except SuiteError as error:
         assert str(error).endswith(".")
         return
-    assert not re.search(r"\bnan\b", terminal_text(found), re.I)
+    assert not re.search(r"\bnan\b", text_of(terminal(found)), re.I)
     for frame in (found.energy, found.summary):
         floats = frame.select(pl.col(pl.Float64))
         assert not any(floats.select(pl.all().is_nan().any()).row(0) if len(frame) else ())
@@ -293,18 +295,19 @@ def test_a_suite_sealed_anew_after_a_change_is_sound(suite: Path) -> None:
     assert results(suite).suite.problems == ()
 
 
-def test_the_command_itself_reckons_nothing(
+def test_the_joules_are_computed_once_for_tables_page_and_terminal(
     suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The notebook's kernel does, once; what the terminal is told comes from there."""
+    calls = []
 
-    def forbidden(*_: object, **__: object) -> None:
-        raise AssertionError("reckoned a second time")
+    def counted(folder: Path, raw: bool = False) -> object:
+        calls.append(folder)
+        return reckoned(folder, raw)
 
-    monkeypatch.setattr("analysis.stats.results.reckoned", forbidden)
+    monkeypatch.setattr("analysis.stats.results.reckoned", counted)
     assert main(["report", str(suite)]) == 0
+    assert calls == [suite]
     said = capsys.readouterr().out
     assert "Kernel grep" in said and "MODELLED" in said
-    monkeypatch.undo()
-    assert terminal_text(results(suite)) in said
+    assert render.text(terminal(results(suite))) in said
     assert load(suite).equals(pl.read_parquet(suite / "energy.parquet"))

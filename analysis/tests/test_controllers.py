@@ -17,6 +17,7 @@ from analysis.suite.recordings import read as recordings
 from analysis.suite.suite_folder import read
 from analysis.synthetic.folder import Clocks, clock_lines, write_lines, write_manifest
 from analysis.synthetic.suite import Options, Truth, write_suite
+from analysis.tests.pages import text_of
 from analysis.tests.reboots import FIRST, SECOND, reboot_controller, reboot_target
 
 SMALL = Options(blocks=2, configurations=("plain", "opal"), workloads=("kernel_tree", "sql"))
@@ -68,7 +69,7 @@ def test_the_controller_started_again_while_the_target_stayed_up(tmp_path: Path)
     off = (both["energy_j"] / both["energy_j_right"] - 1).abs()
     assert off.to_numpy().max() < 2e-3  # the same bytes: only the fits differ
     assert found.suite.problems == ()
-    told = night_table(found.night).text
+    told = text_of(night_table(found.night))
     assert "The controller was started again" in told
     assert "fell silent" not in told  # how far two boots are apart need not be known
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +10,13 @@ from typing import Any
 import pytest
 
 from analysis.report.disks_section import SILENT, disk_table
+from analysis.report.view import Table
 from analysis.stats.disks import conditions, findings, limit_k, too_warm
 from analysis.stats.results import results
 from analysis.suite.records import Run, Suite
 from analysis.suite.suite_folder import read
 from analysis.synthetic.suite import Options, Truth, write_suite
+from analysis.tests.pages import pieces, text_of
 
 PLAIN, SED = "SYNTHETIC-PLAIN", "SYNTHETIC-SED"
 Change = Callable[[Run, str, dict[str, Any]], dict[str, Any]]
@@ -118,10 +119,10 @@ def test_what_a_disk_keeps_to_itself_is_said_and_no_nought(suite: Suite, tmp_pat
     assert (opal.temperature_c, opal.warmer_k, opal.counted) == ({}, {}, {})
     assert (opal.settings, opal.life) == ({}, {})
     write_suite(tmp_path / "s", Options(blocks=1, workloads=("idle",)))
-    page = disk_table(replace(results(tmp_path / "s"), suite=silent)).text
-    (row,) = (row for row in page.split("</tr>") if SED in row)
-    assert re.findall(r"<td[^>]*>([^<]*)</td>", row) == [SED, *[SILENT] * 10]
-    assert "No temperature is reported by the disk under Opal drive" in page
+    shown = disk_table(replace(results(tmp_path / "s"), suite=silent))
+    (row,) = (row[1:] for table in pieces(Table, shown) for row in table.rows if SED in row)
+    assert row == [SED, *[SILENT] * 10]
+    assert "No temperature is reported by the disk under Opal drive" in text_of(shown)
 
 
 def test_the_disk_is_found_by_its_serial_number_or_as_the_only_one(suite: Suite) -> None:
@@ -142,10 +143,10 @@ def test_the_page_shows_the_table_and_flags_heat_beside_the_answer(tmp_path: Pat
     options = Options(blocks=2, workloads=("idle",), disks_c={"plain": 36.0, "sed": 45.0})
     write_suite(tmp_path / "s", options)
     found = results(tmp_path / "s")
-    page = disk_table(found).text
+    page = text_of(disk_table(found))
     assert "flagged: +9.0; +9.0" in page
     assert any("9.0 K warmer before its runs" in doubt for doubt in found.doubts)
     older = tuple(replace(run, disks={}) for run in found.suite.runs)
     untold = replace(found, suite=replace(found.suite, runs=older))
-    assert "do not tell the condition" in disk_table(untold).text
+    assert "do not tell the condition" in text_of(disk_table(untold))
     assert not [doubt for doubt in untold.doubts if "disk" in doubt]

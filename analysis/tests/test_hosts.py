@@ -29,6 +29,7 @@ from analysis.suite.manifest import canonical_sha256
 from analysis.suite.records import SuiteError
 from analysis.synthetic.folder import write_manifest
 from analysis.synthetic.suite import Options, write_group, write_suite
+from analysis.tests.pages import text_of
 
 OPTIONS = Options(blocks=5, interval_ms=100, workloads=("kernel_grep", "sql", "idle"), noise=0.002)
 
@@ -190,7 +191,7 @@ def test_the_answer_never_pools_hosts_that_differ(other: Path, same: Path) -> No
 
 
 def stub(folder: Path) -> None:
-    """A host's own report without its notebook, which takes long and is tried elsewhere."""
+    """A host's own report without its page, which takes long and is tried elsewhere."""
     write(results(folder))
     (folder / "report.html").write_text("its own", encoding="utf-8")
 
@@ -338,9 +339,9 @@ def test_a_host_without_a_figure_leaves_no_mean(pair: list[Path]) -> None:
     assert cell.these is None and cell.lacking == ("birch",) and list(cell.by_host) == ["alder"]
     whole = effects(found)["all", "opal"]  # rests on what every host has, and says so
     assert whole.workloads == ("kernel_grep",) and whole.these is not None
-    page = hosts_page.html(found, pair[0].parent).text
+    page = text_of(hosts_page.page(found, pair[0].parent))
     assert "no figure of birch" in page and "None" not in page
-    assert "alder" in hosts_sections.text(found)
+    assert "alder" in text_of(hosts_sections.terminal(found))
 
 
 def test_one_block_has_means_without_intervals(tmp_path: Path) -> None:
@@ -349,8 +350,8 @@ def test_one_block_has_means_without_intervals(tmp_path: Path) -> None:
     whole = effects(found)["all", "opal"]
     assert whole.these is not None and whole.these.low is None
     assert whole.hosts == "not settled"
-    page = hosts_page.html(found, tmp_path).text
-    assert not re.search(r"\bnan\b|\bNaN\b|\bNone\b", re.sub(r'src="data:[^"]*"', "", page))
+    page = text_of(hosts_page.page(found, tmp_path))
+    assert not re.search(r"\bnan\b|\bNaN\b|\bNone\b", page)
 
 
 def test_a_group_that_is_damaged_or_alone_is_refused(tmp_path: Path) -> None:

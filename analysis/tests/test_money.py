@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,14 @@ from analysis.money.payback import PROFILE, net_present_value, payback
 from analysis.report import payback_text
 from analysis.report.figures import payback_curve, tornado
 from analysis.report.money_section import money_section
+from analysis.report.view import Folded, Picture, Table
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Span, estimate
 from analysis.suite.assumptions import Assumptions
 from analysis.suite.clocks import TargetClock
 from analysis.synthetic.suite import ASSUMPTIONS, Options, write_suite
 from analysis.synthetic.tables import energy_of, suite_of
+from analysis.tests.pages import pieces, text_of
 
 AES128 = "dmcrypt-aes128"
 DUTY = {"kernel_tree": 2, "file_io": 3}
@@ -137,7 +138,7 @@ def test_a_profile_of_what_was_not_run_is_told(found: Results) -> None:
     given = assuming(found, duty={"sql": 1, "kernel_tree": 1})
     assert costs.profiles(given.suite, given.energy) == []
     assert "“SQL”, which this suite did not do" in payback_text.profile_lacking(given)
-    assert "“SQL”" in money_section(given).text
+    assert "“SQL”" in text_of(money_section(given))
     assert "Kernel tree" in payback_text.money_sentence(given)
 
 
@@ -146,12 +147,12 @@ def test_without_a_declared_duty_nothing_is_said_of_one(tmp_path: Path) -> None:
     found = results(tmp_path / "s")
     assert costs.profiles(found.suite, found.energy) == []
     assert payback_text.profile_lacking(found) == ""
-    text = money_section(found).text
+    text = text_of(money_section(found))
     assert "File write and read" in payback_text.money_sentence(found)
     assert "net present value" in text
     assert "duty" not in text.split("<img")[0]
     once = assuming(found, duty={"file_io": 7})
-    assert "File write and read, 7 a day" in money_section(once).text
+    assert "File write and read, 7 a day" in text_of(money_section(once))
 
 
 def swings(found: Results) -> tuple[list[sensitivity.Swing], Any, Assumptions]:
@@ -257,7 +258,8 @@ def test_pictures_have_units_and_their_origin_and_are_never_of_nothing(found: Re
 
 
 def test_the_section_holds_the_answer_and_every_table(found: Results) -> None:
-    text = money_section(assuming(found, duty=DUTY, grid_g_co2_per_kwh=400)).text
+    section = money_section(assuming(found, duty=DUTY, grid_g_co2_per_kwh=400))
+    text = text_of(section)
     for words in (
         "Duty profile, a day",
         "Saving a run (J)",
@@ -270,10 +272,10 @@ def test_the_section_holds_the_answer_and_every_table(found: Results) -> None:
         "Runs on a battery of 50 Wh",
     ):
         assert words in text
-    assert text.count("<img") == 2
-    assert "CO₂" not in money_section(found).text
+    assert len(pieces(Picture, section)) == 2
+    assert "CO₂" not in text_of(money_section(found))
     for bare in ("nan", "None", "inf "):
-        assert bare not in text.split("data:image")[0]
+        assert bare not in text
 
 
 def test_more_work_than_a_day_holds_is_told(found: Results) -> None:
@@ -290,19 +292,21 @@ def test_more_work_than_a_day_holds_is_told(found: Results) -> None:
         for w, count in DUTY.items()
     )
     assert first.hours_per_day == pytest.approx(run_s / 3600)
-    assert "hours a day, more than" not in money_section(given).text
-    assert "hours a day, more than" in money_section(assuming(found, duty={"file_io": 1e5})).text
+    assert "hours a day, more than" not in text_of(money_section(given))
+    assert "hours a day, more than" in text_of(
+        money_section(assuming(found, duty={"file_io": 1e5}))
+    )
 
 
 def test_one_block_says_of_every_figure_that_it_has_no_interval(tmp_path: Path) -> None:
     write_suite(tmp_path / "s", Options(blocks=1, interval_ms=100, workloads=("kernel_tree",)))
-    text = money_section(results(tmp_path / "s")).text
-    cells = re.findall(r'<td class="figure">([^<]*)</td>', text)
+    section = money_section(results(tmp_path / "s"))
+    cells = [cell for t in pieces(Table, section) for row in t.rows for cell in row[t.words :]]
     shown = [cell for cell in cells if cell not in ("–", "no demonstrated payback")]
     bare = [cell for cell in shown if "n = 1: no interval" not in cell]
     assert len(shown) > 10
     assert all(cell.startswith("±") or cell.replace(".", "").isdigit() for cell in bare), bare
-    assert len(re.findall("no demonstrated payback", text)) == 2
+    assert text_of(section).count("no demonstrated payback") == 2
 
 
 def test_many_lines_open_only_when_asked_for() -> None:
@@ -321,12 +325,13 @@ def test_many_lines_open_only_when_asked_for() -> None:
         for load in loads
     ]
     energy = energy_of(rows)
-    text = money_section(Results(suite, TargetClock({}), energy, energy, ())).text
-    opened, folded = text.split("<details>", 1)
-    assert opened.count("Kernel tree</th>") == 3
-    assert "Video</th>" not in opened
-    assert "Each workload by itself, 28 lines" in folded
-    assert "Runs on a battery, 45 lines" in folded
+    section = money_section(Results(suite, TargetClock({}), energy, energy, ()))
+    opened = [block for block in section if isinstance(block, Table)]
+    named = [{row[0] for row in table.rows} for table in opened]
+    assert sum("Kernel tree" in names for names in named) == 3
+    assert not any("Video" in names for names in named)
+    folds = [block.summary for block in section if isinstance(block, Folded)]
+    assert folds == ["Each workload by itself, 28 lines", "Runs on a battery, 45 lines"]
 
 
 def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
@@ -340,10 +345,10 @@ def test_no_drive_and_no_software_are_said_in_words(tmp_path: Path) -> None:
         found = results(folder)
         assert costs.paybacks(found.suite, found.energy) == []
         assert words in payback_text.money_sentence(found)
-        text = money_section(found).text
-        assert words in text
-        assert "Runs on a battery" in text
-        assert "<img" not in text
+        section = money_section(found)
+        assert words in text_of(section)
+        assert "Runs on a battery" in text_of(section)
+        assert not pieces(Picture, section)
 
 
 def test_software_on_the_same_disk_is_what_the_drive_is_held_against(found: Results) -> None:
@@ -355,8 +360,8 @@ def test_software_on_the_same_disk_is_what_the_drive_is_held_against(found: Resu
     assert {p.against for p in costs.paybacks(suite, found.energy)} == {AES128}
     assert {p.against for p in costs.profiles(suite, found.energy)} == {AES128}
     words = "The software is that on the self-encrypting drive itself"
-    assert words in money_section(replace(found, suite=suite)).text
-    assert words not in money_section(found).text
+    assert words in text_of(money_section(replace(found, suite=suite)))
+    assert words not in text_of(money_section(found))
 
 
 def test_a_configuration_may_have_any_name(tmp_path: Path) -> None:

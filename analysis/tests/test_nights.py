@@ -20,7 +20,7 @@ from analysis.suite.samples import chained, of_table
 from analysis.synthetic.suite import Truth
 from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.night import Night, faulty
-from analysis.tests.pages import whole_page
+from analysis.tests.pages import text_of
 from analysis.tests.test_remarks import table
 from contract.journal import AGENT_KILLED, INTERRUPTIONS, TARGET_DOWN, Entry
 
@@ -72,7 +72,7 @@ def test_a_night_of_faults_is_counted(bad: Night) -> None:
 
 
 def test_the_report_tells_of_it(report: Report, bad: Night) -> None:
-    trust = re.sub(r"<[^>]+>", " ", report.trust().text)
+    trust = text_of(report.trust())
     for said in (
         "The target lost power or was started again once",
         "The agent was started again in the same boot once",
@@ -85,12 +85,12 @@ def test_the_report_tells_of_it(report: Report, bad: Night) -> None:
         "Meter meter0 fell silent or was opened again once",
         f"Void to the end 1 run {bad.order[-2]}",
     ):
-        assert said in re.sub(r"\s+", " ", trust.replace("\u00a0", " "))
+        assert said in " ".join(trust.split())
     assert "Nothing broke in" not in trust
 
 
 def test_the_first_screen_says_what_the_figures_bear(report: Report, bad: Night) -> None:
-    first = report.answer().text
+    first = text_of(report.answer())
     assert "What weakens these figures" in first
     assert "1 run is void to the end, in block 2" in first
     assert bad.missed in first and "not seen whole by every meter" in first
@@ -104,7 +104,7 @@ def test_a_run_that_was_not_seen_whole_stays_flagged(report: Report, bad: Night)
     assert bad.missed in missed and len(missed) <= 4
     flags = " ".join(found.energy.filter(found.energy["run_id"] == bad.missed)["flags"])
     assert "gap-filled" in flags or "no-samples" in flags
-    trust = report.trust().text
+    trust = text_of(report.trust())
     assert "Runs with gaps" in trust
     _, _, table_of_runs = trust.partition("of which a meter saw less than 98")
     assert all(run_id in table_of_runs for run_id in missed)
@@ -127,17 +127,17 @@ def test_only_a_meter_can_miss_a_run() -> None:
 def test_such_a_suite_is_verified_and_its_page_is_whole(report: Report, bad: Night) -> None:
     write(report.found)
     assert verify(bad.folder).problems == ()
-    text = whole_page(report.found)
+    text = text_of(report.page())
     assert not re.search(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])", text)
 
 
 def test_a_quiet_night_is_one_sentence(whole_suite: tuple[Path, Truth]) -> None:
     page = Report(results(whole_suite[0]))
     assert page.found.night.quiet
-    assert provenance.QUIET in page.trust().text
-    assert "What broke in" not in page.trust().text
-    assert "What broke in" not in page.answer().text
-    assert "What weakens these figures" not in page.answer().text
+    assert provenance.QUIET in text_of(page.trust())
+    assert "What broke in" not in text_of(page.trust())
+    assert "What broke in" not in text_of(page.answer())
+    assert "What weakens these figures" not in text_of(page.answer())
 
 
 STARTED = ("suite-started", "", "")
@@ -188,7 +188,7 @@ def test_a_suite_that_was_given_up_says_so() -> None:
         suite(STARTED, ("void", "a", "failed|x"), ("suite-failed", "", "|the disk is gone"))
     )
     assert found.failed == "the disk is gone"
-    assert "the disk is gone" in provenance.night_table(found).text
+    assert "the disk is gone" in text_of(provenance.night_table(found))
 
 
 def test_a_suite_without_a_journal_has_no_incidents() -> None:
@@ -227,7 +227,7 @@ def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> N
     assert found.unlinked is not None
     assert (found.unlinked.times, round(found.unlinked.seconds)) == (2, 675)
     assert found.sessions == 2
-    text = provenance.night_table(found).text
+    text = text_of(provenance.night_table(found))
     assert "No link to the target" in text
     assert "A session of the controller went on with the suite" in text
 
@@ -241,7 +241,7 @@ def test_a_session_that_did_not_end_was_killed_unless_it_is_still_at_work(tmp_pa
     assert (night(at_work).sessions, night(at_work).killed) == (3, 1)
     found = night(replace(at_work, sealed=True))
     assert found.killed == 2
-    assert "A session of the controller was killed" in provenance.night_table(found).text
+    assert "A session of the controller was killed" in text_of(provenance.night_table(found))
 
 
 def test_nobody_listens_before_the_agent_starts_nor_once_the_target_is_down() -> None:

@@ -20,7 +20,6 @@ from analysis.report import (
     answer,
     build,
     decomposition_tables,
-    markup,
     pdf,
     steadiness_section,
     tables,
@@ -28,12 +27,13 @@ from analysis.report import (
     words,
 )
 from analysis.report.sections import Report
+from analysis.report.view import Bullets, Matrix, Note
 from analysis.stats.decomposition import Decomposition
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Comparison, Estimate
 from analysis.suite.records import SuiteError
 from analysis.synthetic.suite import SLOWER, STACKS, Options, Truth, write_suite
-from analysis.tests.pages import whole_page, write_wide
+from analysis.tests.pages import text_of, whole_page, write_wide
 
 BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback|no significant")
 
@@ -108,6 +108,11 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return results(folder)
 
 
+def shown(found: Results) -> Matrix:
+    (matrix,) = (block for block in tables.matrix(found) if isinstance(block, Matrix))
+    return matrix
+
+
 def test_the_page_can_be_read_aloud(found: Results) -> None:
     page = Structure(whole_page(found))
     assert page.open == []
@@ -138,14 +143,15 @@ def test_the_index_leads_somewhere_and_headings_stand_in_order(built: Path) -> N
 
 
 def test_the_matrix_has_a_cell_for_each_workload_and_configuration(found: Results) -> None:
-    page = tables.matrix(found).text
-    assert page.count('<td class="cell') == (1 + 6) * 3
+    page = text_of(tables.matrix(found))
+    (rows,) = (group.rows for group in shown(found).groups)
+    assert [len(cells) for _, cells in rows] == [3] * (1 + 6)
     assert "All but idle" in page
     for row in found.summary.filter(
         (pl.col("component") == "system") & pl.col("ratio").is_not_null()
     ).iter_rows(named=True):
-        shown = words.change_alone(row["ratio"], row["ratio_low"], row["ratio_high"])
-        assert markup.shown(shown) in page
+        change = words.change_alone(row["ratio"], row["ratio_low"], row["ratio_high"])
+        assert change in page
     for word, sign in (("more", "▲"), ("equivalent", "≈"), ("not settled", "?")):
         assert f"{sign} {word}" in page
         assert f"{sign} {word}" in page.replace("\n", " ")
@@ -153,15 +159,15 @@ def test_the_matrix_has_a_cell_for_each_workload_and_configuration(found: Result
 
 
 def test_a_matrix_of_many_configurations_stands_upright(wide: Results) -> None:
-    page = tables.matrix(wide).text
-    assert '<th scope="col">Configuration</th>' in page
-    assert page.count("<tr>") == 1 + 16
-    assert page.count('<td class="cell') == 16 * 2
+    matrix = shown(wide)
+    (group,) = matrix.groups
+    assert matrix.headers[0] == "Configuration"
+    assert [len(cells) for _, cells in group.rows] == [2] * 16
 
 
 def test_a_cell_without_runs_says_so(found: Results) -> None:
     gone = (pl.col("workload") == "sql") & (pl.col("configuration") == "opal")
-    page = tables.matrix(replace(found, summary=found.summary.filter(~gone))).text
+    page = text_of(tables.matrix(replace(found, summary=found.summary.filter(~gone))))
     assert page.count("no finished run on both sides") == 1
 
 
@@ -227,7 +233,8 @@ def test_the_names_in_the_plan_do_not_matter(tmp_path: Path) -> None:
     said = answer.sentences(found)
     assert "cannot be said" not in " ".join(said[:2])
     assert "dm-crypt AES-128" in said[1]
-    assert tables.matrix(found).text.count('<td class="cell') == 2 * 2
+    (group,) = shown(found).groups
+    assert [len(cells) for _, cells in group.rows] == [2] * 2
 
 
 def split(delta: tuple[float, float], time: tuple[float, float], power: tuple[float, float],
@@ -297,15 +304,18 @@ def test_changes_have_the_digits_of_their_interval() -> None:
 
 def test_the_trust_box_is_short_and_tells_of_what_is_wrong(found: Results) -> None:
     page = Report(found)
-    text = trust_section.trust_box(found, page.twice, page.steady, found.canary).text
-    assert text.count("<li>") <= 7
+    box = trust_section.trust_box(found, page.twice, page.steady, found.canary)
+    assert isinstance(box[0], Note)
+    text = text_of(box)
+    (lines,) = (b for b in box[0].inside if isinstance(b, Bullets))
+    assert len(lines.texts) <= 7
     assert "3 blocks, 72 finished runs, none void" in text
     assert "more block" in text
     twice = [["a", "b", "c", "agrees"], ["a", "b", "c", "disagrees"], ["a", "b", "c", ""]]
-    text = trust_section.trust_box(found, twice, page.steady, found.canary).text
+    text = text_of(trust_section.trust_box(found, twice, page.steady, found.canary))
     assert "Of 2 things known in two ways 1 agree, 1 disagree (a with b)." in text
     wrong = replace(found, suite=replace(found.suite, problems=("The cat sat on it.",)))
-    text = trust_section.trust_box(wrong, twice, page.steady, found.canary).text
+    text = text_of(trust_section.trust_box(wrong, twice, page.steady, found.canary))
     assert "What this suite cannot say" in text
     assert "The cat sat on it." in text
 
@@ -314,7 +324,7 @@ def test_a_synthetic_suite_says_so_at_the_top(tmp_path: Path) -> None:
     options = Options(blocks=2, interval_ms=100, workloads=("idle",), origin="synthetic")
     write_suite(tmp_path / "s", options)
     found = results(tmp_path / "s")
-    head = Report(found).head().text
+    head = text_of(Report(found).head())
     assert "No machine was measured" in head
     assert '<span class="tag">synthetic</span>' in whole_page(found)
 
@@ -428,11 +438,11 @@ def test_a_run_that_stands_out_is_flagged_everywhere_and_left_out_nowhere(found:
     report = Report(replace(found, energy=risen))
     assert steadiness_section.flagged(report.steady, "sql") == {(1, "opal")}
     assert steadiness_section.flagged(report.steady, "video") == set()
-    assert "1 run flagged as standing out; they count like all others." in report.answer().text
-    text = Structure(report.steadiness().text).text
+    assert "1 run flagged as standing out; they count like all others." in text_of(report.answer())
+    text = text_of(report.steadiness())
     assert "Runs that stand out: flagged only, nothing is left out of any verdict" in text
     assert "Without the flagged" in text
-    assert "Ringed: flagged" in report.workloads().text
+    assert "Ringed: flagged" in text_of(report.workloads())
     calm = Report(found)
-    assert "stand out" not in calm.steadiness().text
-    assert "Ringed" not in calm.workloads().text
+    assert "stand out" not in text_of(calm.steadiness())
+    assert "Ringed" not in text_of(calm.workloads())

@@ -40,7 +40,7 @@ from analysis.synthetic.papers import (
     write_papers_suite,
 )
 from analysis.synthetic.suite import Options, Truth, write_suite
-from analysis.tests.pages import whole_page
+from analysis.tests.pages import text_of
 
 BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback")
 
@@ -59,7 +59,7 @@ def found(folder: Path) -> Results:
 
 @pytest.fixture(scope="module")
 def page(found: Results) -> str:
-    return whole_page(found)
+    return text_of(Report(found).page())
 
 
 def planned(suite: Suite, change: Callable[[dict[str, Any]], None]) -> Suite:
@@ -172,7 +172,7 @@ def test_a_unit_that_not_every_phase_counts_is_no_unit_of_all(found: Results) ->
 
 
 def test_units_are_shown_in_a_prefix_that_can_be_read(found: Results) -> None:
-    text = workload_section.units_section(found).text
+    text = text_of(workload_section.units_section(found))
     for shown in ("mJ/MB", "µJ/file", "mJ/query", "mJ/s\u00a0of video", "J/derivation"):
         assert shown.replace("\u00a0", " ") in text.replace("\u00a0", " ")
     assert "operations/s" in text
@@ -209,7 +209,7 @@ def test_per_a_unit_the_amounts_of_work_do_not_matter(found: Results) -> None:
 
 
 def test_the_answers_stand_below_their_questions(found: Results, page: str) -> None:
-    text = questions_section.questions_section(found).text
+    text = text_of(questions_section.questions_section(found))
     told = [text.index(str(q["question"])) for q in COMPARISONS]
     assert told == sorted(told)
     said = questions_section.sentences(found)
@@ -242,7 +242,7 @@ def test_a_question_that_cannot_be_answered_says_why(
 
     other = Results(planned(found.suite, ask), found.clock, found.energy, found.summary, ())
     assert told in questions_section.sentences(other)[0]
-    assert not BAD.search(questions_section.questions_section(other).text)
+    assert not BAD.search(text_of(questions_section.questions_section(other)))
 
 
 @pytest.mark.parametrize("given", [None, 7, "x", [7, None], {}])
@@ -292,7 +292,7 @@ def test_what_we_do_at_rest_ourselves_keeps_nothing_busy(found: Results) -> None
 def test_over_the_limit_is_over(found: Results) -> None:
     worst = {one.workload: one for one in own_shares(found.suite)}
     assert all(one.ok == (one.worst[1] <= LIMIT) for one in worst.values())
-    text = missing_section.own_share(found).text
+    text = text_of(missing_section.own_share(found))
     assert "over" in text
     calm = [
         replace(r, phases=tuple(replace(p, own_cpu_s=1e-4) for p in r.phases))
@@ -305,8 +305,8 @@ def test_over_the_limit_is_over(found: Results) -> None:
 def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> None:
     old = results(whole_suite[0])
     assert own_shares(old.suite) == []
-    assert "No run says how much CPU time was ours." in missing_section.own_share(old).text
-    assert questions_section.questions_section(old).text == ""
+    assert "No run says how much CPU time was ours." in text_of(missing_section.own_share(old))
+    assert text_of(questions_section.questions_section(old)) == ""
     assert missing_section.sentence(old.suite) == ""
     assert old.suite.runs[0].program == ""
     assert old.suite.runs[0].cpus is None
@@ -345,10 +345,10 @@ def test_what_is_there_for_a_question_counts_once(found: Results) -> None:
     whole, some = (contrasts(s, found.energy)[0].workloads for s in (found.suite, suite))
     assert set(whole) - set(some) == {"file_io-warm", "sql-large"}
     other = Results(suite, found.clock, found.energy, found.summary, ())
-    text = Report(other).answer().text
+    text = text_of(Report(other).answer())
     assert "Main workloads" in text
     assert "what is there for a question (File write and read (warm), SQL (large))" in text
-    assert "Main workloads" not in Report(found).answer().text
+    assert "Main workloads" not in text_of(Report(found).answer())
 
 
 def test_what_was_never_planned_has_no_row(found: Results) -> None:
@@ -358,10 +358,9 @@ def test_what_was_never_planned_has_no_row(found: Results) -> None:
 
 
 def test_the_page_of_all_papers_is_whole(page: str) -> None:
-    assert not BAD.search(re.sub(r"<[^>]*>", " ", page))
-    assert page.count("<details") == page.count("</details>")
+    assert not BAD.search(page)
     for name in ("fujimoto", "sassani", "analiza", "panda", "verma"):
-        assert f'id="paper-{name}"' in page
+        assert f"paper-{name}" in page
     # What stands in for a size that is not there says of what it is.
     assert "here of 2\u00a0MB" in page
     assert "here of 500\u202f000 iterations" in page
@@ -380,7 +379,7 @@ def test_a_suite_of_one_configuration_says_so(found: Results) -> None:
     said = answer.sentences(other)
     assert len(said) == 1
     assert "one configuration (plain)" in said[0]
-    assert not BAD.search(re.sub(r"<[^>]*>", " ", Report(other).answer().text))
+    assert not BAD.search(text_of(Report(other).answer()))
 
 
 @pytest.mark.parametrize(

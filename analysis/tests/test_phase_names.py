@@ -11,6 +11,7 @@ from analysis.stats.results import Results, results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS, PerUnit
 from analysis.synthetic.papers import write_papers_suite
+from analysis.tests.pages import text_of
 
 
 def row(phase: str, energy_j: float | None, configuration: str = "plain") -> PerUnit:
@@ -93,7 +94,7 @@ def test_a_curve_has_three_sizes_in_their_order() -> None:
 def test_a_workload_has_the_pictures_that_tell_of_it(
     found: Results, workload: str, has: str, lacks: str
 ) -> None:
-    page = workload_section(found, workload, set()).text
+    page = text_of(workload_section(found, workload, set()))
     assert has in page
     assert lacks not in page
 
@@ -101,6 +102,6 @@ def test_a_workload_has_the_pictures_that_tell_of_it(
 def test_the_papers_own_figures_are_drawn_of_one_configuration_too(found: Results) -> None:
     energy = found.energy.filter(configuration="plain")
     alone = Results(found.suite, found.clock, energy, found.summary, ())
-    page = workload_section(alone, "file_io", set()).text
+    page = text_of(workload_section(alone, "file_io", set()))
     assert "As the paper" in page
     assert "per unit of work by phase" not in page

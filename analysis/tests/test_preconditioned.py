@@ -13,10 +13,12 @@ import pytest
 from analysis.report import disks_section
 from analysis.report.figures import rounds
 from analysis.report.sections import Report
+from analysis.report.view import Paragraph, Picture
 from analysis.stats.results import Results, results
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
 from analysis.synthetic.suite import Options, write_suite
+from analysis.tests.pages import pieces, text_of
 
 STEADY = (400.0, 210.0, 100.0, 98.0, 101.0, 102.0, 99.0)
 RESTLESS = (100.0, 150.0) * 4
@@ -168,8 +170,10 @@ def test_the_picture_has_the_rounds_the_window_and_its_bounds(found: Results) ->
 
 
 def test_the_section_stands_in_the_page_with_its_pictures(found: Results) -> None:
-    section = disks_section.disks_section(found).text
-    assert section.count("<figure") == 2 and section.count("<p>") == 2
-    page = Report(found).steadiness().text
-    assert section in page
-    assert "Steady state was not reached" in page and ">modelled</span>" in page
+    section = disks_section.disks_section(found)
+    pictures = pieces(Picture, section)
+    assert len(pictures) == 2 and len(pieces(Paragraph, section)) == 2
+    assert {picture.origin for picture in pictures} == {"modelled"}
+    page = text_of(Report(found).steadiness())
+    assert text_of(section) in page
+    assert "Steady state was not reached" in page

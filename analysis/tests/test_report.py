@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from analysis.__main__ import main
-from analysis.report import answer, build, tables
+from analysis.report import answer, tables
 from analysis.report.figures import forest
 from analysis.report.figures.bars import PLOTS, draw, plots_of
 from analysis.stats import results
@@ -63,7 +63,7 @@ def pictures(page: Page) -> list[str]:
 
 @pytest.fixture(scope="module")
 def page(whole_suite: tuple[Path, Truth], tmp_path_factory: pytest.TempPathFactory) -> Page:
-    """The real thing: the command, the notebook's kernel, the template."""
+    """The real thing: the command and the templates."""
     folder = tmp_path_factory.mktemp("report") / "suite"
     shutil.copytree(whole_suite[0], folder)
     assert main(["report", str(folder)]) == 0
@@ -149,12 +149,6 @@ def test_summary_has_the_contracts_columns(whole_suite: tuple[Path, Truth]) -> N
     assert dict(tree.select("configuration", "verdict").iter_rows())["dmcrypt-aes256"] == "differs"
 
 
-def test_the_notebook_is_the_paired_script() -> None:
-    assert build.NOTEBOOK.read_text(encoding="utf-8") == build.pair(), (
-        "report.ipynb is not what report.py says: run `python -m analysis pair`"
-    )
-
-
 def test_answer_has_three_sentences_and_is_printed(
     whole_suite: tuple[Path, Truth], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,7 +158,7 @@ def test_answer_has_three_sentences_and_is_printed(
     assert "Opal" in said[0]
     assert "dm-crypt AES-128" in said[1]
     assert "are repaid after" in said[2]
-    text = tables.headline_text(found)
+    text = tables.headline(found).text
     assert len(text.splitlines()) == 2 + len(PHASES) * len(CONFIGURATIONS)
     assert capsys.readouterr().out == ""
 
@@ -267,7 +261,7 @@ def test_a_broken_suite_is_told_in_sentences(
     text = Page(whole_page(found)).text
     assert said in text
     assert not NOT_A_NUMBER.search(text)
-    assert not NOT_A_NUMBER.search(tables.headline_text(found))
+    assert not NOT_A_NUMBER.search(tables.headline(found).text)
     assert len(answer.sentences(found)) == 3
     assert found.energy["energy_j"].is_nan().sum() == 0
 

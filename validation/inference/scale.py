@@ -28,7 +28,7 @@ from validation.bench import Figure, at_most
 
 KEPT = REPOSITORY / "build" / "large"
 DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json")
-PAGES = ("report.html", "report.ipynb")
+PAGES = ("report.html",)
 FULL, QUICK = large.Size(), large.Size(blocks=3, configurations=3, workloads=2, hours=0.1)
 MOST_S, MOST_MB = 60.0, 1500.0
 POLL_S = 0.05

@@ -1,0 +1,315 @@
+"""What a page shows, as plain data: texts, tables and figures; the templates make HTML of it."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import ClassVar, NamedTuple
+
+from matplotlib.figure import Figure
+
+from analysis.report.figures import style
+
+VERDICTS = frozenset({"differs", "equivalent", "inconclusive"})
+
+
+@dataclass(frozen=True)
+class Block:
+    """One piece of a page; `macro` is what shows it in templates/blocks.html.j2."""
+
+    macro: ClassVar[str]
+
+
+Blocks = tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Paragraph(Block):
+    """A sentence or several; `kind` is empty, `answer`, `facts` or `key` (an explanation)."""
+
+    macro = "paragraph"
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Heading(Block):
+    """A heading within a section."""
+
+    macro = "heading"
+    text: str
+    level: int
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Bullets(Block):
+    """A list of sentences."""
+
+    macro = "bullets"
+    texts: tuple[str, ...]
+
+
+class Link(NamedTuple):
+    """A name that leads somewhere, and plain text behind it."""
+
+    name: str
+    target: str
+    after: str = ""
+
+
+@dataclass(frozen=True)
+class Links(Block):
+    """A list of links; with a `label` it is an index of the page."""
+
+    macro = "links"
+    links: tuple[Link, ...]
+    label: str
+
+
+@dataclass(frozen=True)
+class Note(Block):
+    """A box; `kind` is `modelled`, `synthetic`, `warning` or `plain`."""
+
+    macro = "note"
+    title: str
+    inside: Blocks
+    kind: str
+
+
+@dataclass(frozen=True)
+class Folded(Block):
+    """Something that only opens when asked for; with `screen_only` it is not printed."""
+
+    macro = "folded"
+    summary: str
+    inside: Blocks
+    screen_only: bool
+
+
+@dataclass(frozen=True)
+class Preformatted(Block):
+    """Text as it stands."""
+
+    macro = "preformatted"
+    text: str
+
+
+class Cell(NamedTuple):
+    """A cell of a table's body: its text, its CSS class, and how many rows a row's head spans."""
+
+    text: str
+    kind: str = ""
+    rows: int = 1
+
+
+@dataclass(frozen=True)
+class Table(Block):
+    """`words` columns of text, then figures; the first cell heads its row.
+
+    With `group` rows of one first cell stand together, under that cell once.
+    """
+
+    macro = "table"
+    caption: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+    origin: str = ""
+    group: bool = False
+
+    @property
+    def head(self) -> Iterator[Cell]:
+        """The headers."""
+        for i, text in enumerate(self.headers):
+            yield Cell(text, "figure" if i >= self.words and text != "Verdict" else "")
+
+    @property
+    def body(self) -> Iterator[tuple[Cell | None, list[Cell]]]:
+        """Row by row its head, None where the one above reaches down, and its other cells."""
+        for _, same in groupby(enumerate(self.rows), lambda n: n[1][0] if self.group else n[0]):
+            rows = [row for _, row in same]
+            for i, (name, *rest) in enumerate(rows):
+                cells = [self._cell(place, text) for place, text in enumerate(rest, start=1)]
+                yield None if i else Cell(name, rows=len(rows)), cells
+
+    def _cell(self, place: int, text: str) -> Cell:
+        verdict = text.partition(":")[0]
+        if verdict in VERDICTS:
+            return Cell(text, f"verdict {verdict}")
+        return Cell(text, "figure" if place >= self.words else "")
+
+    @property
+    def text(self) -> str:
+        """For a terminal, without the caption: words flush left and figures flush right."""
+        lines: list[Sequence[str]] = [self.headers, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        lines.insert(1, ["-" * width for width in widths])
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if i < self.words else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+
+class MatrixCell(NamedTuple):
+    """A change with what is said below it; `kind` is a verdict, `hint` has the interval."""
+
+    text: str
+    kind: str = ""
+    hint: str = ""
+    below: str = ""
+
+
+class Group(NamedTuple):
+    """Rows of a matrix under a name, each with its own name and cells; no name in the only one."""
+
+    name: str
+    rows: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Matrix(Block):
+    """A table of changes, coloured by their verdicts."""
+
+    macro = "matrix"
+    caption: str
+    headers: tuple[str, ...]
+    groups: tuple[Group, ...]
+    origin: str
+
+
+@dataclass(frozen=True)
+class Picture(Block):
+    """A figure; the caption is its text for those who cannot see it."""
+
+    macro = "picture"
+    drawn: Figure
+    caption: str
+    origin: str
+    wide: bool
+
+    @property
+    def source(self) -> str:
+        """The SVG as the address of an image."""
+        return f"data:image/svg+xml;base64,{b64encode(style.svg(self.drawn).encode()).decode()}"
+
+
+@dataclass(frozen=True)
+class Gallery(Block):
+    """Figures side by side where there is room."""
+
+    macro = "gallery"
+    inside: Blocks
+
+
+@dataclass(frozen=True)
+class Columns(Block):
+    """`aside` stands right of both others where there is room, else between them."""
+
+    macro = "columns"
+    first: Blocks
+    aside: Blocks
+    below: Blocks
+
+
+class Section(NamedTuple):
+    """A heading with its anchor, what stands below, and its name in the page's index if another."""
+
+    title: str
+    anchor: str
+    blocks: Blocks
+    short: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole page: the document's title, the first heading, what follows it, the sections."""
+
+    title: str
+    heading: str
+    head: Blocks
+    sections: tuple[Section, ...]
+
+
+# What follows makes blocks, and none where there is nothing to show.
+
+
+def join(parts: Iterable[Blocks]) -> Blocks:
+    """One after the other."""
+    return tuple(chain.from_iterable(parts))
+
+
+def paragraph(text: str, kind: str = "") -> Blocks:
+    """One paragraph."""
+    return (Paragraph(text, kind),)
+
+
+def heading(text: str, level: int, anchor: str = "") -> Blocks:
+    """One heading."""
+    return (Heading(text, level, anchor),)
+
+
+def bullets(texts: Iterable[str]) -> Blocks:
+    """A list, if there is anything in it."""
+    items = tuple(texts)
+    return (Bullets(items),) if items else ()
+
+
+def links(items: Iterable[Link], label: str = "") -> Blocks:
+    """Links, if there are any."""
+    found = tuple(items)
+    return (Links(found, label),) if found else ()
+
+
+def note(title: str, inside: Blocks, kind: str) -> Blocks:
+    """One box."""
+    return (Note(title, inside, kind),)
+
+
+def folded(summary: str, inside: Blocks, screen_only: bool = False) -> Blocks:
+    """A fold, if there is anything in it."""
+    return (Folded(summary, inside, screen_only),) if inside else ()
+
+
+def preformatted(text: str) -> Blocks:
+    """One text as it stands."""
+    return (Preformatted(text),)
+
+
+def table(
+    caption: str,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    words: int = 1,
+    origin: str = "",
+    group: bool = False,
+) -> Blocks:
+    """A table, if it has rows."""
+    return (Table(caption, headers, rows, words, origin, group),) if rows else ()
+
+
+def picture(drawn: Figure | None, caption: str, origin: str, wide: bool = False) -> Blocks:
+    """A figure, if one was drawn."""
+    return () if drawn is None else (Picture(drawn, caption, origin, wide),)
+
+
+def gallery(figures: Iterable[Blocks]) -> Blocks:
+    """A gallery, if there is a figure for it."""
+    inside = join(figures)
+    return (Gallery(inside),) if inside else ()
+
+
+def columns(first: Blocks, aside: Blocks, below: Blocks) -> Blocks:
+    """Columns, if there is something for the second."""
+    return (Columns(first, aside, below),) if aside else first + below
+
+
+def index(sections: Iterable[Section]) -> Blocks:
+    """Links to the sections."""
+    return links((Link(s.short or s.title, f"#{s.anchor}") for s in sections), "Contents")
