@@ -15,13 +15,15 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from contract.errors import ControllerError
 from contract.extensions import distribution, installed
-from contract.files import write
+from controller import remote
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = PurePosixPath("opt/fde-testbed")
+TARGET = PurePosixPath("etc/fde-testbed/target.json")
 PACKAGES = ("agent", "contract", "instrumentation", "workloads")
 # What stays on the controller, relative to the root of the sources.
 LEFT_OUT = frozenset({"instrumentation/simulators", "instrumentation/meters", "workloads/suites"})
@@ -113,26 +115,50 @@ def _sources(folder: Path, root: Path) -> Iterator[Path]:
             yield path
 
 
+# Python's own caches beside the sources are not the archive's: what is left over there stays.
+SEND = """
+f=$(mktemp /run/fde-agent.XXXXXX) || exit 1
+trap 'rm -f "$f"' EXIT
+trap 'exit 130' HUP INT TERM PIPE
+cat >"$f" && umask 022 || exit 1
+tar -df "$f" -C / >/dev/null 2>&1 && exit 0
+[ "$1" = check ] || { tar -xf "$f" -C / && systemctl daemon-reload || exit 1; }
+echo changed
+"""
+
+
+def send(target: Mapping[str, Any], files: Mapping[PurePosixPath, bytes], *, dry: bool) -> bool:
+    """Unpack the archive at the target's root where anything differs there; whether it did.
+
+    With `dry`, whether it would. Raises ControllerError, one sentence.
+    """
+    done = remote.run(
+        target, ["sh", "-c", SEND, "sh", "check" if dry else "send"], stdin=pack(files)
+    )
+    if done.returncode:
+        raise ControllerError(remote.why(target, done))
+    return done.stdout.strip() == b"changed"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the archive only if it differs from what is there."""
+    """Bring the agent to a target; prints `changed` where that changed anything."""
     parser = argparse.ArgumentParser(prog="python -m controller.bundle", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--target", type=Path, required=True, help="the resolved target")
     parser.add_argument(
         "--add", action="append", default=[], metavar="PATH-ON-TARGET=FILE", help="one more file"
     )
+    parser.add_argument("--check", action="store_true", help="only say whether anything differs")
     options = parser.parse_args(arguments)
     try:
-        files = collect()
+        files = collect() | {TARGET: options.target.read_bytes()}
         for pair in options.add:
             place, _, source = pair.rpartition("=")
             files[PurePosixPath(place)] = Path(source).read_bytes()
+        if send(remote.read_target(options.target), files, dry=options.check):
+            print("changed")
     except (ControllerError, OSError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
-    data = pack(files)
-    if not options.out.exists() or options.out.read_bytes() != data:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        write(options.out, [data])
     return 0
 
 

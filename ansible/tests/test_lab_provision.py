@@ -27,6 +27,15 @@ def test_a_second_play_changes_nothing(provisioned: Any) -> None:
     assert provisioned.media() == before
 
 
+def test_a_source_that_differs_there_is_sent_again(provisioned: Any) -> None:
+    """What `--check` says that it would do is not done."""
+    send = ("controller.bundle", "--target", str(provisioned.target))
+    provisioned.lab.ssh("echo '#' >>/opt/fde-testbed/agent/cli.py")
+    for options, told in (["--check"], "changed\n"), ([], "changed\n"), ([], ""):
+        done = provisioned.python(*send, *options)
+        assert (done.returncode, done.stdout) == (0, told)
+
+
 def test_check_mode_changes_nothing(provisioned: Any) -> None:
     before = provisioned.media()
     done = provisioned.play("site.yml", "--check")

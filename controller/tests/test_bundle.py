@@ -81,19 +81,3 @@ def test_a_package_whose_source_is_gone_is_told(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(bundle, "installed", lambda group: (gone,) if group == gone.group else ())
     with pytest.raises(ControllerError, match=r"not_there.mine:Mine .* there is no not_there"):
         bundle.collect()
-
-
-def test_an_unchanged_archive_is_not_written_again(tmp_path: Path) -> None:
-    extra = tmp_path / "target.json"
-    extra.write_text("{}", encoding="utf-8")
-    out = tmp_path / "build" / "a.tar"
-    arguments = ["--out", str(out), "--add", f"etc/fde-testbed/target.json={extra}"]
-    assert bundle.main(arguments) == 0
-    before = out.stat().st_mtime_ns
-    assert bundle.main(arguments) == 0
-    assert out.stat().st_mtime_ns == before
-    extra.write_text('{"a": 1}', encoding="utf-8")
-    assert bundle.main(arguments) == 0
-    with tarfile.open(out) as tar:
-        content = tar.extractfile("etc/fde-testbed/target.json")
-        assert content is not None and content.read() == b'{"a": 1}'
