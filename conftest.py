@@ -32,13 +32,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Hear Ctrl-C also as a background job, whose shell switches it off; some tests send it.
 
-    No example of a property fails by how long it took: a busy machine is no fault.
+    No example of a property fails by how long it took: a busy machine is no fault. `make test-all`
+    draws more of them.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    hypothesis.settings.register_profile("untimed", deadline=None)
+    draws = 100 if _all(config) else 20
+    hypothesis.settings.register_profile("untimed", deadline=None, max_examples=draws)
     hypothesis.settings.load_profile("untimed")
     if not hasattr(config, "workerinput"):  # the workers of xdist report to the process above
         config.pluginmanager.register(pytest_times.Times(config.getoption("tier", None)))
+
+
+def _all(config: pytest.Config) -> bool:
+    return (config.getoption("tier") or "").startswith("all")
+
+
+@pytest.fixture(scope="session")
+def thorough(pytestconfig: pytest.Config) -> bool:
+    """Whether every case is tried (`make test-all`), rather than a share of them."""
+    return _all(pytestconfig)
 
 
 class _Modules(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

@@ -12,15 +12,14 @@ import pytest
 
 from agent.tests.hostile_folders import ROOT, Watch
 
-COUNT = 200
 
-
-def test_hostile_folders_end_in_a_result_or_a_sentence(tmp_path: Path) -> None:
+def test_hostile_folders_end_in_a_result_or_a_sentence(tmp_path: Path, thorough: bool) -> None:
     """Nothing is started, nothing written outside; in a process of its own, which is heard."""
+    count = 200 if thorough else 50
     figures = tmp_path / "figures.json"
     argv = [sys.executable, "-m", "agent.tests.hostile_folders", "--jobs", "1"]
     done = subprocess.run(
-        [*argv, "--count", str(COUNT), "--out", str(figures)],
+        [*argv, "--count", str(count), "--out", str(figures)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -28,8 +27,8 @@ def test_hostile_folders_end_in_a_result_or_a_sentence(tmp_path: Path) -> None:
     )
     found = json.loads(figures.read_text(encoding="utf-8"))
     assert done.returncode == 0, json.dumps(found["found"], indent=1)
-    assert found["cases"] == COUNT and not found["faults"]
-    assert found["outcomes"]["result"] > COUNT / 10 and found["outcomes"]["refused"] > COUNT / 10
+    assert found["cases"] == count and not found["faults"]
+    assert found["outcomes"]["result"] > count / 10 and found["outcomes"]["refused"] > count / 10
     assert len(found["commands"]) > 8
 
 

@@ -376,7 +376,7 @@ class Drive(RuleBasedStateMachine):
 
 
 Drive.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=50,
+    stateful_step_count=50,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 test_a_drive_does_what_its_model_does = Drive.TestCase

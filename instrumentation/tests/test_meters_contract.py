@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -155,7 +155,6 @@ def test_a_channel_that_is_not_named_gives_no_column(kind: str) -> None:
 
 
 @every_meter
-@settings(deadline=None)  # how long it takes is not the question
 @given(cuts=st.lists(st.floats(0, 1), max_size=40), seed=st.integers(0, 9))
 def test_how_the_bytes_are_cut_does_not_matter(kind: str, cuts: list[float], seed: int) -> None:
     frames, whole_frames = a_short_stream(kind, seed)
@@ -192,7 +191,6 @@ def test_faults_on_the_wire_are_noticed_and_survived(kind: str, fault: str) -> N
 
 
 @every_meter
-@settings(deadline=None)  # how long it takes is not the question
 @given(junk=st.binary(max_size=600), seed=st.integers(0, 9))
 def test_foreign_bytes_do_no_harm(kind: str, junk: bytes, seed: int) -> None:
     clean, of_clean = a_short_stream(kind, seed)

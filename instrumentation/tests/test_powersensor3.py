@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -399,7 +399,6 @@ def _hurt(data: bytearray, damages: list[tuple[float, int]], chance: random.Rand
 DAMAGES = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 4)), max_size=12)
 
 
-@settings(max_examples=150)
 @given(seed=st.integers(0, 999), damages=DAMAGES, start=st.integers(0, 40))
 def test_frames_found_by_the_stretch_are_those_of_the_pattern(
     seed: int, damages: list[tuple[float, int]], start: int
@@ -414,7 +413,6 @@ def test_frames_found_by_the_stretch_are_those_of_the_pattern(
     assert taken == found.rest
 
 
-@settings(max_examples=100)
 @given(
     seed=st.integers(0, 999),
     damages=DAMAGES,
@@ -442,7 +440,6 @@ def test_pieces_taken_together_give_the_same_as_one_by_one(
     )
 
 
-@settings(max_examples=60)
 @given(seed=st.integers(0, 999))
 def test_clean_pieces_taken_together_leave_the_driver_as_one_by_one(seed: int) -> None:
     chance = random.Random(seed)

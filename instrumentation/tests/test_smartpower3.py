@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from instrumentation.meters.base import MeterError
@@ -239,7 +239,6 @@ def _at_once(pieces: list[Frame]) -> Fed:
     return meter.feed_all(Pieces.of(pieces))
 
 
-@settings(max_examples=150)
 @given(
     seed=st.integers(0, 10_000),
     damages=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 5)), max_size=12),
