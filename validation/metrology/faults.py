@@ -324,7 +324,7 @@ def survive(kind: str, corrupted: int, run_records: int = RUN_RECORDS) -> Surviv
 
 def measure(quick: bool = False) -> list[Figure]:
     """Figures of every registered meter."""
-    trials, corrupted = (4, 400) if quick else (TRIALS, CORRUPTED)
+    trials, corrupted = (1, 100) if quick else (TRIALS, CORRUPTED)
     records = 300 if quick else RUN_RECORDS
     kinds = registry.kinds()
     # Started anew, not forked: the threads of Polars do not survive a fork.
