@@ -11,7 +11,7 @@ import pytest
 
 from controller import many
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 HOSTS = ("first", "second")
 CONFIGURATIONS = ("plain", "dmcrypt-aes128")

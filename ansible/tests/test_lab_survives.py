@@ -18,7 +18,7 @@ from validation.faults.planning import LOADS, Small
 from validation.faults.trial import AT_WORK, Trial
 from validation.scene import Scene
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 KILL = ("proving", "half")
 SMALL = Small(blocks=2, loads=LOADS[1:], configurations=("plain", "opal"))
