@@ -315,7 +315,8 @@ def test_a_volume_with_other_ciphers_than_planned_is_not_proven(target: Target) 
         + """
 class Other(type(registry.load("tcrypt"))):
     def attach(self, place, configuration, secrets):
-        return super().attach(place, replace(configuration, cipher="twofish"), secrets)
+        told = replace(configuration, settings={**configuration.settings, "cipher": "twofish"})
+        return super().attach(place, told, secrets)
 stack = Stack(spec, keys, load_kind=lambda n: Other() if n == "tcrypt" else registry.load(n))
 try:
     tell("cipher", stack.enter("truecrypt-aes256"))
