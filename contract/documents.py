@@ -70,8 +70,8 @@ class RunDocument:
     plan_sha256: SHA256
     boot_id: str
     block: COUNT
-    configuration: Name
-    workload: Name
+    configuration: str
+    workload: str
     status: Literal["finished"]
     t_start_ns: int
     t_end_ns: int
@@ -85,7 +85,7 @@ class RunDocument:
     void_reason: str | None = None
     left_out: tuple[LeftOut, ...] | None = None
     kept: Mapping[str, str] | None = None
-    rapl_sha256: SHA256 | None = None
+    rapl_sha256: str | None = None
     checks: tuple[Mapping[str, Any], ...] | None = None
     disks: Mapping[str, Any] | None = None
     sampler: Mapping[str, Any] | None = None

@@ -13,6 +13,7 @@ from agent.checks.smart import Health
 from agent.checks.table import TABLE, Change, Check, Wait
 
 Finding = dict[str, Any]
+UNREADABLE = "unreadable"
 
 __all__ = [
     "TABLE",
@@ -126,6 +127,7 @@ class Inspection:
                 "when": check.when,
                 "severity": severity or check.severity,
                 "ok": seen.ok,
+                "cause": "" if seen.ok else seen.cause or check.name,
                 "value": seen.value,
                 "message": "" if seen.ok else f"{_capital(seen.why)}: {check.mend}.",
             }
@@ -142,7 +144,7 @@ def _look(look: Callable[[Scene], Seen | None], scene: Scene) -> Seen | None:
     try:
         return look(scene)
     except (OSError, ValueError) as error:
-        return Seen(None, False, f"it could not be looked at ({error})")
+        return Seen(None, False, f"it could not be looked at ({error})", cause=UNREADABLE)
 
 
 def _read(change: Change, scene: Scene) -> Any:

@@ -17,12 +17,14 @@ Value = int | float | str | None
 @dataclass(frozen=True)
 class Seen:
     """One look. `why` is a clause that says what is wrong and names no figure, so that the same
-    thing reads the same in every run; `detail` adds the figures where somebody waits for it."""
+    thing reads the same in every run; `detail` adds the figures where somebody waits for it.
+    `cause` is the code of what is wrong where that is not the check's own name."""
 
     value: Value
     ok: bool
     why: str = ""
     detail: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True)

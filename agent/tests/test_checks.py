@@ -134,7 +134,7 @@ def test_every_row_finds_a_machine_in_order(place: Machine) -> None:
     found = _inspect(place)
     assert [(f["name"], f["when"]) for f in found] == [(c.name, c.when) for c in TABLE]
     assert _failed(found) == []
-    assert {finding["message"] for finding in found} == {""}
+    assert {(finding["cause"], finding["message"]) for finding in found} == {("", "")}
 
 
 def test_every_row_has_its_fault() -> None:
@@ -154,6 +154,7 @@ def test_a_fault_fails_its_row_alone_and_names_the_way_out(
     finding = _failed(found)[0]
     assert (finding["name"], finding["when"]) == row
     assert {other["name"] for other in _failed(found)} == {row[0]}
+    assert finding["cause"] == row[0]
     assert finding["severity"] == (check.wait.then if check.wait else check.severity)
     assert finding["message"].endswith(f": {check.mend}.")
     assert finding["message"][0].isupper()
@@ -273,7 +274,8 @@ def test_what_a_machine_does_not_offer_is_no_finding(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_not_in_order_and_not_the_end(place: Machine) -> None:
     found = _inspect(place.with_scene(suite_dir=place.root / "gone" / "away"))
     assert [finding["name"] for finding in _failed(found)] == ["suite-room"]
-    assert "could not be looked at" in _failed(found)[0]["message"]
+    assert _failed(found)[0]["cause"] == "unreadable"
+    assert "It could not be looked at (" in _failed(found)[0]["message"]
 
 
 def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:

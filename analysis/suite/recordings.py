@@ -12,6 +12,8 @@ from typing import Any
 from analysis.suite import samples
 from analysis.suite.documents import optional
 from analysis.suite.records import Meter
+from contract import schema
+from contract.documents import MeterDocument
 from instrumentation import decode
 
 # What must be the same in all folders of a meter; else its records cannot stand in one line.
@@ -53,8 +55,12 @@ def read(folder: Path, raw: bool, changed: Collection[str], problems: list[str])
     found = []
     for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
         described = optional(path / "meter.json", problems)
-        if not described:
-            problems.append(f"Meter {path.name} has no readable meter.json: it is left out.")
+        try:
+            schema.read(MeterDocument, described)
+        except ValueError as error:
+            problems.append(
+                f"Meter {path.name} has no readable meter.json ({error}): it is left out."
+            )
             continue
         name, number = _place(path.name, described)
         doubtful = f"meters/{path.name}/samples.parquet" in changed

@@ -47,11 +47,10 @@ def record(suite_dir: Path, folder: str, boot: str, ends_s: Sequence[float]) -> 
     place.mkdir(parents=True)
     table.write_parquet(place / "samples.parquet")
     described = {
-        "name": folder.partition(".")[0],
-        "controller_boot_id": boot,
-        "channels": {"0": "system"},
-        "timing": "device",
-        "arrival_delay_limit_s": 0.002,
+        **{"format": "fde-meter/2", "name": folder.partition(".")[0], "controller_boot_id": boot},
+        **{"kind": "smartpower3", "port": "pty", "origin": "modelled", "settings": {}},
+        **{"channels": {"0": "system"}, "timing": "device", "arrival_delay_limit_s": 0.002},
+        "accuracy": {},
     }
     (place / "meter.json").write_text(json.dumps(described), encoding="utf-8")
 
