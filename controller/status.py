@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contract import names
 from contract.files import write_json
@@ -19,6 +19,10 @@ from contract.plan import Plan
 from controller import progress, status_page
 from controller.progress import Event, clock, compact, counted, left, now, utc
 from controller.suite_folder import myself
+
+if TYPE_CHECKING:
+    from rich.console import OverflowMethod
+    from rich.live import Live
 
 log = logging.getLogger(__name__)
 
@@ -38,34 +42,43 @@ class Screen:
     """
 
     def __init__(self) -> None:
-        from rich.console import Console  # a tenth of a second: not at the start of every command
-        from rich.live import Live
+        self._view: Live | None = None
+        if sys.stdout.isatty():
+            from rich.console import Console  # a quarter of a second: not for every command
+            from rich.live import Live
 
-        self._console = Console(highlight=False, markup=False, emoji=False)
-        self.live = sys.stdout.isatty() and not self._console.is_dumb_terminal
-        self._view = Live(console=self._console, auto_refresh=False)
+            console = Console(highlight=False, markup=False, emoji=False)
+            if not console.is_dumb_terminal:
+                self._view = Live(console=console, auto_refresh=False)
+
+    @property
+    def live(self) -> bool:
+        """Whether anything is drawn."""
+        return self._view is not None
 
     def show(self, rows: Iterable[tuple[str, str]]) -> None:
         """Draw rows of a label and a text, cut where the terminal ends. Raises OSError where it was
         closed."""
+        if self._view is None:
+            return
         from rich.text import Text
 
-        if not self.live:
-            return
-        if not self._console.is_terminal:  # rich would say nothing
+        console = self._view.console
+        if not console.is_terminal:  # rich would say nothing
             raise OSError("the terminal is gone")
-        cut: Any = "crop" if self._console.options.ascii_only else "ellipsis"
+        cut: OverflowMethod = "crop" if console.options.ascii_only else "ellipsis"
         shown = [(names.sentence(label), names.sentence(text)) for label, text in rows]
         width = max(len(label) for label, _ in shown)
         lines = "\n".join(f"{label:<{width}}  {text}" for label, text in shown)
         if not self._view.is_started:
             self._view.start()
-            self._console.show_cursor()  # should this process be killed
+            console.show_cursor()  # should this process be killed
         self._view.update(Text(lines, no_wrap=True, overflow=cut), refresh=True)
 
     def close(self) -> None:
         """Leave what was drawn last; what is printed now comes below."""
-        self._view.stop()
+        if self._view is not None:
+            self._view.stop()
 
 
 def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
