@@ -122,19 +122,16 @@ trap 'rm -f "$f"' EXIT
 trap 'exit 130' HUP INT TERM PIPE
 cat >"$f" && umask 022 || exit 1
 tar -df "$f" -C / >/dev/null 2>&1 && exit 0
-[ "$1" = check ] || { tar -xf "$f" -C / && systemctl daemon-reload || exit 1; }
-echo changed
+tar -xf "$f" -C / && systemctl daemon-reload && echo changed
 """
 
 
-def send(target: Mapping[str, Any], files: Mapping[PurePosixPath, bytes], *, dry: bool) -> bool:
+def send(target: Mapping[str, Any], files: Mapping[PurePosixPath, bytes]) -> bool:
     """Unpack the archive at the target's root where anything differs there; whether it did.
 
-    With `dry`, whether it would. Raises ControllerError, one sentence.
+    Raises ControllerError, one sentence.
     """
-    done = remote.run(
-        target, ["sh", "-c", SEND, "sh", "check" if dry else "send"], stdin=pack(files)
-    )
+    done = remote.run(target, ["sh", "-c", SEND], stdin=pack(files))
     if done.returncode:
         raise ControllerError(remote.why(target, done))
     return done.stdout.strip() == b"changed"
@@ -147,14 +144,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--add", action="append", default=[], metavar="PATH-ON-TARGET=FILE", help="one more file"
     )
-    parser.add_argument("--check", action="store_true", help="only say whether anything differs")
     options = parser.parse_args(arguments)
     try:
         files = collect() | {TARGET: options.target.read_bytes()}
         for pair in options.add:
             place, _, source = pair.rpartition("=")
             files[PurePosixPath(place)] = Path(source).read_bytes()
-        if send(remote.read_target(options.target), files, dry=options.check):
+        if send(remote.read_target(options.target), files):
             print("changed")
     except (ControllerError, OSError) as error:
         print(f"fde: {error}", file=sys.stderr)

@@ -22,6 +22,7 @@ from lab.state import Layout
 ROOT = Path(__file__).resolve().parents[2]
 GUEST = Path(__file__).with_name("guest")
 WATCH = "/run/fde-watch"
+CONFIGURATIONS = ("plain", "opal", "dmcrypt-aes256")  # of each kind that the suite has
 
 
 class Lab(Protocol):
@@ -61,6 +62,10 @@ class Controller:
     `directory` is that of the lab, or has one for each; `lab` is the one lab.
     """
 
+    AGENT = (
+        "cd /opt/fde-testbed && PYTHONPATH=/opt/fde-testbed:/opt/fde-testbed/lib python3 -m agent"
+    )
+
     directory: Path
     build: Path
     lab: Lab | None = None
@@ -87,6 +92,17 @@ class Controller:
         """Hashes of both drives' backing files, after the guest has written everything back."""
         self.lab.ssh("sync")
         return [_hash(Path(drive["backing"])) for drive in self.lab.state["drives"].values()]
+
+    def agent(self, arguments: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """The agent's own command in the guest."""
+        return self.lab.ssh(f"{self.AGENT} {arguments}", check=check)
+
+    def prepare(self) -> None:
+        """What a play of site.yml does at its end, by the programs that it calls."""
+        target = str(self.target)
+        done = self.python("controller.secrets_file", "place", "--target", target)
+        assert done.returncode == 0
+        self.agent("prepare")
 
     def play(
         self, playbook: str, *arguments: str, **variables: object
@@ -203,6 +219,7 @@ def suite(
     done = provisioned.python(
         "controller",
         *("run", "--suite", "micro", "--blocks", "1", "--seed", "1", "--out", str(out), *place),
+        *("--configurations", *CONFIGURATIONS),
     )
     assert done.returncode == 0, "the suite failed; its output stands above"
     (folder,) = out.iterdir()
