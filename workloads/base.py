@@ -99,12 +99,19 @@ class Workload(ABC):
         the way out; empty if it can."""
         missing = [p for p in self.programs if shutil.which(p) is None]
         reasons = [f"{self.name} needs the program {p}: install its package." for p in missing]
+        reasons += self.unnamed(assets)
         for name in self.assets:
-            if name not in assets:
-                reasons.append(f"{self.name} needs the asset {name}: name it in the inventory.")
-            elif not assets[name].exists():
+            if name in assets and not assets[name].exists():
                 reasons.append(f"{self.name} needs {assets[name]}, which is not there.")
         return reasons
+
+    def unnamed(self, assets: Mapping[str, Path]) -> list[str]:
+        """What of `requires` is the inventory's matter: assets that it does not name."""
+        return [
+            f"{self.name} needs the asset {name}: name it in the inventory."
+            for name in self.assets
+            if name not in assets
+        ]
 
     def check(self, parameters: Mapping[str, ParameterValue]) -> None:  # noqa: B027  as above
         """Refuse with WorkloadError, when the plan is made, what their declarations let through:

@@ -22,7 +22,7 @@ def described(workload: Workload) -> Iterator[str]:
     if workload.assets:
         yield f"  assets    {', '.join(workload.assets)}"
     for reason in workload.requires(registry.complete(workload.name, {}), {}):
-        if f"{workload.name} needs the asset " not in reason:
+        if reason not in workload.unnamed({}):
             yield f"  cannot run here: {reason}"
 
 
