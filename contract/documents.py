@@ -125,7 +125,7 @@ class IdentityDocument:
     """identity.json: which machine the suite was begun on."""
 
     format: Literal["fde-identity/1"]
-    machine_id: SHA256
+    machine_id: str
     boot_id: str | None = None
 
 

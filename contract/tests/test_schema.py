@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,3 +149,18 @@ def test_a_fault_is_told_with_its_place() -> None:
     del changed["runs"][0]["block"]
     with pytest.raises(ValueError, match=r"^'runs\[0\]\.block' is missing$"):
         schema.read(plan.PlanDocument, changed)
+
+
+def test_the_play_asks_for_what_a_description_of_a_target_has() -> None:
+    """The variables of the inventory have rules of their own beside; their keys are the same."""
+    role = schema.FOLDER.parents[1] / "ansible" / "roles" / "target_spec"
+    specified = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text("utf-8"))
+    options = specified["argument_specs"]["main"]["options"]
+    disks = options["fde_disks"]["options"].values()
+    asked = [*disks, options["fde_filesystem"], options["fde_configurations"]]
+    described = schema.schema(plan.TargetDocument)["properties"]
+    stacks = described["configurations"]["items"]
+    found = [described["disks"]["additionalProperties"]] * len(disks)
+    for one, other in zip(asked, [*found, described["filesystem"], stacks], strict=True):
+        assert set(one["options"]) == set(other["properties"])
+        assert set(other["required"]) <= {n for n, o in one["options"].items() if o.get("required")}
