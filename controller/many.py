@@ -22,11 +22,10 @@ from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from controller import playbook
-from controller.names import document
 from controller.playbook import ROOT
 from controller.seal import MANIFEST
 from controller.status import Hosts
-from controller.suite_folder import require_plain
+from controller.suite_folder import document, require_plain
 from instrumentation.meters import registry
 from instrumentation.ports import Lookup, PortError
 

@@ -1,14 +1,12 @@
-"""Names and files that a user gives: the nearest where there is none such, or nothing that can be
-read (standard library alone)."""
+"""Names that a user gives, and the nearest where there is none such (standard library alone)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import workloads
-from contract import names, strict_json
+from contract import names
 
 SUITES = Path(workloads.__file__).parent / "suites"
 
@@ -21,12 +19,3 @@ def suite_names(folder: Path = SUITES) -> list[str]:
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """A sentence that names the nearest known name."""
     return names.unknown(what, name, list(known))
-
-
-def document(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none that can be read."""
-    try:
-        found = strict_json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -19,8 +19,7 @@ from contract import schema, strict_json
 from contract.documents import RecorderStatus
 from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
-from controller.names import document
-from controller.suite_folder import lack_of_room
+from controller.suite_folder import document, lack_of_room
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.recorder_port import MeterConfig, RecorderError
 

@@ -18,9 +18,8 @@ from contract import names
 from contract.errors import AgentError, ControllerError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
 from controller import timing
-from controller.names import document
 from controller.progress import NS, minutes
-from controller.suite_folder import require_plain
+from controller.suite_folder import document, require_plain
 from workloads import registry
 from workloads.base import WorkloadError
 

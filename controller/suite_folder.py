@@ -15,11 +15,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from contract import journal, names
+from contract import journal, names, schema, strict_json
+from contract.documents import IdentityDocument
 from contract.errors import ControllerError
 from contract.files import write_json
 from contract.plan import Plan
-from controller.names import document
 
 LOCK = ".lock"
 IDENTITY = "identity.json"
@@ -28,6 +28,15 @@ LEAST_FREE_BYTES = 256 << 20
 LOG = "controller.log"
 
 log = logging.getLogger(__package__)
+
+
+def document(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is none that can be read."""
+    try:
+        found = strict_json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def require_plain(folder: Path) -> None:
@@ -165,10 +174,8 @@ def require_same_machine(
         )
     path = suite_dir / IDENTITY
     if path.exists():
-        kept = document(path)
-        if not kept:
-            raise ControllerError(f"{path} cannot be read: restore it, or start a new suite.")
-        if kept.get("machine_id") != found["machine_id"]:
+        kept = _identity(path)
+        if kept.machine_id != found["machine_id"]:
             raise ControllerError(
                 f"{plan.host} is another machine than the one that {plan.suite_id} was begun on: "
                 "connect that one again, or start a new suite with make run."
@@ -183,6 +190,15 @@ def require_same_machine(
                 "boot_id": found.get("boot_id"),
             },
         )
+
+
+def _identity(path: Path) -> IdentityDocument:
+    try:
+        return schema.read(IdentityDocument, strict_json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise ControllerError(
+            f"{path} cannot be read ({error}): restore it, or start a new suite."
+        ) from None
 
 
 def _require_whole_journal(plan: Plan, suite_dir: Path, found: Mapping[str, Any]) -> None:

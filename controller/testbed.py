@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.interrupts import deferred_interrupts, uninterrupted
-from controller.names import document, suite_names, unknown
+from controller.names import suite_names, unknown
+from controller.suite_folder import document
 
 LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report", "verify")
 STEPS = ("packages", "venv", "provision", "run", "report", "verify")

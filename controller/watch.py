@@ -18,10 +18,10 @@ from contract.errors import ControllerError
 from contract.journal import Entry
 from controller import many, playbook, remote, status_page, suite_folder
 from controller.follow import LinkEvents, follow, follow_command
-from controller.names import document
 from controller.progress import compact
 from controller.seal import MANIFEST
 from controller.status import Board, Hosts, Screen, rows
+from controller.suite_folder import document
 
 POLL_S = 1.0
 # A page that shows the end reloads no more; until then it is served.

@@ -52,8 +52,8 @@ def keep(
     lines = "".join(json.dumps(asdict(entry)) + "\n" for entry in entries)
     (made / "journal.jsonl").write_text(lines, encoding="utf-8")
     if wall_s:
-        line = json.dumps({"wall_s": wall_s}) + "\n"
-        (made / "sessions.jsonl").write_text(line, encoding="utf-8")
+        line = {"begun_ns": 1, "controller_boot_id": "b", "wall_s": wall_s}
+        (made / "sessions.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
 
 
 def fit(folder: Path, document: dict[str, Any], hours: float) -> sizing.Fit:
