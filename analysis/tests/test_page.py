@@ -27,13 +27,13 @@ from analysis.report import (
     words,
 )
 from analysis.report.sections import Report
-from analysis.report.view import Bullets, Matrix, Note
+from analysis.report.view import Bullets, Matrix, Note, Picture
 from analysis.stats.decomposition import Decomposition
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Comparison, Estimate
 from analysis.suite.records import SuiteError
 from analysis.synthetic.suite import SLOWER, STACKS, Options, Truth, write_suite
-from analysis.tests.pages import text_of, whole_page, write_wide
+from analysis.tests.pages import pieces, text_of, whole_page, write_wide
 
 BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback|no significant")
 
@@ -114,8 +114,11 @@ def shown(found: Results) -> Matrix:
 
 
 def test_the_page_can_be_read_aloud(found: Results) -> None:
-    page = Structure(whole_page(found))
+    text = whole_page(found)
+    page = Structure(text)
     assert page.open == []
+    assert text.count('<td class="cell') == (1 + 6) * 3
+    assert '<span class="tag">modelled</span>' in text
     assert page.headings[0] == 1
     assert page.headings.count(1) == 1
     assert all(page.pictures)
@@ -228,8 +231,7 @@ def test_the_names_in_the_plan_do_not_matter(tmp_path: Path) -> None:
         options = Options(configurations=tuple(stacks), workloads=("sql", "idle"), interval_ms=100)
         write_suite(tmp_path / "s", options)
     found = results(tmp_path / "s")
-    page = whole_page(found)
-    assert not BAD.search(Structure(page).text)
+    assert not BAD.search(text_of(Report(found).page()))
     said = answer.sentences(found)
     assert "cannot be said" not in " ".join(said[:2])
     assert "dm-crypt AES-128" in said[1]
@@ -324,9 +326,10 @@ def test_a_synthetic_suite_says_so_at_the_top(tmp_path: Path) -> None:
     options = Options(blocks=2, interval_ms=100, workloads=("idle",), origin="synthetic")
     write_suite(tmp_path / "s", options)
     found = results(tmp_path / "s")
-    head = text_of(Report(found).head())
+    page = Report(found).page()
+    head = text_of(page.head)
     assert "No machine was measured" in head
-    assert '<span class="tag">synthetic</span>' in whole_page(found)
+    assert {picture.origin for picture in pieces(Picture, page)} == {"synthetic"}
 
 
 def without_rapl(folder: Path) -> None:

@@ -15,13 +15,14 @@ from analysis.__main__ import main
 from analysis.report import answer, tables
 from analysis.report.figures import forest
 from analysis.report.figures.bars import PLOTS, draw, plots_of
+from analysis.report.sections import Report
 from analysis.stats import results
 from analysis.stats.summary import SUMMARY_SCHEMA
 from analysis.suite import suite_folder
 from analysis.suite.records import SuiteError
 from analysis.synthetic.folder import write_manifest as seal
 from analysis.synthetic.suite import CONFIGURATIONS, PHASES, Options, Truth, write_suite
-from analysis.tests.pages import whole_page
+from analysis.tests.pages import text_of
 
 NOT_A_NUMBER = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])")
 
@@ -114,8 +115,7 @@ def test_origin_reaches_every_row_and_figure(tmp_path: Path) -> None:
         found = results.results(tmp_path / origin)
         assert set(found.energy["origin"]) == {origin}
         assert set(found.summary["origin"]) == {origin}
-        text = whole_page(found)
-        assert (answer.BANNER in Page(text).text) == (origin == "modelled")
+        assert (answer.BANNER in text_of(Report(found).page())) == (origin == "modelled")
         drawn = [draw(plot, found.energy, found.suite) for plot in PLOTS]
         titles = [f.get_suptitle() for f in drawn if f is not None]
         ratios = forest.draw(found.summary, found.suite, "system")
@@ -131,7 +131,7 @@ def test_one_modelled_meter_beside_a_measured_counter(tmp_path: Path) -> None:
     found = results.results(tmp_path / "s")
     by = dict(found.energy.select("source", "origin").unique().iter_rows())
     assert by == {"rapl": "measured", "meter0": "modelled"}
-    assert answer.BANNER in Page(whole_page(found)).text
+    assert answer.BANNER in text_of(Report(found).head())
 
 
 def test_summary_has_the_contracts_columns(whole_suite: tuple[Path, Truth]) -> None:
@@ -258,7 +258,7 @@ def test_a_broken_suite_is_told_in_sentences(
     write_suite(tmp_path / "s", o)
     breakage(tmp_path / "s")
     found = results.results(tmp_path / "s")
-    text = Page(whole_page(found)).text
+    text = text_of(Report(found).page())
     assert said in text
     assert not NOT_A_NUMBER.search(text)
     assert not NOT_A_NUMBER.search(tables.headline(found).text)
