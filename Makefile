@@ -56,7 +56,7 @@ testbed: ## everything: packages, lab, provisioning, suite, report
 packages: ## install the system packages that are missing (the only step that may need root)
 	@lab/packages.sh $(if $(LABS),,--without-lab)
 
-# A changed lock makes the environment anew. Modules are compiled as they are first imported: most never
+# A changed lock makes the environment again. Modules are compiled as they are first imported: most never
 # are, and to compile all takes longer than to install them.
 $(VENV)/.locked: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "fde: Python 3.11 or newer is needed; set PYTHON=…")'
@@ -120,7 +120,7 @@ run: venv ## freeze a plan for SUITE and run it, on every host of the inventory 
 	@$(PY) -m controller run --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: resume
-resume: venv ## go on with an interrupted suite
+resume: venv ## continue with an interrupted suite
 	$(NEED_LAB)
 	$(NEED_SUITE)
 	@$(PY) -m controller resume $(THE_SUITE) --inventory $(INVENTORY)
@@ -147,7 +147,7 @@ trace: venv ## draw the power over the time of one run: make trace RUN=<run id> 
 
 .PHONY: synthetic
 synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled synthetic, and its report
-	@folder=$$($(PY) -m analysis.synthetic data/suites) && $(PY) -m analysis report "$$folder"
+	@folder=$$($(PY) -m validation.synthetic data/suites) && $(PY) -m analysis report "$$folder"
 
 .PHONY: report-pdf
 report-pdf: venv ## the report of the newest suite as report.pdf, for paper
@@ -160,7 +160,7 @@ verify: venv ## check the sums of a suite and make its figures again
 	@$(PY) -m analysis verify $(THE_SUITE)
 
 .PHONY: summary
-summary: venv ## ten lines on the newest suite: what ran, what was void and why, whether the canary held
+summary: venv ## ten lines on the newest suite: what ran, what was void and why, whether the drift check held
 	$(NEED_SUITE)
 	@$(PY) -m analysis summary $(THE_SUITE)
 

@@ -39,7 +39,7 @@ def _compare(name: str, path: Path, found: str, known: Mapping[str, str | None])
         where = "the inventory says" if sha256 else f"{sums} says"
         raise AssetError(
             f"The asset {name} ({path}) has the SHA-256 {found}, {where} {expected}: bring back "
-            "the file that was meant, or mend its sum in fde_assets and make a new plan."
+            "the file that was meant, or correct its sum in fde_assets and make a new plan."
         )
 
 
@@ -62,4 +62,4 @@ def _listed(sums: Path, name: str) -> str:
         # A star before the path says that the file was read as binary.
         if Path(path.strip().removeprefix("*")).name == name:
             return digest.lower()
-    raise AssetError(f"The checksums {sums} do not list {name}: write them anew with sha256sum.")
+    raise AssetError(f"The checksums {sums} do not list {name}: write them again with sha256sum.")

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - a service must end with a code that restarts it
         if notify.is_service():
             traceback.print_exc()  # into the unit's log
-        print(f"fde: this was not foreseen: {error!r}. Start it again to go on.", file=sys.stderr)
+        print(f"fde: internal error: {error!r}. Start it again to continue.", file=sys.stderr)
         return UNFORESEEN
 
 
@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_storage_options(command)
         command.add_argument("--check", action="store_true", help="only say what would be done")
 
-    run = commands.add_parser("run", help="execute the plan of a suite, or go on with it")
+    run = commands.add_parser("run", help="execute the plan of a suite, or continue with it")
     run.add_argument("--suite-dir", type=Path, required=True)
     run.add_argument("--secrets", type=Path, default=SECRETS)
     run.set_defaults(command=_run)

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.checks import Scene
+from agent.checks import CheckContext
 from agent.checks.disks import links
 from agent.storage.stack import Stack
 from contract.errors import AgentError
 
 
-def look(stack: Stack, scene: Scene) -> dict[str, dict[str, Any]]:
+def look(stack: Stack, context: CheckContext) -> dict[str, dict[str, Any]]:
     """By serial number `{error, link_before, link_after}`; `error` is the kernel's name for it.
 
     The storage must be bare. Raises AgentError if a locked range could be read.
     """
-    before = links(scene.anew()) or {}
+    before = links(context.unread()) or {}
     errors = stack.locked_reads()
-    after = links(scene.anew()) or {}
+    after = links(context.unread()) or {}
     if readable := sorted(serial for serial, error in errors.items() if error is None):
         raise AgentError(
             f"The locked range of {' and '.join(readable)} can be read: the drive does not lock, "
-            "so what was measured on it is no self-encrypting disk. Look for newer firmware, or "
+            "so what was measured on it is not a self-encrypting disk. Look for newer firmware, or "
             "take another drive."
         )
     return {

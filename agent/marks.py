@@ -144,7 +144,7 @@ class Marks:
         # Samples in between bound the wraps: what cannot wrap twice between two of them is exact.
         found = total([first, *between, last], zone.max_range_uj, zone.max_power_w)
         flags = set(found.flags)
-        # Only here is it known that a fall was no wrap: the counter was opened anew in between.
+        # Only here is it known that a fall was no wrap: the counter was opened again in between.
         begun_anew = found.energy_uj is None and REOPENED in flags
         if isinstance(first, ReadFailure) or isinstance(last, ReadFailure):
             flags.add(READ_FAILED)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import kept
-from agent.checks import Finding, Inspection, Memory, Scene, blockers
+from agent.checks import CheckContext, Finding, Inspection, Memory, blockers
 from agent.limits import Limit, TooLong, reap
 from agent.marks import Counters, Marks
 from agent.notify import Watchdog
@@ -127,7 +127,7 @@ class Bench:
         if entered is None:
             raise AgentError("No configuration is entered.")
         found = self._findings
-        found.inspection = Inspection(self.scene(), self._memory)
+        found.inspection = Inspection(self.context(), self._memory)
         fault = self._try(run, found.inspection, waiting)
         if found.samples is not None:
             found.rapl_sha256 = found.samples.write(self._folder(run) / "rapl.jsonl")
@@ -146,10 +146,10 @@ class Bench:
         self.sha256 = self._write(run, "finished", None)
         return None
 
-    def scene(self) -> Scene:
+    def context(self) -> CheckContext:
         """What the checks look at."""
         disks = (devices.kernel_name(disk.by_id) for disk in self._plan.storage.disks.values())
-        return Scene.here(
+        return CheckContext.here(
             self._stack.mount_point, suite_dir=self._suite_dir, disks=filter(None, disks)
         )
 
@@ -228,7 +228,7 @@ class Bench:
             workload.prepare(context)
             os.sync()
             checks()
-            # Behind the checks: what they start is not loaded anew, and does not stay in memory.
+            # Behind the checks: what they start is not loaded again, and does not stay in memory.
             drop_caches()
             time.sleep(self._plan.settle_s)
             self._measured(workload, context, marks, sampler)

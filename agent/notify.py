@@ -88,7 +88,7 @@ def start_after_boot(wanted: bool) -> None:
     with suppress(CommandError):
         known = run(["systemctl", "is-enabled", unit], ok=range(256)).out.strip() == "enabled"
         if known != wanted:
-            # For the next boot the links on the disk count: no need to read all units anew.
+            # For the next boot the links on the disk count: no need to read all units again.
             verb = "enable" if wanted else "disable"
             run(["systemctl", verb, "--quiet", "--no-reload", unit])
 

@@ -80,7 +80,7 @@ def all_disks(
 ) -> None:
     """Every disk of the plan but those that the journal's `entries` call preconditioned.
 
-    One that was interrupted begins anew. Leaves `precondition/<role>.json`. Raises AgentError.
+    One that was interrupted begins again. Leaves `precondition/<role>.json`. Raises AgentError.
     """
     if plan.precondition is None:
         return

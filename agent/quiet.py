@@ -92,7 +92,7 @@ def _ask(systemctl: str, verb: str, units: list[str]) -> None:
     try:
         run([systemctl, verb, *units], ok=range(256), timeout_s=LIMIT_S)
     except CommandError:
-        return  # it takes longer than anybody should wait: systemd goes on with it
+        return  # it takes longer than anybody should wait: systemd continues with it
 
 
 def _remembered(path: Path) -> list[str]:

@@ -100,7 +100,7 @@ def _document(
             after_ns = max(ended_ns, last.t_after_ns) - min(ended_from_ns, last.t_before_ns)
             apart_ns = before_ns + after_ns
             if first.epoch != last.epoch:  # gone in between: what it counted is not known
-                last = ReadFailure(last.t_before_ns, "opened anew")
+                last = ReadFailure(last.t_before_ns, "opened again")
         zones.append(
             {
                 "zone": zone,

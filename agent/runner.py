@@ -1,4 +1,4 @@
-"""Executes a plan run by run; goes on after a crash, and voids what is not sound."""
+"""Executes a plan run by run; continues after a crash, and voids what is not sound."""
 
 from __future__ import annotations
 
@@ -135,11 +135,11 @@ class Suite:
             if notify.going_down():
                 self._leave()
                 return GOING_DOWN
-            return self._fail("stopped by a signal; start the suite again to go on")
+            return self._fail("stopped by a signal; start the suite again to continue")
         except AgentError as error:
             return self._fail(str(error))
         except OSError as error:
-            return self._fail(f"{error}: free room or mend the disk, then start the suite again.")
+            return self._fail(f"{error}: free room or repair the disk, then start the suite again.")
 
     def _all(self, stack: Stack, counters: Counters) -> None:
         self.watchdog.within(STEP_S)
@@ -185,7 +185,7 @@ class Suite:
             if self.accounts.void_in_a_row >= MAX_FAILURES_IN_A_ROW:
                 raise AgentError(
                     f"{self.accounts.void_in_a_row} runs in a row were void: see their "
-                    "void_reason, mend it, then start the suite again."
+                    "void_reason, correct it, then start the suite again."
                 )
 
     def _one(self, run: Run, stack: Stack, bench: measure.Bench) -> None:
@@ -213,7 +213,7 @@ class Suite:
             fault = measure.Fault("storage", str(error), {"error": type(error).__name__})
         except OSError as error:
             code = errno.errorcode.get(error.errno or 0, "")
-            said = f"{error}: free room or mend the disk."
+            said = f"{error}: free room or repair the disk."
             fault = measure.Fault("files", said, {"error": code})
         if fault is None:
             self._tell("finished", run.run_id, facts={"sha256": bench.sha256})
@@ -262,7 +262,7 @@ class Suite:
     def _fold_interrupted(self) -> None:
         """Close what an agent that died, or a machine that did, left open."""
         for run_id in self.accounts.open():
-            self._set_aside(run_id, anew=False)
+            self._set_aside(run_id, again=False)
             same = self.accounts.of(run_id).begun == journal.boot_id()
             cause = journal.AGENT_KILLED if same else journal.TARGET_DOWN
             self._tell("void", run_id, _CUT_SHORT[cause], cause, {"during": self._last(run_id)})
@@ -279,7 +279,7 @@ class Suite:
                 folded = True
         return folded
 
-    def _set_aside(self, run_id: str, anew: bool = True) -> None:
+    def _set_aside(self, run_id: str, again: bool = True) -> None:
         """A run that is repeated starts in an empty folder; what was there is kept beside it."""
         folder = self.folder / "runs" / run_id
         if folder.exists():
@@ -287,7 +287,7 @@ class Suite:
             while (aside := folder.with_name(f"{run_id}.void-{number}")).exists():
                 number += 1
             folder.rename(aside)
-        if anew:
+        if again:
             folder.mkdir(parents=True)
         if folder.parent.exists():
             sync_folder(folder.parent)
@@ -296,7 +296,7 @@ class Suite:
     def _locked_reads(self, stack: Stack, bench: measure.Bench) -> dict[str, Any]:
         """Once a suite, also where runs were repeated after its end."""
         path = self.folder / "provenance" / "after.json"
-        return _field(path, "locked_reads") or locked_read.look(stack, bench.scene())
+        return _field(path, "locked_reads") or locked_read.look(stack, bench.context())
 
     def _provenance(self, when: str, **more: Any) -> None:
         """Gathered once a boot before the runs, and after them with `more`."""

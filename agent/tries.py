@@ -87,7 +87,7 @@ class Account:
     """What became of a run so far.
 
     `failed` counts tries that were void, and those asked to be repeated, since the suite was last
-    begun anew; `interrupted` those that were cut short, by the boot that they began in. `cannot`:
+    begun again; `interrupted` those that were cut short, by the boot that they began in. `cannot`:
     its workload is missing here. `begun`: a try stands open, in this boot.
     """
 
@@ -109,7 +109,7 @@ class Account:
         tried = self.cannot or self.failed >= attempts or self.given_up(boot_id)
         return not self.finished and not tried
 
-    def anew(self) -> None:
+    def restart(self) -> None:
         """Forget the tries of a run that is not finished."""
         if not self.finished:
             self.cannot, self.failed = False, 0
@@ -119,7 +119,7 @@ class Account:
 class Accounts:
     """The accounts of all runs, told line by line.
 
-    Whoever starts a suite that had ended begins anew: what was void gets all its tries again, but
+    Whoever starts a suite that had ended begins again: what was void gets all its tries again, but
     not where it was started only because a repetition was asked for.
     """
 
@@ -165,7 +165,7 @@ class Accounts:
             self._ended = False
             self._void_in_a_row.clear()
             for account in self._runs.values():
-                account.anew()
+                account.restart()
 
     def _close(self, entry: Entry) -> None:
         account = self.of(entry.run_id)

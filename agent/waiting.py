@@ -1,4 +1,4 @@
-"""What the agent waits for before it goes on, each told once in the journal: `waiting`."""
+"""What the agent waits for before it continues, each told once in the journal: `waiting`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Waits:
         self.until("held", lambda: _nobody_holds(lease), run_id=run_id)
 
     def for_room(self, folder: Path, run_id: str = "") -> None:
-        """Room to go on at all; raises NotYetError where nobody made some for an hour."""
+        """Room to continue at all; raises NotYetError where nobody made some for an hour."""
         self.until("room", lambda: _has_room(folder), run_id=run_id, limit_s=PATIENCE_S)
 
 

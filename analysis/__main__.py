@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     for name, text in (
         ("report", "a suite's tables and report; several hosts' suites, or a group's, as one"),
         ("verify", "check a suite's SHA-256 sums and make its figures again from the raw bytes"),
-        ("summary", "ten lines: what ran, what was void and why, whether the canary held"),
+        ("summary", "ten lines: what ran, what was void and why, whether the drift check held"),
     ):
         commands.add_parser(name, help=text).add_argument(
             "suites", type=Path, metavar="SUITE_DIR", nargs="+" if name == "report" else 1

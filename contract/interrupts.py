@@ -46,7 +46,7 @@ def term_interrupts() -> Iterator[None]:
 
 @contextmanager
 def outliving_the_terminal() -> Iterator[None]:
-    """A terminal that is closed (SIGHUP) does not end what goes on inside."""
+    """A terminal that is closed (SIGHUP) does not end what continues inside."""
     with _handled({signal.SIGHUP: signal.SIG_IGN}):
         yield
 

@@ -75,7 +75,7 @@ def parse(line: str | bytes) -> Entry:
     document = strict_json.loads(line)
     entry = schema.read(Entry, document)
     if document.keys() - vars(entry).keys() or not _known_cause(entry.state, entry.cause):
-        raise ValueError("it is no line of a journal")
+        raise ValueError("it is not a journal line")
     return entry
 
 
@@ -118,7 +118,7 @@ class Journal:
         Raises OSError, with the journal as it was, if there is no room even without the reserve.
         """
         if state not in STATES or not _known_cause(state, cause):
-            raise ValueError(f"{state!r} by {cause!r} is no state of the journal")
+            raise ValueError(f"{state!r} by {cause!r} is not a state of the journal")
         now_ns, seq = time.monotonic_ns(), len(self.entries)
         entry = Entry(seq, now_ns, self._boot_id, state, run_id, cause, detail, facts or {})
         data = (json.dumps(asdict(entry), ensure_ascii=False) + "\n").encode()
@@ -230,8 +230,8 @@ def follow(
             held_s = now_s if held() else held_s
             if now_s - held_s >= PATIENCE_S and path_size(path) == size:
                 raise AbandonedError(
-                    f"Nobody is at work in {path.parent}, and its journal has no closing line: "
-                    "start the suite again to go on."
+                    f"No agent runs in {path.parent}, and its journal has no closing line: "
+                    "start the suite again to continue."
                 )
         sleep(poll_s)
 

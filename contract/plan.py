@@ -287,7 +287,9 @@ def freeze(document: Mapping[str, Any]) -> dict[str, Any]:
     try:
         frozen = {**document, "sha256": digest(document)}
     except (TypeError, ValueError, RecursionError) as error:
-        raise PlanError(f"The plan holds what JSON has no text for ({error}): mend it.") from None
+        raise PlanError(
+            f"The plan holds what JSON has no text for ({error}): correct it."
+        ) from None
     parse(frozen)
     return frozen
 
@@ -311,7 +313,7 @@ def parse(document: Mapping[str, Any]) -> Plan:
     try:
         plan = _plan(schema.read(PlanDocument, document))
     except (ValueError, OverflowError) as error:
-        raise PlanError(f"The plan is not complete ({error}): make it anew.") from error
+        raise PlanError(f"The plan is not complete ({error}): make it again.") from error
     _check(plan)
     return plan
 
@@ -342,9 +344,9 @@ def _read(path: Path, what: str) -> dict[str, Any]:
     except OSError as error:
         raise PlanError(f"The {what} {path} cannot be read ({error.strerror}).") from error
     except ValueError as error:
-        raise PlanError(f"The {what} {path} is not JSON: make it anew.") from error
+        raise PlanError(f"The {what} {path} is not JSON: make it again.") from error
     if not isinstance(document, dict):
-        raise PlanError(f"The {what} {path} is not a JSON object: make it anew.")
+        raise PlanError(f"The {what} {path} is not a JSON object: make it again.")
     return document
 
 
@@ -411,16 +413,16 @@ def _check(plan: Plan) -> None:
         if configuration.disk not in plan.storage.disks:
             raise PlanError(
                 f"Configuration {configuration.name} is on disk {configuration.disk!r}, "
-                "which the plan does not name: make the plan anew."
+                "which the plan does not name: make a new plan."
             )
     seen: set[str] = set()
     for run in plan.runs:
         if run.configuration not in plan.storage.configurations:
-            raise PlanError(f"Run {run.run_id} has an unknown configuration: make the plan anew.")
+            raise PlanError(f"Run {run.run_id} has an unknown configuration: make a new plan.")
         if run.workload not in plan.workloads:
-            raise PlanError(f"Run {run.run_id} has an unknown workload: make the plan anew.")
+            raise PlanError(f"Run {run.run_id} has an unknown workload: make a new plan.")
         if run.run_id in seen:
-            raise PlanError(f"Run id {run.run_id!r} is not unique: make the plan anew.")
+            raise PlanError(f"Run id {run.run_id!r} is not unique: make a new plan.")
         seen.add(run.run_id)
     if plan.origin not in ("measured", "modelled"):
         raise PlanError(f"Origin {plan.origin!r} is neither measured nor modelled.")

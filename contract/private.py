@@ -23,9 +23,9 @@ def require(folder: Path) -> None:
     try:
         found = folder.lstat()
     except OSError as error:
-        raise AgentError(f"{folder} is not there ({error.strerror}): start anew.") from None
+        raise AgentError(f"{folder} is not there ({error.strerror}): start again.") from None
     if not stat.S_ISDIR(found.st_mode):
-        raise AgentError(f"{folder} is no folder: somebody put it there; remove it.")
+        raise AgentError(f"{folder} is not a folder: somebody put it there; remove it.")
     if found.st_uid != os.geteuid():
         raise AgentError(f"{folder} belongs to user {found.st_uid}: it is not used.")
     if found.st_mode & 0o077:

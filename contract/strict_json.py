@@ -10,19 +10,19 @@ _MOST_DIGITS = 21  # of 64 bits, with a sign
 
 
 def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no figure")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"{text[:20]} is too large for a figure")
+        raise ValueError(f"{text[:20]} is too large for a number")
     return value
 
 
 def _whole(text: str) -> int:
     if len(text) > _MOST_DIGITS or abs(value := int(text)) >= 2**64:
-        raise ValueError(f"{text[:20]} is too large for a figure")
+        raise ValueError(f"{text[:20]} is too large for a number")
     return value
 
 

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         where = getattr(options, "suite_dir", None)
-        hint = f"; go on with make resume SUITE_DIR={where}" if where else ""
+        hint = f"; continue with make resume SUITE_DIR={where}" if where else ""
         print(f"fde: interrupted, what was measured is kept{hint}.", file=sys.stderr)
         return 130
 
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     _plan_options(run, suite_required=False)
     run.set_defaults(command=_run)
 
-    resume = commands.add_parser("resume", help="go on with an interrupted suite")
+    resume = commands.add_parser("resume", help="continue with an interrupted suite")
     resume.add_argument("suite_dir", type=Path)
     resume.add_argument("--inventory", type=Path, required=True)
     resume.add_argument("--target", type=Path)
@@ -245,7 +245,7 @@ def _wear_told(plan: dict[str, Any], options: argparse.Namespace) -> dict[str, A
     target = remote.read_target(options.target)
     seen = look.look(target)
     if seen.error:
-        raise ControllerError(f"What preconditioning would cost cannot be said: {seen.error}.")
+        raise ControllerError(f"What preconditioning would cost is unknown: {seen.error}.")
     found = confirm.costs(plan, seen.disks)
     for cost in found:
         _say(cost.sentences)

@@ -68,7 +68,9 @@ class AgentClient:
         except ValueError:
             found = None
         if not isinstance(found, dict) or "machine_id" not in found:
-            raise ControllerError("The target does not say which machine it is: provision it anew.")
+            raise ControllerError(
+                "The target does not say which machine it is: provision it again."
+            )
         return found
 
     def journal(self) -> list[Entry]:
@@ -257,7 +259,7 @@ class Hold:
     def _keep(self, reason: str) -> None:
         if reason != self._told:
             self._told = reason
-            self._note(f"{reason}: no run is begun until that is mended")
+            self._note(f"{reason}: no run is begun until that is fixed")
             self._due_s = 0.0
         if time.monotonic() >= self._due_s:
             held = self._lease.hold(reason, LEASE_S)
@@ -267,5 +269,5 @@ class Hold:
     def _end(self) -> None:
         if self._held and not self._lease.let_go():
             return  # it runs out by itself, should the target not answer
-        self._note("mended, runs are begun again")
+        self._note("fixed: runs start again")
         self._held, self._told = False, ""

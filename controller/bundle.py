@@ -88,7 +88,7 @@ def _folder(point: EntryPoint) -> Path:
     if spec is None or spec.origin is None:
         raise ControllerError(
             f"The package {distribution(point)} names {point.value} ({point.group}), but there is "
-            f"no {top} here: install it anew, or uninstall it."
+            f"no {top} here: install it again, or uninstall it."
         )
     origin = Path(spec.origin)
     return origin.parent if spec.submodule_search_locations else origin

@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = None) -> bool:
-    """Print the page of every host of an inventory; whether nothing stands against going on.
+    """Print the page of every host of an inventory; whether nothing stands against continuing.
 
     Of a `suite` it is said what its preconditioning would cost each disk. Raises ControllerError
     where the inventory cannot be read at all.

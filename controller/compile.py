@@ -13,7 +13,14 @@ from contract.extensions import ExtensionError
 from contract.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from controller.declared import comparisons, contrasts, extra, precondition, share
 from controller.names import unknown
-from controller.suites import CANARY, between_canaries, complete, entries, on_one_disk, order
+from controller.suites import (
+    DRIFT_CHECK,
+    between_drift_checks,
+    complete,
+    entries,
+    on_one_disk,
+    order,
+)
 from instrumentation import watermark as pattern
 from instrumentation.meters import registry as registry_of_meters
 from instrumentation.meters.base import MeterError
@@ -21,8 +28,8 @@ from instrumentation.meters.base import MeterError
 MARGIN, HALF_WIDTH = 0.02, 0.005
 ATTEMPTS, RUN_LIMIT_S = 3, 3600
 MOST_BLOCKS = 10_000  # more than a year has time for
-# By which share the canary's power may move.
-CANARY_LIMIT = 0.01
+# By which share the drift check's power may move.
+DRIFT_LIMIT = 0.01
 # A window that a mark cuts is told apart by whole windows of rest beside it. A fast meter has
 # none that matters.
 SLOW_METER_S = 0.5
@@ -44,7 +51,7 @@ def compile_plan(
     now: datetime | None = None,
 ) -> dict[str, Any]:
     """The frozen plan. The same arguments give the same bytes; more blocks only append runs (and
-    move the extra blocks and the closing canary behind them).
+    move the extra blocks and the closing drift_check behind them).
 
     `configurations` stand in for those that the suite names, and its contrasts between them stay;
     where it has none, the default ones are made. `pilot` is the suite that told the
@@ -84,10 +91,10 @@ def compile_plan(
     known_loads = [load.name for load in loads]
     for unknown_load in set(skip) - set(known_loads):
         raise ControllerError(unknown("workload in SKIP", unknown_load, known_loads))
-    canary = _canary(suite, stacks)
-    if canary is not None:
-        workloads.append({"name": CANARY, "parameters": canary["parameters"]})
-        runs = between_canaries(runs, canary["plan"]["configuration"])
+    drift_check = _drift_check(suite, stacks)
+    if drift_check is not None:
+        workloads.append({"name": DRIFT_CHECK, "parameters": drift_check["parameters"]})
+        runs = between_drift_checks(runs, drift_check["plan"]["configuration"])
     return freeze(
         {
             "format": FORMAT,
@@ -104,7 +111,7 @@ def compile_plan(
             "extent": {"offset_bytes": DATA_OFFSET_BYTES, "size_bytes": target["extent_bytes"]},
             "filesystem": target["filesystem"],
             "configurations": stacks,
-            # Discarded anew each time, a disk would not stay as it was brought to.
+            # Discarded again each time, a disk would not stay as it was brought to.
             "discard_first": _flag(suite, "discard_first", otherwise=settled is None),
             **({} if settled is None else {"precondition": settled}),
             "workloads": workloads,
@@ -126,7 +133,7 @@ def compile_plan(
                 "pilot": pilot,
                 **({"comparisons": compared} if compared else {}),
             },
-            "canary": None if canary is None else canary["plan"],
+            "drift_check": None if drift_check is None else drift_check["plan"],
             "assumptions": target["assumptions"],
             **({"hours": None, "basis": None} if fitted is None else fitted),
         }
@@ -170,21 +177,23 @@ def _slowest_s(meters: Sequence[Mapping[str, Any]]) -> float:
     return max(periods, default=0.0)
 
 
-def _canary(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The canary's entry in the plan, and its parameters; None where the suite wants none."""
-    wanted = suite.get("canary", True)
+def _drift_check(
+    suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """The drift check's entry in the plan, and its parameters; None where the suite wants none."""
+    wanted = suite.get("drift_check", True)
     if wanted is False:
         return None
     if wanted is not True and not isinstance(wanted, Mapping):
         raise ControllerError(
-            f"The suite's key canary is {wanted!r}: say true, false, or its parameters."
+            f"The suite's key drift_check is {wanted!r}: say true, false, or its parameters."
         )
     plain = [stack["name"] for stack in stacks if stack["encrypted_by"] == NOBODY]
     names = [stack["name"] for stack in stacks]
     baseline = "plain" if "plain" in names else (plain or names)[0]
     return {
-        "parameters": complete(CANARY, {} if wanted is True else wanted),
-        "plan": {"workload": CANARY, "configuration": baseline, "limit": CANARY_LIMIT},
+        "parameters": complete(DRIFT_CHECK, {} if wanted is True else wanted),
+        "plan": {"workload": DRIFT_CHECK, "configuration": baseline, "limit": DRIFT_LIMIT},
     }
 
 

@@ -33,7 +33,7 @@ def new_disks(
 def unconfirmed(
     target: Mapping[str, Any], disks: Sequence[Mapping[str, Any]], confirmed: Collection[str]
 ) -> list[str]:
-    """Why provisioning may not go on, one sentence for each disk."""
+    """Why provisioning may not continue, one sentence for each disk."""
     return [
         f"{described(disk)}: all of that would be lost, and this testbed has not had the disk "
         f"before; if that is wanted, say make provision CONFIRM={disk['serial']} (several serials "
@@ -65,7 +65,7 @@ def run(path: Path, confirmed: Sequence[str], ask: Ask | None) -> list[str]:
             continue
         typed = ask(
             f"{host}: {described(disk)}\n"
-            "ALL OF THAT WILL BE LOST. Type the serial number to go on: "
+            "ALL OF THAT WILL BE LOST. Type the serial number to continue: "
         )
         if typed.strip() != disk["serial"]:
             raise ControllerError(f"The serial of {disk['path']} was not typed: nothing was done.")
@@ -186,7 +186,9 @@ def require_allowed(costs: Sequence[Cost], confirmed: Collection[str], ask: Ask 
                 f"CONFIRM={cost.serial} as well, or give precondition fewer rounds or the "
                 "inventory a smaller fde_extent_bytes."
             )
-        typed = ask(f"{cost.sentences}\nAs {cost.reason}, type the disk's serial number to go on: ")
+        typed = ask(
+            f"{cost.sentences}\nAs {cost.reason}, type the disk's serial number to continue: "
+        )
         if typed.strip() != cost.serial:
             raise ControllerError(
                 f"The serial of disk {cost.role} was not typed: nothing was planned."

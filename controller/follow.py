@@ -71,7 +71,7 @@ class LinkMonitor:
         still = "still " if self._told else ""
         self._note(
             f"{still}no word from the target since {self._since_wall} ({self._reason}); "
-            "the agent goes on by itself"
+            "the agent continues by itself"
         )
         self._told = True
         self._due_s = time.monotonic() + REPEAT_S
@@ -82,7 +82,7 @@ RETRY_S = 2.0
 STEADY_S = 20.0
 # What the follower on the target ends with where nobody works on the suite.
 ABANDONED = 4
-# So many times in a row the same complaint of the follower itself: it will not mend by itself.
+# So many times in a row the same complaint of the follower itself: it does not recover by itself.
 MOST_COMPLAINTS = 15
 
 
@@ -275,7 +275,7 @@ class FollowLoop:
             return
         raise ControllerError(
             f"The agent on {self._plan.host} ended without closing its journal "
-            f"({unit.last_words or 'it said nothing'}): go on with make resume."
+            f"({unit.last_words or 'it said nothing'}): continue with make resume."
         )
 
     @contextmanager

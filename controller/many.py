@@ -271,7 +271,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
 
 
 def run(options: Options) -> bool:
-    """Run or go on with every suite of the group in `options.suite_dir`; whether all came through.
+    """Run or continue with every suite of the group in `options.suite_dir`; whether all succeeded.
 
     A host that fails does not stop the others. Ctrl-C is handed on to each session, which ends in
     order; KeyboardInterrupt is raised when all have.
@@ -299,7 +299,7 @@ def run(options: Options) -> bool:
 
 
 def _start(host: str, folder: Path, path: Path) -> Session:
-    """The session writes to a file, not to us: it goes on if this process ends."""
+    """The session writes to a file, not to us: it continues if this process ends."""
     argv = [*SESSION, str(folder), "--inventory", str(path)]
     argv += ["--target", str(playbook.target_file(host))]
     with (folder / LOG).open("ab") as log:
@@ -348,7 +348,7 @@ def _outcome(session: Session, path: Path) -> str:
         return f"sealed, {session.folder}"
     said = session.last.removeprefix("fde: ") or "it said nothing"
     way = f"make resume SUITE_DIR={session.folder} INVENTORY={path}"
-    return f"did not come through: {said}\n  go on with: {way}"
+    return f"did not come through: {said}\n  continue with: {way}"
 
 
 def _planned_host(folder: Path) -> str:

@@ -25,7 +25,7 @@ from instrumentation.recorder_port import MeterConfig, RecorderError
 
 POLL_S = 0.1
 STOP_LIMIT_S = 15.0
-# A recorder goes on so long without the session that started it: till somebody resumes the suite.
+# A recorder continues so long without the session that started it: till somebody resumes the suite.
 OUTLIVE_S = 24 * 3600
 # A recorder tells its state twice a second; one that has not for so long hangs, or cannot write.
 STALE_NS = 10 * 10**9

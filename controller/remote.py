@@ -81,7 +81,7 @@ def changed(ssh: Sequence[str], known_hosts: str | None) -> str:
     name = shlex.quote(key.line.split()[0]) if key else "HOST"
     return (
         "its host key is another one than the one that is known here: another machine may stand in "
-        f"its place, and nothing was sent to it.{now} Where it was installed anew, {COMPARE}; then "
+        f"its place, and nothing was sent to it.{now} If it was reinstalled, {COMPARE}; then "
         f"take the old key out with `ssh-keygen -R {name}{file}`, and check again"
     )
 
@@ -120,7 +120,7 @@ def read_target(path: Path) -> dict[str, Any]:
         schema.read(TargetDocument, found)
     except ValueError as error:
         raise ControllerError(
-            f"{path} is no resolved target of this version ({error}): run make provision."
+            f"{path} is not a resolved target of this version ({error}): run make provision."
         ) from None
     return dict(found)
 

@@ -85,7 +85,7 @@ def _uncovered(
 
     restore = f"restore it, or seal what was measured with python -m controller seal {suite_dir}."
     try:
-        suite, _, energy = results.reckoned(suite_dir)
+        suite, _, energy = results.computed(suite_dir)
     except SuiteError as error:
         raise ControllerError(str(error)) from None
     for run in (*suite.void, *suite.skipped):

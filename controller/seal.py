@@ -142,14 +142,14 @@ def seal(suite_dir: Path, *, decoded: bool = False) -> Path:
         return _sealed(suite_dir, decoded)
     except OSError as error:
         raise ControllerError(
-            f"{error.filename or suite_dir} cannot be sealed ({error.strerror}): mend that, then "
+            f"{error.filename or suite_dir} cannot be sealed ({error.strerror}): fix that, then "
             f"seal again with python -m controller seal {suite_dir}."
         ) from error
 
 
 def _sealed(suite_dir: Path, decoded: bool) -> Path:
     unseal(suite_dir)
-    end_leftovers(suite_dir)  # a recorder that goes on would change what is sealed
+    end_leftovers(suite_dir)  # a recorder that continues would change what is sealed
     if not decoded:
         decode(suite_dir)
     write_json(suite_dir / "timing.json", _timing(suite_dir))

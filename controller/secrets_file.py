@@ -106,9 +106,9 @@ def load(path: Path) -> dict[str, str]:
         document = json.loads(_decrypted(path) if encrypted else content)
     except ValueError:
         # The parser's message would quote the file.
-        raise ControllerError(f"The secrets {path} are not JSON: mend them.") from None
+        raise ControllerError(f"The secrets {path} are not JSON: correct them.") from None
     if not isinstance(document, dict):
-        raise ControllerError(f"The secrets {path} are not a JSON object: mend them.")
+        raise ControllerError(f"The secrets {path} are not a JSON object: correct them.")
     return _whole(document, path)
 
 

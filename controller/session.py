@@ -61,11 +61,11 @@ class Session:
 
 
 def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -> Path:
-    """Run a planned suite, or go on with an interrupted one; returns the manifest's path.
+    """Run a planned suite, or continue with an interrupted one; returns the manifest's path.
 
-    A sealed suite goes on where runs are void or not recorded. Raises ControllerError, PlanError (a
-    plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured is
-    brought over before KeyboardInterrupt goes on; a terminal that is closed does not end it.
+    A sealed suite continues where runs are void or not recorded. Raises ControllerError, PlanError
+    (a plan that was changed) or ClockError. On Ctrl-C the agent is stopped and what it has measured
+    is brought over before KeyboardInterrupt continues; a terminal that is closed does not end it.
     """
     suite_folder.require_plain(suite_dir)
     say = lasting(say)
@@ -79,8 +79,8 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
             return _session(suite_dir, target, inventory, plan, say)
         except OSError as error:
             raise ControllerError(
-                f"{error.filename or suite_dir} cannot be written ({error.strerror}): mend that, "
-                f"then go on with make resume SUITE_DIR={suite_dir}."
+                f"{error.filename or suite_dir} cannot be written ({error.strerror}): fix that, "
+                f"then continue with make resume SUITE_DIR={suite_dir}."
             ) from error
 
 
@@ -123,7 +123,7 @@ def _until_complete(session: Session) -> None:
         if last.state == "suite-failed":
             raise ControllerError(
                 f"The agent gave up: {last.detail or 'it gave no reason'} What was measured is in "
-                f"{session.suite_dir}; mend it and go on with make resume."
+                f"{session.suite_dir}; correct it and continue with make resume."
             )
         found = review.review(session.plan, session.suite_dir, session.meters)
         review.ask(session.agent, found, session.board.note)
@@ -171,7 +171,7 @@ def _salvage(session: Session) -> None:
     except KeyboardInterrupt:
         stopped = came = False
     if not stopped:
-        note(f"{session.plan.host} was not told to stop: the agent goes on there by itself")
+        note(f"{session.plan.host} was not told to stop: the agent continues there by itself")
     if not came:
         note("nothing more was brought over; it stays on the target until make resume")
 

@@ -131,14 +131,14 @@ def _stretches(entries: Sequence[Entry]) -> Iterator[tuple[str, str, float]]:
 def _blocks(
     plan: Mapping[str, Any], runs: Mapping[str, Mapping[str, Any]], entries: Sequence[Entry]
 ) -> Iterator[Block]:
-    """Whole blocks that one start of the agent has gone through; the canary left aside."""
-    canary = (plan.get("canary") or {}).get("workload")
+    """Whole blocks that one start of the agent has gone through; the drift check left aside."""
+    drift_check = (plan.get("drift_check") or {}).get("workload")
     by_block: dict[int, set[str]] = {}
     for run_id, run in runs.items():
-        if run["workload"] != canary:
+        if run["workload"] != drift_check:
             by_block.setdefault(run["block"], set()).add(run_id)
-    canaries = {run_id for run_id, run in runs.items() if run["workload"] == canary}
-    inner = [entry for entry in entries if entry.run_id not in canaries]
+    drift_checks = {run_id for run_id, run in runs.items() if run["workload"] == drift_check}
+    inner = [entry for entry in entries if entry.run_id not in drift_checks]
     for wanted in by_block.values():
         places = [place for place, entry in enumerate(inner) if entry.run_id in wanted]
         mine = inner[places[0] : places[-1] + 1] if places else []
@@ -207,37 +207,39 @@ class Fit:
 def fit(plan: Mapping[str, Any], known: Seen, hours: float) -> Fit:
     """The largest number of blocks that ends within `hours`, by a plan of any number of them.
 
-    Every block but one in twenty should stay below the bound that it is reckoned with. Raises
+    Every block but one in twenty should stay below the bound that it is assumed. Raises
     ControllerError where a workload was never seen here, or not even one block fits.
     """
     if not 0 < hours < math.inf:
         raise ControllerError(f"HOURS is {hours:g}: say how long the suite may take, as HOURS=9.")
-    canaries = plan["canary"]["workload"] if plan["canary"] else ""
-    first = [run for run in plan["runs"] if run["block"] == 0 and run["workload"] != canaries]
+    drift_checks = plan["drift_check"]["workload"] if plan["drift_check"] else ""
+    first = [run for run in plan["runs"] if run["block"] == 0 and run["workload"] != drift_checks]
     costs = {run["run_id"]: _cost_s(plan, known, run) for run in plan["runs"]}
     stacks = {run["configuration"] for run in first}
     further_s = _further_s(plan, known, costs)
     runs_s = sum(costs[run["run_id"]] for run in first)
     parts_s = runs_s + sum(_switch_s(known, name) for name in stacks)
-    canary_s = sum(
+    drift_check_s = sum(
         costs[run["run_id"]] + _switch_s(known, run["configuration"])
         for run in plan["runs"]
-        if run["workload"] == canaries
+        if run["workload"] == drift_checks
     )
 
     ratios = known.ratios()
     factor = fmean(ratios) if ratios else 1.0
     reserve, why = _reserve(ratios)
     block_s, bound_s = parts_s * factor, parts_s * (factor + reserve)
-    ends_s = (fmean(known.ends_s) if known.ends_s else ENDS_UNSEEN_S) + canary_s + further_s
-    ends_bound_s = max(known.ends_s, default=ENDS_UNSEEN_S) + (canary_s + further_s) * (1 + reserve)
+    ends_s = (fmean(known.ends_s) if known.ends_s else ENDS_UNSEEN_S) + drift_check_s + further_s
+    ends_bound_s = max(known.ends_s, default=ENDS_UNSEEN_S) + (drift_check_s + further_s) * (
+        1 + reserve
+    )
     blocks = math.floor((hours * 3600 - ends_bound_s) / bound_s)
     if blocks < 1:
         needed_s = ends_bound_s + bound_s
         raise ControllerError(
             f"Not one block fits into {minutes(hours * 3600)}: one takes {minutes(bound_s)}, with "
-            f"start, canary and end {minutes(needed_s)}. Say HOURS={math.ceil(needed_s / 36) / 100}"
-            " or more, or choose fewer CONFIGURATIONS."
+            f"start, drift check and end {minutes(needed_s)}. Say "
+            f"HOURS={math.ceil(needed_s / 36) / 100} or more, or choose fewer CONFIGURATIONS."
         )
     expected_s = blocks * block_s + ends_s
     basis = {
@@ -256,9 +258,9 @@ def _sentences(blocks: int, hours: float, basis: Mapping[str, Any], known: Seen)
     ends = "as seen before" if known.ends_s else "a guess, none was seen yet"
     return (
         f"{_counted(blocks, 'block')} in {minutes(hours * 3600)}: a block takes "
-        f"{minutes(basis['block_s'])}, reckoned with {minutes(basis['block_bound_s'])} "
+        f"{minutes(basis['block_s'])}, calculated with {minutes(basis['block_bound_s'])} "
         f"({basis['reserve']}).",
-        f"Start, canary and end take {minutes(basis['ends_s'])} ({ends}). "
+        f"Start, drift_check and end take {minutes(basis['ends_s'])} ({ends}). "
         f"By {_counted(len(known.suites), 'suite')} of this host it should end after "
         f"{minutes(basis['expected_s'])}.",
     )
@@ -307,8 +309,10 @@ def _further_s(plan: Mapping[str, Any], known: Seen, costs: Mapping[str, float])
     """Seconds of the blocks after the full ones, which come once however many these are."""
     if not (blocks := plan.get("extra_blocks")):
         return 0.0
-    canary = plan["canary"]["workload"] if plan["canary"] else ""
-    runs = [r for r in plan["runs"] if r["block"] >= blocks["first"] and r["workload"] != canary]
+    drift_check = plan["drift_check"]["workload"] if plan["drift_check"] else ""
+    runs = [
+        r for r in plan["runs"] if r["block"] >= blocks["first"] and r["workload"] != drift_check
+    ]
     entered = {(run["block"], run["configuration"]) for run in runs}
     switches_s = sum(_switch_s(known, configuration) for _, configuration in entered)
     return sum(costs[run["run_id"]] for run in runs) + switches_s
@@ -350,7 +354,7 @@ def read_pilot(folder: Path) -> Pilot:
     if found.get("format") != PILOT_FORMAT:
         raise ControllerError(
             f"{path} is not of the format {PILOT_FORMAT!r}: make report SUITE_DIR={folder} makes "
-            "it anew."
+            "it again."
         )
     blocks, seen = found.get("blocks"), found.get("from_blocks")
     if not isinstance(blocks, int) or not isinstance(seen, int) or seen < PILOT_BLOCKS:

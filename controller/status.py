@@ -227,7 +227,7 @@ class Board:
         if self._screen:
             try:
                 self._screen.show(rows(found))
-            except OSError:  # the terminal was closed; the suite goes on
+            except OSError:  # the terminal was closed; the suite continues
                 self.close()
                 self._say("the terminal is gone")
 
@@ -240,4 +240,4 @@ class Board:
         except OSError as error:
             if not self._write_failed:
                 self._write_failed = True
-                self.warn(f"the status cannot be written ({error.strerror}); the suite goes on")
+                self.warn(f"the status cannot be written ({error.strerror}); the suite continues")

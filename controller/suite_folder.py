@@ -212,6 +212,6 @@ def _require_whole_journal(plan: Plan, suite_dir: Path, found: Mapping[str, Any]
     if lines < copied:
         raise ControllerError(
             f"The journal of {plan.suite_id} on {plan.host} has {lines} lines, the copy here "
-            f"{copied}: the target was set up anew or is another one. Seal what was measured with "
+            f"{copied}: the target was set up again or is another one. Seal what was measured with "
             f"python -m controller seal {suite_dir}, and start a new suite with make run."
         )

@@ -18,7 +18,7 @@ from workloads import registry
 from workloads.base import WorkloadError
 
 # The workload that runs first and last on the baseline.
-CANARY = "canary"
+DRIFT_CHECK = "drift_check"
 
 VARIANT_KEYS = ("name", "workload", "parameters", "repeat", "configurations", "overall")
 MOST_REPEATS = 1000
@@ -119,10 +119,10 @@ def _entry(given: Any, names: Sequence[str], database: str, *, chosen: bool) -> 
 
 
 def _check_name(name: Any, workload: Any) -> None:
-    if CANARY in (name, workload):
+    if DRIFT_CHECK in (name, workload):
         raise ControllerError(
-            "The canary is no workload of a suite's list: it runs first and last by itself "
-            "(the suite's key canary)."
+            "The drift check is no workload of a suite's list: it runs first and last by itself "
+            "(the suite's key drift_check)."
         )
     if workload not in registry.names():
         raise ControllerError(unknown("workload", str(workload), registry.names()))
@@ -169,12 +169,12 @@ def _parameters(
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = (
     *("configurations", "contrasts", "margin", "half_width", "watermark"),
-    *("attempts", "run_limit_s", "canary", "scales", "extra", "comparisons", "one_disk"),
+    *("attempts", "run_limit_s", "drift_check", "scales", "extra", "comparisons", "one_disk"),
     *("discard_first", "precondition"),
 )
 # What other machines need other values of; what is measured stays the same in every scale.
 SCALED_KEYS = (
-    *("summary", "blocks", "settle_s", "tail_s", "run_limit_s", "canary", "rapl_hz"),
+    *("summary", "blocks", "settle_s", "tail_s", "run_limit_s", "drift_check", "rapl_hz"),
     *("precondition", "workloads", "entries", "extra", "comparisons"),
 )
 # What a scale may change of an entry besides its parameters, and of a comparison.
@@ -193,7 +193,7 @@ def load_suite(name: str, folder: Path = SUITES) -> dict[str, Any]:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ControllerError(f"{path} cannot be read as YAML ({why}): mend it.") from None
+        raise ControllerError(f"{path} cannot be read as YAML ({why}): correct it.") from None
     if not isinstance(document, dict):
         raise ControllerError(f"Suite {name} is not a YAML mapping: see the other suites.")
     for key in document:
@@ -261,7 +261,7 @@ def on_one_disk(
     if not isinstance(own, list) or not all(isinstance(each, str) for each in own):
         raise ControllerError(f"The suite's configurations are a list of names, not {own!r}.")
     if not all(isinstance(each, str) for pair in names.items() for each in pair):
-        raise ControllerError("The suite's key one_disk has a name for each name: mend it.")
+        raise ControllerError("The suite's key one_disk has a name for each name: correct it.")
     if stray := [name for name in names if name not in own]:
         raise ControllerError(unknown("configuration in one_disk", str(stray[0]), own))
     renamed = [names.get(name, name) for name in own]
@@ -330,7 +330,7 @@ def order(
     seed: int,
     begun: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Runs in the order of execution, those `begun` first, whose blocks these go on from.
+    """Runs in the order of execution, those `begun` first, whose blocks these continue from.
 
     Each block enters every configuration once, in random order, and does there all that is to be
     done on it, in random order. Each block has its own generator, so that a longer plan begins like
@@ -348,10 +348,12 @@ def order(
     return runs
 
 
-def between_canaries(runs: Sequence[Mapping[str, Any]], configuration: str) -> list[dict[str, Any]]:
-    """The canary before and after all runs, in the first and in the last block."""
-    canary = {"configuration": configuration, "workload": CANARY}
-    whole = [{**canary, "block": 0}, *runs, {**canary, "block": runs[-1]["block"]}]
+def between_drift_checks(
+    runs: Sequence[Mapping[str, Any]], configuration: str
+) -> list[dict[str, Any]]:
+    """The drift check before and after all runs, in the first and in the last block."""
+    drift_check = {"configuration": configuration, "workload": DRIFT_CHECK}
+    whole = [{**drift_check, "block": 0}, *runs, {**drift_check, "block": runs[-1]["block"]}]
     return [_numbered(index, run) for index, run in enumerate(whole)]
 
 

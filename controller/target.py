@@ -163,8 +163,7 @@ def _configurations_broken(given: Mapping[str, Any]) -> Iterator[str]:
         if not NAME.fullmatch(str(entry["name"])):
             yield (
                 f"configuration {entry['name']}: its name becomes part of file names: begin with a "
-                "letter or digit, go on with those, dots, dashes and underscores, 48 characters at "
-                "most"
+                "letter or digit, then use those, dots, dashes, underscores; 48 characters at most"
             )
         try:
             registry.complete(entry)

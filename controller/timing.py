@@ -208,9 +208,9 @@ def summary(
     """The document of timing.json. `controller` holds the controller's own steps in seconds:
     `wall_s` (everything), `start_s`, `fetch_s`; `clock` the readings of clock.jsonl.
 
-    Measuring is the time in phases of finished runs, the canary's and the tails included: the time
-    that figures come from. `preparing_s` is the rest of these runs before their first phase and
-    after their tail: laying out data, checks, settling, clearing away.
+    Measuring is the time in phases of finished runs, the drift check's and the tails included: the
+    time that figures come from. `preparing_s` is the rest of these runs before their first phase
+    and after their tail: laying out data, checks, settling, clearing away.
     """
     states = of_journal(entries, clock)
     finished = of_runs(runs, settle_s)

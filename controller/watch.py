@@ -64,7 +64,7 @@ class LocalSuite(Source):
         suite_folder.require_plain(folder)
         found = document(folder / "plan.json")
         if not {"suite_id", "host"} <= set(found):
-            raise ControllerError(f"{folder} is no suite's folder: it has no plan.")
+            raise ControllerError(f"{folder} is not a suite's folder: it has no plan.")
         self.name, self.host = str(found["suite_id"]), str(found["host"])
 
     def alive(self) -> bool:
@@ -79,7 +79,7 @@ class LocalSuite(Source):
             )
         return False, (
             f"No session works on {folder}, and it is not sealed: "
-            f"make resume SUITE_DIR={folder} goes on with it."
+            f"make resume SUITE_DIR={folder} continues with it."
         )
 
 

@@ -81,7 +81,7 @@ def load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise CryptoError(f"{error}; remove {path}, and it will be made anew") from error
+        raise CryptoError(f"{error}; remove {path}, and it will be made again") from error
     pointer, size = ctypes.c_void_p, ctypes.c_size_t
     library.xts_new.restype = pointer
     library.xts_new.argtypes = [ctypes.c_char_p, size, ctypes.c_int]

@@ -63,7 +63,7 @@ def parse(parameters: Mapping[str, Any]) -> Behaviour:
         if name not in known:
             raise BehaviourError(f"there is no parameter {name}: choose from {', '.join(known)}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-            raise BehaviourError(f"{name} is {value!r}, which is no number from 0 to 10⁹")
+            raise BehaviourError(f"{name} is {value!r}, which is not a number from 0 to 10⁹")
     return Behaviour(**{name: float(value) for name, value in parameters.items()})
 
 

@@ -104,7 +104,7 @@ def _make_way(path: Path) -> None:
         return
     except OSError as error:
         raise ControlError(f"{path}: {error.strerror}; name another --control") from error
-    raise ControlError(f"{path} is there and is no socket; name another one with --control")
+    raise ControlError(f"{path} is there and is not a socket; name another one with --control")
 
 
 def ask(path: Path, command: str, timeout_s: float = 30, **parameters: Any) -> dict[str, Any]:

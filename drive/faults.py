@@ -33,7 +33,7 @@ class SlowReply:
 
 @dataclass(frozen=True)
 class IoError:
-    """The next `count` commands (0: until cleared) fail in a way that a retry may mend."""
+    """The next `count` commands (0: until cleared) fail in a way that a retry may fix."""
 
     count: int = 0
     on: str = "both"

@@ -183,7 +183,7 @@ class StateFile:
         except StateError as error:
             raise StateError(
                 f"{self.path} is damaged or not a drive's ({error}); restore it or name another "
-                "file; if it was this drive's, remove it together with the image to begin anew"
+                "file; if it was this drive's, remove it together with the image to begin again"
             ) from error
 
     def save(self, state: DriveState) -> None:

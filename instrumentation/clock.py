@@ -140,7 +140,7 @@ class OffsetModel:
     """Maps times of one boot of the target to the controller's clock.
 
     `knots` are `(t_target_ns, offset_ns, bound_ns)` in order of time. Between two knots the offset
-    is a straight line; before the first and after the last it goes on at the mean skew.
+    is a straight line; before the first and after the last it continues at the mean skew.
     """
 
     boot_id: str

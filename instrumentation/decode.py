@@ -69,7 +69,7 @@ class Decoder:
             elif not part.data:
                 self.meter.opened()
             else:
-                self.meter.asked(part.data, part.t_mono_ns)
+                self.meter.on_request_sent(part.data, part.t_mono_ns)
 
     def _table(self, epoch: int, rows: Rows) -> pl.DataFrame:
         start, self.records = self.records, self.records + len(rows)
@@ -155,7 +155,9 @@ def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
         driver = registry.load(described["kind"])
         meter = driver(described["channels"], described.get("settings", {}))
     except FileNotFoundError as error:
-        raise DecodeError(f"{error.filename} is not there: {meter_dir} is no recording.") from None
+        raise DecodeError(
+            f"{error.filename} is not there: {meter_dir} is not a recording."
+        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DecodeError(
             f"{meter_dir / 'meter.json'} is not a meter's description ({error})."
@@ -213,7 +215,9 @@ def _as_decode_errors(meter_dir: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DecodeError(f"{error.filename} is not there: {meter_dir} is no recording.") from None
+        raise DecodeError(
+            f"{error.filename} is not there: {meter_dir} is not a recording."
+        ) from None
     except (StreamError, pl.exceptions.ComputeError) as error:
         raise DecodeError(f"{meter_dir}: {error}") from None
 

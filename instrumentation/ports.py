@@ -2,7 +2,7 @@
 
 A `port` of the inventory is a path, or `usb:VVVV:PPPP`, `usb:VVVV:PPPP:SERIAL`,
 `usb:VVVV:PPPP@LOCATION` (a place in the tree of hubs, such as 1-2.3), or `usb` alone: whatever has
-one of the driver's own ids. It is looked up anew at each opening, for a meter that is plugged in
+one of the driver's own ids. It is looked up again at each opening, for a meter that is plugged in
 again may get another number.
 """
 

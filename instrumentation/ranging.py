@@ -112,7 +112,7 @@ def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> b
         t_ns = monotonic_ns()
         if request := meter.request(t_ns):
             transport.write(request)
-            meter.asked(request, t_ns)
+            meter.on_request_sent(request, t_ns)
         due_ns = meter.due_ns
         wait_s = _WAIT_S if due_ns is None else (due_ns - monotonic_ns()) / 1e9
         came_ns, data = transport.read(min(_WAIT_S, max(0.0, wait_s)))
@@ -137,8 +137,8 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
         raise RecorderError(cannot_open(config, error, device)) from None
     try:
         heard = listen(meter, transport, stopped)
-        if farewell := meter.farewell():
-            transport.write(farewell)
+        if stop_command := meter.stop_command():
+            transport.write(stop_command)
     except OSError as error:
         raise RangingError(
             f"{config.name}: the port was lost ({error}); plug it in and run this again."

@@ -3,11 +3,11 @@
     python -m instrumentation.recorder --meter '<entry of meters, JSON>' --out DIR [--status FILE]
 
 DIR gets meter.json and stream.raw; an existing stream is continued. The status file (default
-DIR/status.json) says what is going on, and on a terminal (or with --live) a line on standard error
-does. The recorder ends with 0 on SIGTERM or Ctrl-C, with 1 and a sentence where the meter is silent
-or another at the start; with --wait it was heard before, and is waited for. A port that is lost
-later is opened again as soon as it is there, whatever number it has then. On a full disk it waits
-for room. With --outlive S it ends S seconds after the process that started it.
+DIR/status.json) says what is continuing, and on a terminal (or with --live) a line on standard
+error does. The recorder ends with 0 on SIGTERM or Ctrl-C, with 1 and a sentence where the meter is
+silent or another at the start; with --wait it was heard before, and is waited for. A port that is
+lost later is opened again as soon as it is there, whatever number it has then. On a full disk it
+waits for room. With --outlive S it ends S seconds after the process that started it.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Recorder:
             self._lose(f"the port was lost ({error})")
             return
         writer.append(t_ns, data, sent=True)
-        self._meter.asked(data, t_ns)
+        self._meter.on_request_sent(data, t_ns)
 
     def _read(self) -> tuple[int, bytes]:
         """The bytes that are there and when the first came; none after a while without any."""
@@ -220,12 +220,12 @@ class Recorder:
         return bool(looks_like(self._first_bytes, self._config.kind))
 
     def _check_silence(self, now_ns: int) -> None:
-        """Later: a port that gives nothing more is opened anew."""
+        """Later: a port that gives nothing more is opened again."""
         limits = self._limits
         if now_ns - self._heard_ns > limits.silence_s * 1e9:
-            self._lose(f"nothing came for {limits.silence_s:.3g} s")
+            self._lose(f"no data for {limits.silence_s:.3g} s")
         elif now_ns - self._record_ns > (limits.silence_s + limits.foreign_s) * 1e9:
-            self._lose("what comes is no record any more")
+            self._lose("the incoming data are not valid records any more")
 
     def _lose(self, message: str) -> None:
         self._close_port()
@@ -236,8 +236,8 @@ class Recorder:
         if self._transport is None:
             return
         with contextlib.suppress(OSError):
-            if farewell := self._meter.farewell():
-                self._transport.write(farewell)
+            if stop_command := self._meter.stop_command():
+                self._transport.write(stop_command)
         self._transport.close()
         self._transport = None
 

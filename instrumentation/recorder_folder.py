@@ -64,7 +64,7 @@ class RecordingFolder:
         try:
             writer = StreamWriter(path)
         except StreamError as error:
-            raise RecorderError(f"{path} is no stream ({error}): move it away.") from None
+            raise RecorderError(f"{path} is not a meter stream ({error}): move it away.") from None
         self._describe(described)
         return writer
 
@@ -83,7 +83,7 @@ class RecordingFolder:
         files.write_json(self._out / "meter.json", described)
 
     def has_room(self) -> bool:
-        """Whether a recording that waits for room can go on."""
+        """Whether a recording that waits for room can continue."""
         return shutil.disk_usage(self._out).free >= ROOM_BYTES
 
 

@@ -68,7 +68,7 @@ def cannot_write(config: MeterConfig, out: Path, error: OSError, summary: str) -
 
 def full(config: MeterConfig, out: Path) -> str:
     """The disk takes nothing more."""
-    return f"{config.name}: the disk of {out} is full; the recording goes on when there is room"
+    return f"{config.name}: the disk of {out} is full; the recording continues when there is room"
 
 
 def recorded_already(config: MeterConfig, out: Path) -> str:
@@ -88,7 +88,7 @@ ORIGINS = ("measured", "modelled")
 
 
 class RecorderError(Exception):
-    """The recorder cannot start or go on; one sentence with the way out."""
+    """The recorder cannot start or continue; one sentence with the way out."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class MeterConfig:
                 f"{self.name}: origin {self.origin!r} is unknown; say measured or modelled."
             )
         if not isinstance(self.baud, int) or self.baud <= 0:
-            raise RecorderError(f"{self.name}: {self.baud!r} is no baud rate.")
+            raise RecorderError(f"{self.name}: {self.baud!r} is not a valid baud rate.")
         try:
             check_form(self.port)
         except ValueError as error:

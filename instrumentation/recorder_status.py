@@ -12,7 +12,7 @@ from typing import TextIO
 
 from contract import files
 from instrumentation.clock import monotonic_ns
-from instrumentation.meters.rows import Fed
+from instrumentation.meters.rows import ParseResult
 from instrumentation.recorder_port import MeterConfig
 
 _TO_START_OF_LINE, _CLEAR_REST = "\r", "\x1b[K"
@@ -93,7 +93,7 @@ class Status:
         self.epoch = epoch
         self.openings += 1
 
-    def take(self, fed: Fed) -> None:
+    def take(self, fed: ParseResult) -> None:
         """Count what the driver made of some bytes."""
         rows = fed.rows
         if len(rows):

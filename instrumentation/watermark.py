@@ -42,7 +42,7 @@ def m_sequence(start: int = 1) -> tuple[int, ...]:
     Sixteen chips are 1; the circular autocorrelation of the chips as ±1 is 31 or −1.
     """
     if not 1 <= start <= 31:
-        raise ValueError(f"{start} is no state of a register of five bits that ever moves on")
+        raise ValueError(f"{start} is not a state of a register of five bits that ever moves on")
     chips, state = [], start
     for _ in range(31):
         chips.append(state & 1)

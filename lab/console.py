@@ -18,7 +18,7 @@ def tail(path: Path, lines: int = 15) -> str:
 
 
 def gave_up(console: Path) -> bool:
-    """Whether the guest's kernel or initrd said that it cannot go on, and has not booted since."""
+    """Whether the guest's kernel or initrd gave up, and has not booted since."""
     if not console.exists():
         return False
     said = console.read_bytes().rpartition(BOOT_WORDS)[2]

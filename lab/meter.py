@@ -75,7 +75,7 @@ class Counters:
         cpu_ns = self._cpu.read_ns()
         for index, fd in enumerate(self._drives):
             raw = os.pread(fd, _STATS.size, 0)
-            if len(raw) == _STATS.size:  # a drive that starts anew empties its file for a moment
+            if len(raw) == _STATS.size:  # a drive that starts again empties its file for a moment
                 self._last[index] = _STATS.unpack(raw)
         read, written, encrypted, decrypted = (sum(s[i] for s in self._last) for i in range(4))
         return Activity(cpu_ns, read, written, encrypted + decrypted)
@@ -249,7 +249,7 @@ def _load_state(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise LabError(f"The lab's state cannot be read ({error}): start the lab first.") from None
     if not isinstance(state, dict):
-        raise LabError(f"{path} is no lab's state: start the lab first.")
+        raise LabError(f"{path} is not a lab's state: start the lab first.")
     return state
 
 

@@ -34,7 +34,7 @@ def network(layout: Layout, *, plugged: bool) -> None:
 
 
 def meter(layout: Layout, *, plugged: bool) -> None:
-    """The meter's port vanishes or comes back; the meter itself goes on measuring.
+    """The meter's port vanishes or comes back; the meter itself continues measuring.
 
     Raises LabError where the lab has no meter.
     """
@@ -97,7 +97,7 @@ def wait_until_up(layout: Layout, say: boot.Say) -> None:
 
 
 def reset(layout: Layout) -> None:
-    """The button on the front: the guest starts anew at once, its drives keep their power."""
+    """The button on the front: the guest starts again at once, its drives keep their power."""
     state = require_state(layout)
     with deferred_interrupts():
         launcher = Launcher(layout, read_started(layout))

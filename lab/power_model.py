@@ -177,7 +177,7 @@ def _coefficient(path: Path, model: Any, section: str, key: str) -> float:
         raise LabError(f"{path}: {section}.{key} needs a value, a unit and a source.")
     value = entry["value"]
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise LabError(f"{path}: {section}.{key} is {value!r}, which is no coefficient.")
+        raise LabError(f"{path}: {section}.{key} is {value!r}, which is not a coefficient.")
     return float(value)
 
 

@@ -41,10 +41,10 @@ class CipherModes(Workload):
     """Phases `CIPHER-MODE.encrypt.SIZEB` and `….decrypt.SIZEB`, each on buffers of its own.
 
     A phase repeats one input for at least `seconds`, on one stream: the key schedule is before it,
-    the chaining value goes on. `ecb`, `cbc` and `cfb` fill the input up to whole blocks; the bytes
-    counted are those of the input. The paper's two meanings of CFB are both here. Its table II
-    comes from Crypto++, which feeds back whole blocks: `cfb`. In its tables V and VI, CFB takes 8
-    times as long as ECB with 64-bit blocks and 16 times with 128-bit ones, so there a block is
+    the chaining value continues. `ecb`, `cbc` and `cfb` fill the input up to whole blocks; the
+    bytes counted are those of the input. The paper's two meanings of CFB are both here. Its table
+    II comes from Crypto++, which feeds back whole blocks: `cfb`. In its tables V and VI, CFB takes
+    8 times as long as ECB with 64-bit blocks and 16 times with 128-bit ones, so there a block is
     encrypted for every byte: `cfb8`.
     """
 

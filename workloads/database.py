@@ -152,7 +152,7 @@ def start(
     """Start the server and wait until it greets; WorkloadError with its last words if it does not.
 
     It durably writes each commit, as it does by default. `log` gets what it says. With another
-    `redo_log_mib` than the template's the server writes that file anew; 0 is its own default.
+    `redo_log_mib` than the template's the server writes that file again; 0 is its own default.
     """
     socket_path = data / "s"
     if len(os.fsencode(socket_path)) > SOCKET_PATH_LIMIT:

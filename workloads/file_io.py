@@ -63,7 +63,7 @@ class FileIo(Workload):
             choices=("nothing", "drop-caches"),
         ),
         Parameter(
-            "warm_seconds", 0.0, "s", "about how long reading from a warm cache goes on; 0: once"
+            "warm_seconds", 0.0, "s", "about how long reading from a warm cache continues; 0: once"
         ),
     )
     small: ClassVar = {

@@ -24,7 +24,7 @@ class Sql(Workload):
 
     Initialising and starting the server is not measured, nor is stopping it. The load comes from
     sysbench's read-write transactions, which are committed durably. The page cache is emptied
-    before `create` and `query`; `load` and `drop` go on with what their forerunner left.
+    before `create` and `query`; `load` and `drop` continue with what their forerunner left.
     """
 
     name = "sql"

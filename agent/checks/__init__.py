@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.checks import disks
-from agent.checks.scene import Scene, Seen
+from agent.checks.context import CheckContext, Observation
 from agent.checks.smart import Health
 from agent.checks.table import TABLE, Change, Check, Wait
 
@@ -19,10 +19,10 @@ __all__ = [
     "TABLE",
     "Change",
     "Check",
+    "CheckContext",
     "Finding",
     "Inspection",
     "Memory",
-    "Scene",
     "Wait",
     "blockers",
 ]
@@ -48,7 +48,7 @@ class Inspection:
 
     def __init__(
         self,
-        scene: Scene,
+        context: CheckContext,
         memory: Memory,
         *,
         sleep: Callable[[float], None] = time.sleep,
@@ -56,44 +56,44 @@ class Inspection:
     ) -> None:
         self.found: list[Finding] = []
         # Their condition `before` and `after` the run, and how much warmer or colder they may be.
-        self.disks: dict[str, Any] = {"limit_k": scene.disk_c}
+        self.disks: dict[str, Any] = {"limit_k": context.disk_c}
         self._memory = memory
-        self._scene = scene
+        self._context = context
         self._sleep = sleep
         self._clock = clock
         self._begun: dict[tuple[str, str], Any] = {}
 
     def before(self, waiting: Callable[[str, str], None]) -> None:
-        """Look before the run. What time mends is waited for; `waiting` is told what, and why."""
+        """Look before the run. What time can fix is waited for; `waiting` is told what, and why."""
         for check in TABLE:
             if check.wait is not None:
                 self._wait(check, check.wait, waiting)
-        scene = self._scene.anew(self._memory.health)
+        context = self._context.unread(self._memory.health)
         self._memory.health = None
         for check in TABLE:
             if isinstance(check.look, Change):
-                now = _read(check.look, scene)
+                now = _read(check.look, context)
                 begun = self._memory.last.get(check.name, now) if check.look.lasting else now
                 self._begun[check.name, check.when] = begun
             elif check.when == "before" and check.wait is None:
-                self._note(check, _look(check.look, scene))
-        self.disks["before"] = disks.conditions(scene)
+                self._note(check, _look(check.look, context))
+        self.disks["before"] = disks.conditions(context)
 
     def after(self) -> None:
         """Look after the run, and at what changed during it."""
-        scene = self._scene.anew()
+        context = self._context.unread()
         for check in TABLE:
             if isinstance(check.look, Change):
                 before = self._begun.get((check.name, check.when))
-                now = _read(check.look, scene)
+                now = _read(check.look, context)
                 if check.look.lasting:
                     self._memory.last[check.name] = now
                 if before is not None and now is not None:
                     self._note(check, check.look.judge(before, now))
             elif check.when == "after":
-                self._note(check, _look(check.look, scene))
-        self.disks["after"] = disks.conditions(scene)
-        self._memory.health = None if blockers(self.found) else scene.health
+                self._note(check, _look(check.look, context))
+        self.disks["after"] = disks.conditions(context)
+        self._memory.health = None if blockers(self.found) else context.health
 
     def _wait(self, check: Check, wait: Wait, waiting: Callable[[str, str], None]) -> None:
         assert not isinstance(check.look, Change)
@@ -101,15 +101,15 @@ class Inspection:
         limit_s = wait.limit_s / 2**in_vain
         started_s, waited_s = self._clock(), 0.0
         told = helped = ""
-        while (seen := _look(check.look, self._scene.anew())) is not None and not seen.ok:
+        while (seen := _look(check.look, self._context.unread())) is not None and not seen.ok:
             if waited_s >= limit_s:
                 break
             if seen.why != told:
                 told = seen.why
                 waiting(wait.word, seen.why + (f" ({seen.detail})" if seen.detail else ""))
-            if wait.help is not None and wait.help(self._scene, waited_s):
+            if wait.help is not None and wait.help(self._context, waited_s):
                 helped = wait.helped
-            self._sleep(self._scene.poll_s)
+            self._sleep(self._context.poll_s)
             waited_s = self._clock() - started_s
         self._memory.given_up[check.name] = in_vain + 1 if seen is not None and not seen.ok else 0
         self._note(check, seen, severity=wait.then)
@@ -118,7 +118,7 @@ class Inspection:
             if helped:
                 self.found[-1]["helped"] = helped
 
-    def _note(self, check: Check, seen: Seen | None, severity: str = "") -> None:
+    def _note(self, check: Check, seen: Observation | None, severity: str = "") -> None:
         if seen is None:
             return
         self.found.append(
@@ -129,7 +129,7 @@ class Inspection:
                 "ok": seen.ok,
                 "cause": "" if seen.ok else seen.cause or check.name,
                 "value": seen.value,
-                "message": "" if seen.ok else f"{_capital(seen.why)}: {check.mend}.",
+                "message": "" if seen.ok else f"{_capital(seen.why)}: {check.remedy}.",
             }
         )
 
@@ -139,17 +139,19 @@ def blockers(found: list[Finding]) -> list[Finding]:
     return [c for c in found if c["severity"] == "blocker" and not c["ok"]]
 
 
-def _look(look: Callable[[Scene], Seen | None], scene: Scene) -> Seen | None:
+def _look(
+    look: Callable[[CheckContext], Observation | None], context: CheckContext
+) -> Observation | None:
     """One look; what cannot be read where it should be is not in order."""
     try:
-        return look(scene)
+        return look(context)
     except (OSError, ValueError) as error:
-        return Seen(None, False, f"it could not be looked at ({error})", cause=UNREADABLE)
+        return Observation(None, False, f"it could not be looked at ({error})", cause=UNREADABLE)
 
 
-def _read(change: Change, scene: Scene) -> Any:
+def _read(change: Change, context: CheckContext) -> Any:
     try:
-        return change.read(scene)
+        return change.read(context)
     except (OSError, ValueError):
         return None
 

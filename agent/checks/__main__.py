@@ -53,7 +53,7 @@ def document() -> str:
 
 
 def _row(check: Check) -> str:
-    cells = [f"`{check.name}`", check.when, _severity(check), check.what, check.mend]
+    cells = [f"`{check.name}`", check.when, _severity(check), check.what, check.remedy]
     return f"| {' | '.join(cells)} |\n"
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 
-from agent.checks.scene import Scene, Seen
+from agent.checks.context import CheckContext, Observation
 
 # Two clocks are read one after the other, and the reader may be put aside in between.
 TOLERANCE_NS = 50_000_000
 _READS = 5
 
 
-def wall_offset_ns(_scene: Scene) -> int:
+def wall_offset_ns(_scene: CheckContext) -> int:
     """CLOCK_REALTIME less CLOCK_MONOTONIC: changes when the clock is set, not when it is slewed."""
     return _offset_ns(time.CLOCK_REALTIME)
 
 
-def sleep_ns(_scene: Scene) -> int:
+def sleep_ns(_scene: CheckContext) -> int:
     """CLOCK_BOOTTIME less CLOCK_MONOTONIC: the time that the machine was suspended since boot."""
     return _offset_ns(time.CLOCK_BOOTTIME)
 
@@ -32,15 +32,17 @@ def _offset_ns(clock: int) -> int:
     return min(found)[1]
 
 
-def stepped(before_ns: int, now_ns: int) -> Seen:
+def stepped(before_ns: int, now_ns: int) -> Observation:
     """Seconds by which the wall clock was set."""
     step_ns = now_ns - before_ns
-    why = "the clock was set in the run or just before it (what is measured is monotonic time)"
-    return Seen(round(step_ns / 1e9, 3) + 0.0, abs(step_ns) <= TOLERANCE_NS, why)
+    why = "the clock was set during the run or just before it (what is measured is monotonic time)"
+    return Observation(round(step_ns / 1e9, 3) + 0.0, abs(step_ns) <= TOLERANCE_NS, why)
 
 
-def suspended(before_ns: int, now_ns: int) -> Seen:
+def suspended(before_ns: int, now_ns: int) -> Observation:
     """Seconds that the machine slept."""
     slept_ns = now_ns - before_ns
     ok = slept_ns <= TOLERANCE_NS
-    return Seen(round(slept_ns / 1e9, 3) + 0.0, ok, "the machine was suspended during the run")
+    return Observation(
+        round(slept_ns / 1e9, 3) + 0.0, ok, "the machine was suspended during the run"
+    )

@@ -6,113 +6,119 @@ import re
 from pathlib import Path
 
 from agent.checks import first
-from agent.checks.scene import Scene, Seen, number, text
+from agent.checks.context import CheckContext, Observation, number, text
 
 
-def health(scene: Scene) -> Seen | None:
+def health(context: CheckContext) -> Observation | None:
     """What the disks say of themselves."""
-    verdicts = {name: h.passed for name, h in scene.health.items() if h.passed is not None}
+    verdicts = {name: h.passed for name, h in context.health.items() if h.passed is not None}
     if not verdicts:
         return None
     failed = " ".join(sorted(name for name, passed in verdicts.items() if not passed))
-    return Seen(failed or "passed", not failed, f"the disk says that it fails: {failed}")
+    return Observation(
+        failed or "passed", not failed, f"the disk reports that it is failing: {failed}"
+    )
 
 
-def medium_errors(scene: Scene) -> dict[str, int] | None:
+def medium_errors(context: CheckContext) -> dict[str, int] | None:
     """Errors of the media since they were made, by serial number.
 
     A kernel's name may belong to another disk after a boot.
     """
-    return {h.serial or name: h.errors for name, h in scene.health.items()} or None
+    return {h.serial or name: h.errors for name, h in context.health.items()} or None
 
 
-def errors_grew(before: dict[str, int], now: dict[str, int]) -> Seen:
+def errors_grew(before: dict[str, int], now: dict[str, int]) -> Observation:
     return _grown(before, now, "the disk counted errors of its medium during the run")
 
 
-def errors_of_suite(scene: Scene) -> Seen | None:
+def errors_of_suite(context: CheckContext) -> Observation | None:
     """Whether media have got worse since the suite began."""
-    now = medium_errors(scene)
+    now = medium_errors(context)
     if now is None:
         return None
-    then = first.reading(scene.suite_dir, "medium_errors", now)
+    then = first.reading(context.suite_dir, "medium_errors", now)
     return _grown(then, now, "the disk counted errors of its medium since the suite began")
 
 
-def io_errors(scene: Scene) -> dict[str, int] | None:
+def io_errors(context: CheckContext) -> dict[str, int] | None:
     """Commands that failed since boot, by disk (SCSI and ATA)."""
-    counts = {name: number(_device(scene, name) / "ioerr_cnt") for name in scene.disks}
+    counts = {name: number(_device(context, name) / "ioerr_cnt") for name in context.disks}
     return {name: count for name, count in counts.items() if count is not None} or None
 
 
-def io_errors_grew(before: dict[str, int], now: dict[str, int]) -> Seen:
+def io_errors_grew(before: dict[str, int], now: dict[str, int]) -> Observation:
     return _grown(before, now, "commands to the disk failed during the run")
 
 
-def firmware(scene: Scene) -> Seen | None:
+def firmware(context: CheckContext) -> Observation | None:
     """Whether the disks' firmware is the one that the suite began with."""
     now = {}
-    for name in scene.disks:
-        device = _device(scene, name)
+    for name in context.disks:
+        device = _device(context, name)
         revision = text(device / "firmware_rev") or text(device / "rev")
         if revision:
             now[text(device / "serial") or text(device / "wwid") or name] = revision
     if not now:
         return None
-    then = first.reading(scene.suite_dir, "firmware", now)
+    then = first.reading(context.suite_dir, "firmware", now)
     shown = " ".join(sorted(now.values()))
-    return Seen(shown, now == then, "the disks' firmware is not the one that the suite began with")
+    return Observation(
+        shown, now == then, "the disks' firmware is not the one that the suite began with"
+    )
 
 
-def temperatures_c(scene: Scene) -> dict[str, float]:
+def temperatures_c(context: CheckContext) -> dict[str, float]:
     """What the kernel reads from the disks' own sensors (NVMe, drivetemp), by serial number.
 
     Where it reads none, what SMART says.
     """
     found = {}
-    for name in scene.disks:
-        device = _device(scene, name)
+    for name in context.disks:
+        device = _device(context, name)
         sensors = (*device.glob("hwmon*/temp1_input"), *device.glob("hwmon/hwmon*/temp1_input"))
         values = [value for sensor in sensors if (value := number(sensor)) is not None]
         if values:
-            found[_serial(scene, name)] = max(values) / 1000
-        elif name in scene.health and (said := scene.health[name].temperature_c) is not None:
-            found[_serial(scene, name)] = float(said)
+            found[_serial(context, name)] = max(values) / 1000
+        elif name in context.health and (said := context.health[name].temperature_c) is not None:
+            found[_serial(context, name)] = float(said)
     return found
 
 
-def temperature(scene: Scene) -> Seen | None:
+def temperature(context: CheckContext) -> Observation | None:
     """Whether every disk is as warm as at the suite's first run."""
-    now = temperatures_c(scene)
+    now = temperatures_c(context)
     if not now:
         return None
-    then = first.reading(scene.suite_dir, "disk_temperatures_c", now)
-    off = {s: c - then.get(s, c) for s, c in now.items() if abs(c - then.get(s, c)) > scene.disk_c}
+    then = first.reading(context.suite_dir, "disk_temperatures_c", now)
+    off = {
+        s: c - then.get(s, c) for s, c in now.items() if abs(c - then.get(s, c)) > context.disk_c
+    }
     shown = ", ".join(
-        f"{now[s]:.0f} °C, {then[s]:.0f} °C ± {scene.disk_c:g} °C wanted" for s in off
+        f"{now[s]:.0f} °C, {then[s]:.0f} °C ± {context.disk_c:g} °C wanted" for s in off
     )
     way = "warmer" if any(difference > 0 for difference in off.values()) else "colder"
     why = f"a disk is {way} than at the suite's first reading"
-    return Seen(max(now.values()), not off, why, shown)
+    return Observation(max(now.values()), not off, why, shown)
 
 
-def throttles(scene: Scene) -> dict[str, int] | None:
+def throttles(context: CheckContext) -> dict[str, int] | None:
     """What heat did to the disks since they were made, by serial number."""
-    counts = {h.serial or name: h.throttled for name, h in scene.health.items()}
+    counts = {h.serial or name: h.throttled for name, h in context.health.items()}
     return {serial: count for serial, count in counts.items() if count is not None} or None
 
 
-def throttled(before: dict[str, int], now: dict[str, int]) -> Seen:
+def throttled(before: dict[str, int], now: dict[str, int]) -> Observation:
     return _grown(before, now, "a disk was too hot and slowed down during the run")
 
 
-def links(scene: Scene) -> dict[str, str] | None:
+def links(context: CheckContext) -> dict[str, str] | None:
     """Speed, width and queue depth of each disk's link, by serial number."""
     found = {}
-    for name in scene.disks:
-        device = _device(scene, name)
+    for name in context.disks:
+        device = _device(context, name)
         port = next((p for p in device.resolve().parts if re.fullmatch(r"ata\d+", p)), "ata")
-        ata = scene.sys / "class/ata_link" / port.replace("ata", "link") / "sata_spd"
+        ata = context.sys / "class/ata_link" / port.replace("ata", "link") / "sata_spd"
         pci = device / "device"
         said = [
             text(pci / "current_link_speed"),
@@ -121,32 +127,34 @@ def links(scene: Scene) -> dict[str, str] | None:
             (depth := text(device / "queue_depth")) and f"queue of {depth}",
         ]
         if any(said):
-            found[_serial(scene, name)] = ", ".join(filter(None, said))
+            found[_serial(context, name)] = ", ".join(filter(None, said))
     return found or None
 
 
-def link(scene: Scene) -> Seen | None:
+def link(context: CheckContext) -> Observation | None:
     """Whether the links are those that the suite began with."""
-    now = links(scene)
+    now = links(context)
     if now is None:
         return None
-    then = first.reading(scene.suite_dir, "disk_links", now)
-    return Seen("; ".join(sorted(now.values())), now == then, "a disk's link is not the first one")
+    then = first.reading(context.suite_dir, "disk_links", now)
+    return Observation(
+        "; ".join(sorted(now.values())), now == then, "a disk's link is not the first one"
+    )
 
 
-def link_changed(before: dict[str, str], now: dict[str, str]) -> Seen:
+def link_changed(before: dict[str, str], now: dict[str, str]) -> Observation:
     shown = "; ".join(sorted(now.values()))
-    return Seen(shown, before == now, "a disk's link or queue changed during the run")
+    return Observation(shown, before == now, "a disk's link or queue changed during the run")
 
 
-def conditions(scene: Scene) -> dict[str, dict[str, float | str | None]]:
+def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]]:
     """What is known of each disk's state now, by serial number: kept with every run."""
-    warm, linked = temperatures_c(scene), links(scene) or {}
+    warm, linked = temperatures_c(context), links(context) or {}
     found = {}
-    for name in scene.disks:
-        serial, health = _serial(scene, name), scene.health.get(name)
-        queue = scene.sys / "class/block" / name / "queue"
-        power = _device(scene, name) / "power"
+    for name in context.disks:
+        serial, health = _serial(context, name), context.health.get(name)
+        queue = context.sys / "class/block" / name / "queue"
+        power = _device(context, name) / "power"
         found[serial] = {
             "temperature_c": warm.get(serial),
             "link": linked.get(serial),
@@ -161,16 +169,16 @@ def conditions(scene: Scene) -> dict[str, dict[str, float | str | None]]:
     return found
 
 
-def _serial(scene: Scene, name: str) -> str:
+def _serial(context: CheckContext, name: str) -> str:
     """The disk's serial number as sysfs has it, else its name."""
-    device = _device(scene, name)
+    device = _device(context, name)
     return text(device / "serial") or text(device / "wwid") or name
 
 
-def _device(scene: Scene, name: str) -> Path:
-    return scene.sys / "class/block" / name / "device"
+def _device(context: CheckContext, name: str) -> Path:
+    return context.sys / "class/block" / name / "device"
 
 
-def _grown(before: dict[str, int], now: dict[str, int], why: str) -> Seen:
+def _grown(before: dict[str, int], now: dict[str, int], why: str) -> Observation:
     grown = sum(max(0, count - before.get(name, count)) for name, count in now.items())
-    return Seen(grown, grown == 0, why)
+    return Observation(grown, grown == 0, why)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from agent.checks import kernel_log
+from agent.checks.context import CheckContext, Observation
 from agent.checks.kernel_log import Line
-from agent.checks.scene import Scene, Seen
 
 
-def lines(scene: Scene) -> list[Line] | None:
-    return scene.kernel_lines
+def lines(context: CheckContext) -> list[Line] | None:
+    return context.kernel_lines
 
 
-def grave(before: list[Line], now: list[Line]) -> Seen:
+def grave(before: list[Line], now: list[Line]) -> Observation:
     """Number of lines that spoil the run."""
     found = kernel_log.grave(kernel_log.since(before, now))
-    why = f"the kernel told of a failure during the run: {kernel_log.show(found)}"
-    return Seen(len(found), not found, why)
+    why = f"the kernel reported a failure during the run: {kernel_log.show(found)}"
+    return Observation(len(found), not found, why)
 
 
-def suspicious(before: list[Line], now: list[Line]) -> Seen:
+def suspicious(before: list[Line], now: list[Line]) -> Observation:
     """Number of warnings that nobody has called harmless."""
     found = kernel_log.suspicious(kernel_log.since(before, now))
     why = f"the kernel warned during the run: {kernel_log.show(found)}"
-    return Seen(len(found), not found, why)
+    return Observation(len(found), not found, why)

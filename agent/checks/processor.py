@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.checks import first
-from agent.checks.scene import Scene, Seen, cpu_count, number, text
+from agent.checks.context import CheckContext, Observation, cpu_count, number, text
 
 # What sensors of the processor's package are called: the kernel's thermal zone; hwmon's labels.
 _ZONE = "x86_pkg_temp"
@@ -21,9 +21,9 @@ PATIENCE_S = 20.0
 BUSY_S = 5.0
 
 
-def temperature_c(scene: Scene) -> float | None:
+def temperature_c(context: CheckContext) -> float | None:
     """Of the processor's package, the hottest; without such a sensor of any thermal zone."""
-    found = [*_package(scene.sys)] or [*_zones(scene.sys, "")]
+    found = [*_package(context.sys)] or [*_zones(context.sys, "")]
     sensible = [c for c in found if _SENSIBLE_C[0] < c < _SENSIBLE_C[1]]
     return round(max(sensible), 1) if sensible else None
 
@@ -45,29 +45,31 @@ def _package(sys: Path) -> Iterator[float]:
                 yield value / 1000
 
 
-def temperature(scene: Scene) -> Seen | None:
+def temperature(context: CheckContext) -> Observation | None:
     """Whether it is within the band around the suite's first reading."""
-    now = temperature_c(scene)
+    now = temperature_c(context)
     if now is None:
         return None
-    then = first.reading(scene.suite_dir, "temperature_c", now)
-    detail = f"{now:.1f} °C, {then:.1f} °C ± {scene.band_c:g} °C wanted"
-    if now > then + scene.band_c:
-        return Seen(now, False, "the machine is warmer than at the suite's first reading", detail)
-    return Seen(
+    then = first.reading(context.suite_dir, "temperature_c", now)
+    detail = f"{now:.1f} °C, {then:.1f} °C ± {context.band_c:g} °C wanted"
+    if now > then + context.band_c:
+        return Observation(
+            now, False, "the machine is warmer than at the suite's first reading", detail
+        )
+    return Observation(
         now,
-        now >= then - scene.band_c,
+        now >= then - context.band_c,
         "the machine is colder than at the suite's first reading",
         detail,
     )
 
 
-def warm_up(scene: Scene, waited_s: float) -> bool:
+def warm_up(context: CheckContext, waited_s: float) -> bool:
     """Keep all CPUs busy for a moment if the machine is too cold and waiting does not help."""
-    now = temperature_c(scene)
+    now = temperature_c(context)
     if now is None or waited_s < PATIENCE_S:
         return False
-    if now >= first.reading(scene.suite_dir, "temperature_c", now) - scene.band_c:
+    if now >= first.reading(context.suite_dir, "temperature_c", now) - context.band_c:
         return False
     end_s = time.monotonic() + BUSY_S
     # Hashing large pieces lets other threads run meanwhile, so that threads do for all CPUs.
@@ -85,55 +87,55 @@ def _busy(end_s: float) -> None:
         hashlib.sha256(piece)
 
 
-def governor(scene: Scene) -> Seen | None:
+def governor(context: CheckContext) -> Observation | None:
     """cpufreq's governors, of all CPUs."""
-    found = {text(p) for p in scene.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {None}
+    found = {text(p) for p in context.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {None}
     if not found:
         return None
     names = " ".join(sorted(str(name) for name in found))
-    return Seen(names, found == {"performance"}, f"the governor is {names}")
+    return Observation(names, found == {"performance"}, f"the governor is {names}")
 
 
-def turbo(scene: Scene) -> Seen | None:
+def turbo(context: CheckContext) -> Observation | None:
     """Whether the processor may go beyond its base frequency (intel_pstate, or cpufreq's boost)."""
-    no_turbo = text(scene.cpus / "intel_pstate/no_turbo")
-    boost = text(scene.cpus / "cpufreq/boost")
+    no_turbo = text(context.cpus / "intel_pstate/no_turbo")
+    boost = text(context.cpus / "cpufreq/boost")
     if no_turbo is None and boost is None:
         return None
     on = no_turbo == "0" if no_turbo is not None else boost == "1"
-    return Seen(int(on), not on, "turbo is on")
+    return Observation(int(on), not on, "turbo is on")
 
 
-def idle_states(scene: Scene) -> str | None:
+def idle_states(context: CheckContext) -> str | None:
     """The C-states that every CPU may enter, by name; None where the kernel leaves none to it."""
     found = set()
-    for cpu in sorted(scene.cpus.glob("cpu[0-9]*/cpuidle")):
+    for cpu in sorted(context.cpus.glob("cpu[0-9]*/cpuidle")):
         states = sorted(cpu.glob("state[0-9]*"), key=lambda p: int(p.name.removeprefix("state")))
         enabled = [text(s / "name") or s.name for s in states if text(s / "disable") in (None, "0")]
         found.add(" ".join(enabled) or "none")
     return ", ".join(sorted(found)) if found else None
 
 
-def idle_states_changed(before: str, now: str) -> Seen:
-    return Seen(now, now == before, "the C-states that are allowed changed during the run")
+def idle_states_changed(before: str, now: str) -> Observation:
+    return Observation(now, now == before, "the C-states that are allowed changed during the run")
 
 
-def core_throttles(scene: Scene) -> int | None:
-    return _throttles(scene, "core")
+def core_throttles(context: CheckContext) -> int | None:
+    return _throttles(context, "core")
 
 
-def package_throttles(scene: Scene) -> int | None:
-    return _throttles(scene, "package")
+def package_throttles(context: CheckContext) -> int | None:
+    return _throttles(context, "package")
 
 
-def _throttles(scene: Scene, part: str) -> int | None:
+def _throttles(context: CheckContext, part: str) -> int | None:
     """How often the processor throttled since boot, over all CPUs; None if it does not count."""
     counts = [
-        number(p) for p in scene.cpus.glob(f"cpu[0-9]*/thermal_throttle/{part}_throttle_count")
+        number(p) for p in context.cpus.glob(f"cpu[0-9]*/thermal_throttle/{part}_throttle_count")
     ]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
-def throttled(before: int, now: int) -> Seen:
-    return Seen(now - before, now == before, "the processor throttled during the run")
+def throttled(before: int, now: int) -> Observation:
+    return Observation(now - before, now == before, "the processor throttled during the run")

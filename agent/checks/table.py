@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.checks import clocks, disks, kernel, machine, processor
-from agent.checks.scene import Scene, Seen
+from agent.checks.context import CheckContext, Observation
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,14 @@ class Change:
     before and this one counts, too.
     """
 
-    read: Callable[[Scene], Any]
-    judge: Callable[[Any, Any], Seen]
+    read: Callable[[CheckContext], Any]
+    judge: Callable[[Any, Any], Observation]
     lasting: bool = False
 
 
 @dataclass(frozen=True)
 class Wait:
-    """For what time may mend: `word` heads the journal's line, after `limit_s` seconds the check
+    """For what time can fix: `word` heads the journal's line, after `limit_s` seconds the check
     has the severity `then`; a mere warning that was waited for in vain is waited for half as long
     the next time. `help` may lend a hand; it gets the seconds waited so far and says whether it
     did; `helped` then stands in the finding."""
@@ -33,7 +33,7 @@ class Wait:
     word: str
     limit_s: float
     then: str
-    help: Callable[[Scene, float], bool] | None = None
+    help: Callable[[CheckContext, float], bool] | None = None
     helped: str = ""
 
 
@@ -41,15 +41,15 @@ class Wait:
 class Check:
     """A row. `when` is `before`, `after` or `during` (then `look` is a Change); `severity` is
     `note`, `warning`, `wait` or `blocker`, which voids the run; `what` says what is looked at and
-    `mend` the way out. A look that gives None found nothing to look at: no finding.
+    `remedy` the way out. A look that gives None found nothing to look at: no finding.
     """
 
     name: str
     when: str
     severity: str
     what: str
-    look: Callable[[Scene], Seen | None] | Change
-    mend: str
+    look: Callable[[CheckContext], Observation | None] | Change
+    remedy: str
     wait: Wait | None = None
 
 
@@ -123,12 +123,12 @@ TABLE: tuple[Check, ...] = (
         *(machine.timers, "python3 -m agent quiet off, or systemctl stop them"),
     ),
     Check(
-        *("disk-health", "before", "blocker", "SMART: what the disks say of themselves"),
+        *("disk-health", "before", "blocker", "SMART: the disks' own health report"),
         *(disks.health, "save what matters and replace the disk"),
     ),
     Check(
         *("disk-errors", "before", "warning", "SMART: media errors since the suite began"),
-        *(disks.errors_of_suite, "look at smartctl -a, and think of another disk"),
+        *(disks.errors_of_suite, "look at smartctl -a, and consider replacing the disk"),
     ),
     Check(
         *("firmware", "before", "blocker", "firmware of the disks, against the suite's begin"),
@@ -136,7 +136,7 @@ TABLE: tuple[Check, ...] = (
     ),
     Check(
         *("disk-link", "before", "blocker", "link speed, width and queue depth of the disks"),
-        *(disks.link, "look at dmesg for link errors, plug the disk in anew, or make a new plan"),
+        *(disks.link, "look at dmesg for link errors, reconnect the disk, or make a new plan"),
     ),
     Check(
         *("c-states", "during", "warning", "idle states that the CPUs may enter"),
@@ -154,7 +154,7 @@ TABLE: tuple[Check, ...] = (
     Check(
         *("clock", "during", "note", "the wall clock was not set, nor since the run before"),
         Change(clocks.wall_offset_ns, clocks.stepped, lasting=True),
-        "nothing needs mending; let chrony slew the clock instead of setting it",
+        "nothing to fix; let chrony slew the clock instead of setting it",
     ),
     Check(
         *("suspend", "during", "blocker", "the machine did not sleep"),
@@ -162,20 +162,20 @@ TABLE: tuple[Check, ...] = (
         "systemctl mask sleep.target suspend.target",
     ),
     Check(
-        *("kernel-errors", "during", "blocker", "the kernel told of no failure (of disks, …)"),
+        *("kernel-errors", "during", "blocker", "the kernel reported no failure (of disks, …)"),
         *(Change(kernel.lines, kernel.grave), "look at dmesg on the target"),
     ),
     Check(
         *("kernel-log", "during", "warning", "other kernel lines of level warning and worse"),
         Change(kernel.lines, kernel.suspicious),
-        "look at dmesg; what is harmless belongs into agent/checks/kernel_log_allowed.txt",
+        "look at dmesg; what is harmless belongs in agent/checks/kernel_log_allowed.txt",
     ),
     Check(
         *("disk-errors", "during", "blocker", "SMART: media errors"),
         *(_GREW, "look at smartctl -a, and replace the disk"),
     ),
     Check(
-        *("disk-throttle", "during", "blocker", "SMART: what heat did to the disks"),
+        *("disk-throttle", "during", "blocker", "SMART: thermal throttling of the disks"),
         *(_DISK_THROTTLED, "cool the disk"),
     ),
     Check(
@@ -191,7 +191,7 @@ TABLE: tuple[Check, ...] = (
         "swapoff -a, or choose smaller sizes",
     ),
     Check(
-        *("disk-health", "after", "blocker", "SMART: what the disks say of themselves"),
+        *("disk-health", "after", "blocker", "SMART: the disks' own health report"),
         *(disks.health, "save what matters and replace the disk"),
     ),
 )

@@ -68,8 +68,8 @@ class Expectation:
 
     `layers`: every mapping, the one that carries the file system first; `luks_segment`: type of the
     LUKS2 segment, None for no LUKS; `range_state`: of the locking range, where the disk has one;
-    `plaintext_on_medium`: whether the raw partition shows the canary; `chain`: of a TrueCrypt
-    volume's header.
+    `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a
+    TrueCrypt volume's header.
     """
 
     layers: tuple[Layer, ...]

@@ -91,10 +91,10 @@ def held(name: str) -> Iterator[int]:
     """Hold a disk: no udev worker looks into it or its partitions, and its name stays its own.
 
     The lock is that of systemd's "Locking Block Device Access". Who else holds it has the disk open
-    and is seen as its user, so that after some seconds one goes on without. As long as a descriptor
-    is open, the kernel gives the disk's name and number to no other. Gives the number of the disk's
-    appearance (0 where it has none). udev's events wait meanwhile: do not wait for them in here.
-    Raises OSError.
+    and is seen as its user, so that after some seconds one continues without. As long as a
+    descriptor is open, the kernel gives the disk's name and number to no other. Gives the number of
+    the disk's appearance (0 where it has none). udev's events wait meanwhile: do not wait for them
+    in here. Raises OSError.
     """
     if name in _held:
         yield _held[name]
@@ -148,7 +148,7 @@ def serial(name: str) -> str:
     return run(["lsblk", "-dno", "SERIAL", f"/dev/{name}"]).out.strip()
 
 
-def twins(name: str, serial_of: Callable[[str], str] = serial) -> list[str]:
+def same_identity(name: str, serial_of: Callable[[str], str] = serial) -> list[str]:
     """Other disks of the same size and serial: a second path to this one, or a clone of it."""
     own_bytes, own_serial = size_bytes(name), serial_of(name)
     return [

@@ -1,4 +1,4 @@
-"""dm-crypt, made anew at each switch with a fresh key: under a LUKS2 header, or without one."""
+"""dm-crypt, made again at each switch with a fresh key: under a LUKS2 header, or without one."""
 
 from __future__ import annotations
 

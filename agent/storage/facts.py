@@ -17,8 +17,8 @@ from typing import Any
 
 from agent.command import run
 from agent.storage import devices, notes, opal_ioctl, samples
-from agent.storage.canary import locked_read
 from agent.storage.devices import Use
+from agent.storage.plaintext_probe import locked_read
 from contract.plan import DATA_OFFSET_BYTES, Disk
 
 MARKER_TYPE = "6ba54ad2-4c4c-4b5e-9d1c-fde7e57bed01"
@@ -87,7 +87,7 @@ class DiskFacts:
     size_bytes: int = 0
     diskseq: int = 0
     uses: tuple[Use, ...] = ()
-    twins: tuple[str, ...] = ()
+    same_identity: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     table: str | None = None
     table_uuid: str = ""
@@ -200,7 +200,7 @@ def _gather(disk: Disk, name: str, serial_of: Callable[[str], str]) -> DiskFacts
         size_bytes=size,
         diskseq=devices.diskseq(name) if whole else 0,
         uses=tuple(uses),
-        twins=tuple(devices.twins(name, serial_of)) if whole else (),
+        same_identity=tuple(devices.same_identity(name, serial_of)) if whole else (),
         beside=tuple(devices.beside(name)) if whole else (),
         table="gpt" if table else _table_type(found[name]),
         table_uuid=str(table.get("id", "")),
@@ -248,10 +248,10 @@ def _unknown(path: str, edges: tuple[bytes, bytes], found: tuple[int, ...]) -> s
         for which, edge in zip(("first", "last"), edges, strict=True)
         if not samples.blank(edge)
     ]
-    where += [f"there is something at byte {at}" for at in found[:1]]
+    where += [f"there is data at byte {at}" for at in found[:1]]
     if not where:
         return ""
-    return f"data that nobody knows ({' and '.join(where)}; an encrypted volume looks like that)"
+    return f"unrecognised data ({' and '.join(where)}; an encrypted volume looks like that)"
 
 
 def _signatures(names: list[str]) -> dict[str, list[Signature]]:

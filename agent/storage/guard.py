@@ -86,10 +86,10 @@ SAYS: Mapping[str, _Says] = {
     "shadowed": _Says("hides its start behind an Opal MBR shadow", f"set MBR Done, or {_REVERT}"),
     # Probing a locked disk finds nothing, which is not the same as an empty disk.
     "locked": _Says(
-        "cannot be read ({error}), so nobody knows what is on it", f"unlock it, or {_REVERT}"
+        "cannot be read ({error}), so its content is unknown", f"unlock it, or {_REVERT}"
     ),
     "unreadable": _Says(
-        "cannot be read ({error}), so nobody knows what is on it",
+        "cannot be read ({error}), so its content is unknown",
         "choose another disk, or repair this one",
     ),
     "owned": _Says(
@@ -114,12 +114,12 @@ SAYS: Mapping[str, _Says] = {
         "carries a partition table that is not ours ({table}, {inside})", _ALLOW
     ),
     "shared": _Says(
-        "has its security in common with {beside}",
+        "shares its security subsystem with {beside}",
         "to own, lock or revert the drive would lock or erase these as well, so choose a drive "
         "with one namespace, or delete the others if nothing on them is needed (nvme delete-ns)",
     ),
     "blocked": _Says(
-        "lets nobody take it until its next power cycle (Block SID, which firmware sets as it "
+        "refuses ownership until its next power cycle (Block SID, which firmware sets as it "
         "starts)",
         "switch that off in the firmware's set-up (TCG, Opal or Block SID), or connect the disk "
         "once the machine is up, then try again",
@@ -214,7 +214,7 @@ class GuardError(AgentError):
 def refusals(disk: Disk, facts: DiskFacts, *, erase: bool = True) -> list[Refusal]:
     """Every reason not to write this disk; empty if it may be written.
 
-    `erase`: whether the inventory's `erase` counts; who does not lay the disk out anew says no.
+    `erase`: whether the inventory's `erase` counts; who does not lay the disk out again says no.
     """
     if facts.path is None:
         return [Refusal.of("absent", disk, facts)]
@@ -283,9 +283,9 @@ def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Refusal]:
         yield Refusal.of("other-size", disk, facts, **size)
     if disk.erase is not None and disk.erase.partition(" ")[0] != disk.serial:
         yield Refusal.of("other-erase", disk, facts, erase=disk.erase)
-    if facts.twins:
-        twins = ", ".join(f"/dev/{name}" for name in facts.twins)
-        yield Refusal.of("twins", disk, facts, twins=twins)
+    if facts.same_identity:
+        twins = ", ".join(f"/dev/{name}" for name in facts.same_identity)
+        yield Refusal.of("twins", disk, facts, same_identity=twins)
 
 
 def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Refusal]:
@@ -395,7 +395,7 @@ def check_still(disk: Disk, approved: DiskFacts, serial_of: SerialOf = devices.s
 
 def refuse_changed(disk: Disk, approved: DiskFacts, facts: DiskFacts) -> None:
     """Raises GuardError if the disk is not as it was approved."""
-    # Who uses it is judged anew, and Opal's state is the drive's, not its contents.
+    # Who uses it is judged again, and Opal's state is the drive's, not its contents.
     same = replace(
         facts,
         uses=approved.uses,
@@ -412,7 +412,7 @@ def _differing(before: DiskFacts, after: DiskFacts) -> list[str]:
     words = {
         "edges": "first or last MiB",
         "samples": "what lies between",
-        "diskseq": "connected anew",
+        "diskseq": "connected again",
         "table_uuid": "disk GUID",
     }
     return [

@@ -92,9 +92,9 @@ def opal_in_words(found: DiskFacts) -> str:
     elif sid is not None and sid.taken:
         state = "half-taken: it has an owner's PIN, but locking is not enabled"
     else:
-        state = "owned by nobody, factory state" + ("" if sid else " as far as it tells")
+        state = "not owned, factory state" + ("" if sid else " as far as it tells")
     if sid is not None and sid.blocked:
-        state += ", nobody can take it before a power cycle (Block SID)"
+        state += ", refuses ownership before a power cycle (Block SID)"
     shadow = "on" if status.mbr_enabled and not status.mbr_done else "off"
     return f"Opal: {state}, MBR shadow {shadow}"
 
@@ -116,7 +116,7 @@ def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
         if not owned:
             steps.append("take ownership with the PIN of the secrets, make and lock its range")
         elif not ready:
-            steps.append("make its locking range anew with the PIN of the secrets")
+            steps.append("make its locking range again with the PIN of the secrets")
         else:
             steps.append("ask with the PIN whether the range is as it must be, and lock it")
     return steps or ["nothing"]

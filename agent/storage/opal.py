@@ -50,7 +50,7 @@ class Opal(Kind):
         )
 
     def before_attach(self, place: Place, secrets: Secrets) -> dict[str, Any]:
-        """Make range and header anew if another kind used their place.
+        """Make range and header again if another kind used their place.
 
         The drive is asked whether the range is locked; no read is tried, since a refused one
         disturbs the link that is about to be measured (`agent.locked_read`).
@@ -82,7 +82,7 @@ def range_found(place: Place, secrets: Secrets) -> opal_ioctl.RangeStatus | None
 def switch_off(place: Place, secrets: Secrets) -> None:
     """See that a self-encrypting disk's range never locks; other disks have nothing to switch.
 
-    The drive goes on encrypting with its own key: what is switched off is asking for a PIN.
+    The drive continues encrypting with its own key: what is switched off is asking for a PIN.
     """
     found = range_found(place, secrets)
     if found is None or (found.off and found.state == "unlocked"):
@@ -218,7 +218,7 @@ def own(place: Place, secrets: Secrets) -> None:
         if sid is not None and error.code == NO_PERMISSION:
             sid.count()
         raise AgentError(
-            f"{place.disk.by_id} did not take ownership or our PIN ({error}) Each try counts "
+            f"{place.disk.by_id} did not accept ownership or our PIN ({error}) Each try counts "
             "against the drive's limit: put the PIN it was owned with into the secrets, or erase "
             f"the drive by its PSID: make teardown PSID_REVERT={place.disk.serial}."
         ) from error

@@ -133,7 +133,7 @@ def parse_sid(discovery: bytes) -> Sid | None:
 def status(device: str) -> Status:
     """Opal status of a disk or its partition; raises OpalError if the kernel sees no Opal there."""
     buffer = bytearray(_STATUS.size)
-    _call(device, _GET_STATUS, buffer, "tell its Opal status")
+    _call(device, _GET_STATUS, buffer, "report its Opal status")
     flags = _STATUS.unpack(buffer)[0]
     return Status(*(bool(flags & 1 << bit) for bit in range(6)))
 
@@ -152,7 +152,7 @@ def offered(device: str) -> Status | None:
 def range_status(device: str, number: int, admin_pin: bytes) -> RangeStatus:
     """State of a locking range, asked as Admin1."""
     buffer = bytearray(_RANGE.pack(_session(number, admin_pin), 0, 0, 0, 0, 0))
-    _log_in(device, ADMIN1, _GET_RANGE, buffer, f"tell the state of locking range {number}")
+    _log_in(device, ADMIN1, _GET_RANGE, buffer, f"report the state of locking range {number}")
     _, start, length, read, write, state = _RANGE.unpack(buffer)
     return RangeStatus(start, length, bool(read), bool(write), _STATES.get(state, str(state)))
 
@@ -179,13 +179,13 @@ def enable_locks(device: str, number: int, admin_pin: bytes, *, enabled: bool) -
 
 def take(device: str, pin: bytes) -> None:
     """Set the owner's PIN of a drive in its factory state; nothing locks by that."""
-    _call(device, _TAKE, bytearray(_key(0, pin)), "take its owner's PIN")
+    _call(device, _TAKE, bytearray(_key(0, pin)), "accept its owner's PIN")
 
 
 def activate(device: str, pin: bytes) -> None:
     """Enable locking as the owner, whose PIN becomes Admin1's; no range locks by that."""
     buffer = bytearray(_ACTIVATE.pack(_key(0, pin), 0, 1, bytes(9)))
-    _log_in(device, SID, _ACTIVATE_LOCKING, buffer, "let locking be enabled")
+    _log_in(device, SID, _ACTIVATE_LOCKING, buffer, "enable locking")
 
 
 def revert(device: str, pin: bytes, *, psid: bool = False) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.command import CommandError, run
-from agent.storage import canary, ciphers, devices, layout, mapping, opal
+from agent.storage import ciphers, devices, layout, mapping, opal, plaintext_probe
 from agent.storage.base import Expectation, Layer, Place, Segment
 from agent.storage.devices import BLOCK
 from agent.storage.guard import MAPPING
@@ -36,13 +36,13 @@ class Planned:
 
 @dataclass(frozen=True)
 class Found:
-    """What is there: mappings, LUKS2 metadata, Opal's findings, TrueCrypt's header, the canary."""
+    """What is there: mappings, LUKS2 metadata, Opal's findings, TrueCrypt's header, the probe."""
 
     layers: Sequence[Layer]
     luks: Mapping[str, Any] | None
     opal: Mapping[str, Any] | None
     tcrypt: Mapping[str, Any] | None
-    canary: Mapping[str, Any]
+    plaintext_probe: Mapping[str, Any]
     discard: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ def mismatches(plan: Planned, found: Found) -> list[str]:
     if found.discard and found.discard["mounted"] != plan.discards:
         how, wanted = ("with" if on else "without" for on in (not plan.discards, plan.discards))
         said.append(f"the file system is mounted {how} discard, planned {wanted}")
-    return said + _canary_mismatches(expectation, found.canary)
+    return said + _probe_mismatches(expectation, found.plaintext_probe)
 
 
 def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[str]:
@@ -178,23 +178,25 @@ def _chain_mismatches(chain: str, header: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _canary_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[str]:
+def _probe_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[str]:
     if "error" in seen:
         return [str(seen["error"])]
     if not seen["through_mapping"]:
-        return ["the canary was not found through the mapping, so the medium proves nothing"]
+        return [
+            "the plaintext probe was not found through the mapping, so the medium proves nothing"
+        ]
     if seen["on_medium"] and not expectation.plaintext_on_medium:
-        return ["the canary lies in plaintext on the raw partition"]
+        return ["the plaintext probe lies in plaintext on the raw partition"]
     if expectation.plaintext_on_medium and not seen["on_medium"]:
-        return ["the canary is not on the raw partition, where nothing should encrypt it"]
+        return ["the plaintext probe is not on the raw partition, where nothing should encrypt it"]
     return []
 
 
 def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[str, Any]:
     """Look at the entered configuration and compare; the dictionary of the data contract.
 
-    `folder` lies on the file system under test, `key` makes the canary. Raises AgentError where
-    something cannot be read.
+    `folder` lies on the file system under test, `key` makes the plaintext probe. Raises AgentError
+    where something cannot be read.
     """
     place, configuration = entered.place, entered.configuration
     expectation = entered.kind.expectation(place, configuration)
@@ -206,7 +208,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         luks=_luks(place) if expectation.luks_segment else None,
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.get("tcrypt"),
-        canary=_canary(place, folder, key),
+        plaintext_probe=_plaintext_probe(place, folder, key),
         discard=layout.discard_findings(place, mappings, _mount_options(folder)),
     )
     plan = planned(place, expectation, configuration.discard)
@@ -230,7 +232,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         "cipher_driver": top.get("cipher_driver"),
         "key_bits": _cipher_bits(top),
         "sector_size": top.get("sector_size"),
-        "canary": found.canary,
+        "plaintext_probe": found.plaintext_probe,
         "discard": {**found.discard, "first_bytes": entered.evidence.get("discarded_bytes")},
     }
 
@@ -249,11 +251,13 @@ def _luks(place: Place) -> dict[str, Any] | None:
         return None
 
 
-def _canary(place: Place, folder: Path, key: str) -> dict[str, Any]:
+def _plaintext_probe(place: Place, folder: Path, key: str) -> dict[str, Any]:
     """What was seen of it, or `{error}`, so that all else that was found is told as well."""
     try:
-        return canary.look(folder, key, mapping.PATH, place.partition, place.extent.offset_bytes)
-    except canary.CanaryError as error:
+        return plaintext_probe.look(
+            folder, key, mapping.PATH, place.partition, place.extent.offset_bytes
+        )
+    except plaintext_probe.ProbeError as error:
         return {"error": str(error)}
 
 

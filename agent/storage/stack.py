@@ -19,7 +19,16 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from agent.command import CommandError, run
-from agent.storage import canary, devices, guard, layout, mapping, opal, opal_ioctl, registry
+from agent.storage import (
+    devices,
+    guard,
+    layout,
+    mapping,
+    opal,
+    opal_ioctl,
+    plaintext_probe,
+    registry,
+)
 from agent.storage.base import Kind, Place, settings
 from agent.storage.secrets import Secrets
 from contract.errors import AgentError
@@ -132,7 +141,7 @@ class Stack:
         whole, broken = settings(kind, configuration.disk, configuration.settings)
         if broken:
             raise StorageError(
-                f"Configuration {name} cannot be ({'; '.join(broken)}): make the plan anew."
+                f"Configuration {name} cannot be ({'; '.join(broken)}): make a new plan."
             )
         configuration = replace(configuration, settings=whole)
         ascent = _Ascent(configuration, kind)
@@ -194,7 +203,7 @@ class Stack:
         except AgentError as second:
             if str(second) == str(first):  # a refused PIN, which is not tried again
                 return
-            said = f"The way back to bare failed too: {second}"
+            said = f"Closing the storage stack failed too: {second}"
             if isinstance(first, AgentError):
                 raise StorageError(f"{first} {said}") from first
             print(f"fde: {said}", file=sys.stderr, flush=True)
@@ -210,7 +219,9 @@ class Stack:
             if (found := opal.range_found(place, self.secrets)) and found.state == "locked"
         )
         return {
-            place.disk.serial: canary.locked_read(place.partition, place.extent.offset_bytes)
+            place.disk.serial: plaintext_probe.locked_read(
+                place.partition, place.extent.offset_bytes
+            )
             for place in locked
         }
 

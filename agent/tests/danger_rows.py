@@ -349,7 +349,7 @@ USES = [
     Row(
         "zfs",
         "uberblocks of ZFS, which libblkid does not take for a label",
-        ("data that nobody knows",),
+        ("unrecognised data",),
         make=_zfs(),
     ),
     Row(
@@ -454,13 +454,13 @@ CONTENTS = [
     Row(
         "unknown",
         "unknown data at its start",
-        ("data that nobody knows",),
+        ("unrecognised data",),
         make="dd if=/dev/urandom of=$D bs=1M count=1 conv=fsync status=none; ",
     ),
     Row(
         "unknown-end",
         "unknown data at its end alone",
-        ("data that nobody knows",),
+        ("unrecognised data",),
         make=poke(f"{END} - 4096", bytes(range(1, 256))),
     ),
 ]
@@ -487,13 +487,13 @@ HIDDEN = [
     Row(
         "fat-shifted",
         "FAT at sector 63, where MBR disks of old begin, and no table",
-        ("data that nobody knows",),
+        ("unrecognised data",),
         make=poke(63 * 512, _fat()),
     ),
     Row(
         "luks-detached",
         "LUKS whose header is elsewhere, first and last MiB blank",
-        ("data that nobody knows", "at byte 2097152"),
+        ("unrecognised data", "at byte 2097152"),
         make=f"truncate -s 16M $F/header; echo -n x | cryptsetup {LUKS} --header $F/header "
         "--offset 4096 $D; echo -n x | cryptsetup open --header $F/header --key-file - $D danger; "
         f"{MKFS} /dev/mapper/danger 1G; cryptsetup close danger; ",
@@ -501,19 +501,19 @@ HIDDEN = [
     Row(
         "middle",
         "unknown data in the middle alone",
-        ("data that nobody knows", "there is something at byte"),
+        ("unrecognised data", "there is data at byte"),
         make="dd if=/dev/urandom of=$D bs=1M seek=1000 count=32 conv=fsync status=none; ",
     ),
     Row(
         "btrfs-copy",
         "btrfs, of which only the copy at 64 MiB lives",
-        ("data that nobody knows", "at byte 67108864"),
+        ("unrecognised data", "at byte 67108864"),
         make=_btrfs(64 * 2**20, 1),
     ),
     Row(
         "zfs-end",
         "labels of ZFS at its end alone",
-        ("data that nobody knows", "its last MiB"),
+        ("unrecognised data", "its last MiB"),
         make=poke(f"{END} - 131072", struct.pack("<QQ", 0x00BAB10C, 5000).ljust(1024, b"\0") * 8),
     ),
     Row(
@@ -549,13 +549,13 @@ MEMBERS = [
     Row(
         "bios-raid",
         "metadata of a BIOS array (Intel) at its end, which libblkid does not take for one",
-        ("data that nobody knows", "its last MiB"),
+        ("unrecognised data", "its last MiB"),
         make=poke(f"{END} - 1024", b"Intel Raid ISM Cfg Sig. 1.3.00".ljust(512, b"\0")),
     ),
     Row(
         "drbd",
         "metadata of DRBD at its end, which libblkid does not take for it",
-        ("data that nobody knows", "its last MiB"),
+        ("unrecognised data", "its last MiB"),
         make=poke(f"{END} - 4096 + 60", b"\x83\x74\x02\x6b" + bytes(100)),
     ),
     Row("bitlocker", "BitLocker", ("is not ours (dos, empty)",), make=_bitlocker()),
@@ -563,7 +563,7 @@ MEMBERS = [
     Row(
         "bcachefs",
         "bcachefs over several devices",
-        ("data that nobody knows",),
+        ("unrecognised data",),
         make=poke(4096 + 24, bytes.fromhex("c68573f666ce90a9d96a60cf803df7ef") + bytes(range(99))),
     ),
     Row(
@@ -633,7 +633,7 @@ RACES = [
     Row(
         "replugged",
         "unplugged and plugged in again between the look and the write",
-        ("changed since it was looked at", "connected anew"),
+        ("changed since it was looked at", "connected again"),
         second_look="nvme disconnect -n nqn.2026-01.org.fde-testbed:plain >/dev/null; "
         "/usr/local/sbin/fde-lab-drives >/dev/null",
     ),
@@ -688,7 +688,7 @@ PATHS.append(
     Row(
         "large",
         "more than 16 TiB, and something far behind",
-        ("there is something at byte",),
+        ("there is data at byte",),
         make="modprobe scsi_debug virtual_gb=20480 dev_size_mb=16 delay=0; udevadm settle; "
         "dd if=/dev/urandom of=/dev/sda bs=1M seek=17825803 count=1 conv=fsync status=none; ",
         undo="udevadm settle; rmmod scsi_debug",
@@ -737,7 +737,7 @@ SED = [
     Row(
         "reverted",
         "self-encrypting, reads as random bytes",
-        ("data that nobody knows",),
+        ("unrecognised data",),
         make="dd if=/dev/urandom of=$D bs=1M count=2 conv=fsync status=none; ",
         role="sed",
     ),

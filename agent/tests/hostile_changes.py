@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from analysis.synthetic.folder import write_manifest
 from contract.plan import digest
+from validation.synthetic.folder import write_manifest
 
 Chance = random.Random
 Change = Callable[[Path, Chance], None]

@@ -34,8 +34,6 @@ from typing import Any
 
 from agent.tests import hostile_changes
 from analysis import __main__ as analysis
-from analysis.synthetic.folder import write_manifest
-from analysis.synthetic.suite import Options, write_suite
 from contract import journal, names
 from contract import plan as plans
 from contract.errors import AgentError
@@ -45,6 +43,8 @@ from controller.names import SUITES
 from controller.progress import Event
 from controller.progress import document as status_document
 from controller.tests import examples
+from validation.synthetic.folder import write_manifest
+from validation.synthetic.suite import Options, write_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of one case: on a busy machine the processor's time says more.
@@ -218,7 +218,7 @@ class Cases:
         content = hostile_changes.archive(plan, json.loads(plan)["suite_id"], chance)
         (self.scratch / "a.tar").write_bytes(content)
 
-        def taken() -> None:  # as a session begins, and goes on
+        def taken() -> None:  # as a session begins, and continues
             suite_folder.require_plain(self.suite)
             seal.unpack(self.scratch / "a.tar", self.suite)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import quiet
-from agent.checks import Finding, Inspection, Memory, Scene
+from agent.checks import CheckContext, Finding, Inspection, Memory
 
 SENSOR = Path("/sys/module/fde_rapl_sim/parameters/temp_mc")
 
@@ -23,14 +23,14 @@ class Trial:
 
     def __init__(self, folder: Path, disks: tuple[str, ...]) -> None:
         # Other tests' programs may still be ending, and nothing is measured here.
-        self.scene = Scene(Path("/"), 9.0, folder, disks, poll_s=0.5)
+        self.context = CheckContext(Path("/"), 9.0, folder, disks, poll_s=0.5)
         self.said: list[str] = []
         self.memory = Memory()
 
     def run(
         self, between: Callable[[], object] = lambda: None, waiting: Callable[[], object] = list
     ) -> list[Finding]:
-        inspection = Inspection(self.scene, self.memory)
+        inspection = Inspection(self.context, self.memory)
 
         def told(cause: str, why: str) -> None:
             self.said.append(f"{cause}: {why}")
@@ -72,7 +72,7 @@ def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
         SENSOR.write_text("45000")
         quieted["started"] = quiet.back()
     quieted["after"] = quiet.disturbers()
-    health = [[h.serial, h.passed, h.errors] for h in trial.scene.health.values()]
+    health = [[h.serial, h.passed, h.errors] for h in trial.context.health.values()]
     return {"seen": seen, "said": trial.said, "quiet": quieted, "health": health}
 
 

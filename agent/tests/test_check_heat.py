@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.checks import Inspection, Memory, processor
-from agent.tests.check_scene import Machine, Patience, build
+from agent.tests.check_context import Machine, Patience, build
 
 ZONE = "sys/class/thermal/thermal_zone1/temp"
 
@@ -25,19 +25,19 @@ def _first(place: Machine) -> float:
 
 def _before(place: Machine, patience: Patience) -> tuple[list[str], dict[str, object]]:
     said: list[str] = []
-    inspection = Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock)
+    inspection = Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock)
     inspection.before(lambda cause, why: said.append(f"{cause}: {why}"))
     (finding,) = (f for f in inspection.found if f["name"] == "temperature")
     return said, finding
 
 
 def test_the_package_comes_before_other_zones(place: Machine) -> None:
-    assert processor.temperature_c(place.scene) == 45.0
+    assert processor.temperature_c(place.context) == 45.0
 
 
 def test_hwmon_tells_the_package_where_no_zone_does(place: Machine) -> None:
     place.write("sys/class/thermal/thermal_zone1/type", "acpitz")
-    assert processor.temperature_c(place.scene) == 99.0
+    assert processor.temperature_c(place.context) == 99.0
     chip = place.root / "sys/class/hwmon/hwmon3"
     chip.mkdir(parents=True)
     for name, text in {
@@ -48,15 +48,15 @@ def test_hwmon_tells_the_package_where_no_zone_does(place: Machine) -> None:
         "temp2_input": "60000",
     }.items():
         (chip / name).write_text(text)
-    assert processor.temperature_c(place.scene) == 51.5
+    assert processor.temperature_c(place.context) == 51.5
     (chip / "name").write_text("nvme")
-    assert processor.temperature_c(place.scene) == 99.0
+    assert processor.temperature_c(place.context) == 99.0
 
 
 def test_a_broken_sensor_is_none(place: Machine) -> None:
     place.write(ZONE, "-273150")
-    assert processor.temperature_c(place.scene) is None
-    assert processor.temperature(place.scene) is None
+    assert processor.temperature_c(place.context) is None
+    assert processor.temperature(place.context) is None
 
 
 def test_the_first_reading_is_kept_for_the_whole_suite(place: Machine) -> None:
@@ -103,6 +103,6 @@ def test_cold_is_helped_by_work_and_the_finding_says_so(
 def test_a_hot_machine_is_not_made_to_work(place: Machine) -> None:
     _before(place, Patience())
     place.write(ZONE, "60000")
-    assert not processor.warm_up(place.scene, waited_s=1000.0)
+    assert not processor.warm_up(place.context, waited_s=1000.0)
     place.write(ZONE, "30000")
-    assert not processor.warm_up(place.scene, waited_s=0.0)
+    assert not processor.warm_up(place.context, waited_s=0.0)

@@ -16,17 +16,17 @@ import pytest
 from agent import lock
 from agent.checks import (
     TABLE,
+    CheckContext,
     Finding,
     Inspection,
     Memory,
-    Scene,
     blockers,
     kernel_log,
     machine,
     smart,
 )
 from agent.checks.__main__ import document
-from agent.tests.check_scene import DISK, FILES, SMART, Machine, Patience, build, program
+from agent.tests.check_context import DISK, FILES, SMART, Machine, Patience, build, program
 
 CPU = "sys/devices/system/cpu"
 DEVICE = f"sys/class/block/{DISK}/device"
@@ -118,7 +118,7 @@ def _inspect(
 ) -> list[Finding]:
     patience = Patience()
     memory = memory or Memory()
-    inspection = Inspection(place.scene, memory, sleep=patience.sleep, clock=patience.clock)
+    inspection = Inspection(place.context, memory, sleep=patience.sleep, clock=patience.clock)
     told = said if said is not None else []
     inspection.before(lambda cause, why: told.append(f"{cause}: {why}"))
     between()
@@ -156,7 +156,7 @@ def test_a_fault_fails_its_row_alone_and_names_the_way_out(
     assert {other["name"] for other in _failed(found)} == {row[0]}
     assert finding["cause"] == row[0]
     assert finding["severity"] == (check.wait.then if check.wait else check.severity)
-    assert finding["message"].endswith(f": {check.mend}.")
+    assert finding["message"].endswith(f": {check.remedy}.")
     assert finding["message"][0].isupper()
     assert bool(blockers(found)) == (finding["severity"] == "blocker")
     json.dumps(found)
@@ -215,7 +215,7 @@ def test_disks_are_asked_once_a_run_and_what_happened_between_two_runs_is_seen(
 
 def test_the_disks_condition_stands_on_both_sides_of_a_run(place: Machine) -> None:
     """What data/README.md says of `disks` in run.json."""
-    inspection = Inspection(place.scene, Memory())
+    inspection = Inspection(place.context, Memory())
     inspection.before(lambda *_: None)
     place.write(f"{DEVICE}/hwmon3/temp1_input", "38500")
     inspection.after()
@@ -262,11 +262,11 @@ def test_what_a_machine_does_not_offer_is_no_finding(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(FILES["proc/stat"])
     nothing = tmp_path / "nothing"
-    scene = Scene(
+    context = CheckContext(
         *(Path("/"), 0.25, tmp_path, (DISK,), nothing, tmp_path / "proc", nothing, nothing),
         *(str(nothing), str(nothing), 0.01),
     )
-    found = _inspect(Machine(tmp_path, scene))
+    found = _inspect(Machine(tmp_path, context))
     assert {finding["name"] for finding in found} == ALWAYS
     assert [finding["name"] for finding in _failed(found)] == ["powercap"]
 
@@ -283,12 +283,12 @@ def test_a_lease_is_waited_for_and_told_once(place: Machine) -> None:
     lease = place.root / "run" / "hold.json"
     said: list[str] = []
     patience = Patience(lambda: None, lambda: None, lease.unlink)
-    inspection = Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock)
+    inspection = Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock)
     inspection.before(lambda cause, why: said.append(f"{cause}: {why}"))
     assert said == ["held: the meter is silent"]
     held = inspection.found[0]
     assert held["ok"]
-    assert held["waited_s"] == 3 * place.scene.poll_s
+    assert held["waited_s"] == 3 * place.context.poll_s
 
 
 def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
@@ -296,7 +296,7 @@ def test_another_reason_for_waiting_is_told_as_well(place: Machine) -> None:
     said: list[str] = []
     lock.take("one", 60, lease)
     patience = Patience(lambda: lock.take("another", 60, lease), lambda: None, lease.unlink)
-    Inspection(place.scene, Memory(), sleep=patience.sleep, clock=patience.clock).before(
+    Inspection(place.context, Memory(), sleep=patience.sleep, clock=patience.clock).before(
         lambda cause, why: said.append(f"{cause}: {why}")
     )
     assert said == ["held: one", "held: another"]
@@ -308,12 +308,12 @@ def test_waiting_in_vain_gets_shorter_until_it_helps(place: Machine) -> None:
     waited = []
     for _ in range(3):
         patience = Patience()
-        inspection = Inspection(place.scene, memory, sleep=patience.sleep, clock=patience.clock)
+        inspection = Inspection(place.context, memory, sleep=patience.sleep, clock=patience.clock)
         inspection.before(lambda *_: None)
         waited.append(patience.now_s)
     assert waited == [180, 90, 46]  # whole polls
     calm = place.with_scene(load_limit=9.0)
-    Inspection(calm.scene, memory).before(lambda *_: None)
+    Inspection(calm.context, memory).before(lambda *_: None)
     assert memory.given_up["load"] == 0
 
 
@@ -322,7 +322,7 @@ def test_a_blocker_is_waited_for_as_long_each_time(place: Machine) -> None:
     memory = Memory()
     for _ in range(2):
         patience = Patience()
-        inspection = Inspection(full.scene, memory, sleep=patience.sleep, clock=patience.clock)
+        inspection = Inspection(full.context, memory, sleep=patience.sleep, clock=patience.clock)
         inspection.before(lambda *_: None)
         assert patience.now_s == 3600
         assert blockers(inspection.found)
@@ -330,10 +330,10 @@ def test_a_blocker_is_waited_for_as_long_each_time(place: Machine) -> None:
 
 def test_others_load_counts_as_the_kernel_tells_it(place: Machine) -> None:
     """With a program that spins, on this very machine."""
-    scene = replace(place.scene, proc=Path("/proc"), window_s=0.5)
+    context = replace(place.context, proc=Path("/proc"), window_s=0.5)
     spinning = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        seen = machine.load(scene)
+        seen = machine.load(context)
     finally:
         spinning.kill()
         spinning.wait()

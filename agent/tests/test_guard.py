@@ -75,7 +75,11 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
     "other serial": (replace(BLANK, serial="S2"), "other-serial", "'S2'.*'S1'"),
     "no serial": (replace(BLANK, serial=""), "other-serial", "'unknown'"),
     "other size": (replace(BLANK, size_bytes=2**31 - 512), "other-size", "2147483136 bytes"),
-    "two paths": (replace(BLANK, twins=("sdb",)), "twins", "same serial and size as /dev/sdb"),
+    "two paths": (
+        replace(BLANK, same_identity=("sdb",)),
+        "twins",
+        "same serial and size as /dev/sdb",
+    ),
     "write-protected": (replace(BLANK, read_only=True), "write-protected", "is write-protected"),
     "mounted": (
         replace(READY, uses=(Use("nvme0n1p1", "mounted on /mnt"),)),
@@ -126,9 +130,9 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
         "MBR shadow.*PSID_REVERT=S1",
     ),
     "unknown data": (
-        replace(BLANK, unknown="data that nobody knows (here)"),
+        replace(BLANK, unknown="unrecognised data (here)"),
         "unknown-data",
-        'data that nobody knows.*erase: "S1 [0-9a-f]{12}"',
+        'unrecognised data.*erase: "S1 [0-9a-f]{12}"',
     ),
     "whole-disk file system": (
         replace(BLANK, signatures=(EXT4,)),
@@ -295,7 +299,7 @@ def test_other_namespaces_of_a_drive_stand_against_owning_and_reverting_it() -> 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"diskseq": 8}, "connected anew"),
+        ({"diskseq": 8}, "connected again"),
         ({"edges": ("a", "c")}, "first or last MiB"),
         ({"table": "gpt", "table_uuid": "x"}, "disk GUID"),
         ({"signatures": (EXT4,)}, "signatures"),

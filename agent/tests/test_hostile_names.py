@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from analysis.suite import group as hosts
 from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import read
-from analysis.synthetic.suite import Options, write_suite
 from contract import names
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.plan import PlanError
 from controller import agent_client, many
 from controller.tests.examples import plan
+from validation.synthetic.suite import Options, write_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = (

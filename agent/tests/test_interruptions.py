@@ -1,4 +1,4 @@
-"""The agent is killed at every line of its journal, and goes on: nothing lost, nothing false."""
+"""The agent is killed at every line of its journal, and continues: nothing lost, nothing false."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_undisturbed_suite_has_as_many_lines_as_are_tried(lab: Lab) -> None:
 
 
 def test_killed_while_it_goes_on_it_goes_on_once_more(lab: Lab) -> None:
-    # A line further at each start, so that also the lines of going on are its last.
+    # A line further at each start, so that also the lines of continuing are its last.
     for number in range(12):
         killed(lab, at(number, "after"))
     assert lab.execute() == 0

@@ -78,10 +78,10 @@ def test_the_checks_see_what_happens_in_the_guest(lab: LabHandle) -> None:
 HEAT = """
 import json, subprocess, sys
 from pathlib import Path
-from agent.checks import Inspection, Memory, Scene
+from agent.checks import Inspection, Memory, CheckContext
 name = Path(sys.argv[1]).resolve().name
-scene = Scene(Path("/"), 9.0, Path(sys.argv[2]), (name,), poll_s=0.5, disk_c=3.0)
-look = Inspection(scene, Memory())
+context = CheckContext(Path("/"), 9.0, Path(sys.argv[2]), (name,), poll_s=0.5, disk_c=3.0)
+look = Inspection(context, Memory())
 said = []
 def tell(cause, why):
     said.append(f"{cause}: {why}")
@@ -89,7 +89,7 @@ look.before(tell)
 subprocess.run(["dd", f"if=/dev/{name}", "of=/dev/null", "bs=1M", "count=96", "iflag=direct"],
                check=True, capture_output=True)
 look.after()
-later = Inspection(scene, Memory())
+later = Inspection(context, Memory())
 later.before(tell)
 print(json.dumps({"found": look.found, "disks": look.disks, "said": said, "later": later.found}))
 """

@@ -209,7 +209,7 @@ def test_every_configuration_is_entered_and_proven(
     assert [entry["configuration"] for entry in said] == [*names, "opal"]
     assert all(entry["proof"]["ok"] for entry in said)
     proofs = {entry["configuration"]: entry["proof"] for entry in said}
-    in_the_clear = {name for name, found in proofs.items() if found["canary"]["on_medium"]}
+    in_the_clear = {name for name, found in proofs.items() if found["plaintext_probe"]["on_medium"]}
     assert in_the_clear == {"plain", "plain-discard", "opal", "sed-unlocked"}
     on_sed = {name: found["opal"]["state"] for name, found in proofs.items() if found["opal"]}
     assert on_sed == {
@@ -251,7 +251,7 @@ def _columns(entry: dict[str, Any]) -> tuple[str, str, str, str, str, str]:
     return (
         entry["configuration"],
         ", ".join(drivers) or "-",
-        "plaintext" if found["canary"]["on_medium"] else "ciphertext",
+        "plaintext" if found["plaintext_probe"]["on_medium"] else "ciphertext",
         found["opal"]["state"] if found["opal"] else "-",
         f"{entry['took_s'] - entry['mkfs_s']:.1f} + mkfs {entry['mkfs_s']:.1f}",
         "proven" if found["ok"] else "; ".join(found["mismatches"]),
@@ -302,7 +302,7 @@ try:
         "sector": ["sector_size is 512, planned 4096"],
         "queues": ["options is ('no_read_workqueue',), planned"],
         "place": ["offset_sectors is 32760, planned 32768"],
-        "linear": ["target is 'linear', planned 'crypt'", "the canary lies in plaintext"],
+        "linear": ["target is 'linear', planned 'crypt'", "the plaintext probe lies in plaintext"],
     }
     for name, words in expected.items():
         assert len(said[name]) == len(words), said[name]

@@ -98,7 +98,7 @@ def test_no_namespace_is_owned_or_reverted_beside_another(drive: Twofold) -> Non
         told = done.stdout + done.stderr
         assert done.returncode == 1 and "Traceback" not in told
         shown = drive.target.lab.ssh(f"readlink -f {drive.second}").stdout.strip()
-        assert f"has its security in common with {shown}" in told
+        assert f"shares its security subsystem with {shown}" in told
         assert "choose a drive with one namespace" in told
     assert drive.medium() == before
     assert drive.letter == LETTER

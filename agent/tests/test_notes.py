@@ -32,7 +32,7 @@ LEFT = DiskFacts(
     diskseq=7,
     edges=("a" * 64, "b" * 64),
     samples=("1", "", "3"),
-    unknown="data that nobody knows",
+    unknown="unrecognised data",
     opal=FACTORY,
 )
 ZEROS = hashlib.sha256(bytes(2**20)).hexdigest()

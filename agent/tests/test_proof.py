@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.storage import canary, ciphers, mapping, proof, registry, tcrypt
+from agent.storage import ciphers, mapping, plaintext_probe, proof, registry, tcrypt
 from agent.storage.base import Layer, Place, Segment
 from agent.storage.proof import Found, Planned
 from contract.plan import Disk, Extent
@@ -158,7 +158,7 @@ def test_work_queues_that_are_there_after_all_are_told() -> None:
 def test_a_plain_mapping_instead_of_dmcrypt_is_told() -> None:
     plan, found = SOUND["dmcrypt"]
     linear = PLAIN.expectation.layers
-    said = proof.mismatches(plan, replace(found, layers=linear, canary=PLAIN_SEEN))
+    said = proof.mismatches(plan, replace(found, layers=linear, plaintext_probe=PLAIN_SEEN))
     assert any("dm target is 'linear'" in line for line in said)
     assert any("is of FDE-TESTBED, planned CRYPT-LUKS2" in line for line in said)
     assert any("plaintext" in line for line in said)
@@ -275,13 +275,15 @@ def test_opal_without_opal_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_canary_that_is_not_where_it_should_be_proves_nothing(name: str) -> None:
+def test_a_probe_that_is_not_where_it_should_be_proves_nothing(name: str) -> None:
     plan, found = SOUND[name]
     lost = {"through_mapping": False, "on_medium": False}
-    said = proof.mismatches(plan, replace(found, canary=lost))
-    assert said == ["the canary was not found through the mapping, so the medium proves nothing"]
-    turned = {"through_mapping": True, "on_medium": not found.canary["on_medium"]}
-    (said_of_medium,) = proof.mismatches(plan, replace(found, canary=turned))
+    said = proof.mismatches(plan, replace(found, plaintext_probe=lost))
+    assert said == [
+        "the plaintext probe was not found through the mapping, so the medium proves nothing"
+    ]
+    turned = {"through_mapping": True, "on_medium": not found.plaintext_probe["on_medium"]}
+    (said_of_medium,) = proof.mismatches(plan, replace(found, plaintext_probe=turned))
     assert "on the raw partition" in said_of_medium
 
 
@@ -296,9 +298,11 @@ def test_the_driver_of_highest_priority_is_the_one_in_use() -> None:
 
 
 def test_canaries_differ_by_run_and_can_be_made_again() -> None:
-    assert canary.content("a") == canary.content("a") != canary.content("b")
-    assert len(canary.content("a")) == canary.BLOCK_BYTES
+    assert (
+        plaintext_probe.content("a") == plaintext_probe.content("a") != plaintext_probe.content("b")
+    )
+    assert len(plaintext_probe.content("a")) == plaintext_probe.BLOCK_BYTES
 
 
 def test_a_missing_device_is_an_unreadable_one(tmp_path: Path) -> None:
-    assert canary.locked_read(str(tmp_path / "none"), 0) == "ENOENT"
+    assert plaintext_probe.locked_read(str(tmp_path / "none"), 0) == "ENOENT"

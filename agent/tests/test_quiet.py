@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent import quiet
-from agent.tests.check_scene import program
+from agent.tests.check_context import program
 
 
 def test_what_disturbs_is_told_by_a_rule() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from agent import limits, measure, runner
 from agent.checks import Check
-from agent.checks.scene import Seen
+from agent.checks.context import Observation
 from agent.tests.suite_lab import Action, Lab, blocks_document
 from contract import journal, plan
 from workloads.base import Context
@@ -94,7 +94,7 @@ def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
 def test_a_check_that_fails_voids_the_run_by_its_name(
     lab: Lab, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = Seen(4096, False, "memory is swapped out to a disk")
+    seen = Observation(4096, False, "memory is swapped out to a disk")
     row = Check("swap", when, "blocker", "swap in use", lambda _scene: seen, "swapoff -a")
     monkeypatch.setattr("agent.checks.TABLE", (row,))
     assert lab.execute() == 1

@@ -218,7 +218,7 @@ def test_following_ends_where_nobody_is_there_to_close_the_journal(tmp_path: Pat
         ):
             seen.append(entry.state)
     assert seen == ["suite-started"]
-    # Somebody seen in between makes the patience begin anew.
+    # Somebody seen in between makes the patience begin again.
     assert looks == [False, True, False, False, False]
     assert sum(seconds) == 25
     # A suite that is closed ends in order, whoever is there.

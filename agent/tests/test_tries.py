@@ -67,7 +67,7 @@ def test_no_more_tries_than_the_plan_allows_over_starts_of_the_agent(lab: Lab) -
     lab.acts["file_io"] = fail
     assert lab.execute() == 0
     assert states_of(lab, 1).count("void") == lab.plan.attempts == 3
-    # Whoever starts a suite anew that had ended wants it tried anew.
+    # Whoever starts a suite again that had ended wants it tried again.
     assert lab.execute() == 0
     assert states_of(lab, 1).count("void") == 6
 

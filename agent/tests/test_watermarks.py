@@ -1,4 +1,4 @@
-"""Watermarks of a session: both ends, also of one that goes on, none where none is wanted."""
+"""Watermarks of a session: both ends, also of one that continues, none where none is wanted."""
 
 from __future__ import annotations
 

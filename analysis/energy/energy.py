@@ -173,7 +173,7 @@ ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
 }
 WORK = ("bytes", "files", "queries", *MORE_WORK)  # units of work that are columns
 CPU = ("cpu_busy_s", "own_cpu_s")
-_PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not reckoned yet
+_PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not computed yet
 RAPL = "rapl"
 ALL = "all"
 BETWEEN = "between"

@@ -13,7 +13,7 @@ from analysis.stats.contrasts import working
 from analysis.stats.stats import Estimate, Span, estimate
 from analysis.suite import records
 from analysis.suite.assumptions import PAPER_WORKLOAD
-from analysis.suite.records import CANARY, SYSTEM, Meter, Suite
+from analysis.suite.records import DRIFT_CHECK, SYSTEM, Meter, Suite
 
 BlockValues = Mapping[int, float]
 
@@ -233,7 +233,7 @@ def _sides(energy: pl.DataFrame) -> Sides:
     rows = energy.filter(
         (pl.col("component") == SYSTEM)
         & (pl.col("phase") == "all")
-        & (pl.col("workload") != CANARY)
+        & (pl.col("workload") != DRIFT_CHECK)
         & pl.col("energy_j").is_not_null()
     )
     means = (

@@ -16,13 +16,13 @@ from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
 
 BANNER = (
     "Figures come from the virtual lab's power model; they show that the testbed works, "
-    "and are no evidence about real hardware."
+    "and are not evidence about real hardware."
 )
 BANNERS = {
     MODELLED: BANNER,
     SYNTHETIC: (
         "No machine was measured: the figures were made from given means and scatter; they show "
-        "what this report says of such data, and are no evidence about any hardware."
+        "what this report says of such data, and are not evidence about any hardware."
     ),
 }
 NAMED = 3  # so many software configurations are told one by one, more of them as a range
@@ -63,7 +63,7 @@ def hardware(found: Results) -> str:
     base = suite.reference(suite.sed or "")
     contrast = against(found, base, suite.sed)
     if contrast is None or contrast.comparison is None:
-        return f"What {what} costs cannot be said: {_lacking(found, _known(suite.sed))}."
+        return f"What {what} costs is unknown: {_lacking(found, _known(suite.sed))}."
     c = contrast.comparison
     where = f"against {suite.label(base or '')}, over {_scope(found, contrast)}"
     if disks.across(suite, base, suite.sed):
@@ -86,7 +86,7 @@ def software(found: Results) -> str:
         if (contrast := against(found, suite.reference(name), name)) and contrast.comparison
     ]
     if not there:
-        return f"What {what} costs cannot be said: {_lacking(found, suite.software)}."
+        return f"What {what} costs is unknown: {_lacking(found, suite.software)}."
     bases = {suite.label(contrast.base) for _, contrast, _ in there}
     where = f"against {bases.pop() if len(bases) == 1 else 'its disk without encryption'}"
     opening = f"{_opening(what, [c for _, _, c in there])} changes the system's energy"

@@ -44,7 +44,7 @@ def build(folder: Path) -> Built:
 
 def terminal(found: Results) -> Blocks:
     """What `make report` says: the table, the answer, and what the suite cannot say."""
-    notes = [*found.suite.problems, *found.doubts]
+    notes = [*found.suite.problems, *found.reservations]
     left = missing_section.sentence(found.suite)
     notes += [f"{left}."] * bool(left)
     said = [*answer.sentences(found), *questions_section.sentences(found)]

@@ -148,12 +148,12 @@ def _as_found(suite: Suite, role: str) -> str:
 
 
 def _made_anew(suite: Suite, role: str) -> str:
-    """What preconditioning cannot do for a range that is made anew in the midst of a suite."""
+    """What preconditioning cannot do for a range that is made again in the midst of a suite."""
     here = [name for name in suite.configurations if suite.disk_of(name) == role]
     if suite.sed not in here or len(here) < 2:
         return ""
     return (
-        f" {suite.label(suite.sed)} shares it with others: its range is then made anew each time, "
+        f" {suite.label(suite.sed)} shares it with others: its range is then made again each time, "
         "which the drive may take for a discard of the extent."
     )
 

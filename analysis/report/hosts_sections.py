@@ -57,7 +57,7 @@ def _effects(found: Hosts, names: Sequence[str]) -> list[Effect]:
 def _costs(found: Hosts, what: str, effects: Sequence[Effect]) -> str:
     """Each configuration's mean over these hosts, and whether that mean speaks for each of them."""
     if not effects:
-        return f"What {what} costs on these hosts cannot be said: not every host has both sides."
+        return f"What {what} costs on these hosts is unknown: not every host has both sides."
     where = (
         f"On these {len(found.names)} hosts {what} changes the {words.name_of(found.component)}'s "
         f"energy against {found.first.label(found.first.baseline or '')}, over "
@@ -119,7 +119,7 @@ def _general(found: Hosts) -> str:
     count = len(found.names)
     if count < LEAST_HOSTS:
         return (
-            f"What holds for other hosts cannot be said from {count}: these figures are of "
+            f"What holds for other hosts is unknown from {count}: these figures are of "
             f"{' and '.join(found.names)} alone (it takes {LEAST_HOSTS} hosts)."
         )
     names = [name for name in (found.first.sed, *found.first.software) if name is not None]
@@ -129,7 +129,7 @@ def _general(found: Hosts) -> str:
         if effect.general is not None
     ]
     if not there:
-        return "What holds for other hosts cannot be said: not every host has both sides."
+        return "What holds for other hosts is unknown: not every host has both sides."
     if len(there) > NAMED + 1:
         sure = sum(c.verdict != "inconclusive" for _, c in there)
         told = f"{sure} of {len(there)} configurations have a verdict"
@@ -255,15 +255,15 @@ def _trusted(found: Results) -> Iterator[str]:
         if meter.component == SYSTEM and meter.mean_coverage is not None:
             share = min(meter.mean_coverage, 0.9999 if meter.gaps else 1.0)
             yield f"{meter.source} saw {share * 100:.4g} % of the measured time"
-    seen = found.canary
+    seen = found.drift_check
     if seen is None:
-        yield "no canary"
+        yield "no drift check"
     else:
         moved = (
             f"{words.percent(1 + seen.worst.change, 2)}, limit ±{words.given(seen.limit * 100)} %"
         )
-        yield f"canary {seen.verdict} ({moved})"
-    if told := incidents_sentence(found.night):
+        yield f"drift_check {seen.verdict} ({moved})"
+    if told := incidents_sentence(found.incidents):
         yield told[0].lower() + told[1:].rstrip(".")
     if not suite.sealed:
         yield "not sealed"

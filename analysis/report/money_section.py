@@ -114,7 +114,7 @@ def money_section(found: Results) -> Blocks:
     if a is None:
         return view.paragraph(
             "The plan lacks its assumptions (price of the drive and of electricity, battery, life, "
-            "runs a day), or one of them is not a positive number: no payback is reckoned."
+            "runs a day), or one of them is not a positive number: no payback is computed."
         )
     page = _declared(a)
     profiles = costs.profiles(found.suite, found.energy)
@@ -134,7 +134,7 @@ def _declared(a: Assumptions) -> Blocks:
         f"{payback_text.money(a.sed_extra_price, a)} more and lives {words.given(a.life_years)} "
         "years; "
         f"electricity costs {words.given(a.electricity_price_per_kwh)} {a.currency}/kWh; interest "
-        f"is {words.given(a.discount_rate * 100)} % a year; each workload by itself is reckoned at "
+        f"is {words.given(a.discount_rate * 100)} % a year; each workload by itself is computed at "
         f"{payback_text.times(a.runs_per_day)} runs a day; a battery holds "
         f"{words.given(a.battery_wh)} Wh."
     )

@@ -15,17 +15,19 @@ from analysis.report.provenance import duration, interruptions, times
 from analysis.report.steadiness_section import where
 from analysis.stats.contrasts import contrasts
 from analysis.stats.results import uncovered
-from analysis.stats.steadiness import MOVED, Canary, canary, given
+from analysis.stats.steadiness import MOVED, DriftCheck, drift_check, given
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
-from analysis.suite.incidents import Night, night
+from analysis.suite.incidents import IncidentLog, incident_log
 from analysis.suite.manifest import MANIFEST, check
-from analysis.suite.records import CANARY, MEASURED, Run, Suite
+from analysis.suite.records import DRIFT_CHECK, MEASURED, Run, Suite
 from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import read
 
 WIDTH = 80
-AROUND_NS = 60_000_000_000  # beside the canary's runs, so that the meter's own clock can be placed
+AROUND_NS = (
+    60_000_000_000  # beside the drift check's runs, so that the meter's own clock can be placed
+)
 PARTS = {
     "preparing_s": "preparing",
     "between_phases_s": "between phases",
@@ -46,7 +48,7 @@ def lines(folder: Path) -> list[str]:
     """The summary, at 80 columns. Raises SuiteError where there is no suite."""
     suite = read(folder)
     energy = _energy(folder)
-    told = night(suite)
+    told = incident_log(suite)
     found = [
         _name(suite),
         _when(suite),
@@ -54,7 +56,7 @@ def lines(folder: Path) -> list[str]:
         _voids(suite, told),
         _broke_in(told, energy),
         "; ".join(filter(None, [missing_section.sentence(suite), _waits(told)])),
-        _canary(suite, energy),
+        _drift_check(suite, energy),
         _time(suite),
         _headline(suite, energy),
         _next(suite, told, energy, folder),
@@ -123,13 +125,13 @@ def _seal(suite: Suite) -> str:
     return f"sealed, all {found.files} sums are right"
 
 
-def _runs(suite: Suite, told: Night) -> str:
+def _runs(suite: Suite, told: IncidentLog) -> str:
     planned = suite.plan.get("runs")
     entries = [e for e in planned if isinstance(e, dict)] if isinstance(planned, list) else []
     done = {run.run_id for run in suite.runs}
     blocks: dict[str, bool] = {}
     for entry in entries:
-        if entry.get("workload") != CANARY:
+        if entry.get("workload") != DRIFT_CHECK:
             block = str(entry.get("block"))
             blocks[block] = blocks.get(block, True) and str(entry.get("run_id")) in done
     return (
@@ -138,7 +140,7 @@ def _runs(suite: Suite, told: Night) -> str:
     )
 
 
-def _voids(suite: Suite, told: Night) -> str:
+def _voids(suite: Suite, told: IncidentLog) -> str:
     if not told.voids:
         why = Counter(run.reason.rstrip(".") for run in suite.void)
         reasons = "; ".join(f"{number}× {reason}" for reason, number in why.most_common())
@@ -147,7 +149,7 @@ def _voids(suite: Suite, told: Night) -> str:
     return f"void tries {told.tries_void}, repeated {told.at_once + told.later}: {reasons}"
 
 
-def _broke_in(told: Night, energy: pl.DataFrame | None) -> str:
+def _broke_in(told: IncidentLog, energy: pl.DataFrame | None) -> str:
     parts = list(interruptions(told))
     missed = len(uncovered(energy)) if energy is not None else 0
     parts += [f"{missed} run{'s' * (missed != 1)} not seen whole by a meter"] * bool(missed)
@@ -155,22 +157,22 @@ def _broke_in(told: Night, energy: pl.DataFrame | None) -> str:
     return f"broke in: {', '.join(parts)}" if parts else "nothing broke in"
 
 
-def _waits(told: Night) -> str:
+def _waits(told: IncidentLog) -> str:
     parts = [f"{w.cause} {duration(w.seconds)} ({times(w.times)})" for w in told.waits]
     return f"waited for: {', '.join(parts)}" if parts else ""
 
 
-def _canary(suite: Suite, energy: pl.DataFrame | None) -> str:
+def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
     found = _judged(suite, energy)
     if found is None:
-        return "canary: nothing to say, it did not finish both first and last"
+        return "drift_check: nothing to say, it did not finish both first and last"
     worst = f"{where(found.worst)} {words.percent(1 + found.worst.change, 2)}"
     most = "" if found.verdict == MOVED else "at most "
-    return f"canary {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
+    return f"drift_check {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
 
 
-def _judged(suite: Suite, energy: pl.DataFrame | None) -> Canary | None:
-    """From the report's joules, else from those of the canary's runs alone."""
+def _judged(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None:
+    """From the report's joules, else from those of the drift check's runs alone."""
     clock = TargetClock.fit(suite.clock)
     if energy is None:
         workload, configuration, _ = given(suite)
@@ -183,7 +185,7 @@ def _judged(suite: Suite, energy: pl.DataFrame | None) -> Canary | None:
             )
         except SamplesError:
             return None
-    return canary(suite, energy, clock)
+    return drift_check(suite, energy, clock)
 
 
 def _alone(suite: Suite, run: Run, clock: TargetClock) -> Suite:
@@ -226,7 +228,7 @@ def _headline(suite: Suite, energy: pl.DataFrame | None) -> str:
     )
 
 
-def _next(suite: Suite, told: Night, energy: pl.DataFrame | None, folder: Path) -> str:
+def _next(suite: Suite, told: IncidentLog, energy: pl.DataFrame | None, folder: Path) -> str:
     """The one step that comes next; its command is never cut."""
     step, why = _step(suite, told, energy)
     command = f"next: make {step} SUITE_DIR={folder}"
@@ -234,7 +236,7 @@ def _next(suite: Suite, told: Night, energy: pl.DataFrame | None, folder: Path) 
     return both if len(both) <= WIDTH else command
 
 
-def _step(suite: Suite, told: Night, energy: pl.DataFrame | None) -> tuple[str, str]:
+def _step(suite: Suite, told: IncidentLog, energy: pl.DataFrame | None) -> tuple[str, str]:
     if not suite.sealed:
         return "resume", "not sealed" if told.ended else "not finished"
     if check(suite.folder).problems:

@@ -20,11 +20,11 @@ def money_sentence(found: Results) -> str:
     """Whether the drive is repaid: by the duty profile, else the first workload there is."""
     suite = found.suite
     if suite.assumptions is None:
-        return "Whether the drive is repaid cannot be said: the plan lacks its assumptions."
+        return "Whether the drive pays for itself is unknown: the plan lacks its assumptions."
     paybacks = costs.profiles(suite, found.energy) or costs.paybacks(suite, found.energy)
     headline = costs.headline_payback(paybacks)
     if headline is None:
-        return f"Whether the drive is repaid cannot be said: {_lacking(found)}."
+        return f"Whether the drive pays for itself is unknown: {_lacking(found)}."
     said = payback_sentence(headline, suite.assumptions, suite.label)
     if disks.across(suite, suite.sed, headline.against):
         if costs.between_disks(suite, headline.against) is None:

@@ -12,7 +12,7 @@ from analysis.report.answer import count
 from analysis.report.view import Blocks
 from analysis.stats import disks as specimens
 from analysis.stats.results import Results
-from analysis.suite.incidents import Night
+from analysis.suite.incidents import IncidentLog
 from contract import journal
 
 QUIET = (
@@ -37,39 +37,39 @@ WAITED = {
 SHOWN = 3  # runs that are named one by one
 
 
-def night_table(night: Night) -> Blocks:
+def incident_table(incidents: IncidentLog) -> Blocks:
     """How the suite went, only what happened."""
-    if night.quiet:
+    if incidents.quiet:
         return view.paragraph(QUIET)
     return view.table(
         "What broke in, and what came of it",
         ["What", "How often", "What more"],
-        list(_rows(night)),
+        list(_rows(incidents)),
         words=3,
     )
 
 
-def sentence(night: Night) -> str:
+def sentence(incidents: IncidentLog) -> str:
     """The same in one line; empty where nothing happened."""
-    parts = [*interruptions(night), *_times(night.tries_void, "try", "void", "tries")]
+    parts = [*interruptions(incidents), *_times(incidents.tries_void, "try", "void", "tries")]
     if not parts:
         return ""
-    repeated = night.at_once + night.later
+    repeated = incidents.at_once + incidents.later
     return f"What broke in: {', '.join(parts)}; {count(repeated, 'repetition')}."
 
 
-def interruptions(night: Night) -> Iterator[str]:
+def interruptions(incidents: IncidentLog) -> Iterator[str]:
     """What came from outside, a few words each."""
-    yield from _times(night.reboots, "reboot", "of the target")
-    yield from _times(night.restarts, "restart", "of the agent")
-    yield from _times(night.resumed, "start", "after its end")
-    yield from _times(night.controller_boots - 1, "reboot", "of the controller")
-    yield from _times(len(night.interruptions), "try", "cut short", "tries")
-    for silence in night.silences:
+    yield from _times(incidents.reboots, "reboot", "of the target")
+    yield from _times(incidents.restarts, "restart", "of the agent")
+    yield from _times(incidents.resumed, "start", "after its end")
+    yield from _times(incidents.controller_boots - 1, "reboot", "of the controller")
+    yield from _times(len(incidents.interruptions), "try", "cut short", "tries")
+    for silence in incidents.silences:
         often = f", {times(silence.times)}" if silence.times > 1 else ""
         yield f"{silence.meter} silent for {duration(silence.seconds)}{often}"
-    if night.unlinked:
-        yield f"no link to the target for {duration(night.unlinked.seconds)}"
+    if incidents.unlinked:
+        yield f"no link to the target for {duration(incidents.unlinked.seconds)}"
 
 
 def duration(seconds: float) -> str:
@@ -84,48 +84,52 @@ def _times(number: int, noun: str, of: str, plural: str = "") -> Iterator[str]:
         yield f"{number} {noun if number == 1 else plural or noun + 's'} {of}"
 
 
-def _rows(night: Night) -> Iterator[list[str]]:
+def _rows(incidents: IncidentLog) -> Iterator[list[str]]:
     boots = {
-        "The target lost power or was started again": night.reboots,
-        "The agent was started again in the same boot": night.restarts,
-        "The suite was started again after it had ended": night.resumed,
-        "The controller was started again": night.controller_boots - 1,
-        "A session of the controller was killed": night.killed,
-        "A session of the controller went on with the suite": night.sessions - 1,
+        "The target lost power or was started again": incidents.reboots,
+        "The agent was started again in the same boot": incidents.restarts,
+        "The suite was started again after it had ended": incidents.resumed,
+        "The controller was started again": incidents.controller_boots - 1,
+        "A session of the controller was killed": incidents.killed,
+        "A session of the controller continued with the suite": incidents.sessions - 1,
     }
     for what, number in boots.items():
         if number > 0:
             yield [what, times(number), ""]
-    yield from _cut_short(night)
-    for group in night.voids:
+    yield from _cut_short(incidents)
+    for group in incidents.voids:
         what = "Repeated because a run was not whole" if group.asked else "Void try"
-        mended = f"{group.mended} of {count(group.runs, 'run')} finished in the end"
-        yield [f"{what}: {group.reason.rstrip('.')}", times(group.tries), mended]
-    if night.at_once or night.later:
-        kinds = {"at once in their place": night.at_once, "after other runs": night.later}
+        fixed = f"{group.recovered} of {count(group.runs, 'run')} finished in the end"
+        yield [f"{what}: {group.reason.rstrip('.')}", times(group.tries), fixed]
+    if incidents.at_once or incidents.later:
+        kinds = {"at once in their place": incidents.at_once, "after other runs": incidents.later}
         more = ", ".join(f"{number} {how}" for how, number in kinds.items() if number)
-        yield ["Repetitions", times(night.at_once + night.later), more]
-    for wait in night.waits:
+        yield ["Repetitions", times(incidents.at_once + incidents.later), more]
+    for wait in incidents.waits:
         why = WAITED.get(wait.cause, f"({wait.cause})")
         more = "" if wait.cause == "secrets" else f": {wait.sentence}"  # its words are for the log
         yield [f"Waited {why}", times(wait.times), f"{duration(wait.seconds)}{more}"]
-    for silence in (*night.silences, *([night.unlinked] if night.unlinked else [])):
+    for silence in (*incidents.silences, *([incidents.unlinked] if incidents.unlinked else [])):
         more = f"{duration(silence.seconds)} in all, {duration(silence.longest_s)} at most"
         what = f"Meter {silence.meter} fell silent or was opened again"
         if not silence.meter:
             what = "No link to the target: it, the network or the controller's session was away"
         yield [what, times(silence.times), more]
-    if night.void_to_end:
-        yield ["Void to the end", count(len(night.void_to_end), "run"), _named(night.void_to_end)]
-    if night.never:
-        yield ["Never made", count(night.never, "run"), ""]
-    if not night.ended:
-        yield ["The suite did not come to its end", "", night.failed]
+    if incidents.void_to_end:
+        yield [
+            "Void to the end",
+            count(len(incidents.void_to_end), "run"),
+            _named(incidents.void_to_end),
+        ]
+    if incidents.never:
+        yield ["Never made", count(incidents.never, "run"), ""]
+    if not incidents.ended:
+        yield ["The suite did not come to its end", "", incidents.failed]
 
 
-def _cut_short(night: Night) -> Iterator[list[str]]:
+def _cut_short(incidents: IncidentLog) -> Iterator[list[str]]:
     by_cause: dict[str, list[str]] = {}
-    for one in night.interruptions:
+    for one in incidents.interruptions:
         by_cause.setdefault(one.cause, []).append(one.during)
     for cause, during in by_cause.items():
         states = Counter(state for state in during if state)

@@ -95,7 +95,7 @@ class Report:
     def answer(self) -> Blocks:
         """Three sentences, the matrix, and how far to trust them: the first screen."""
         said = view.join(view.paragraph(s, "answer") for s in answer.sentences(self.found))
-        box = trust_section.trust_box(self.found, self.twice, self.steady, self.found.canary)
+        box = trust_section.trust_box(self.found, self.twice, self.steady, self.found.drift_check)
         return view.columns(said, tables.matrix(self.found), box)
 
     def questions(self) -> Blocks:
@@ -113,7 +113,7 @@ class Report:
         caption = (
             f"Change of the {what}'s energy against the baseline, paired within blocks, with 95 % "
             "intervals. Filled: a verdict (differs or equivalent). Hollow: inconclusive. Arrow: "
-            "the interval goes on. Each interval stands for itself, not for all of them at once."
+            "the interval continues. Each interval stands for itself, not for all of them at once."
         )
         page = view.join(
             view.picture(drawn, caption, found.origin, wide=True)
@@ -138,9 +138,9 @@ class Report:
         )
 
     def steadiness(self) -> Blocks:
-        """The disks' state, drift, order, canary and flags."""
+        """The disks' state, drift, order, drift_check and flags."""
         return disks_section.disks_section(self.found) + steadiness_section.steadiness_section(
-            self.found, self.steady, self.found.canary
+            self.found, self.steady, self.found.drift_check
         )
 
     def workloads(self) -> Blocks:

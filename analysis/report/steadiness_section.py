@@ -1,4 +1,4 @@
-"""How steady the machine was: scatter, drift, order, the canary, and what stands out."""
+"""How steady the machine was: scatter, drift, order, the drift check, and what stands out."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from analysis.report import view, words
 from analysis.report.view import Blocks
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Estimate, holm
-from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, Canary, Reading, Steadiness
+from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, DriftCheck, Reading, Steadiness
 
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
 
 def steadiness_section(
-    found: Results, steady: Sequence[Steadiness], canary: Canary | None
+    found: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
 ) -> Blocks:
     """Tables by workload, flagged runs, and the comparisons with and without them."""
-    page = view.paragraph(canary_sentence(found, canary))
-    page += canary_table(found, canary)
+    page = view.paragraph(drift_check_sentence(found, drift_check))
+    page += drift_check_table(found, drift_check)
     page += view.table(
         "Scatter, drift and order of one run's energy, the configurations' effects removed",
         [
@@ -91,36 +91,38 @@ def carry_over_sentence(steady: Sequence[Steadiness], configurations: int) -> st
     )
 
 
-def canary_sentence(found: Results, canary: Canary | None) -> str:
-    """Whether the canary moved between its first and its last run."""
-    if canary is None:
-        return "There is no canary: nothing ran both first and last on the baseline."
-    name = f"{words.name_of(canary.workload)} on {found.suite.label(canary.configuration)}"
-    apart = "" if canary.hours is None else f", {_hours(canary.hours)} apart"
-    limit = f"limit ±{words.given(canary.limit * 100)} %"
-    worst = f"{words.percent(1 + canary.worst.change, 2)} at most ({where(canary.worst)})"
-    if canary.verdict == MOVED:
-        return f"The canary ({name}) moved by {worst} from first to last{apart}; {limit}."
-    if canary.verdict == CANNOT_TELL:
-        doubt = words.given(round(canary.worst.doubt * 100, 2))
+def drift_check_sentence(found: Results, drift_check: DriftCheck | None) -> str:
+    """Whether the drift check moved between its first and its last run."""
+    if drift_check is None:
+        return "There is no drift check: nothing ran both first and last on the baseline."
+    name = (
+        f"{words.name_of(drift_check.workload)} on {found.suite.label(drift_check.configuration)}"
+    )
+    apart = "" if drift_check.hours is None else f", {_hours(drift_check.hours)} apart"
+    limit = f"limit ±{words.given(drift_check.limit * 100)} %"
+    worst = f"{words.percent(1 + drift_check.worst.change, 2)} at most ({where(drift_check.worst)})"
+    if drift_check.verdict == MOVED:
+        return f"The drift check ({name}) moved by {worst} from first to last{apart}; {limit}."
+    if drift_check.verdict == CANNOT_TELL:
+        uncertainty = words.given(round(drift_check.worst.uncertainty * 100, 2))
         return (
-            f"The canary ({name}) cannot tell: {worst} from first to last{apart}, {limit}, but the "
-            f"instruments alone may be off by ±{doubt} %."
+            f"The drift check ({name}) cannot tell: {worst} from first to last{apart}, {limit}; "
+            f"the instruments alone may be off by ±{uncertainty} %."
         )
-    return f"The canary ({name}) held: its power changed by {worst}{apart}; {limit}."
+    return f"The drift check ({name}) held: its power changed by {worst}{apart}; {limit}."
 
 
-def canary_table(found: Results, canary: Canary | None) -> Blocks:
-    """All that was held against each other of the canary."""
+def drift_check_table(found: Results, drift_check: DriftCheck | None) -> Blocks:
+    """All that was held against each other of the drift_check."""
     return view.table(
-        "The canary's mean power, first run against last",
+        "The drift check's mean power, first run against last",
         [
             "Component",
             "Phase",
             "First (W)",
             "Last (W)",
             "Change (%)",
-            "Instruments' doubt (± %)",
+            "Instruments' uncertainty (± %)",
             "Verdict",
         ],
         [
@@ -130,10 +132,10 @@ def canary_table(found: Results, canary: Canary | None) -> Blocks:
                 words.number(r.first_w, 3),
                 words.number(r.last_w, 3),
                 words.percent(1 + r.change, 2).removesuffix(" %"),
-                words.number(r.doubt * 100, 2),
-                MOVED if canary is not None and canary.has_moved(r) else HELD,
+                words.number(r.uncertainty * 100, 2),
+                MOVED if drift_check is not None and drift_check.has_moved(r) else HELD,
             ]
-            for r in (() if canary is None else canary.readings)
+            for r in (() if drift_check is None else drift_check.readings)
         ],
         words=2,
         origin=found.origin,
@@ -142,7 +144,7 @@ def canary_table(found: Results, canary: Canary | None) -> Blocks:
 
 
 def where(reading: Reading) -> str:
-    """Component and phase of a reading of the canary."""
+    """Component and phase of a reading of the drift_check."""
     return f"{words.name_of(reading.component)} {PHASES.get(reading.phase, reading.phase)}"
 
 

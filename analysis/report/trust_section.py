@@ -10,11 +10,11 @@ from analysis.energy import trust
 from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES, WatermarkTrust
 from analysis.report import disks_section, missing_section, provenance, view, words
 from analysis.report.answer import count
-from analysis.report.steadiness_section import canary_sentence
+from analysis.report.steadiness_section import drift_check_sentence
 from analysis.report.view import Blocks
 from analysis.stats import planning
 from analysis.stats.results import COVERED, Results, uncovered_phases
-from analysis.stats.steadiness import Canary, Steadiness
+from analysis.stats.steadiness import DriftCheck, Steadiness
 from analysis.suite import manifest, readers
 from analysis.suite.records import Meter, Suite
 
@@ -25,11 +25,11 @@ def trust_box(
     found: Results,
     twice: Sequence[Sequence[str]],
     steady: Sequence[Steadiness],
-    canary: Canary | None,
+    drift_check: DriftCheck | None,
 ) -> Blocks:
     """One line each; then what this suite cannot say."""
-    lines = [_blocks(found), *_sources(found, twice), canary_sentence(found, canary)]
-    lines.append(provenance.sentence(found.night))
+    lines = [_blocks(found), *_sources(found, twice), drift_check_sentence(found, drift_check)]
+    lines.append(provenance.sentence(found.incidents))
     stray = sum(len(s.outliers) for s in steady)
     if stray:
         lines.append(f"{count(stray, 'run')} flagged as standing out; they count like all others.")
@@ -39,8 +39,8 @@ def trust_box(
     if left:
         said = f"{left[0].upper()}{left[1:]}. The reasons stand below, at Trust."
         page += view.note("Not measured: ", view.paragraph(said), "warning")
-    if found.doubts:
-        page += view.note("What weakens these figures", view.bullets(found.doubts), "warning")
+    if found.reservations:
+        page += view.note("What weakens these figures", view.bullets(found.reservations), "warning")
     if found.suite.problems:
         page += view.note(
             "What this suite cannot say", view.bullets(found.suite.problems), "warning"
@@ -115,7 +115,7 @@ FLAGS = {
     "auto-range": "the meter chose its range: the stated accuracy is that of its widest one",
     "range-changed": "the meter's range changed in the phase: so did its accuracy",
     "doubtful": "in some record the meter's power is not its voltage times its current",
-    "late": "the meter was asked late: its window may have ended earlier than is reckoned with",
+    "late": "the meter was asked late: its window may have ended earlier than is assumed",
     "off": "the meter's output was switched off",
     "tripped": "a protection of the meter's output had tripped",
     "incomplete": "a phase has no figure, so the run has no sum",
@@ -140,7 +140,7 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Block
     )
     page += missing_section.left_out(found)
     page += missing_section.own_share(found)
-    page += provenance.night_table(found.night)
+    page += provenance.incident_table(found.incidents)
     page += disks_section.disk_table(found)
     page += _uncertainty(found)
     page += _coverage(found)
@@ -259,7 +259,7 @@ def _uncertainty(found: Results) -> Blocks:
     ]
     rows = runs.group_by("source", "component", maintain_order=True).agg(pl.len(), *share)
     return view.table(
-        "Instruments' doubt about one run's joules (medians over runs, as a share of the energy)",
+        "Uncertainty of one run's joules from instruments (medians over runs, share of the energy)",
         ["Component (source)", "Runs", "Reading and timing", "Accuracy (type B)", "95 %, together"],
         [
             [

@@ -19,7 +19,7 @@ NAMES = {
     "sql": "SQL",
     "video": "Video",
     "idle": "Idle",
-    "canary": "Canary",
+    "drift_check": "Drift check",
     "access_patterns": "Access patterns",
     "block_sizes": "Block sizes",
     "kernel_ciphers": "The kernel's ciphers",

@@ -254,7 +254,7 @@ def _faults(suite: Suite, question: Question) -> Iterator[str]:
         if side.workload not in suite.workloads:
             yield f"The plan has no workload {side.workload or 'for one side of it'}."
     if question.per and question.per not in WORK:
-        yield f"{question.per} is no unit of work: {', '.join(WORK)} are."
+        yield f"{question.per} is not a unit of work: {', '.join(WORK)} are."
     if not question.configurations:
         yield "It names no configuration of the plan that has both sides."
 

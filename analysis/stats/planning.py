@@ -124,7 +124,7 @@ def _sentence(document: dict[str, Any], asked: int) -> str:
     more, of = document["more_blocks"], len(document["contrasts"])
     if more is None:
         return (
-            "How many more blocks are needed cannot be said: that takes two blocks with the whole "
+            "How many more blocks are needed is unknown: that takes two blocks with the whole "
             "system's energy."
         )
     which = "every declared contrast" if of == asked else f"{of} of {asked} contrasts"

@@ -18,11 +18,11 @@ from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
 from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.planning import next_suite
-from analysis.stats.steadiness import MOVED, Canary, canary
+from analysis.stats.steadiness import MOVED, DriftCheck, drift_check
 from analysis.stats.summary import summarise
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
-from analysis.suite.incidents import Night, night
+from analysis.suite.incidents import IncidentLog, incident_log
 from analysis.suite.manifest import trail
 from analysis.suite.records import TAIL, Suite, SuiteError, joint
 from analysis.suite.samples import SamplesError
@@ -46,12 +46,14 @@ def uncovered(energy: pl.DataFrame) -> list[str]:
     return sorted(uncovered_phases(energy)["run_id"].unique())
 
 
-def doubts(suite: Suite, energy: pl.DataFrame, canary: Canary | None) -> list[str]:
-    """One sentence each for runs void to the end, runs that a meter missed, a canary that moved."""
-    return list(_doubts(suite, energy, canary))
+def reservations(suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None) -> list[str]:
+    """One sentence each for runs void to the end, runs that a meter missed, and drift."""
+    return list(_reservations(suite, energy, drift_check))
 
 
-def _doubts(suite: Suite, energy: pl.DataFrame, canary: Canary | None) -> Iterator[str]:
+def _reservations(
+    suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
+) -> Iterator[str]:
     if suite.void:
         blocks = sorted({run.block + 1 for run in suite.void})
         where = f"block{'s' * (len(blocks) > 1)} {', '.join(map(str, blocks))}"
@@ -63,11 +65,11 @@ def _doubts(suite: Suite, energy: pl.DataFrame, canary: Canary | None) -> Iterat
             f"{COVERED:.0%} of a phase): what is missing is filled in where there is anything to "
             f"fill it with, and flagged: {', '.join(missed[:3])}{' …' * (len(missed) > 3)}."
         )
-    if canary is not None and canary.verdict == MOVED:
+    if drift_check is not None and drift_check.verdict == MOVED:
         yield (
-            f"The canary moved by {abs(canary.worst.change) * 100:.1f} % from first to last (limit "
-            f"{canary.limit * 100:g} %): ratios within blocks hold, joules are those of a machine "
-            "that changed."
+            f"The drift check moved by {abs(drift_check.worst.change) * 100:.1f} % from first to "
+            f"last (limit {drift_check.limit * 100:g} %): ratios within blocks hold, joules are "
+            "those of a machine that changed."
         )
 
 
@@ -101,14 +103,14 @@ class Results:
         return tuple(comparisons(self.suite, self.energy))
 
     @cached_property
-    def night(self) -> Night:
+    def incidents(self) -> IncidentLog:
         """What broke into the suite."""
-        return night(self.suite)
+        return incident_log(self.suite)
 
     @cached_property
-    def canary(self) -> Canary | None:
-        """First against last run of the canary."""
-        return canary(self.suite, self.energy, self.clock)
+    def drift_check(self) -> DriftCheck | None:
+        """First against last run of the drift_check."""
+        return drift_check(self.suite, self.energy, self.clock)
 
     @cached_property
     def disks(self) -> list[Condition]:
@@ -116,10 +118,10 @@ class Results:
         return conditions(self.suite)
 
     @property
-    def doubts(self) -> list[str]:
+    def reservations(self) -> list[str]:
         """What the suite went through that its figures bear, as sentences; empty where nothing."""
         of_disks = findings(self.suite, self.disks)
-        return [*doubts(self.suite, self.energy, self.canary), *of_disks]
+        return [*reservations(self.suite, self.energy, self.drift_check), *of_disks]
 
     @cached_property
     def next_suite(self) -> dict[str, Any]:
@@ -129,13 +131,13 @@ class Results:
 
 def results(folder: Path, raw: bool = False) -> Results:
     """Read a suite and derive its tables; with `raw` from raw bytes. Raises SuiteError."""
-    suite, clock, energy = reckoned(folder, raw)
+    suite, clock, energy = computed(folder, raw)
     marks = tuple(watermarks(suite, clock))
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
     return Results(suite, clock, energy, summarise(suite, energy), marks)
 
 
-def reckoned(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
+def computed(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
     """A suite, its target's clock and its joules. Raises SuiteError.
 
     Where decoded samples turn out to be damaged only while they are read, the raw bytes stand in.
@@ -172,7 +174,7 @@ def load(*folders: str | Path) -> pl.DataFrame:
 
     A text with `*`, `?` or `[` is a pattern; what matches it and is no suite is passed over. A
     suite's energy.parquet is taken where it was derived by this code from the folder's seal as it
-    stands; else the joules are derived anew, and nothing is written. The sums of the sealed files
+    stands; else the joules are derived again, and nothing is written. The sums of the sealed files
     are not compared: that is what `make verify` is for. Raises SuiteError for a folder that is no
     suite, a pattern that matches none, and a suite that is named twice.
     """
@@ -208,7 +210,7 @@ def energy_of(folder: Path) -> pl.DataFrame:
             return pl.read_parquet(table)
         except (OSError, pl.exceptions.PolarsError):
             pass  # damaged behind its metadata
-    return reckoned(folder)[2]
+    return computed(folder)[2]
 
 
 RELATIVE = 1e-12  # the same code on the same bytes; only the order of summing may differ

@@ -17,7 +17,7 @@ from analysis.stats.contrasts import IDLE
 from analysis.stats.stats import Comparison, Estimate, Floats, compare
 from analysis.stats.two_way import Layout, Slope, percent
 from analysis.suite.clocks import TargetClock
-from analysis.suite.records import CANARY, SYSTEM, TAIL, Run, Suite
+from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Run, Suite
 
 FLAGGED = 0.01  # chance of a flag in a workload without outliers
 NS_PER_HOUR = 3.6e12
@@ -128,9 +128,9 @@ def places_of(runs: Sequence[Run], clock: TargetClock) -> dict[tuple[int, str], 
     """Place of each configuration in the order of its block, from 0, by (block, configuration), and
     these in order of time.
 
-    The canary is none of a block's runs.
+    The drift check is none of a block's runs.
     """
-    runs = [run for run in runs if run.workload != CANARY]
+    runs = [run for run in runs if run.workload != DRIFT_CHECK]
     hours = hours_of(runs, clock)
     # Without times the order of the plan stands in; `runs` come in it.
     order = sorted(runs, key=lambda run: hours[run.run_id]) if hours else list(runs)
@@ -270,9 +270,10 @@ JUDGED = r"^(system|drive|package-[^/]+)$"
 
 @dataclass(frozen=True)
 class Reading:
-    """Mean power of one phase and component in the canary's first and in its last run, in W.
+    """Mean power of one phase and component in the drift check's first and in its last run, in W.
 
-    `doubt` is the half width of the 95 % interval of `change` that reading and aligning alone give.
+    `uncertainty` is the half width of the 95 % interval of `change` that reading and aligning alone
+    give.
     """
 
     phase: str
@@ -280,7 +281,7 @@ class Reading:
     source: str
     first_w: float
     last_w: float
-    doubt: float
+    uncertainty: float
 
     @property
     def change(self) -> float:
@@ -289,7 +290,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Canary:
+class DriftCheck:
     """First against last run; `limit` is the share by which power may move, `hours` lie between
     the two where that is known."""
 
@@ -302,14 +303,14 @@ class Canary:
     @property
     def verdict(self) -> str:
         """`moved` where any reading is surely beyond the limit; `cannot tell` where one is beyond
-        it and the instruments' doubt alone may be why; else `held`."""
+        it and the instruments' uncertainty alone may be why; else `held`."""
         if any(self.has_moved(reading) for reading in self.readings):
             return MOVED
         beyond = any(abs(reading.change) > self.limit for reading in self.readings)
         return CANNOT_TELL if beyond else HELD
 
     def has_moved(self, reading: Reading) -> bool:
-        return abs(reading.change) > max(self.limit, reading.doubt)
+        return abs(reading.change) > max(self.limit, reading.uncertainty)
 
     @property
     def worst(self) -> Reading:
@@ -318,11 +319,11 @@ class Canary:
 
 
 def given(suite: Suite) -> tuple[str, str | None, float]:
-    """Workload, configuration and limit of the suite's canary.
+    """Workload, configuration and limit of the suite's drift_check.
 
     Older plans name none: then it is idling on the baseline, and 1 %.
     """
-    told = suite.plan.get("canary")
+    told = suite.plan.get("drift_check")
     told = told if isinstance(told, Mapping) else {}
     limit = told.get("limit")
     if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
@@ -331,8 +332,8 @@ def given(suite: Suite) -> tuple[str, str | None, float]:
     return str(told.get("workload") or IDLE), configuration, float(limit)
 
 
-def canary(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> Canary | None:
-    """The suite's canary; None where it ran less than twice or no instrument saw it twice."""
+def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> DriftCheck | None:
+    """The suite's drift_check; None where it ran less than twice or no instrument saw it twice."""
     workload, configuration, limit = given(suite)
     if configuration is None:
         return None
@@ -349,7 +350,7 @@ def canary(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> Canary | N
     hours = hours_of(suite.runs, clock)
     apart = hours[order[-1]] - hours[order[0]] if {order[0], order[-1]} <= hours.keys() else None
     readings = tuple(_readings(rows, order[0], order[-1])) if len(order) > 1 else ()
-    return Canary(workload, configuration, limit, apart, readings) if readings else None
+    return DriftCheck(workload, configuration, limit, apart, readings) if readings else None
 
 
 def _order(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> list[str]:

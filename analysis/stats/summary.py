@@ -11,7 +11,7 @@ from analysis.energy.energy import ALL, BETWEEN
 from analysis.stats.planning import detectable
 from analysis.stats.stats import Comparison, Estimate, compare, estimate, judged
 from analysis.suite import records
-from analysis.suite.records import CANARY, TAIL, Suite
+from analysis.suite.records import DRIFT_CHECK, TAIL, Suite
 
 BlockValues = Mapping[int, float]
 Key = tuple[str, str, str, str]
@@ -151,7 +151,7 @@ def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
 def _groups(suite: Suite, energy: pl.DataFrame) -> dict[Key, _Group]:
     """Whole runs by `KEYS`; what the plan does not name comes last."""
     rows = (
-        energy.filter((pl.col("phase") == "all") & (pl.col("workload") != CANARY))
+        energy.filter((pl.col("phase") == "all") & (pl.col("workload") != DRIFT_CHECK))
         .group_by(*KEYS, "block")
         .agg(
             pl.col("energy_j").mean(),

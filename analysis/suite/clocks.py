@@ -274,7 +274,7 @@ def _boot(
 
 
 def _shift(boot: str, boots: Mapping[str, _Boot], earlier: Mapping[str, int]) -> int:
-    """By the target's clock where it went on, else behind all that came before."""
+    """By the target's clock where it continued, else behind all that came before."""
     here = boots[boot]
     for before in reversed(list(earlier)):
         for target in sorted(here.models.keys() & boots[before].models.keys()):

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from analysis.suite.records import CANARY, Suite, SuiteError
+from analysis.suite.records import DRIFT_CHECK, Suite, SuiteError
 from contract import names, strict_json
 
 FILE, FORMAT = "group.json", "fde-group/1"
@@ -134,7 +134,7 @@ def _left_out(
 ) -> Iterator[str]:
     one = kind[:-1].capitalize()
     for name in dict.fromkeys(name for of in entries for name in of):
-        if name in kept or name == CANARY:
+        if name in kept or name == DRIFT_CHECK:
             continue
         without = [s.host for s, of in zip(suites, entries, strict=True) if name not in of]
         why = f"{', '.join(without)} has none" if without else "it is not the same on every host"

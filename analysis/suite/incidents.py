@@ -113,13 +113,13 @@ class Interruption:
 
 @dataclass(frozen=True)
 class VoidTries:
-    """Tries that were void for one reason (an example of its words); `mended` of these runs
+    """Tries that were void for one reason (an example of its words); `recovered` of these runs
     finished in the end. `asked`: the controller asked for a repetition of a finished run."""
 
     reason: str
     tries: int
     runs: int
-    mended: int
+    recovered: int
     asked: bool
 
 
@@ -137,7 +137,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Night:
+class IncidentLog:
     """All that the journal tells besides the runs that finished at once.
 
     `starts` of the agent: of those after the first, `reboots` came with a new boot of the target,
@@ -204,7 +204,7 @@ class _Told:
     to_repeat: dict[str, bool] = field(default_factory=dict)  # run: another one came in between
 
 
-def night(suite: Suite) -> Night:
+def incident_log(suite: Suite) -> IncidentLog:
     """The facts of a suite; reads all times of all meters."""
     told = _told(suite.journal)
     planned = _planned(suite.plan)
@@ -214,7 +214,7 @@ def night(suite: Suite) -> Night:
     boots = {entry.boot_id for entry in suite.journal}
     finished = {run.run_id for run in suite.runs}
     begun, killed = _sessions(suite)
-    return Night(
+    return IncidentLog(
         starts=told.starts,
         boots=len(boots),
         reboots=told.reboots,

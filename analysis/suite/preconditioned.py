@@ -14,7 +14,7 @@ from contract.steady_state import Window
 FOLDER = "precondition"
 FORMAT = "fde-precondition/1"
 MIB = 2**20
-# More is no figure of a disk, and no number that a file may bring here.
+# More is not a number of a disk, and no number that a file may bring here.
 MOST_BYTES, MOST_SECONDS = 2**63, 1e9
 MOST_PASSES = 1000
 

@@ -155,5 +155,5 @@ def _samples(
         problems.append(f"Meter {path.name} cannot be decoded: {error}")
         return samples.NOTHING
     if there:
-        problems.append(f"The raw bytes of meter {path.name} were decoded anew instead.")
+        problems.append(f"The raw bytes of meter {path.name} were decoded again instead.")
     return found

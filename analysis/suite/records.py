@@ -33,7 +33,7 @@ def joint(origins: Iterable[str]) -> str:
 BASELINE = "plain"
 _LABEL = re.compile(r"[\w ,.–-]{1,60}")  # of letters and digits alone is the name of a cipher
 TAIL = "tail"
-CANARY = "canary"  # a workload of its own, first and last: no part of what is compared
+DRIFT_CHECK = "drift_check"  # a workload of its own, first and last: no part of what is compared
 SYSTEM = "system"  # the component that a meter before the whole machine sees
 
 
@@ -231,8 +231,8 @@ class Suite:
 
     @property
     def workloads(self) -> list[str]:
-        """Names in the plan's order, without the canary."""
-        return [name for name in _names(self.plan.get("workloads", [])) if name != CANARY]
+        """Names in the plan's order, without the drift_check."""
+        return [name for name in _names(self.plan.get("workloads", [])) if name != DRIFT_CHECK]
 
     def workload_of(self, name: str) -> str:
         """The workload that an entry of the plan runs: its own name where it names no other."""
@@ -269,8 +269,8 @@ class Suite:
 
     @property
     def compared_runs(self) -> tuple[Run, ...]:
-        """The finished runs without the canary's."""
-        return tuple(run for run in self.runs if run.workload != CANARY)
+        """The finished runs without the drift check's."""
+        return tuple(run for run in self.runs if run.workload != DRIFT_CHECK)
 
     @property
     def margin(self) -> float:

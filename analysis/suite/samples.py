@@ -22,7 +22,7 @@ class SamplesError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The rows of samples.parquet in the order of the stream, read anew by each `tables`."""
+    """The rows of samples.parquet in the order of the stream, read again by each `tables`."""
 
     columns: tuple[str, ...]
     records: int
@@ -93,9 +93,9 @@ def of_file(path: Path, channels: Sequence[str]) -> Samples:
 
 
 def of_recording(folder: Path) -> Samples:
-    """What the raw bytes of a meter's folder give; decoded anew by each reading.
+    """What the raw bytes of a meter's folder give; decoded again by each reading.
 
-    Raises DecodeError if there is no recording.
+    Raises DecodeError if there is not a recording.
     """
     decoder, _ = decode.open_recording(folder)
     records = sum(map(len, decode.tables(folder)))
@@ -109,7 +109,7 @@ def of_recording(folder: Path) -> Samples:
 def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
     """Recordings of one meter, one after the other, the times of each moved by so many ns.
 
-    Each has epochs of its own, so that nothing is taken to go on from one to the next.
+    Each has epochs of its own, so that nothing is taken to continue from one to the next.
     """
     there = [(part, shift_ns) for part, shift_ns in parts if part.records]
     if not there:

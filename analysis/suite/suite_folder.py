@@ -95,7 +95,7 @@ PLAN = "plan.json"
 
 
 def read(folder: Path, raw: bool = False) -> Suite:
-    """Read the suite in `folder`; with `raw`, meters are decoded anew from their raw bytes.
+    """Read the suite in `folder`; with `raw`, meters are decoded again from their raw bytes.
 
     Raises SuiteError if there is no readable plan, or it is of another version.
     """
@@ -172,7 +172,7 @@ def _plan(folder: Path) -> dict[str, Any]:
     try:
         plan = strict_json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise SuiteError(f"{folder} is no suite: it has no plan.json.") from None
+        raise SuiteError(f"{folder} is not a suite: it has no plan.json.") from None
     except (OSError, ValueError):
         raise SuiteError(f"{path} cannot be read as JSON: fetch the suite again.") from None
     found = plan.get("format") if isinstance(plan, dict) else None

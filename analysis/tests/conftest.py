@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.synthetic.suite import Truth, write_suite
+from validation.synthetic.suite import Truth, write_suite
 
 
 @pytest.fixture(scope="session")

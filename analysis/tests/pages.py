@@ -13,7 +13,7 @@ from analysis.report import render
 from analysis.report.sections import Report
 from analysis.report.view import Block, Table
 from analysis.stats.results import Results
-from analysis.synthetic.suite import SLOWER, STACKS, Options, write_suite
+from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
 Piece = TypeVar("Piece", bound=Block)
 CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")

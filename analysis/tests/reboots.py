@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.synthetic.folder import Clocks, dump, write_journal, write_lines, write_manifest
 from instrumentation import decode
 from instrumentation.trace import StreamWriter, read_frames
+from validation.synthetic.folder import Clocks, dump, write_journal, write_lines, write_manifest
 
 FIRST, SECOND = "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-000000000002"
 AFTER_BOOT_NS = 7_000_000_000  # what a machine's clock shows when the first of ours runs on it
@@ -19,7 +19,7 @@ AFTER_BOOT_NS = 7_000_000_000  # what a machine's clock shows when the first of 
 def reboot_controller(
     folder: Path, at_s: float, away_s: float = 0.0, wall: tuple[str, str] | None = None
 ) -> None:
-    """The controller starts anew `at_s`; nothing is recorded for `away_s`. Its clock goes back, and
+    """The controller starts again `at_s`; nothing is recorded for `away_s`. Its clock restarts, and
     it records on in a folder of its own. `wall`: when each recording says that it began."""
     gone_ns, back_ns = round(at_s * 1e9), round((at_s + away_s) * 1e9)
     meter = folder / "meters" / "meter0"
@@ -55,7 +55,7 @@ def reboot_controller(
 
 
 def reboot_target(folder: Path, at_s: float, clocks: Clocks | None = None) -> None:
-    """The target starts anew `at_s`: its clock goes back, and it has another boot id."""
+    """The target starts again `at_s`: its clock goes back, and it has another boot id."""
     at_ns = (clocks or Clocks()).target_ns(at_s)
 
     def moved(value: Any) -> Any:

@@ -26,8 +26,8 @@ from analysis.report import published_section
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Comparison
 from analysis.suite.records import Suite
-from analysis.synthetic.papers import COST, SPEED, write_papers_suite
 from analysis.tests.pages import cells, text_of
+from validation.synthetic.papers import COST, SPEED, write_papers_suite
 
 MB = 2**20
 

@@ -23,11 +23,11 @@ from analysis import load
 from analysis.__main__ import main
 from analysis.report import render
 from analysis.report.build import terminal
-from analysis.stats.results import reckoned, results
+from analysis.stats.results import computed, results
 from analysis.suite.records import SuiteError
-from analysis.synthetic.folder import write_manifest
-from analysis.synthetic.suite import Options, write_suite
 from analysis.tests.pages import text_of
+from validation.synthetic.folder import write_manifest
+from validation.synthetic.suite import Options, write_suite
 
 ROOT = Path(__file__).parents[2]
 SMALL = Options(
@@ -120,7 +120,7 @@ def empty_files(folder: Path) -> None:
 
 USABLE: list[tuple[Callable[[Path], None], str]] = [
     (cut_short, "never sealed"),
-    (changed, "The raw bytes of meter meter0 were decoded anew instead"),
+    (changed, "The raw bytes of meter meter0 were decoded again instead"),
     (damaged_unsealed, "from the raw bytes instead"),
     (no_blocks, "No run finished"),
     (one_configuration, "Configuration opal has no finished run"),
@@ -302,9 +302,9 @@ def test_the_joules_are_computed_once_for_tables_page_and_terminal(
 
     def counted(folder: Path, raw: bool = False) -> object:
         calls.append(folder)
-        return reckoned(folder, raw)
+        return computed(folder, raw)
 
-    monkeypatch.setattr("analysis.stats.results.reckoned", counted)
+    monkeypatch.setattr("analysis.stats.results.computed", counted)
     assert main(["report", str(suite)]) == 0
     assert calls == [suite]
     said = capsys.readouterr().out

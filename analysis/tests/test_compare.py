@@ -16,8 +16,8 @@ from analysis.report.trace import find, nearest
 from analysis.stats.compare import compare, welch
 from analysis.stats.results import load
 from analysis.suite.manifest import canonical_sha256
-from analysis.synthetic.folder import write_manifest
-from analysis.synthetic.suite import IDLE_W, Options, write_suite
+from validation.synthetic.folder import write_manifest
+from validation.synthetic.suite import IDLE_W, Options, write_suite
 
 SMALL = Options(blocks=4, interval_ms=100, workloads=("kernel_grep", "sql"))
 
@@ -95,7 +95,7 @@ def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
 ) -> None:
     for name, warmer in (("a", 1.0), ("b", 1.1)):
         idle_w = tuple(watts * warmer for watts in IDLE_W)
-        monkeypatch.setattr("analysis.synthetic.suite.IDLE_W", idle_w)
+        monkeypatch.setattr("validation.synthetic.suite.IDLE_W", idle_w)
         write_suite(tmp_path / name, replace(SMALL, host=name, blocks=8, noise=0.001))
     found = compare(tmp_path / "a", tmp_path / "b")
     assert all(r.low is not None and r.low > 1.02 for r in found.joules)

@@ -12,7 +12,7 @@ from scipy import stats
 
 from analysis.stats import contrasts
 from analysis.stats.summary import summarise
-from analysis.synthetic.tables import energy_of, suite_of
+from validation.synthetic.tables import energy_of, suite_of
 
 KINDS = {"bare": "plain", "sed": "opal", "soft": "dmcrypt", "true": "tcrypt"}
 WORK = ("write", "sql", "idle")

@@ -10,15 +10,15 @@ import polars as pl
 import pytest
 
 from analysis.report import trace
-from analysis.report.provenance import night_table
+from analysis.report.provenance import incident_table
 from analysis.stats.results import Results, results, verify, write
 from analysis.suite.clocks import shifts
 from analysis.suite.recordings import read as recordings
 from analysis.suite.suite_folder import read
-from analysis.synthetic.folder import Clocks, clock_lines, write_lines, write_manifest
-from analysis.synthetic.suite import Options, Truth, write_suite
 from analysis.tests.pages import text_of
 from analysis.tests.reboots import FIRST, SECOND, reboot_controller, reboot_target
+from validation.synthetic.folder import Clocks, clock_lines, write_lines, write_manifest
+from validation.synthetic.suite import Options, Truth, write_suite
 
 SMALL = Options(blocks=2, configurations=("plain", "opal"), workloads=("kernel_tree", "sql"))
 
@@ -69,7 +69,7 @@ def test_the_controller_started_again_while_the_target_stayed_up(tmp_path: Path)
     off = (both["energy_j"] / both["energy_j_right"] - 1).abs()
     assert off.to_numpy().max() < 2e-3  # the same bytes: only the fits differ
     assert found.suite.problems == ()
-    told = text_of(night_table(found.night))
+    told = text_of(incident_table(found.incidents))
     assert "The controller was started again" in told
     assert "fell silent" not in told  # how far two boots are apart need not be known
 
@@ -214,7 +214,7 @@ def test_an_older_suite_without_the_controllers_boot_reads_as_before(tmp_path: P
 
 
 def test_lines_without_a_boot_belong_to_the_first(tmp_path: Path) -> None:
-    """A suite that an older version began and this one went on with."""
+    """A suite that an older version began and this one continued with."""
     folder, truth = made(tmp_path)
     reboot_controller(folder, between(truth, 4))
     path = folder / "clock.jsonl"

@@ -6,7 +6,7 @@ import pytest
 
 from analysis.stats.decomposition import decompose, idle_share, tail
 from analysis.stats.stats import estimate
-from analysis.synthetic.tables import energy_of
+from validation.synthetic.tables import energy_of
 
 
 def row(name: str, block: int, joules: float | None, seconds: float, **more: Any) -> dict[str, Any]:

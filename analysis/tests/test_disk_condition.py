@@ -15,8 +15,8 @@ from analysis.stats.disks import conditions, findings, limit_k, too_warm
 from analysis.stats.results import results
 from analysis.suite.records import Run, Suite
 from analysis.suite.suite_folder import read
-from analysis.synthetic.suite import Options, Truth, write_suite
 from analysis.tests.pages import pieces, text_of
+from validation.synthetic.suite import Options, Truth, write_suite
 
 PLAIN, SED = "SYNTHETIC-PLAIN", "SYNTHETIC-SED"
 Change = Callable[[Run, str, dict[str, Any]], dict[str, Any]]
@@ -145,8 +145,8 @@ def test_the_page_shows_the_table_and_flags_heat_beside_the_answer(tmp_path: Pat
     found = results(tmp_path / "s")
     page = text_of(disk_table(found))
     assert "flagged: +9.0; +9.0" in page
-    assert any("9.0 K warmer before its runs" in doubt for doubt in found.doubts)
+    assert any("9.0 K warmer before its runs" in doubt for doubt in found.reservations)
     older = tuple(replace(run, disks={}) for run in found.suite.runs)
     untold = replace(found, suite=replace(found.suite, runs=older))
     assert "do not tell the condition" in text_of(disk_table(untold))
-    assert not [doubt for doubt in untold.doubts if "disk" in doubt]
+    assert not [doubt for doubt in untold.reservations if "disk" in doubt]

@@ -12,9 +12,9 @@ from analysis.energy.metered import Metered
 from analysis.stats.results import results
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Counter
-from analysis.synthetic.folder import RANGE_UJ
-from analysis.synthetic.suite import Options, Truth, write_suite
 from instrumentation.sources.counter import Reading
+from validation.synthetic.folder import RANGE_UJ
+from validation.synthetic.suite import Options, Truth, write_suite
 
 S = 1_000_000_000
 
@@ -126,7 +126,7 @@ def test_phases_pauses_and_tail_are_the_run_from_its_first_mark_to_its_last(
 def test_a_meters_phases_and_pauses_meet_without_gap_or_overlap(
     whole_suite: tuple[Path, Truth],
 ) -> None:
-    """The rows of a run add up to one stretch reckoned with none of the inner edges."""
+    """The rows of a run add up to one stretch calculated with none of the inner edges."""
     suite = results(whole_suite[0]).suite
     clock = TargetClock.fit(suite.clock)
     meter = suite.meters[0]

@@ -14,9 +14,9 @@ import pytest
 from analysis.__main__ import main
 from analysis.stats.results import results
 from analysis.suite.manifest import canonical_sha256
-from analysis.synthetic.folder import write_manifest
-from analysis.synthetic.suite import Options, write_suite
 from analysis.tests.pages import live_markup, whole_page
+from validation.synthetic.folder import write_manifest
+from validation.synthetic.suite import Options, write_suite
 
 ROOT = Path(__file__).parents[2]
 SMALL = Options(blocks=2, interval_ms=500, configurations=("plain", "opal"), workloads=("idle",))

@@ -27,9 +27,9 @@ from analysis.stats.stats import Floats
 from analysis.suite.group import members
 from analysis.suite.manifest import canonical_sha256
 from analysis.suite.records import SuiteError
-from analysis.synthetic.folder import write_manifest
-from analysis.synthetic.suite import Options, write_group, write_suite
 from analysis.tests.pages import text_of
+from validation.synthetic.folder import write_manifest
+from validation.synthetic.suite import Options, write_group, write_suite
 
 OPTIONS = Options(blocks=5, interval_ms=100, workloads=("kernel_grep", "sql", "idle"), noise=0.002)
 
@@ -184,7 +184,7 @@ def test_the_answer_never_pools_hosts_that_differ(other: Path, same: Path) -> No
     assert "alike within ±2 %" in drive
     assert "on alder" in software and "on birch" in software
     assert "the hosts surely differ, and their mean" in software and "is no host's own" in software
-    assert "cannot be said from 2" in general and "alder and birch alone" in general
+    assert "is unknown from 2" in general and "alder and birch alone" in general
     drive, software, general = hosts_sections.sentences(hosts(members(same)))
     assert "On these 3 hosts" in software and "surely differ" not in software
     assert "3 were chosen at random" in general and "the host is the unit" in general
@@ -206,7 +206,7 @@ def test_the_command_writes_one_page_that_leads_to_the_hosts(
     page = (other / "report.html").read_text(encoding="utf-8")
     for word in ("NaN", "None", ">nan", "<script", "http://", "https://"):
         assert word not in re.sub(r'src="data:[^"]*"', "", page), word
-    for word in ("AMD Ryzen 5 3600", "ExampleMaker A100 sed", "modelled", "Welch", "canary"):
+    for word in ("AMD Ryzen 5 3600", "ExampleMaker A100 sed", "modelled", "Welch", "drift_check"):
         assert word in page, word
     links = [unquote(link) for link in re.findall(r'href="(\.\.[^"]*)"', page)]
     assert len(links) == 2
@@ -229,7 +229,7 @@ def test_suites_named_one_by_one_have_a_page_below_build(
     monkeypatch.setattr(build, "build", stub)
     built = hosts_page.write(members(same)[:2], tmp_path)
     assert built.page.parent == tmp_path / "synthetic-alder-20260101T000000Z-and-1-more"
-    assert "cannot be said from 2" in built.text
+    assert "is unknown from 2" in built.text
 
 
 def test_every_statement_has_its_row(same: Path) -> None:
@@ -290,10 +290,10 @@ def test_other_parameters_and_stacks_are_left_out_and_said(pair: list[Path]) -> 
     assert "over 1 of 2 workloads" in hosts_sections.sentences(found)[0]
 
 
-def test_the_canary_is_not_told_to_be_left_out(pair: list[Path]) -> None:
+def test_the_drift_check_is_not_told_to_be_left_out(pair: list[Path]) -> None:
     for folder in pair:
-        canary = {"name": "canary", "parameters": {"seconds": 1}}
-        altered(folder, workloads=[*plan_of(folder)["workloads"], canary])
+        drift_check = {"name": "drift_check", "parameters": {"seconds": 1}}
+        altered(folder, workloads=[*plan_of(folder)["workloads"], drift_check])
     assert hosts(pair).shared.said == ()
 
 

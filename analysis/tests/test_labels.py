@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.suite import records
-from analysis.synthetic.tables import suite_of
+from validation.synthetic.tables import suite_of
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from analysis.stats.results import Results, results
 from analysis.stats.stats import Span, estimate
 from analysis.suite.assumptions import Assumptions
 from analysis.suite.clocks import TargetClock
-from analysis.synthetic.suite import ASSUMPTIONS, Options, write_suite
-from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.pages import pieces, text_of
+from validation.synthetic.suite import ASSUMPTIONS, Options, write_suite
+from validation.synthetic.tables import energy_of, suite_of
 
 AES128 = "dmcrypt-aes128"
 DUTY = {"kernel_tree": 2, "file_io": 3}

@@ -12,11 +12,11 @@ import pytest
 from analysis.__main__ import main
 from analysis.report import morning
 from analysis.stats.results import results, write
-from analysis.synthetic.folder import write_manifest
-from analysis.synthetic.suite import Options, write_suite
-from analysis.tests.night import Night, faulty
+from analysis.tests.faulty_suite import FaultySuite, faulty
+from validation.synthetic.folder import write_manifest
+from validation.synthetic.suite import Options, write_suite
 
-CALM = Options(blocks=2, interval_ms=100, canary=1.001, workloads=("kernel_tree", "sql"))
+CALM = Options(blocks=2, interval_ms=100, drift_check=1.001, workloads=("kernel_tree", "sql"))
 
 
 def summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "2 of 2 blocks whole; 18 of 18 runs finished, 0 void to the end, 0 never made"
     )
     assert lines[3:5] == ["no try was void", "nothing broke in"]
-    assert lines[5].startswith("canary held: at most ")
+    assert lines[5].startswith("drift_check held: at most ")
     assert lines[5].endswith("limit ±1 %")
     assert lines[6].startswith("measuring 60% of 2 min; other 40%")
     assert lines[7].startswith("Opal drive against plain: ")
@@ -61,7 +61,7 @@ def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_night_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bad: Night = faulty(tmp_path)
+    bad: FaultySuite = faulty(tmp_path)
     write(results(bad.folder))
     text = "\n".join(summary(bad.folder, capsys))
     for said in (
@@ -69,7 +69,7 @@ def test_a_night_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "void tries 4, repeated 5: 2× The throttle counter rose by 12",
         "broke in: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
         "waited for: secrets 0.1 s (once), held 0.1 s (once)",
-        "canary moved: ",
+        "drift_check moved: ",
         "next: make resume SUITE_DIR=",
     ):
         assert said in text
@@ -123,11 +123,14 @@ def strange(folder: Path) -> None:
     ("damage", "said"),
     [
         (strange, ["2 of 3 blocks whole"]),
-        (without_report, ["canary held: at most", "next: make report"]),
-        (older_report, ["canary held: at most", "next: make report"]),
+        (without_report, ["drift_check held: at most", "next: make report"]),
+        (older_report, ["drift_check held: at most", "next: make report"]),
         (without_seal, ["; not sealed", "next: make resume"]),
         (changed, ["1 file is not as it was", "next: make verify"]),
-        (running, ["canary: nothing to say", "never made", "next: make resume", "timing.json"]),
+        (
+            running,
+            ["drift_check: nothing to say", "never made", "next: make resume", "timing.json"],
+        ),
         (empty, ["no run finished; not sealed", "18 never made", "next: make resume"]),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.money.costs import paybacks
 from analysis.stats.results import Results, results
-from analysis.synthetic.suite import Truth
+from validation.synthetic.suite import Truth
 
 SCRIPT = Path(__file__).parents[1] / "notebook.py"
 

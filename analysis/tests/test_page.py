@@ -32,8 +32,8 @@ from analysis.stats.decomposition import Decomposition
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Comparison, Estimate
 from analysis.suite.records import SuiteError
-from analysis.synthetic.suite import SLOWER, STACKS, Options, Truth, write_suite
 from analysis.tests.pages import pieces, text_of, whole_page, write_wide
+from validation.synthetic.suite import SLOWER, STACKS, Options, Truth, write_suite
 
 BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback|no significant")
 
@@ -233,7 +233,7 @@ def test_the_names_in_the_plan_do_not_matter(tmp_path: Path) -> None:
     found = results(tmp_path / "s")
     assert not BAD.search(text_of(Report(found).page()))
     said = answer.sentences(found)
-    assert "cannot be said" not in " ".join(said[:2])
+    assert "is unknown" not in " ".join(said[:2])
     assert "dm-crypt AES-128" in said[1]
     (group,) = shown(found).groups
     assert [len(cells) for _, cells in group.rows] == [2] * 2
@@ -306,7 +306,7 @@ def test_changes_have_the_digits_of_their_interval() -> None:
 
 def test_the_trust_box_is_short_and_tells_of_what_is_wrong(found: Results) -> None:
     page = Report(found)
-    box = trust_section.trust_box(found, page.twice, page.steady, found.canary)
+    box = trust_section.trust_box(found, page.twice, page.steady, found.drift_check)
     assert isinstance(box[0], Note)
     text = text_of(box)
     (lines,) = (b for b in box[0].inside if isinstance(b, Bullets))
@@ -314,10 +314,10 @@ def test_the_trust_box_is_short_and_tells_of_what_is_wrong(found: Results) -> No
     assert "3 blocks, 72 finished runs, none void" in text
     assert "more block" in text
     twice = [["a", "b", "c", "agrees"], ["a", "b", "c", "disagrees"], ["a", "b", "c", ""]]
-    text = text_of(trust_section.trust_box(found, twice, page.steady, found.canary))
+    text = text_of(trust_section.trust_box(found, twice, page.steady, found.drift_check))
     assert "Of 2 things known in two ways 1 agree, 1 disagree (a with b)." in text
     wrong = replace(found, suite=replace(found.suite, problems=("The cat sat on it.",)))
-    text = text_of(trust_section.trust_box(wrong, twice, page.steady, found.canary))
+    text = text_of(trust_section.trust_box(wrong, twice, page.steady, found.drift_check))
     assert "What this suite cannot say" in text
     assert "The cat sat on it." in text
 
@@ -369,11 +369,11 @@ def plan_without(*keys: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("breakage", "said"),
     [
-        (without_rapl, "cannot be said"),
+        (without_rapl, "is unknown"),
         (without_baseline_runs, "there is no finished run of plain"),
-        (without_meter_and_rapl, "cannot be said"),
-        (plan_without("configurations"), "cannot be said"),
-        (plan_without("workloads"), "cannot be said"),
+        (without_meter_and_rapl, "is unknown"),
+        (plan_without("configurations"), "is unknown"),
+        (plan_without("workloads"), "is unknown"),
         (plan_without("runs"), "No run finished"),
         (plan_without("analysis", "assumptions"), "The plan lacks its assumptions"),
     ],

@@ -29,18 +29,18 @@ from analysis.report.sections import Report
 from analysis.stats.contrasts import Question, Side, by_workload, comparisons, contrasts, questions
 from analysis.stats.results import Results, results, write
 from analysis.stats.summary import MB, block_values, per_unit
-from analysis.suite.incidents import night
+from analysis.suite.incidents import incident_log
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
-from analysis.synthetic.papers import (
+from analysis.tests.pages import text_of
+from validation.synthetic.papers import (
     BLOCKS,
     COMPARISONS,
     EXTRA_BLOCKS,
     NO_CASCADES,
     write_papers_suite,
 )
-from analysis.synthetic.suite import Options, Truth, write_suite
-from analysis.tests.pages import text_of
+from validation.synthetic.suite import Options, Truth, write_suite
 
 BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback")
 
@@ -227,7 +227,7 @@ def test_the_answers_stand_below_their_questions(found: Results, page: str) -> N
     [
         ({"first": {"workload": "nobody", "phase": "all"}}, "The plan has no workload nobody."),
         ({"first": 7}, "The plan has no workload for one side of it."),
-        ({"per": "parsecs"}, "parsecs is no unit of work"),
+        ({"per": "parsecs"}, "parsecs is not a unit of work"),
         ({"configurations": ["nowhere"]}, "It names no configuration of the plan"),
         ({"first": {"workload": "file_io", "phase": "none"}}, "no block has the system's energy"),
         ({"first": {"workload": "cascades", "phase": "all"}}, "cascades was skipped"),
@@ -320,7 +320,7 @@ def test_skipped_runs_are_not_void_and_are_said_everywhere(
     assert len(suite.skipped) == BLOCKS
     assert suite.void == ()
     assert suite.skipped[0].reason == NO_CASCADES
-    told = night(suite)
+    told = incident_log(suite)
     assert (told.never, told.tries_void, told.void_to_end) == (0, 0, ())
     assert (
         missing_section.sentence(suite)

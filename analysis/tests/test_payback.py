@@ -18,7 +18,7 @@ from analysis.money.payback import (
 from analysis.report.payback_text import chance, payback_sentence, price
 from analysis.stats.stats import Estimate, Span
 from analysis.suite.assumptions import Assumptions, assumptions_of
-from analysis.synthetic.suite import ASSUMPTIONS
+from validation.synthetic.suite import ASSUMPTIONS
 
 PAPER = Assumptions(25.0, "USD", 0.12, 50.0, 3.0, 100.0)
 SAVES = ([3000.0, 3010.0, 3020.0], [2000.0, 2000.0, 2000.0])

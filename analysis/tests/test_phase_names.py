@@ -10,8 +10,8 @@ from analysis.report.workload_section import workload_section
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS, PerUnit
-from analysis.synthetic.papers import write_papers_suite
 from analysis.tests.pages import text_of
+from validation.synthetic.papers import write_papers_suite
 
 
 def row(phase: str, energy_j: float | None, configuration: str = "plain") -> PerUnit:

@@ -18,8 +18,8 @@ from matplotlib.text import Text
 from analysis.report.figures import bars, blocks, forest, style, timeline
 from analysis.stats.results import Results, results
 from analysis.suite.samples import Samples, of_table
-from analysis.synthetic.suite import Truth
 from analysis.tests.pages import many, write_wide
+from validation.synthetic.suite import Truth
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def test_a_suite_or_workload_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), (
-        "docs/papers.md is old: python -m analysis.published writes it anew"
+        "docs/papers.md is old: python -m analysis.published writes it again"
     )
 
 

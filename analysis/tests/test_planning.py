@@ -11,7 +11,7 @@ from statsmodels.stats.power import TTestPower
 from analysis.stats import planning
 from analysis.stats.contrasts import contrasts
 from analysis.suite.records import Suite
-from analysis.synthetic.tables import energy_of, suite_of
+from validation.synthetic.tables import energy_of, suite_of
 
 KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt"}
 
@@ -127,7 +127,7 @@ def test_next_suite_after_few_blocks_asks_for_a_pilot_first() -> None:
 def test_next_suite_after_one_block_says_why_it_says_nothing() -> None:
     _, document = planned(1, 0.01)
     assert (document["blocks"], document["more_blocks"], document["contrasts"]) == (None, None, [])
-    assert "cannot be said" in str(document["sentence"])
+    assert "is unknown" in str(document["sentence"])
 
 
 def test_next_suite_where_no_contrast_was_declared() -> None:

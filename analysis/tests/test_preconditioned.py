@@ -17,8 +17,8 @@ from analysis.report.view import Paragraph, Picture
 from analysis.stats.results import Results, results
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
-from analysis.synthetic.suite import Options, write_suite
 from analysis.tests.pages import pieces, text_of
+from validation.synthetic.suite import Options, write_suite
 
 STEADY = (400.0, 210.0, 100.0, 98.0, 101.0, 102.0, 99.0)
 RESTLESS = (100.0, 150.0) * 4
@@ -136,10 +136,10 @@ def test_without_it_a_disk_was_discarded_or_as_found(tmp_path: Path) -> None:
 
 def test_a_range_that_is_made_anew_is_told_where_others_share_its_disk(tmp_path: Path) -> None:
     alone = folder_of(tmp_path / "a", {"plain": STEADY, "sed": STEADY})
-    assert not any("made anew" in sentence for sentence in said(alone))
+    assert not any("made again" in sentence for sentence in said(alone))
     shared = folder_of(tmp_path / "b", {"sed": STEADY}, configurations=("sed-unlocked", "opal"))
     (sentence,) = said(shared)
-    assert "its range is then made anew each time" in sentence
+    assert "its range is then made again each time" in sentence
 
 
 @pytest.fixture(scope="module")

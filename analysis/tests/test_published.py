@@ -15,8 +15,8 @@ from analysis.report.published_tables import doubts, tables, value
 from analysis.report.view import Bullets, Folded
 from analysis.stats.results import Results, results
 from analysis.suite.records import Suite
-from analysis.synthetic.suite import Truth
 from analysis.tests.pages import cells, pieces, text_of
+from validation.synthetic.suite import Truth
 
 OWN_NAMES = {
     "plain": "bare",

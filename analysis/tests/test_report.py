@@ -20,9 +20,9 @@ from analysis.stats import results
 from analysis.stats.summary import SUMMARY_SCHEMA
 from analysis.suite import suite_folder
 from analysis.suite.records import SuiteError
-from analysis.synthetic.folder import write_manifest as seal
-from analysis.synthetic.suite import CONFIGURATIONS, PHASES, Options, Truth, write_suite
 from analysis.tests.pages import text_of
+from validation.synthetic.folder import write_manifest as seal
+from validation.synthetic.suite import CONFIGURATIONS, PHASES, Options, Truth, write_suite
 
 NOT_A_NUMBER = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])")
 
@@ -239,7 +239,7 @@ BROKEN: list[tuple[Callable[[Path], None], int, str]] = [
     (other_plan, 3, "it was made by another plan"),
     (drop_meter, 3, "There is no meter"),
     (cut_stream, 3, "stream.raw was changed after sealing"),
-    (garble_samples, 3, "were decoded anew instead"),
+    (garble_samples, 3, "were decoded again instead"),
     (drop_clock, 3, "no usable clock reading"),
     (drop_runs, 3, "No run finished"),
     (drop_journal, 3, "The journal is missing"),

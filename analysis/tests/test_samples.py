@@ -9,7 +9,7 @@ import pytest
 
 from analysis.energy.windows import fit
 from analysis.suite import samples
-from analysis.synthetic.suite import Truth
+from validation.synthetic.suite import Truth
 
 COLUMNS = ("epoch", "t_mono_ns", "t_device_us", "window_s")
 

@@ -10,7 +10,7 @@ from analysis.report import answer, payback_text
 from analysis.stats import disks as specimens
 from analysis.stats.results import Results, results
 from analysis.stats.summary import block_values
-from analysis.synthetic.suite import Options, write_suite
+from validation.synthetic.suite import Options, write_suite
 
 SOFT, ON_SED, UNLOCKED = "dmcrypt-aes256", "dmcrypt-aes256-on-sed", "sed-unlocked"
 # The self-encrypting disk is slower by a tenth, whatever is on it; Opal costs nothing.

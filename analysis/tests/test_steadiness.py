@@ -16,7 +16,7 @@ from analysis.stats.steadiness import hours_of, places_of, steadiness
 from analysis.stats.two_way import Layout
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite
-from analysis.synthetic.tables import energy_of, run_id_of, suite_of
+from validation.synthetic.tables import energy_of, run_id_of, suite_of
 
 KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt", "true": "tcrypt"}
 HOUR_NS = 3_600_000_000_000

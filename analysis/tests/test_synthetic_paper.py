@@ -8,7 +8,7 @@ import pytest
 from analysis.money.costs import paybacks
 from analysis.stats.results import Results, results, verify, write
 from analysis.stats.stats import Comparison
-from analysis.synthetic.paper import expected, write_paper_suite
+from validation.synthetic.paper import expected, write_paper_suite
 
 SOFTWARE = ("dmcrypt-aes128", "dmcrypt-aes256")
 

@@ -17,7 +17,7 @@ from analysis.energy.energy import ENERGY_SCHEMA
 from analysis.stats.results import differences, results, write
 from analysis.suite import manifest
 from analysis.suite.records import SuiteError
-from analysis.synthetic.suite import Options, write_suite
+from validation.synthetic.suite import Options, write_suite
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", RECIPES.read_text(encoding="utf-8"), re.M | re.S)

@@ -12,8 +12,8 @@ import pytest
 
 from analysis.stats.results import results, verify, write
 from analysis.suite.manifest import trail
-from analysis.synthetic.folder import dump, write_lines, write_manifest
-from analysis.synthetic.suite import Options, write_suite
+from validation.synthetic.folder import dump, write_lines, write_manifest
+from validation.synthetic.suite import Options, write_suite
 
 SMALL = Options(blocks=2, interval_ms=100, configurations=("plain", "opal"), workloads=("idle",))
 

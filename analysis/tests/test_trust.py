@@ -13,7 +13,7 @@ from analysis.report.sections import Report
 from analysis.report.trust_section import twice
 from analysis.stats.results import results
 from analysis.suite.suite_folder import read
-from analysis.synthetic.suite import Truth
+from validation.synthetic.suite import Truth
 
 
 def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:

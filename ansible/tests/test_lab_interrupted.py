@@ -83,7 +83,7 @@ class Bench:
         return Trap(process)
 
     def behind(self, command: str) -> subprocess.Popen[str]:
-        """A command in the guest that goes on while the test does."""
+        """A command in the guest that continues while the test does."""
         return subprocess.Popen(
             ssh.command(self.lab.state["ssh"], [command]),
             stdin=subprocess.PIPE,
@@ -93,7 +93,7 @@ class Bench:
         )
 
     def resume(self, caught: dict[str, Any], *, flock: bool = True) -> None:
-        """Let the caught program go on to its end, and wait until no agent is at work any more."""
+        """Let the caught program continue to its end, and wait until no agent is at work."""
         self.lab.ssh(f"kill -CONT {caught['pid']}" + (f" && flock {LOCK} true" if flock else ""))
         self.lab.ssh(f"while [ -e /proc/{caught['pid']} ]; do sleep 0.2; done")
 
@@ -188,7 +188,7 @@ def names_the_holder(said: str, what: str, caught: dict[str, Any]) -> bool:
 
 
 def test_a_link_lost_in_mid_provisioning(bench: Bench) -> None:
-    """At the most delicate moment. The agent goes on alone, and nothing is left to do."""
+    """At the most delicate moment. The agent continues alone, and nothing is left to do."""
     bench.agent("teardown")
     trap = bench.trap(OWNING, "cut")
     done = bench.controller.play("site.yml")
@@ -274,8 +274,8 @@ def killed_after(bench: Bench, arguments: str, method: str, table: str) -> None:
         return sum(row["count"] for row in rows if (row["method"], row["table"]) == (method, table))
 
     before = count()
-    doomed = "$(pgrep -f '^python3 -m agent'; pgrep -x cryptsetup)"
-    killer = bench.behind(f"read go; kill -KILL {doomed}")
+    to_kill = "$(pgrep -f '^python3 -m agent'; pgrep -x cryptsetup)"
+    killer = bench.behind(f"read go; kill -KILL {to_kill}")
     bench.drive("fault", name="slow-reply", delay_ms=300, on="security")
     agent = bench.behind(f"{bench.controller.AGENT} {arguments}")
     while count() == before and agent.poll() is None:
@@ -297,7 +297,7 @@ def test_an_agent_killed_between_owning_and_locking(bench: Bench, method: str, t
 
 
 def test_an_ownership_taken_by_half(bench: Bench) -> None:
-    """The drive has a PIN, and nothing was activated: with ours it is mended, else it is left."""
+    """The drive has a PIN, and nothing was activated: with ours it is fixed, else it is left."""
     bench.agent("teardown")
     sed = bench.disk("sed")
     pin = bench.secrets["opal_admin_pin"]
@@ -351,7 +351,7 @@ def test_a_link_lost_in_mid_teardown(bench: Bench) -> None:
 
 
 def test_power_fails_with_a_configuration_entered(bench: Bench) -> None:
-    """A self-encrypting disk without power is locked; then everything goes on as before."""
+    """A self-encrypting disk without power is locked; then everything continues as before."""
     bench.controller.prepare()
     bench.agent("storage enter opal")
     bench.drive("power-cycle")

@@ -31,7 +31,7 @@ def _runs(suite: Path) -> list[dict[str, Any]]:
 def test_every_run_finished_and_was_proven(suite: Path) -> None:
     runs = _runs(suite)
     assert {(run["configuration"], run["workload"]) for run in runs} == {
-        ("plain", "canary"),
+        ("plain", "drift_check"),
         *((configuration, load) for configuration in CONFIGURATIONS for load in WORKLOADS),
     }
     assert len(runs) == 20

@@ -1,6 +1,6 @@
 """One suite whose agent is killed within a line of its journal, and whose target loses its power.
 
-The faults of `make test-faults` in small: what is begun anew must come to the same end, and what
+The faults of `make test-faults` in small: what is begun again must come to the same end, and what
 was finished before must still be there. The guest boots once, so this stands after what watches it.
 """
 
@@ -32,7 +32,7 @@ def test_a_killed_agent_and_a_power_cut_lose_nothing(provisioned: Any, tmp_path:
             trial.wait_state("finished")
             assert [(kill["state"], kill["moment"]) for kill in provoke.done(scene)] == [KILL]
         finally:
-            provoke.relieve(scene)
+            provoke.clear(scene)
         trial.mark()
         before = trial.wait_state(*AT_WORK).entry
         start = trial.mark()

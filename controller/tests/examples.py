@@ -54,7 +54,7 @@ def suite(**changes: Any) -> dict[str, Any]:
         "rapl_hz": 10,
         "settle_s": 1,
         "tail_s": 1,
-        "canary": False,
+        "drift_check": False,
         **changes,
     }
 

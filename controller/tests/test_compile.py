@@ -292,45 +292,49 @@ def test_the_plan_names_its_precision_and_its_pilot() -> None:
     assert made["analysis"] == {**made["analysis"], "half_width": 0.005, "pilot": "p-1"}
 
 
-def test_the_canary_runs_first_and_last_on_the_baseline() -> None:
-    made, without = plan(canary=True), plan()
-    assert without["canary"] is None
-    assert made["canary"] == {"workload": "canary", "configuration": "plain", "limit": 0.01}
+def test_the_drift_check_runs_first_and_last_on_the_baseline() -> None:
+    made, without = plan(drift_check=True), plan()
+    assert without["drift_check"] is None
+    assert made["drift_check"] == {
+        "workload": "drift_check",
+        "configuration": "plain",
+        "limit": 0.01,
+    }
     runs = made["runs"]
     assert [run["run_id"] for run in (runs[0], runs[-1])] == [
-        "0000-b00-plain-canary",
-        f"{len(runs) - 1:04d}-b02-plain-canary",
+        "0000-b00-plain-drift_check",
+        f"{len(runs) - 1:04d}-b02-plain-drift_check",
     ]
     key = ("block", "configuration", "workload")
     between = [[run[name] for name in key] for run in runs[1:-1]]
     assert between == [[run[name] for name in key] for run in without["runs"]]
     assert [run["index"] for run in runs] == list(range(len(runs)))
-    assert plans.parse(made).workloads["canary"].parameters == {"seconds": 10}
+    assert plans.parse(made).workloads["drift_check"].parameters == {"seconds": 10}
 
 
-def test_the_canarys_baseline_is_the_one_that_all_is_a_ratio_to() -> None:
+def test_the_drift_check_baseline_is_the_one_that_all_is_a_ratio_to() -> None:
     document = target()
     document["configurations"][0]["name"] = "bare"
     document["configurations"].reverse()
-    made = compile_plan("smoke", suite(canary={"seconds": 2}), document, seed=7, now=NOW)
-    assert made["canary"]["configuration"] == "bare"
-    assert made["workloads"][-1] == {"name": "canary", "parameters": {"seconds": 2}}
+    made = compile_plan("smoke", suite(drift_check={"seconds": 2}), document, seed=7, now=NOW)
+    assert made["drift_check"]["configuration"] == "bare"
+    assert made["workloads"][-1] == {"name": "drift_check", "parameters": {"seconds": 2}}
     chosen = ["opal", "dmcrypt-aes128"]
     made = compile_plan(
-        "smoke", suite(canary=True), target(), seed=7, now=NOW, configurations=chosen
+        "smoke", suite(drift_check=True), target(), seed=7, now=NOW, configurations=chosen
     )
-    assert made["canary"]["configuration"] == "opal", "without a plain one, the first"
+    assert made["drift_check"]["configuration"] == "opal", "without a plain one, the first"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"canary": "yes"}, "say true, false, or its parameters"),
-        ({"canary": {"second": 3}}, "did you mean seconds"),
-        ({"workloads": [{"name": "canary"}]}, "runs first and last by itself"),
+        ({"drift_check": "yes"}, "say true, false, or its parameters"),
+        ({"drift_check": {"second": 3}}, "did you mean seconds"),
+        ({"workloads": [{"name": "drift_check"}]}, "runs first and last by itself"),
     ],
 )
-def test_a_canary_that_cannot_be_is_told(changes: dict[str, object], message: str) -> None:
+def test_a_drift_check_that_cannot_be_is_told(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ControllerError, match=message):
         plan(**changes)
 
@@ -338,7 +342,7 @@ def test_a_canary_that_cannot_be_is_told(changes: dict[str, object], message: st
 def test_a_scale_changes_single_sizes_and_is_named_in_the_plan() -> None:
     scale = {
         "blocks": 2,
-        "canary": {"seconds": 1},
+        "drift_check": {"seconds": 1},
         "workloads": {"file_io": {"large_mib": 8}, "idle": {"seconds": 1}},
     }
     both = suite(
@@ -349,7 +353,7 @@ def test_a_scale_changes_single_sizes_and_is_named_in_the_plan() -> None:
     sizes = {load["name"]: load["parameters"] for load in made["workloads"]}
     assert made["scale"] == "lab: for tests" and made["blocks"] == 2
     assert sizes["file_io"]["large_mib"] == 8 and sizes["file_io"]["small_files"] == 3
-    assert sizes["idle"] == {"seconds": 1.0} and sizes["canary"] == {"seconds": 1}
+    assert sizes["idle"] == {"seconds": 1.0} and sizes["drift_check"] == {"seconds": 1}
     whole = compile_plan("smoke", scaled(both, None), target(), seed=7, now=NOW)
     assert whole["scale"] == "for tests" and whole["blocks"] == 3
 

@@ -20,7 +20,7 @@ from controller.compile import compile_plan
 from controller.tests.examples import NOW, journal, plan, suite, target
 
 # Seconds from running to finished by workload; every switch takes 4 s, every gap between runs 1 s.
-RUN_S = {"idle": 10.0, "file_io": 30.0, "canary": 20.0}
+RUN_S = {"idle": 10.0, "file_io": 30.0, "drift_check": 20.0}
 SWITCH_S, GAP_S = 4.0, 1.0
 # Three configurations, two workloads: 3 · (10 + 30) + 3 · 4 + 5 gaps within.
 BLOCK_S = 3 * 40 + 3 * SWITCH_S + 5 * GAP_S
@@ -101,11 +101,11 @@ def test_other_rests_are_reckoned_as_the_plan_says(tmp_path: Path) -> None:
     assert fit(tmp_path, longer, 9).basis["block_s"] == pytest.approx(expected, abs=0.1)
 
 
-def test_the_canary_is_part_of_the_ends(tmp_path: Path) -> None:
-    seen = plan(blocks=1, canary=True)
+def test_the_drift_check_is_part_of_the_ends(tmp_path: Path) -> None:
+    seen = plan(blocks=1, drift_check=True)
     keep(tmp_path, seen, walk(seen), wall_s=1000)
     known = sizing.seen(tmp_path, "target", "modelled")
-    assert len(known.blocks) == 1, "the canary's place in a block does not break it"
+    assert len(known.blocks) == 1, "the drift check's place in a block does not break it"
     basis = sizing.fit(seen, known, 9).basis
     without = sizing.fit(plan(blocks=1), known, 9).basis
     assert basis["ends_s"] - without["ends_s"] == pytest.approx(2 * (20 + SWITCH_S))

@@ -132,8 +132,8 @@ def test_a_suite_that_nobody_works_on_is_told_with_the_sentence() -> None:
     def ended(said: str) -> None:
         raise ControllerError(said)
 
-    command = printing([], code=4, said="fde: Nobody is at work in /x.")
-    with pytest.raises(ControllerError, match=r"^Nobody is at work in /x"):
+    command = printing([], code=4, said="fde: No agent runs in /x.")
+    with pytest.raises(ControllerError, match=r"^No agent runs in /x"):
         _all(follow(lambda _: command, Ear(ended).heard, stop=threading.Event()))
 
 

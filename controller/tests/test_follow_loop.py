@@ -150,7 +150,7 @@ def test_the_link_drops_and_the_target_is_away_for_a_while(
     there.unplug()
     there.drop("agent follow")
     watched.wait_until(lambda: watched.has_said("no word from the target since"))
-    agent.tell("switching")  # it goes on by itself
+    agent.tell("switching")  # it continues by itself
     there.unplug(away=False)
     watched.wait_until(lambda: watched.has_said("the target answers again"))
     agent.tell("suite-finished")

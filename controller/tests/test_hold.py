@@ -63,7 +63,7 @@ def test_the_agent_is_held_as_long_as_there_is_a_reason(tmp_path: Path) -> None:
         wait_until(lambda: target.reason() == "")
         wait_until(lambda: len(told) == 3)
     assert told[0].startswith("the meter is silent: no run is begun")
-    assert told[2] == "mended, runs are begun again"
+    assert told[2] == "fixed: runs start again"
 
 
 def test_a_target_that_is_away_is_told_when_it_is_back(tmp_path: Path) -> None:

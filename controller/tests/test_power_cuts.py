@@ -10,13 +10,13 @@ import pytest
 
 from agent import pack
 from analysis.suite import manifest
-from analysis.synthetic.suite import Options, write_suite
 from contract import journal
 from contract import plan as plans
 from contract.errors import AgentError
 from controller import seal, suite_folder
 from controller.tests.examples import plan
 from controller.tests.power_cuts import Cut, recorded
+from validation.synthetic.suite import Options, write_suite
 
 SMALL = Options(blocks=1, interval_ms=500, configurations=("plain", "opal"), workloads=("idle",))
 
@@ -74,7 +74,7 @@ def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
     try:
         _fetched_and_sealed(folder, archive)
     except AgentError as error:
-        return f"it cannot go on: {error}"
+        return f"it cannot continue: {error}"
     return " ".join(manifest.check(folder).problems)
 
 

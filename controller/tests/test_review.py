@@ -142,7 +142,7 @@ def test_a_recording_that_ends_early_lacks_all_that_follows(suite_dir: Path) -> 
 
 
 def test_two_boots_of_the_controller_add_up(suite_dir: Path) -> None:
-    """The second boot's clock began anew; the run in which the first one died is asked for."""
+    """The second boot's clock began again; the run in which the first one died is asked for."""
     compare_clocks(suite_dir, "c", 0)
     record(suite_dir, "m", "c", every(25.0))
     shift_s = 27.0
@@ -230,7 +230,7 @@ def test_what_is_asked_for_is_what_the_analysis_cannot_use(gaps: list[tuple[int,
         compare_clocks(suite_dir, "c", 0)
         record(suite_dir, "m", "c", [number * PERIOD_S for number in kept])
         asked = numbers(suite_dir, judged(suite_dir).repeat)
-        _, _, energy = results.reckoned(suite_dir)
+        _, _, energy = results.computed(suite_dir)
         order = [run.run_id for run in the_plan(suite_dir).runs]
     assert asked == [
         n for n in range(6) if len(lost & {*range(100 * n + 11, 100 * n + 91)}) > 0.02 * 80

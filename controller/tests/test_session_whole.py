@@ -213,7 +213,7 @@ def test_after_ctrl_c_everything_is_whole_and_goes_on(scene: Scene) -> None:
 
 
 def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
-    """The session itself is a process that is killed; recorder and agent go on, and are met."""
+    """The session itself is a process that is killed; recorder and agent continue, and are met."""
     code = (
         "import json, sys\nfrom pathlib import Path\n"
         "from controller import playbook, remote, session\n"

@@ -128,7 +128,7 @@ def test_a_status_that_cannot_be_written_is_told_once_and_ends_nothing(tmp_path:
     board.note("begun")
     board.entry(ENTRIES, WATTS, GAPS)
     assert [line for line in said if "cannot be written" in line] == [
-        "the status cannot be written (File exists); the suite goes on"
+        "the status cannot be written (File exists); the suite continues"
     ]
     (tmp_path / "status").unlink()
     board.entry(ENTRIES, WATTS, GAPS)
@@ -218,7 +218,7 @@ say = lasting(lambda line: print(line, flush=True))
 board = Board(plan.load(folder / "plan.json"), folder, say)
 board.note("begun")
 sys.stdin.readline()
-board.note("goes on")
+board.note("continues")
 board.note("to its end")
 print("which nobody reads", flush=True)
 """

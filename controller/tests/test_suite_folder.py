@@ -1,4 +1,4 @@
-"""A suite goes on where it was begun, or not at all."""
+"""A suite continues where it was begun, or not at all."""
 
 from __future__ import annotations
 

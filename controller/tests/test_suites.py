@@ -93,7 +93,9 @@ def test_a_block_holds_each_entry_as_often_and_where_the_suite_says() -> None:
 def test_what_is_there_for_a_question_says_that_it_does_not_count() -> None:
     warm = {"name": "file_io-warm", "workload": "file_io", "overall": False}
     made = plan(workloads=[{"name": "file_io", "overall": True}, warm], comparisons=[], extra=None)
-    assert [entry.get("overall") for entry in made["workloads"] if entry["name"] != "canary"] == [
+    assert [
+        entry.get("overall") for entry in made["workloads"] if entry["name"] != "drift_check"
+    ] == [
         None,
         False,
     ]
@@ -120,19 +122,19 @@ def test_repetitions_have_a_number_an_id_and_a_seed_of_their_own() -> None:
     assert parsed.workloads["file_io-warm"].workload == "file_io"
 
 
-def test_extra_blocks_follow_the_full_ones_and_the_canary_closes() -> None:
-    made = whole(canary=True)
+def test_extra_blocks_follow_the_full_ones_and_the_drift_check_closes() -> None:
+    made = whole(drift_check=True)
     assert made["blocks"] == 3
     assert made["extra_blocks"] == {"first": 3, "count": 2}
     for block in (3, 4):
-        runs = [run for run in of_block(made, block) if run["workload"] != "canary"]
+        runs = [run for run in of_block(made, block) if run["workload"] != "drift_check"]
         assert Counter((run["configuration"], run["workload"]) for run in runs) == {
             ("plain", "idle"): 1,
             ("plain", "file_io-warm"): 1,
             ("opal", "idle"): 1,
         }
         assert len(list(groupby(run["configuration"] for run in runs))) == 2
-    assert made["runs"][-1]["workload"] == "canary" and made["runs"][-1]["block"] == 4
+    assert made["runs"][-1]["workload"] == "drift_check" and made["runs"][-1]["block"] == 4
     assert [run["index"] for run in made["runs"]] == list(range(len(made["runs"])))
     assert "extra_blocks" not in plan()
 
@@ -187,7 +189,7 @@ def test_chosen_configurations_leave_out_what_has_none_of_them() -> None:
         ({"name": "../x", "workload": "file_io"}, "cannot name an entry"),
         ({"name": "all", "workload": "file_io"}, "cannot name an entry"),
         ({"name": 3, "workload": "file_io"}, "cannot name an entry"),
-        ({"name": "rest", "workload": "canary"}, "first and last by itself"),
+        ({"name": "rest", "workload": "drift_check"}, "first and last by itself"),
         ({"workload": "file_io"}, "give it a name"),
         ("file_io", "give it a name"),
     ],

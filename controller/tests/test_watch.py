@@ -136,7 +136,7 @@ def test_a_group_is_told_host_by_host(folder: Path) -> None:
 def test_where_nothing_runs_the_way_out_is_told(folder: Path) -> None:
     with pytest.raises(ControllerError, match="No suite runs here: make run starts one"):
         watch.run(None, folder.parent, None, None, print)
-    with pytest.raises(ControllerError, match="is no suite's folder"):
+    with pytest.raises(ControllerError, match="is not a suite's folder"):
         watch.run(folder.parent, folder.parent, None, None, print)
 
 

@@ -170,7 +170,7 @@ def test_disks_that_cannot_be_looked_at_are_no_guess(
     path = given()
     monkeypatch.setattr(look, "look", lambda _target: Look({}, [], [], "sfdisk is missing"))
     assert controller.main(planned(path)) == 1
-    assert "cannot be said: sfdisk is missing" in capsys.readouterr().err
+    assert "is unknown: sfdisk is missing" in capsys.readouterr().err
 
 
 def test_a_check_of_a_suite_says_what_it_costs(given: Given) -> None:

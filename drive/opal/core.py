@@ -221,7 +221,7 @@ class Core:
     def set_pin(self, authority: bytes, pin: object, logins: Logins, kek: bytes | None) -> None:
         """Gives an authority a PIN; one of the Locking SP also gets its `kek`.
 
-        If it is among the session's `logins`, it goes on with the new one.
+        If it is among the session's `logins`, it continues with the new one.
         """
         credential, wrapping_key = credentials.create_with_key(check_pin(pin), kek)
         if authority in logins:

@@ -85,7 +85,7 @@ class Tper:
     def reset(self) -> None:
         """A hardware reset, which for NVMe is one of a controller.
 
-        Other controllers' sessions go on, unless there is something that the reset locks.
+        Other controllers' sessions continue, unless there is something that the reset locks.
         """
         with self._lock:
             if self._core.locking.heeds(HARDWARE):

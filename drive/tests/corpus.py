@@ -1,6 +1,6 @@
 """The seed corpus: what our own host says to a drive, a message a file, in hexadecimal.
 
-    python -m drive.tests.corpus    records it anew from a real drive into tests/seeds/
+    python -m drive.tests.corpus    records it again from a real drive into tests/seeds/
 
 `pdu-*.hex` are whole NVMe/TCP PDUs. `packet-*.hex` are payloads of Security Send, without padding;
 their first line has security protocol and ComID.

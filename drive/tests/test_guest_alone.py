@@ -20,7 +20,7 @@ pytestmark = pytest.mark.lab
 NAME = "fde-alone"
 MAPPED = f"/dev/mapper/{NAME}"
 PASSPHRASE, ADMIN_PIN = "a passphrase", "an administrator's pin"
-CANARY = "canary-of-the-drive-alone"
+PLAINTEXT = "plaintext-of-the-drive-alone"
 OPTIONS = ("--opal", "--block-size", "512", "--key-bits", "128", "--block-sid-feature")
 
 
@@ -69,28 +69,28 @@ def test_sectors_of_512_bytes_and_keys_of_128_bits(alone: Alone) -> None:
     query = alone.guest.run(f"{query} && udevadm settle").stdout  # its closing wakes udev
     assert "Logical Block size = 512" in query and "Alignment Granularity = 8" in query
     alone.open()
-    alone.guest.write(7, CANARY, MAPPED)
-    assert CANARY in alone.guest.read(7, MAPPED)
+    alone.guest.write(7, PLAINTEXT, MAPPED)
+    assert PLAINTEXT in alone.guest.read(7, MAPPED)
     alone.close()
     header_blocks = (16 << 20) // 4096
     alone.guest.assert_denied(header_blocks + 7, f"{alone.disk}-part1")
-    assert CANARY.encode() not in (alone.folder / "disk.img").read_bytes()
+    assert PLAINTEXT.encode() not in (alone.folder / "disk.img").read_bytes()
 
 
 def test_a_warm_reset_is_no_loss_of_power(alone: Alone) -> None:
     alone.guest.run(alone.luks_format(), f"{PASSPHRASE}\n{ADMIN_PIN}")
     alone.open()
-    alone.guest.write(3, CANARY, MAPPED)
+    alone.guest.write(3, PLAINTEXT, MAPPED)
     alone.ask("warm-reset")
-    assert CANARY in alone.guest.read(3, MAPPED), "the kernel reconnects to an open range"
+    assert PLAINTEXT in alone.guest.read(3, MAPPED), "the kernel reconnects to an open range"
     alone.ask("fault", name="power-cut", after_commands=1, on="read")
     alone.guest.assert_denied(3, MAPPED)
 
 
 def test_the_host_waits_for_a_slow_drive(alone: Alone) -> None:
-    alone.guest.write(100, CANARY, alone.disk)
+    alone.guest.write(100, PLAINTEXT, alone.disk)
     alone.ask("fault", name="slow-reply", delay_ms=1500, count=2)
-    assert CANARY in alone.guest.read(100, alone.disk)
+    assert PLAINTEXT in alone.guest.read(100, alone.disk)
 
 
 def test_a_host_may_block_the_sid_itself(alone: Alone) -> None:

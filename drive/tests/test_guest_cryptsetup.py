@@ -14,7 +14,7 @@ PARTS = (f"{DISK}-part1", f"{DISK}-part2")
 NAMES = ("fde-drive-test-1", "fde-drive-test-2")
 MAPPED = tuple(f"/dev/mapper/{name}" for name in NAMES)
 PASSPHRASE, ADMIN_PIN = "a passphrase", "an administrator's pin"
-CANARY = "canary-of-the-cryptsetup-test"
+PLAINTEXT = "plaintext-of-the-cryptsetup-test"
 HEADER_BLOCKS = (16 << 20) // 4096  # cryptsetup keeps 16 MiB for its header
 INSIDE = HEADER_BLOCKS + 7
 BOTH_MODES = pytest.mark.parametrize("mode", ["--hw-opal-only", "--hw-opal"])
@@ -79,20 +79,20 @@ def test_from_format_to_erase(parts: GuestSed, mode: str) -> None:
     parts.run(luks_open(), PASSPHRASE)
     table = parts.run(f"dmsetup table {NAMES[0]}").stdout
     assert (" linear " in table) is (mode == "--hw-opal-only")
-    parts.write(7, CANARY, MAPPED[0])
-    assert CANARY in parts.read(7, MAPPED[0])
+    parts.write(7, PLAINTEXT, MAPPED[0])
+    assert PLAINTEXT in parts.read(7, MAPPED[0])
     assert "resize" in parts.refuses(f"cryptsetup resize --size 4096 {NAMES[0]}", PASSPHRASE)
     parts.run(close())
     parts.assert_denied(INSIDE, PARTS[0])
-    assert not parts.medium_holds(CANARY)
+    assert not parts.medium_holds(PLAINTEXT)
 
     parts.refuses(f"cryptsetup luksErase -q {PARTS[0]}", "not the administrator's")
     parts.run(luks_open(), PASSPHRASE)
-    assert CANARY in parts.read(7, MAPPED[0])
+    assert PLAINTEXT in parts.read(7, MAPPED[0])
     parts.run(close())
     parts.run(f"cryptsetup luksErase -q {PARTS[0]}", ADMIN_PIN)
     parts.refuses(luks_open(), PASSPHRASE)
-    assert CANARY not in parts.read(INSIDE, PARTS[0])
+    assert PLAINTEXT not in parts.read(INSIDE, PARTS[0])
 
     parts.refuses(luks_format(mode), both(admin_pin="not the administrator's"))
     parts.run(luks_format(mode), both())  # an owned drive is formatted again with the same PIN
@@ -119,32 +119,32 @@ def test_two_partitions_are_two_ranges(parts: GuestSed) -> None:
     assert "OPAL segment number: 2" in parts.run(f"cryptsetup luksDump {PARTS[1]}").stdout
     for index, secret in enumerate(secrets):
         parts.run(luks_open(index), secret)
-        parts.write(7, f"{CANARY}-{index}", MAPPED[index])
+        parts.write(7, f"{PLAINTEXT}-{index}", MAPPED[index])
 
     parts.run(close(0))
     assert is_locked(parts, 1) and not is_locked(parts, 2)
     parts.assert_denied(INSIDE, PARTS[0])
-    assert f"{CANARY}-1" in parts.read(7, MAPPED[1])
+    assert f"{PLAINTEXT}-1" in parts.read(7, MAPPED[1])
     parts.refuses(luks_open(0), secrets[1])
 
     parts.run(f"cryptsetup luksErase -q {PARTS[0]}", ADMIN_PIN)
-    assert f"{CANARY}-1" in parts.read(7, MAPPED[1])
+    assert f"{PLAINTEXT}-1" in parts.read(7, MAPPED[1])
     parts.run(close(1))
     parts.run(luks_open(1), secrets[1])
-    assert f"{CANARY}-1" in parts.read(7, MAPPED[1])
+    assert f"{PLAINTEXT}-1" in parts.read(7, MAPPED[1])
 
 
 def test_losing_power_locks_an_open_range(parts: GuestSed) -> None:
     parts.run(luks_format("--hw-opal-only"), both())
     parts.run(luks_open(), PASSPHRASE)
-    parts.write(0, CANARY, MAPPED[0])
+    parts.write(0, PLAINTEXT, MAPPED[0])
     assert not is_locked(parts)
     parts.power_cycle()
     assert is_locked(parts)
     parts.assert_denied(0, MAPPED[0])
     parts.run(close())
     parts.run(luks_open(), PASSPHRASE)
-    assert CANARY in parts.read(0, MAPPED[0])
+    assert PLAINTEXT in parts.read(0, MAPPED[0])
 
 
 @pytest.mark.conformance(
@@ -154,14 +154,14 @@ def test_losing_power_locks_an_open_range(parts: GuestSed) -> None:
 )
 def test_a_factory_reset_gives_the_drive_back_without_its_data(parts: GuestSed) -> None:
     parts.run(luks_format("--hw-opal-only"), both())
-    parts.write(0, CANARY)
+    parts.write(0, PLAINTEXT)
     reset = f"cryptsetup luksErase -q --hw-opal-factory-reset {DISK}"
     parts.refuses(reset, "NOT-WHAT-STANDS-ON-THE-LABEL")
-    assert CANARY in parts.read(0)
+    assert PLAINTEXT in parts.read(0)
     assert parts.ask("status")["locking_active"]
     parts.run(reset, parts.psid)
     assert not parts.ask("status")["locking_active"]
-    assert CANARY not in parts.read(0)
+    assert PLAINTEXT not in parts.read(0)
 
 
 @BOTH_MODES

@@ -24,7 +24,7 @@ TAKE_OWNERSHIP: Step = ("TAKE_OWNERSHIP", KEY, SUCCESS)
 ACTIVATE: Step = ("ACTIVATE_LSP", {"key": KEY, "num_lrs": 1}, SUCCESS)
 MBR_ENABLED, MBR_DONE = 0x10, 0x20
 READ_WRITE = 2
-CANARY = "canary-of-the-fault-test"
+PLAINTEXT = "plaintext-of-the-fault-test"
 LUKS_FORMAT = f"cryptsetup luksFormat -q --type luks2 --hw-opal-only {DISK}"
 INITIAL_SETUP = f"sedutil-cli --initialSetup opensesame $(readlink -f {DISK})"
 
@@ -68,14 +68,14 @@ def test_too_many_wrong_pins_lock_an_authority_out(troubled: GuestSed) -> None:
 
 def test_a_shadow_left_on_hides_the_disk(troubled: GuestSed) -> None:
     troubled.ioctls(TAKE_OWNERSHIP, ACTIVATE)
-    troubled.write(0, CANARY)
+    troubled.write(0, PLAINTEXT)
     troubled.ask("fault", name="shadow-on")
     flags = troubled.ioctls(("GET_STATUS", {}, SUCCESS))[0]["flags"]
     assert flags & (MBR_ENABLED | MBR_DONE) == MBR_ENABLED
-    assert CANARY not in troubled.read(0)
+    assert PLAINTEXT not in troubled.read(0)
     troubled.assert_denied(0, ways="w")
     troubled.ioctls(("MBR_DONE", {"key": KEY, "done_flag": 1}, SUCCESS))
-    assert CANARY in troubled.read(0)
+    assert PLAINTEXT in troubled.read(0)
 
 
 def test_a_drive_that_claims_opal_and_refuses_it(troubled: GuestSed) -> None:
@@ -84,18 +84,18 @@ def test_a_drive_that_claims_opal_and_refuses_it(troubled: GuestSed) -> None:
     troubled.ioctls(("TAKE_OWNERSHIP", KEY, FAIL))
     troubled.refuses(LUKS_FORMAT, f"a passphrase\n{PIN}")
     assert "method status code FAIL" in troubled.refuses(INITIAL_SETUP)
-    troubled.write(9, CANARY)  # as a disk it works
-    assert CANARY in troubled.read(9)
+    troubled.write(9, PLAINTEXT)  # as a disk it works
+    assert PLAINTEXT in troubled.read(9)
     troubled.ask("clear-faults")
     troubled.ioctls(TAKE_OWNERSHIP)
 
 
 def test_errors_of_the_medium(troubled: GuestSed) -> None:
-    troubled.write(9, CANARY)
+    troubled.write(9, PLAINTEXT)
     troubled.ask("fault", name="io-error", count=1, on="read")
-    assert CANARY in troubled.read(9)  # Linux tries again
+    assert PLAINTEXT in troubled.read(9)  # Linux tries again
     troubled.ask("fault", name="media-error", lba=9)
     assert "error" in troubled.refuses(f"dd if={DISK} bs=4096 skip=9 count=1 iflag=direct")
-    assert CANARY not in troubled.read(8)
+    assert PLAINTEXT not in troubled.read(8)
     troubled.ask("clear-faults")
-    assert CANARY in troubled.read(9)
+    assert PLAINTEXT in troubled.read(9)

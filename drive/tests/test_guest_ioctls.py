@@ -30,7 +30,7 @@ TABLE_READ, TABLE_WRITE = 1, 2
 DATA_STORE, MBR = "0000100100000000", "0000080400000000"
 RANGE_START, RANGE_BLOCKS = 256, 1024
 INSIDE, OUTSIDE = RANGE_START + 5, RANGE_START + RANGE_BLOCKS + 5
-CANARY = "canary-of-the-ioctl-test"
+PLAINTEXT = "plaintext-of-the-ioctl-test"
 
 
 def key(pin: str = PIN, lr: int = 0) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def test_ownership_is_taken_once(guest_sed: GuestSed) -> None:
     "StartSession SessionManager refused",
 )
 def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
-    guest_sed.write(OUTSIDE, CANARY)
+    guest_sed.write(OUTSIDE, PLAINTEXT)
     too_long = {**SET_UP_RANGE[1], "range_length": 1 << 40}
     guest_sed.ioctls(
         TAKE_OWNERSHIP,
@@ -161,16 +161,16 @@ def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
         lock(READ_WRITE, SUCCESS, USER1, USER_PIN),
         ("SAVE", {"session": session(USER1, USER_PIN), "l_state": READ_WRITE}, SUCCESS),
     )
-    guest_sed.write(INSIDE, CANARY)
-    assert CANARY in guest_sed.read(INSIDE)
-    assert not guest_sed.medium_holds(CANARY)
+    guest_sed.write(INSIDE, PLAINTEXT)
+    assert PLAINTEXT in guest_sed.read(INSIDE)
+    assert not guest_sed.medium_holds(PLAINTEXT)
 
     guest_sed.ioctls(
         lock(LOCKED, NOT_AUTHORIZED, USER1, "a wrong pin"),
         lock(LOCKED, NOT_AUTHORIZED, USER2, "the second's"),
         lock(READ_ONLY, SUCCESS, USER1, USER_PIN),
     )
-    assert CANARY in guest_sed.read(INSIDE)
+    assert PLAINTEXT in guest_sed.read(INSIDE)
     guest_sed.assert_denied(INSIDE, ways="w")
 
     *_, seen = guest_sed.ioctls(lock(LOCKED, SUCCESS, USER1, USER_PIN), range_status())
@@ -178,7 +178,7 @@ def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
     assert (seen["RLE"], seen["WLE"], seen["l_state"]) == (1, 1, LOCKED)
     assert flags(guest_sed) == SUPPORTED | LOCKING | ENABLED | ANY_LOCKED
     guest_sed.assert_denied(INSIDE)
-    assert CANARY in guest_sed.read(OUTSIDE)
+    assert PLAINTEXT in guest_sed.read(OUTSIDE)
 
     guest_sed.ioctls(
         lock(READ_WRITE, NOT_AUTHORIZED, USER2, "the second's"),
@@ -186,7 +186,7 @@ def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
         lock(READ_WRITE, NOT_AUTHORIZED, USER1, USER_PIN),  # the old PIN is dead
         lock(READ_WRITE, SUCCESS, USER1, "another"),
     )
-    assert CANARY in guest_sed.read(INSIDE)
+    assert PLAINTEXT in guest_sed.read(INSIDE)
 
 
 @pytest.mark.conformance(
@@ -198,16 +198,16 @@ def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
 )
 def test_erasing_changes_one_range_only(guest_sed: GuestSed) -> None:
     guest_sed.ioctls(TAKE_OWNERSHIP, ACTIVATE, SET_UP_RANGE, lock(READ_WRITE))
-    guest_sed.write(INSIDE, CANARY)
-    guest_sed.write(OUTSIDE, CANARY)
+    guest_sed.write(INSIDE, PLAINTEXT)
+    guest_sed.write(OUTSIDE, PLAINTEXT)
     guest_sed.ioctls(
         ("ERASE_LR", session(), NOT_AUTHORIZED),  # a method of the single-user mode
         ("SECURE_ERASE_LR", session(pin="a wrong pin"), NOT_AUTHORIZED),
     )
-    assert CANARY in guest_sed.read(INSIDE)
+    assert PLAINTEXT in guest_sed.read(INSIDE)
     guest_sed.ioctls(("SECURE_ERASE_LR", session(), SUCCESS))
-    assert CANARY not in guest_sed.read(INSIDE)
-    assert CANARY in guest_sed.read(OUTSIDE)
+    assert PLAINTEXT not in guest_sed.read(INSIDE)
+    assert PLAINTEXT in guest_sed.read(OUTSIDE)
 
 
 @pytest.mark.conformance(
@@ -219,16 +219,16 @@ def test_reverting_the_locking_sp_may_keep_the_global_range(
     guest_sed: GuestSed, keep: bool
 ) -> None:
     guest_sed.ioctls(TAKE_OWNERSHIP, ACTIVATE, SET_UP_RANGE, lock(READ_WRITE))
-    guest_sed.write(INSIDE, CANARY)
-    guest_sed.write(OUTSIDE, CANARY)
+    guest_sed.write(INSIDE, PLAINTEXT)
+    guest_sed.write(OUTSIDE, PLAINTEXT)
     revert = {"key": key(), "options": int(keep)}
     guest_sed.ioctls(
         ("REVERT_LSP", {**revert, "key": key("a wrong pin")}, NOT_AUTHORIZED),
         ("REVERT_LSP", revert, SUCCESS),
     )
     assert flags(guest_sed) == SUPPORTED | LOCKING
-    assert CANARY not in guest_sed.read(INSIDE)
-    assert (CANARY in guest_sed.read(OUTSIDE)) is keep
+    assert PLAINTEXT not in guest_sed.read(INSIDE)
+    assert (PLAINTEXT in guest_sed.read(OUTSIDE)) is keep
     guest_sed.ioctls(ACTIVATE)  # the owner's PIN is still the same
 
 
@@ -256,7 +256,7 @@ def test_a_locked_global_range_is_not_kept(guest_sed: GuestSed) -> None:
 )
 def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
     image = bytes(range(256)) * 24  # more than one packet of the kernel's 2048 bytes
-    guest_sed.write(0, CANARY)
+    guest_sed.write(0, PLAINTEXT)
     on = {"key": key(), "enable_disable": MBR_ON}
     done, not_done = ({"key": key(), "done_flag": flag} for flag in (1, 0))
     store = {"key": key(), "data": image.hex(), "offset": 0}
@@ -269,7 +269,7 @@ def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
         ("ENABLE_DISABLE_MBR", on, SUCCESS),
     )
     assert flags(guest_sed) == SUPPORTED | LOCKING | ENABLED | MBR_ENABLED | MBR_DONE
-    assert CANARY in guest_sed.read(0)
+    assert PLAINTEXT in guest_sed.read(0)
 
     guest_sed.ioctls(
         ("MBR_DONE", {**not_done, "key": key("a wrong pin")}, NOT_AUTHORIZED),
@@ -281,11 +281,11 @@ def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
     guest_sed.assert_denied(0, ways="w")
 
     guest_sed.ioctls(("MBR_DONE", done, SUCCESS))
-    assert CANARY in guest_sed.read(0)
+    assert PLAINTEXT in guest_sed.read(0)
     guest_sed.ioctls(("MBR_DONE", not_done, SUCCESS))
-    assert CANARY not in guest_sed.read(0)
+    assert PLAINTEXT not in guest_sed.read(0)
     guest_sed.ioctls(("ENABLE_DISABLE_MBR", {**on, "enable_disable": MBR_OFF}, SUCCESS))
-    assert CANARY in guest_sed.read(0)
+    assert PLAINTEXT in guest_sed.read(0)
 
 
 @pytest.mark.conformance(

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.lab
 
 OLD, NEW, WRONG = "the old password", "the new password", "a wrong password"
 BLOCK = 100
-CANARY = "canary-of-the-nvme-test"
+PLAINTEXT = "plaintext-of-the-nvme-test"
 UNAUTHORISED = "Host Not Authorized"
 SURE = (("Continue (y/n)? ", "y"), ("Are you sure (y/n)? ", "y"))
 
@@ -71,7 +71,7 @@ def test_locking_and_unlocking_the_whole_disk(guest_sed: GuestSed) -> None:
         "MBR Enabled": False,
         "MBR Done": False,
     }
-    guest_sed.write(BLOCK, CANARY)
+    guest_sed.write(BLOCK, PLAINTEXT)
     assert "uninitialized" in fails(guest_sed, "lock")
     assert "don't match" in fails(guest_sed, "initialize", *chosen(OLD, WRONG))
     assert not features(guest_sed)["Locking Feature Enabled"]
@@ -85,10 +85,10 @@ def test_locking_and_unlocking_the_whole_disk(guest_sed: GuestSed) -> None:
     guest_sed.assert_denied(BLOCK)
     assert UNAUTHORISED in fails(guest_sed, "unlock --ask-key", current(WRONG))
     works(guest_sed, "unlock --read-only --ask-key", current(OLD))
-    assert CANARY in guest_sed.read(BLOCK)
+    assert PLAINTEXT in guest_sed.read(BLOCK)
     guest_sed.assert_denied(BLOCK, ways="w")
     works(guest_sed, "unlock --ask-key", current(OLD))
-    guest_sed.write(BLOCK + 1, CANARY)
+    guest_sed.write(BLOCK + 1, PLAINTEXT)
     assert not features(guest_sed)["Locked"]
 
 
@@ -123,23 +123,23 @@ def test_another_password(guest_sed: GuestSed) -> None:
 )
 def test_reverting_by_the_label(guest_sed: GuestSed) -> None:
     works(guest_sed, "initialize", *chosen(OLD))
-    guest_sed.write(BLOCK, CANARY)
+    guest_sed.write(BLOCK, PLAINTEXT)
     works(guest_sed, "lock")  # the kernel remembers the password
     assert UNAUTHORISED in fails(guest_sed, "revert --psid", *SURE, ("PSID:", "NOT-THE-LABEL"))
     guest_sed.assert_denied(BLOCK)
     works(guest_sed, "revert --psid", *SURE, ("PSID:", guest_sed.psid))
     assert not features(guest_sed)["Locking Feature Enabled"]
-    assert CANARY not in guest_sed.read(BLOCK)
+    assert PLAINTEXT not in guest_sed.read(BLOCK)
 
 
 @pytest.mark.conformance("nvme", "RevertSP ThisSP", "Revert SP")
 def test_reverting_without_losing_data(guest_sed: GuestSed) -> None:
     works(guest_sed, "initialize", *chosen(OLD))
-    guest_sed.write(BLOCK, CANARY)
+    guest_sed.write(BLOCK, PLAINTEXT)
     assert UNAUTHORISED in fails(guest_sed, "revert", current(WRONG))
     works(guest_sed, "revert", current(OLD))
     assert not features(guest_sed)["Locking Feature Enabled"]
-    assert CANARY in guest_sed.read(BLOCK)
+    assert PLAINTEXT in guest_sed.read(BLOCK)
     works(guest_sed, "initialize", *chosen(NEW))  # it has no owner any more
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lab
 PIN, NEW, WRONG = "opensesame", "openbarley", "openwheat"
 START, BLOCKS = 256, 1024
 INSIDE, OUTSIDE = START + 5, START + BLOCKS + 5
-CANARY = "canary-of-the-sedutil-test"
+PLAINTEXT = "plaintext-of-the-sedutil-test"
 NO_LOCKS = {"RLKEna": "N", "WLKEna": "N", "RLocked": "N", "WLocked": "N"}
 REFUSED = "NOT_AUTHORIZED"
 
@@ -93,16 +93,16 @@ def test_setting_up_and_giving_back(guest_sed: GuestSed) -> None:
     flags = query(guest_sed)
     assert flags["LockingEnabled"] == flags["MBREnabled"] == flags["MBRDone"] == "Y"
     assert REFUSED in guest_sed.refuses(command(f"--initialSetup {WRONG}"))
-    guest_sed.write(OUTSIDE, CANARY)
+    guest_sed.write(OUTSIDE, PLAINTEXT)
 
     sedutil(guest_sed, f"--setAdmin1Pwd {PIN} {NEW}")
     assert REFUSED in guest_sed.refuses(command(f"--setAdmin1Pwd {PIN} {WRONG}"))
     sedutil(guest_sed, f"--setSIDPassword {PIN} {NEW}")
     assert REFUSED in guest_sed.refuses(command(f"--revertTPer {PIN}"))
-    assert CANARY in guest_sed.read(OUTSIDE)
+    assert PLAINTEXT in guest_sed.read(OUTSIDE)
     assert "revertTper completed" in sedutil(guest_sed, f"--revertTPer {NEW}")
     assert query(guest_sed)["LockingEnabled"] == "N"
-    assert CANARY not in guest_sed.read(OUTSIDE)
+    assert PLAINTEXT not in guest_sed.read(OUTSIDE)
 
 
 @pytest.mark.conformance(
@@ -117,13 +117,13 @@ def test_setting_up_and_giving_back(guest_sed: GuestSed) -> None:
     "StartSession SessionManager refused",
 )
 def test_leaving_opal_without_losing_data(owned: GuestSed) -> None:
-    owned.write(OUTSIDE, CANARY)
+    owned.write(OUTSIDE, PLAINTEXT)
     assert REFUSED in owned.refuses(command(f"--revertNoErase {WRONG}"))
     assert "Revert LockingSP complete" in sedutil(owned, f"--revertNoErase {PIN}")
     assert query(owned)["LockingEnabled"] == "N"
-    assert CANARY in owned.read(OUTSIDE)
+    assert PLAINTEXT in owned.read(OUTSIDE)
     sedutil(owned, f"--revertTPer {PIN}")  # the Locking SP is not active: nothing to erase
-    assert CANARY in owned.read(OUTSIDE)
+    assert PLAINTEXT in owned.read(OUTSIDE)
     sedutil(owned, f"--initialSetup {NEW}")
 
 
@@ -138,36 +138,36 @@ def test_locking_ranges(owned: GuestSed) -> None:
     rows = ranges(owned)
     assert set(rows) == set(range(9))
     assert all(row == {"begin": "0", "for": "0", **NO_LOCKS} for row in rows.values())
-    owned.write(OUTSIDE, CANARY)
+    owned.write(OUTSIDE, PLAINTEXT)
     assert REFUSED in owned.refuses(command(f"--setupLockingRange 1 {START} {BLOCKS} {WRONG}"))
     sedutil(owned, f"--setupLockingRange 1 {START} {BLOCKS} {PIN}")
     owned.refuses(command(f"--setupLockingRange 2 {START} 8 {PIN}"))  # it would overlap
     sedutil(owned, f"--enableLockingRange 1 {PIN}")
-    owned.write(INSIDE, CANARY)
+    owned.write(INSIDE, PLAINTEXT)
     row = {"begin": str(START), "for": str(BLOCKS), "RLKEna": "Y", "WLKEna": "Y"}
 
     assert REFUSED in owned.refuses(command(f"--setLockingRange 1 LK {WRONG}"))
-    assert CANARY in owned.read(INSIDE)
+    assert PLAINTEXT in owned.read(INSIDE)
     sedutil(owned, f"--setLockingRange 1 LK {PIN}")
     assert ranges(owned)[1] == {**row, "RLocked": "Y", "WLocked": "Y"}
     owned.assert_denied(INSIDE)
-    assert CANARY in owned.read(OUTSIDE)
+    assert PLAINTEXT in owned.read(OUTSIDE)
     sedutil(owned, f"--setLockingRange 1 RO {PIN}")
     assert ranges(owned)[1] == {**row, "RLocked": "N", "WLocked": "Y"}
-    assert CANARY in owned.read(INSIDE)
+    assert PLAINTEXT in owned.read(INSIDE)
     owned.assert_denied(INSIDE, ways="w")
     assert REFUSED in owned.refuses(command(f"--setLockingRange 1 RW {WRONG}"))
     sedutil(owned, f"--setLockingRange 1 RW {PIN}")
-    owned.write(INSIDE + 1, CANARY)
+    owned.write(INSIDE + 1, PLAINTEXT)
 
     assert REFUSED in owned.refuses(command(f"--rekeyLockingRange 1 {WRONG}"))
-    assert CANARY in owned.read(INSIDE)
+    assert PLAINTEXT in owned.read(INSIDE)
     sedutil(owned, f"--rekeyLockingRange 1 {PIN}")
-    assert CANARY not in owned.read(INSIDE)
-    assert CANARY in owned.read(OUTSIDE)
+    assert PLAINTEXT not in owned.read(INSIDE)
+    assert PLAINTEXT in owned.read(OUTSIDE)
     sedutil(owned, f"--setLockingRange 1 LK {PIN}")
     sedutil(owned, f"--disableLockingRange 1 {PIN}")
-    owned.write(INSIDE, CANARY)
+    owned.write(INSIDE, PLAINTEXT)
 
 
 @pytest.mark.conformance(
@@ -176,11 +176,11 @@ def test_locking_ranges(owned: GuestSed) -> None:
 )
 def test_booting_from_the_shadow(owned: GuestSed) -> None:
     image_bytes = 1 << 20
-    owned.write(0, CANARY)
+    owned.write(0, PLAINTEXT)
     image = owned.run(f"head -c {image_bytes} /dev/urandom | tee /run/pba.img | sha256sum").stdout
     assert REFUSED in owned.refuses(command(f"--loadPBAimage {WRONG} /run/pba.img"))
     sedutil(owned, f"--loadPBAimage {PIN} /run/pba.img")
-    assert CANARY in owned.read(0)  # MBR Done is set
+    assert PLAINTEXT in owned.read(0)  # MBR Done is set
 
     sedutil(owned, f"--setMBREnable on {PIN}")
     assert REFUSED in owned.refuses(command(f"--setMBRDone off {WRONG}"))
@@ -193,12 +193,12 @@ def test_booting_from_the_shadow(owned: GuestSed) -> None:
     owned.assert_denied(0, ways="w")
 
     sedutil(owned, f"--setMBRDone on {PIN}")
-    assert CANARY in owned.read(0)
+    assert PLAINTEXT in owned.read(0)
     owned.power_cycle()  # DoneOnReset: the shadow stands there again
     assert query(owned)["MBRDone"] == "N"
-    assert CANARY not in owned.read(0)
+    assert PLAINTEXT not in owned.read(0)
     sedutil(owned, f"--setMBREnable off {PIN}")
-    assert CANARY in owned.read(0)
+    assert PLAINTEXT in owned.read(0)
 
 
 @pytest.mark.conformance(
@@ -209,14 +209,14 @@ def test_booting_from_the_shadow(owned: GuestSed) -> None:
 def test_reverting_by_the_label(owned: GuestSed) -> None:
     sedutil(owned, f"--setupLockingRange 1 {START} {BLOCKS} {PIN}")
     sedutil(owned, f"--enableLockingRange 1 {PIN}")
-    owned.write(INSIDE, CANARY)
+    owned.write(INSIDE, PLAINTEXT)
     sedutil(owned, f"--setLockingRange 1 LK {PIN}")
     erase = "--yesIreallywanttoERASEALLmydatausingthePSID"
     assert REFUSED in owned.refuses(command(f"{erase} NOTWHATSTANDSONTHELABEL"))
     owned.assert_denied(INSIDE)
     assert "revertTper completed" in sedutil(owned, f"{erase} {owned.psid}")
     assert query(owned)["LockingEnabled"] == "N"
-    assert CANARY not in owned.read(INSIDE)
+    assert PLAINTEXT not in owned.read(INSIDE)
 
 
 def test_a_disk_without_opal_is_refused(in_guest: GuestSed) -> None:

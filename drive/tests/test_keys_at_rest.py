@@ -20,7 +20,7 @@ from drive.tests.opal_host import OpalSession, lock, msid, set_up_range, take_ow
 from drive.tests.process import PSID, Drive
 
 OWNER, USER2 = b"owner's pin", b"second user's pin"
-CANARY = b"canary that must not be on the medium "
+PLAINTEXT = b"drift_check that must not be on the medium "
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
 
 
@@ -62,12 +62,12 @@ def test_the_medium_holds_what_an_independent_aes_xts_gives(
     take_ownership(host, OWNER)
     set_up_range(host, OWNER, 1, (256, 256), USER2)
     set_up_range(host, OWNER, 2, (512, 256), b"pin 3")
-    data = (CANARY * 512)[: 2 * block_bytes]
+    data = (PLAINTEXT * 512)[: 2 * block_bytes]
     queue = sed.io()
     for lba in (100, 255, 300, 511, 600):
         assert queue.write(lba, data[:block_bytes] * 2, block_bytes).status == 0
     medium, state = sed.path("disk.img").read_bytes(), load(sed)
-    assert CANARY[:16] not in medium
+    assert PLAINTEXT[:16] not in medium
     keys = [media_key(state, "Admin1", OWNER, index) for index in range(3)]
     assert len(set(keys)) == 3 and keys[1] == media_key(state, "User2", USER2, 1)
     for lba, index in ((100, 0), (101, 0), (255, 0), (256, 1), (300, 1), (301, 1), (511, 1)):
@@ -76,10 +76,10 @@ def test_the_medium_holds_what_an_independent_aes_xts_gives(
     assert medium[600 * block_bytes :].startswith(xts(keys[2], 600, data[:block_bytes]))
 
 
-def test_a_plain_disk_holds_the_canary(make_drive: Callable[..., Drive]) -> None:
+def test_a_plain_disk_holds_the_plaintext(make_drive: Callable[..., Drive]) -> None:
     drive = make_drive(opal=False)
-    drive.io().write(100, CANARY.ljust(4096))
-    assert drive.path("disk.img").read_bytes()[409600:].startswith(CANARY)
+    drive.io().write(100, PLAINTEXT.ljust(4096))
+    assert drive.path("disk.img").read_bytes()[409600:].startswith(PLAINTEXT)
 
 
 def test_the_state_file_alone_yields_neither_key_nor_pin(sed: Drive) -> None:

@@ -100,7 +100,7 @@ def test_nothing_changes_the_shadow_or_what_it_hides(
     media.shadow = shadow
     with pytest.raises(AccessDeniedError):
         CHANGES[command](media, lba, blocks)
-    CHANGES[command](media, END, 1)  # beside it all goes on
+    CHANGES[command](media, END, 1)  # beside it all continues
     assert read(media, 0, END) == bytes(END * BLOCK)
     media.shadow = None
     assert read(media, 0, END) == data[: END * BLOCK]

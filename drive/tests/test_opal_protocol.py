@@ -127,4 +127,4 @@ def test_com_id_management_resets_the_stack(sed: Drive, owned: Initiator) -> Non
     assert session.raw(b"\xfa") == b""
     session = OpalSession(owned, uids.ADMIN_SP)
     sed.connect().security_send(2, COM_ID, struct.pack(">HHI", COM_ID, 0, 2).ljust(512, b"\0"))
-    assert session.raw(b"\xfa") == b"\xfa", "another controller's session goes on"
+    assert session.raw(b"\xfa") == b"\xfa", "another controller's session continues"

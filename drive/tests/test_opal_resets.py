@@ -151,7 +151,7 @@ def test_a_hardware_reset_locks_what_lists_it(tmp_path: Path, events: list[int])
     assert isinstance(ranges, list)
     assert ranges[1]["read_locked"] is (1 in events) and tper.status()["shadowed"] is (1 in events)
     ended = open_session.raw(b"\xfa") == b""
-    assert ended is (1 in events), "another host's session goes on unless something was locked"
+    assert ended is (1 in events), "another host's session continues unless something was locked"
     lock(host, USER2, 1, locked=False)
 
 

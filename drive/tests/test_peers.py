@@ -50,7 +50,7 @@ def plain(make_drive: Callable[..., Drive]) -> Drive:
 def test_another_user_is_refused_and_named_in_the_log(plain: Drive) -> None:
     assert as_nobody(plain.port) == "0"
     assert f"connection refused: user {NOBODY} may not use this drive" in plain.log()
-    assert plain.io().read(0, 1).status == 0, "its own user goes on"
+    assert plain.io().read(0, 1).status == 0, "its own user continues"
 
 
 @pytest.mark.parametrize("allowed", [str(NOBODY), "nobody", "all"])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from instrumentation.meters.rows import COMMON_WORDS, Fed, joined
+from instrumentation.meters.rows import COMMON_WORDS, ParseResult, joined
 from instrumentation.trace import Pieces
 
 TIMINGS = ("device", "index", "poll")
@@ -121,18 +121,18 @@ class Meter(ABC):
         """When to call `request` next; None for a meter that is only listened to."""
         return None
 
-    def asked(self, data: bytes, t_ns: int) -> None:  # noqa: B027 - most meters are never asked
+    def on_request_sent(self, data: bytes, t_ns: int) -> None:  # noqa: B027 - most meters are never asked
         """`data`, as `request` gave it, was sent at `t_ns`."""
 
-    def farewell(self) -> bytes:
+    def stop_command(self) -> bytes:
         """What to send before the port is closed, so that the meter is left as it was found."""
         return b""
 
     @abstractmethod
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """Records and faults completed by these bytes, the first of which came at `t_ns`."""
 
-    def feed_all(self, pieces: Pieces) -> Fed:
+    def feed_all(self, pieces: Pieces) -> ParseResult:
         """What `feed` makes of several pieces, at least one.
 
         For recordings: drivers of fast meters do better than piece by piece.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from instrumentation.meters.base import Accuracy, Meter
 from instrumentation.meters.line_pattern import Layout, Value, layout
-from instrumentation.meters.rows import GAP, RESTART, Fed, Inbox, Opening, RowBuilder
+from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult, RowBuilder
 
 _MOST_LINE_BYTES = 1024
 
@@ -96,7 +96,7 @@ class LineMeter(Meter):
     Power is that of the line, else its voltage times its current; where the meter averages the two
     by themselves, that product is not the mean power of a load that changes within the period. With
     a t_ group the timing is `device`: the window reaches back to the line before (one period after
-    a gap), and the first line gives no record. An energy counter goes on over resets (flag
+    a gap), and the first line gives no record. An energy counter continues over resets (flag
     `restart`). The line that a port opens with may have lost its beginning and is not used. A line
     whose time or counter goes back is a fault, and believed only if the next one confirms it.
     """
@@ -166,15 +166,15 @@ class LineMeter(Meter):
         """See `Meter.due_ns`."""
         return self._opening.due_ns
 
-    def asked(self, data: bytes, t_ns: int) -> None:  # noqa: ARG002 - there is but one request
+    def on_request_sent(self, data: bytes, t_ns: int) -> None:  # noqa: ARG002 - there is but one request
         """See `Meter.asked`."""
-        self._opening.asked(t_ns)
+        self._opening.on_request_sent(t_ns)
 
-    def farewell(self) -> bytes:
+    def stop_command(self) -> bytes:
         """The text `stop`."""
         return self._settings.stop.encode()
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
         self._inbox.add(data, t_ns)
         out = RowBuilder(len(self.channels), self.has_energy)
@@ -215,7 +215,9 @@ class LineMeter(Meter):
         else:
             self._doubtful = parsed
             out.fault(
-                t_ns, "inconsistent", "the meter's time or counter does not go on from before"
+                t_ns,
+                "inconsistent",
+                "the meter's time or counter does not continue from the record before",
             )
             return
         self._before_last, self._last = last, parsed
@@ -239,7 +241,7 @@ class LineMeter(Meter):
         return _Line(t_ns, t_us, powers, energies)
 
     def _step_us(self, before: _Line, now: _Line) -> int | None:
-        """How far the meter's own time went on; None where it did not, or not possibly so far."""
+        """How far the meter's own time continued; None where it did not, or not possibly so far."""
         if before.t_us is None or now.t_us is None or self._shape.time is None:
             return None
         wrap_us = round(_WRAP * self._shape.time.factor)
@@ -268,14 +270,14 @@ class LineMeter(Meter):
         self._add(now, elapsed_s if known else self.period_s, GAP * gap, out)
 
     def _start_anew(self, last: _Line, first: _Line, now: _Line, out: RowBuilder) -> None:
-        """Two lines agree that the meter's time or counter began anew, or jumped."""
+        """Two lines agree that the meter's time or counter restarted, or jumped."""
         self._t_device_us = now.t_us or 0
         sound = self._before_last
         for n, (old, new) in enumerate(zip(last.energy_j, first.energy_j, strict=True)):
-            # Back to where it was: not the counter began anew, but its last reading was wrong.
+            # Back to where it was: not the counter began again, but its last reading was wrong.
             went_back = sound is not None and new >= sound.energy_j[n]
             self._base_j[n] += old if new < old and not went_back else 0.0
-        out.fault(now.t_ns, "restart", "the meter's time or counter began anew")
+        out.fault(now.t_ns, "restart", "the meter's time or counter restarted")
         self._add(now, self.period_s, GAP | RESTART, out)
 
     def _add(self, line: _Line, window_s: float, flags: int, out: RowBuilder) -> None:

@@ -58,7 +58,9 @@ def layout(pattern: str) -> Layout:
     try:
         regex = re.compile(pattern.encode())
     except (re.error, OverflowError, RecursionError) as error:
-        raise PatternError(f"the pattern {pattern!r} is no regular expression: {error}.") from None
+        raise PatternError(
+            f"the pattern {pattern!r} is not a valid regular expression: {error}."
+        ) from None
     refuse_what_may_never_end(pattern)
     time: Value | None = None
     channels: dict[str, dict[str, Value]] = {}

@@ -37,14 +37,14 @@ from instrumentation.meters.mcp39f511n_frames import (
     read_request,
     write_request,
 )
-from instrumentation.meters.rows import COMMON_WORDS, GAP, Fed, Inbox, RowBuilder
+from instrumentation.meters.rows import COMMON_WORDS, GAP, Inbox, ParseResult, RowBuilder
 
 _LATE = 8
 _MOST_BYTES = 1 << 14  # far more than any answer
 _STEP_NS = 10_000_000  # between two looks where a change is due
 _LEAD_NS = 10_000_000  # how long before the earliest time of a change they begin
 _TIMEOUT_NS = 100_000_000  # an answer of 35 bytes takes 3 ms on the wire
-_LOST_ANSWERS = 3  # in a row: the meter may have started anew, with other registers
+_LOST_ANSWERS = 3  # in a row: the meter may have started again, with other registers
 _GAP_WINDOWS = 1.5
 _STALE_WINDOWS = 3
 _READ_BYTES = (32, 28)
@@ -150,7 +150,7 @@ class Mcp39f511n(Meter):
             return write_request(WINDOW_EXPONENT, self._wanted_exponent.to_bytes(2, "little"))
         return read_request(OUTPUTS, _READ_BYTES[self._asked_count % len(_READ_BYTES)])
 
-    def asked(self, data: bytes, t_ns: int) -> None:
+    def on_request_sent(self, data: bytes, t_ns: int) -> None:
         """See `Meter.asked`. An answer that has not come by now is given up."""
         if self._pending is not None:
             self._timeouts += 1
@@ -162,8 +162,8 @@ class Mcp39f511n(Meter):
         self._pending = (Request.of(data), t_ns)
         self._asked_count += 1
 
-    def farewell(self) -> bytes:
-        """See `Meter.farewell`: the window as it was found."""
+    def stop_command(self) -> bytes:
+        """See `Meter.stop_command`: the window as it was found."""
         if self._found_exponent is None or self._found_exponent == self._exponent_now:
             return b""
         return write_request(WINDOW_EXPONENT, self._found_exponent.to_bytes(2, "little"))
@@ -174,7 +174,7 @@ class Mcp39f511n(Meter):
 
     # Listening
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`."""
         out = RowBuilder(len(self.channels))
         for told in self._told:
@@ -199,7 +199,7 @@ class Mcp39f511n(Meter):
             out.fault(t_ns, "refused", f"the meter says: {REFUSALS[self._inbox.data[0]]}")
             self._answered(0, asked_ns)
         elif is_damaged(self._inbox.data, request):
-            out.fault(t_ns, "checksum", f"{len(self._inbox)} bytes are no sound answer")
+            out.fault(t_ns, "checksum", f"{len(self._inbox)} bytes are not a valid answer")
             self._answered(0, asked_ns)
         return out.take()
 

@@ -4,10 +4,10 @@ second (nlesc-recruit/PowerSensor3; van der Vlugt et al., arXiv 2504.17883).
 Each pair is a rail, `0` to `3`. A level of 10 bits stands for (3.3 V × level / 1023 − vref) /
 sensitivity, in A or V, with vref and sensitivity from the meter's EEPROM; power is their product in
 each frame, and a record the mean over the frames of a window. What a frame's bits mean, how it is
-asked and how its time goes on stand in `powersensor3_frames`, `_talk` and `_time`.
+asked and how its time continues stand in `powersensor3_frames`, `_talk` and `_time`.
 
 A board with an STM32F411 sends 20,000 frames a second; one with an F401 runs its converter more
-slowly (about 17,500, reckoned from the firmware's clock settings, not measured). The time of a
+slowly (about 17,500, computed from the firmware's clock settings, not measured). The time of a
 frame is taken when its average of six conversions is complete; there may be firmware that takes it
 in the middle, 25 µs before.
 """
@@ -38,10 +38,10 @@ from instrumentation.meters.rows import (
     GAP,
     OVER_RANGE,
     RESTART,
-    Fed,
     Flags,
     Floats,
     Ints,
+    ParseResult,
     RowBuilder,
     Rows,
     joined,
@@ -155,15 +155,15 @@ class PowerSensor3(Meter):
         """See `Meter.due_ns`."""
         return self._talk.due_ns
 
-    def asked(self, data: bytes, t_ns: int) -> None:
+    def on_request_sent(self, data: bytes, t_ns: int) -> None:
         """See `Meter.asked`."""
-        self._talk.asked(data, t_ns)
+        self._talk.on_request_sent(data, t_ns)
         if self._talk.streaming:
             self._start_stream()
             self._values = [self._table(rail) for rail in self._rails]
 
-    def farewell(self) -> bytes:
-        """See `Meter.farewell`."""
+    def stop_command(self) -> bytes:
+        """See `Meter.stop_command`."""
         return b"X"
 
     def _table(self, rail: int) -> tuple[Floats, Floats]:
@@ -172,7 +172,7 @@ class PowerSensor3(Meter):
         sensors = self._talk.sensors
         return value_of(every, sensors[2 * rail]), value_of(every, sensors[2 * rail + 1])
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole frame is read again."""
         if self._talk.streaming:
             return self._fed(Pieces([t_ns], [len(data)], data))
@@ -181,11 +181,11 @@ class PowerSensor3(Meter):
             out.fault(t_ns, "configuration", wrong)
         return out.take()
 
-    def feed_all(self, pieces: Pieces) -> Fed:
+    def feed_all(self, pieces: Pieces) -> ParseResult:
         """See `Meter.feed_all`. Where nothing is missing all is taken at once."""
         return self._fed(pieces) if self._talk.streaming else super().feed_all(pieces)
 
-    def _fed(self, pieces: Pieces) -> Fed:
+    def _fed(self, pieces: Pieces) -> ParseResult:
         alone = len(pieces) == 1
         if alone:
             self._time.begin(pieces.t_mono_ns[0])
@@ -218,7 +218,7 @@ class PowerSensor3(Meter):
         if len(found.words):
             self._talk.alive(pieces.t_mono_ns[-1])
         if timed is None:
-            return Fed(self._rows(Samples.none(len(self.channels))), tuple(faults))
+            return ParseResult(self._rows(Samples.none(len(self.channels))), tuple(faults))
         faults += _time_faults(timed, t_ns)
         samples = Samples(
             t_ns[:-1],
@@ -227,7 +227,7 @@ class PowerSensor3(Meter):
             self._power_w(level[:-1]),
             self._flags(level[:-1], timed) | _MARKER * marked(words[:-1]).astype(np.uint16),
         )
-        return Fed(self._rows(_sound(samples, timed)), tuple(faults))
+        return ParseResult(self._rows(_sound(samples, timed)), tuple(faults))
 
     def _rows(self, samples: Samples) -> Rows:
         rows, self._open = gathered(self._open.then(samples), self.settings.frames)
@@ -289,7 +289,7 @@ def _time_faults(timed: Timed, t_ns: Ints) -> list[Fault]:
     for at in np.flatnonzero(~timed.sound | (timed.missing_us != 0)).tolist():
         missing_us = int(timed.missing_us[at])
         if not timed.sound[at]:
-            kind, detail = "corrupt", "a frame's own time cannot be"
+            kind, detail = "corrupt", "a frame's own time is impossible"
         elif missing_us > 0:
             kind, detail = "gap", f"frames of {missing_us} µs are missing"
         else:

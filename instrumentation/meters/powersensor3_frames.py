@@ -285,7 +285,7 @@ class Samples:
 
 
 def _starts(flags: Flags, size: int) -> Ints:
-    """Where windows begin: every `size` frames, and anew behind each gap."""
+    """Where windows begin: every `size` frames, and again behind each gap."""
     breaks = np.flatnonzero(flags & (GAP | RESTART))
     if not len(breaks):
         return np.arange(0, len(flags), size)

@@ -26,7 +26,7 @@ SENSOR_BYTES = _SENSOR.size
 
 _STOP_LIMIT_NS = 500_000_000  # the firmware waits 0.1 s before it answers
 _ANSWER_LIMIT_NS = 200_000_000
-_PAUSE_NS = 20_000_000  # before starting anew after an answer that cannot be
+_PAUSE_NS = 20_000_000  # before starting again after an answer that cannot be
 _OFF_PAUSE_NS = 2_000_000_000
 _SILENCE_LIMIT_NS = 1_000_000_000
 
@@ -78,8 +78,8 @@ class Talk:
         """What is due at `t_ns`."""
         return self._next if t_ns >= self.due_ns else b""
 
-    def asked(self, data: bytes, t_ns: int) -> None:
-        """It was sent; unless something else follows, everything starts anew after a while."""
+    def on_request_sent(self, data: bytes, t_ns: int) -> None:
+        """It was sent; unless something else follows, everything starts again after a while."""
         self._waits_for = data
         self.streaming = data == START
         if data in (STOP, _READ):

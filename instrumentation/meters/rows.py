@@ -17,9 +17,9 @@ Flags = NDArray[np.uint16]
 # A record without a time of the meter's own.
 NO_TIME = int(np.iinfo(np.int64).min)
 
-# Flags that every meter may set; a driver's `flag_words` go on from here.
+# Flags that every meter may set; a driver's `flag_words` continue from here.
 GAP = 1  # records before this one are missing
-RESTART = 2  # the meter's own time started anew
+RESTART = 2  # the meter's own time restarted
 OVER_RANGE = 4  # the reading is beyond the meter's range
 COMMON_WORDS = ("gap", "restart", "over-range")
 
@@ -47,7 +47,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Fed:
+class ParseResult:
     """What some bytes completed."""
 
     rows: Rows
@@ -88,7 +88,7 @@ class RowBuilder:
         """Something that was no good record."""
         self.faults.append(Fault(t_mono_ns, kind, detail))
 
-    def take(self) -> Fed:
+    def take(self) -> ParseResult:
         """All that was gathered."""
         count = len(self._times)
         times = np.array(self._times, np.int64).reshape(count, 2)
@@ -103,7 +103,7 @@ class RowBuilder:
             else None,
             flags=np.array(self._flags, np.uint16),
         )
-        return Fed(rows, tuple(self.faults))
+        return ParseResult(rows, tuple(self.faults))
 
 
 def concatenated(parts: Sequence[Rows]) -> Rows:
@@ -119,12 +119,12 @@ def concatenated(parts: Sequence[Rows]) -> Rows:
     )
 
 
-def joined(parts: Sequence[Fed]) -> Fed:
+def joined(parts: Sequence[ParseResult]) -> ParseResult:
     """What several calls of `feed` completed as one; at least one part."""
     if len(parts) == 1:
         return parts[0]
     faults = tuple(fault for part in parts for fault in part.faults)
-    return Fed(concatenated([part.rows for part in parts]), faults)
+    return ParseResult(concatenated([part.rows for part in parts]), faults)
 
 
 class Inbox:
@@ -183,7 +183,7 @@ class Opening:
             return b""
         return self._requests[self._next]
 
-    def asked(self, t_ns: int) -> None:
+    def on_request_sent(self, t_ns: int) -> None:
         """What was due was sent."""
         if self._requests:
             self._next = (self._next + 1) % len(self._requests)

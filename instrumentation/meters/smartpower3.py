@@ -27,9 +27,9 @@ from instrumentation.meters.rows import (
     COMMON_WORDS,
     GAP,
     RESTART,
-    Fed,
     Flags,
     Ints,
+    ParseResult,
     RowBuilder,
     Rows,
     joined,
@@ -76,7 +76,7 @@ class SmartPower3(Meter):
 
     A record's `power_w` is the mean over `window_s`, the meter's own interval up to `t_device_us`.
     Flags: `gap` (records before this one are missing, the window is one interval), `restart` (the
-    meter's time started anew), `off-N` (output N is switched off), `tripped-N` (a protection of
+    meter's time started again), `off-N` (output N is switched off), `tripped-N` (a protection of
     output N has tripped), `doubtful` (somewhere in the line mW are not the product of mV and mA:
     the checksums see no bytes that changed places, and some other damage of several bytes).
     """
@@ -131,11 +131,11 @@ class SmartPower3(Meter):
         self._bad_checksum = False
         self._in_step = False
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
         return self.feed_all(Pieces([t_ns], [len(data)], data))
 
-    def feed_all(self, pieces: Pieces) -> Fed:
+    def feed_all(self, pieces: Pieces) -> ParseResult:
         """See `Meter.feed_all`. Clean stretches are read at once, the rest line by line."""
         sizes = np.array([len(self._buffer), *pieces.sizes[:-1]], np.int64)
         self._offsets = np.concatenate([self._offsets, np.cumsum(sizes)])
@@ -148,8 +148,8 @@ class SmartPower3(Meter):
         self._drop(max(done, len(self._buffer) - MATCHED_BYTES), done)  # one byte before a line
         return joined(out)
 
-    def _stretch(self, done: int, out: list[Fed]) -> int | None:
-        """Read the clean lines behind `done`, of which the time goes on evenly; where they end."""
+    def _stretch(self, done: int, out: list[ParseResult]) -> int | None:
+        """Read the clean lines behind `done` whose time continues evenly; where they end."""
         start = done + len(LINE_END) * (self._buffer[done : done + len(LINE_END)] == LINE_END)
         look, at = _FIRST_LOOK, start
         while len(self._buffer) - at >= look * LINE_BYTES and (self._in_step and start > done):
@@ -159,7 +159,7 @@ class SmartPower3(Meter):
                 t_ns = self._arrivals_ns(at, len(t_ms))
                 rows = RowBuilder(len(self.channels))
                 self._report_junk(int(t_ns[0]), rows)
-                out += [rows.take(), Fed(self._rows(lines, delta_ms, t_ms, t_ns))]
+                out += [rows.take(), ParseResult(self._rows(lines, delta_ms, t_ms, t_ns))]
                 at += len(t_ms) * LINE_BYTES
             if len(t_ms) < look:
                 break
@@ -187,7 +187,7 @@ class SmartPower3(Meter):
             flags=flags,
         )
 
-    def _line(self, done: int, out: list[Fed]) -> int | None:
+    def _line(self, done: int, out: list[ParseResult]) -> int | None:
         """Read the next sound line behind `done`; where it ends, None where there is none."""
         search_from = done
         while match := LINE.search(self._buffer, search_from):
@@ -236,7 +236,7 @@ class SmartPower3(Meter):
     def _add_record(self, match: re.Match[bytes], t_ns: int, out: RowBuilder) -> None:
         step = self._time.step(int(match[1]))
         if step.restarted:
-            out.fault(t_ns, "restart", "the meter's own time started anew")
+            out.fault(t_ns, "restart", "the meter's own time restarted")
         if step.missing_ms:
             out.fault(t_ns, "gap", f"records of {step.missing_ms} ms are missing")
         if step.window_ms is None:

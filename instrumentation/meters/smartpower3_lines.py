@@ -161,7 +161,7 @@ class DeviceTime:
         return Step(self._last_ms, interval_ms, delta_ms - interval_ms, False)
 
     def even(self, raw_ms: Ints) -> tuple[Ints, Ints]:
-        """Take the times of the next lines as far as they go on evenly at the known interval.
+        """Take the times of the next lines as far as they continue evenly at the known interval.
 
         For each of those the time since the one before, which is its window, and its time: what
         `step` would say of them.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from instrumentation.meters.base import Accuracy, Meter
-from instrumentation.meters.rows import GAP, RESTART, Fed, Inbox, Opening, RowBuilder
+from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult, RowBuilder
 
 Readings = Mapping[str, int | None]
 
@@ -189,7 +189,7 @@ class WattsUp(Meter):
 
     A record's `power_w` is the mean over the second before it. The first record after the port was
     opened only serves to check the next one, and its second may not have been whole. `energy_j` is
-    the meter's WH counter, to 360 J, going on from where it was when the meter was reset (flag
+    the meter's WH counter, to 360 J, continuing from where it was when the meter was reset (flag
     `restart`). A record whose readings contradict each other or the record before it is a fault
     and no record.
 
@@ -249,17 +249,17 @@ class WattsUp(Meter):
         """See `Meter.due_ns`."""
         return self._opening.due_ns
 
-    def asked(self, data: bytes, t_ns: int) -> None:
+    def on_request_sent(self, data: bytes, t_ns: int) -> None:
         """See `Meter.asked`."""
         if data == _VERSION:
             self._asked_version_ns = t_ns
-        self._opening.asked(t_ns)
+        self._opening.on_request_sent(t_ns)
 
-    def farewell(self) -> bytes:
+    def stop_command(self) -> bytes:
         """Ends the logging to the port."""
         return _STOP
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole packet is read again."""
         self._inbox.add(data, t_ns)
         out = RowBuilder(len(self.channels), self.has_energy)
@@ -295,7 +295,7 @@ class WattsUp(Meter):
         elif head == b"#h":
             self._read_header(values[2:], t_ns, out)
         else:
-            out.fault(t_ns, "framing", f"a packet that nobody asked for: {packet[:40]!r}")
+            out.fault(t_ns, "framing", f"an unrequested packet: {packet[:40]!r}")
 
     def _read_version(self, values: list[bytes], t_ns: int, out: RowBuilder) -> None:
         if self._asked_version_ns is not None and t_ns - self._asked_version_ns <= _ANSWER_NS:
@@ -310,7 +310,7 @@ class WattsUp(Meter):
         if "W" in names and set(names) <= set(FIELDS) and len(set(names)) == len(names):
             self._layout = names
         else:
-            out.fault(t_ns, "framing", f"names that no Watts Up? has: {', '.join(names)[:80]}")
+            out.fault(t_ns, "framing", f"unknown field names: {', '.join(names)[:80]}")
 
     def _read_data(self, values: list[bytes], t_ns: int, out: RowBuilder) -> None:
         layout = self._layout or _LAYOUTS.get(len(values))
@@ -318,7 +318,7 @@ class WattsUp(Meter):
             out.fault(t_ns, "framing", f"a record of {len(values)} readings")
             return
         if any(value != b"_" and not _NUMBER.fullmatch(value) for value in values):
-            out.fault(t_ns, "framing", f"readings that are no numbers: {b','.join(values)[:80]!r}")
+            out.fault(t_ns, "framing", f"readings that are not numbers: {b','.join(values)[:80]!r}")
             return
         self._opening.heard(t_ns)
         numbers = [None if value == b"_" else int(value) for value in values]
@@ -364,7 +364,7 @@ class WattsUp(Meter):
         return any(fails[name] and self._trust.trusts(name) for name in fails)
 
     def _restarted(self, last: _Record, record: _Record, out: RowBuilder) -> bool:
-        """Whether the counter began anew; then goes on from where it was."""
+        """Whether the counter began again; then continues from where it was."""
         before, now = last.readings.get("WH"), record.readings.get("WH")
         if before is None or now is None or now >= before:
             return False

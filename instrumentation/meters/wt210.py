@@ -65,8 +65,8 @@ class WT210(Yokogawa):
             + ";".join(f"{item} {'ON' if item in _WANTED else 'OFF'}" for item in _ITEMS),
         ]
 
-    def farewell(self) -> bytes:
-        """See `Meter.farewell`: its keys work again."""
+    def stop_command(self) -> bytes:
+        """See `Meter.stop_command`: its keys work again."""
         return b":COMM:REM OFF\r\n"
 
     def _reading(self, line: str) -> Reading | None:

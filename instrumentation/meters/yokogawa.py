@@ -11,7 +11,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from instrumentation.meters.base import Accuracy, Meter
 from instrumentation.meters.ranges import Extremes
-from instrumentation.meters.rows import COMMON_WORDS, GAP, OVER_RANGE, Fed, Inbox, RowBuilder
+from instrumentation.meters.rows import (
+    COMMON_WORDS,
+    GAP,
+    OVER_RANGE,
+    Inbox,
+    ParseResult,
+    RowBuilder,
+)
 
 RATES_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 VOLTAGE_RANGES_V = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
@@ -95,7 +102,7 @@ _WAIT = ":COMM:WAIT 1"
 _SECOND_NS = 1_000_000_000
 _TIMEOUT_NS = 300_000_000  # longer than any answer takes at 9600 baud
 _SETTLE_NS = 100_000_000  # after a line that makes no sense: the answer may still come
-_LOST_ANSWERS = 3  # in a row: the meter may have started anew
+_LOST_ANSWERS = 3  # in a row: the meter may have started again
 _GAP_WINDOWS = 1.5
 _MOST_BYTES = 1 << 14  # far more than any answer
 _SHOWN_BYTES = 40
@@ -218,11 +225,11 @@ class Yokogawa(Meter):
             return 0
         return min(self._step, self._loop_step)
 
-    def asked(self, data: bytes, t_ns: int) -> None:
+    def on_request_sent(self, data: bytes, t_ns: int) -> None:
         """See `Meter.asked`. An answer that has not come by now is given up."""
         if self._inbox:
             part = self._inbox.data[:_SHOWN_BYTES]
-            self._told.append((t_ns, "framing", f"{part!r} is no whole line"))
+            self._told.append((t_ns, "framing", f"{part!r} is not a whole line"))
         elif self._asked_ns is not None and self._nonsense_ns is None:
             ms = (t_ns - self._asked_ns) / 1e6
             self._told.append((t_ns, "timeout", f"no answer in {ms:.0f} ms"))
@@ -248,7 +255,7 @@ class Yokogawa(Meter):
 
     # Listening
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`."""
         out = RowBuilder(len(self.channels))
         for told in self._told:
@@ -272,7 +279,7 @@ class Yokogawa(Meter):
             and self._answered(text, t_ns, out)
         ):
             return
-        out.fault(t_ns, "framing", f"{line[:_SHOWN_BYTES]!r} is no answer to what was asked")
+        out.fault(t_ns, "framing", f"{line[:_SHOWN_BYTES]!r} is not an answer to the request")
         self._nonsense_ns = t_ns
 
     def _answered(self, text: str, t_ns: int, out: RowBuilder) -> bool:

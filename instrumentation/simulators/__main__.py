@@ -27,7 +27,7 @@ def _watts(words: str | None, channels: Sequence[str]) -> list[float]:
     try:
         return [float(word) for word in words.split(",")]
     except ValueError:
-        raise ValueError(f"{words} are no watts: give numbers with commas in between.") from None
+        raise ValueError(f"{words} are not powers: give numbers with commas in between.") from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

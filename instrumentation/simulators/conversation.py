@@ -56,7 +56,7 @@ def _ask(meter: Meter, simulator: Simulator, wire: Wire, now_ns: int) -> Iterato
     request = meter.request(now_ns)
     if not request:
         return
-    meter.asked(request, now_ns)
+    meter.on_request_sent(request, now_ns)
     yield Frame(now_ns, request, sent=True)
     answer = wire(simulator.receive(request))
     if answer:

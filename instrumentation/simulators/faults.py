@@ -6,7 +6,7 @@ swallows the piece, `overrun` swallows up to some hundred bytes wherever records
 holds pieces back and lets them go at once, `banner` puts a greeting in between or in the middle.
 
 In the meter: `skew` makes its clock fast (in ppm), and by their chance for a period, `step` lets
-its clock jump ahead, `restart` starts it anew, and `unplug` takes the port away for a while.
+its clock jump ahead, `restart` starts it again, and `unplug` takes the port away for a while.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class FaultyWire:
 
 
 class FaultyMeter:
-    """A simulator whose meter's own clock steps or starts anew; see `Simulator`.
+    """A simulator whose meter's own clock steps or starts again; see `Simulator`.
 
     `make` makes the meter as it is after it was switched on. `struck` are the times of the faults,
     in periods.
@@ -168,7 +168,7 @@ class FaultyMeter:
             self.struck.append(self._periods)
             periods = self._random.randint(*STEP_PERIODS)
             still = np.tile(self._energy_j - self._switched_on_j, (periods, 1))
-            self._meter.advance(still)  # its clock goes on, and nobody hears it
+            self._meter.advance(still)  # its clock continues, and nobody hears it
         if self._restart and self._random.random() < self._restart:
             self.struck.append(self._periods)
             self._meter = self._make()
@@ -206,7 +206,7 @@ class Faults:
             except ValueError:
                 raise ValueError(f"{word} has no number: write {name}=0.01.") from None
             if not (name == "skew" or 0 <= given[name] <= 1):
-                raise ValueError(f"{word} is no chance: give a number from 0 to 1.")
+                raise ValueError(f"{word} is not a probability: give a number from 0 to 1.")
         return cls(**given)
 
     def wire(self, seed: int) -> FaultyWire:

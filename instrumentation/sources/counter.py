@@ -46,7 +46,7 @@ _RAW_MAX = 2**32 - 1
 class Reading:
     """A counter in µJ, read at some moment between two monotonic stamps.
 
-    `epoch` rises when the counter had gone and was opened anew: what happened to it in between is
+    `epoch` rises when the counter had gone and was opened again: what happened to it in between is
     unknown.
     """
 
@@ -112,7 +112,7 @@ def difference(
     readings can be apart allows for another, the flag `possible-double-wrap` says so. A fall is no
     wrap where the power bound rules it out (`beyond-power-bound`), where the range is unknown
     (`unknown-range`), or where the counter was away in between (`counter-reopened`: it may have
-    begun anew). A rise keeps its figure and bears those flags.
+    begun again). A rise keeps its figure and bears those flags.
     """
     if isinstance(end, ReadFailure) or isinstance(start, ReadFailure):
         return EnergyDifference("lost", None, (READ_FAILED,))

@@ -27,7 +27,7 @@ class PowercapSource:
     """The counters of this machine, their files held open.
 
     A zone can go away in mid-run (a driver is reloaded, a processor taken offline): its reads then
-    give the reason, and every further read first tries to open it anew. May be used from several
+    give the reason, and every further read first tries to open it again. May be used from several
     threads: a descriptor keeps its number, and what is behind it is exchanged in one step.
     """
 

@@ -18,7 +18,7 @@ _FAILED = -1
 
 
 class Files(Protocol):
-    """Held counter files: `away` tells which have failed and why; `reopen` tries those anew."""
+    """Held counter files: `away` tells which have failed and why; `reopen` tries those again."""
 
     @property
     def names(self) -> Sequence[str]: ...

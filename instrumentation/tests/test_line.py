@@ -160,10 +160,10 @@ def test_says_what_it_is() -> None:
     assert meter.accuracy.source == GIVEN["accuracy_source"]
     assert meter.described()["settings"]["start"] == "go\n"
     assert (meter.due_ns, meter.request(5)) == (0, b"go\n")
-    meter.asked(b"go\n", 5)
+    meter.on_request_sent(b"go\n", 5)
     assert meter.request(2_999_999_999) == b""
     assert meter.request(3_000_000_005) == b"go\n"
-    assert meter.farewell() == b"end\n"
+    assert meter.stop_command() == b"end\n"
     plain = a_meter(r"(?P<power_w>\d+)", arrival_delay_limit_s=0.02)
     assert (plain.timing, plain.due_ns, plain.request(5)) == ("index", None, b"")
     assert plain.arrival_delay_limit_s == 0.02

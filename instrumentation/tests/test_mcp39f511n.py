@@ -107,10 +107,10 @@ def test_window_is_set_where_it_differs_and_put_back_at_the_end() -> None:
     meter.opened()
     for t_ns in range(0, 10**9, 10**7):
         request = meter.request(t_ns)
-        meter.asked(request, t_ns)
+        meter.on_request_sent(request, t_ns)
         meter.feed(simulator.receive(request), t_ns)
     assert simulator.exponent == 2
-    assert simulator.receive(meter.farewell()) == b"\x06"
+    assert simulator.receive(meter.stop_command()) == b"\x06"
     assert simulator.exponent == 4
 
 
@@ -119,10 +119,10 @@ def test_window_is_put_back_even_if_it_was_set_a_moment_ago() -> None:
     meter.opened()
     for _ in range(7):  # the registers twice, and the writing
         request = meter.request(0)
-        meter.asked(request, 0)
+        meter.on_request_sent(request, 0)
         meter.feed(simulator.receive(request), 0)
     assert simulator.exponent == 2
-    simulator.receive(meter.farewell())
+    simulator.receive(meter.stop_command())
     assert simulator.exponent == 4
 
 
@@ -158,7 +158,7 @@ def test_window_that_ends_during_the_first_two_looks_is_no_fault() -> None:
     for step in range(10):
         t_ns = step * 10_000_000
         request = meter.request(t_ns)
-        meter.asked(request, t_ns)
+        meter.on_request_sent(request, t_ns)
         assert not meter.feed(simulator.receive(request), t_ns).faults
         if step == 6:  # the first look at the outputs was taken
             simulator.advance(np.array([[40.0, 0.0]]))
@@ -225,7 +225,7 @@ def test_window_of_which_the_end_was_not_watched_is_flagged() -> None:
             simulator.advance(np.array([[40.0 * done + done**2, 0.0]]))
         busy = 5 * window_ns - 50_000_000 < t_ns < 5 * window_ns + 50_000_000
         if not busy and (request := meter.request(t_ns)):
-            meter.asked(request, t_ns)
+            meter.on_request_sent(request, t_ns)
             flags += meter.feed(simulator.receive(request), t_ns).rows.flags.tolist()
     assert flags == [0, 0, 0, 0, 8, 0, 0, 0, 0]
 
@@ -237,14 +237,14 @@ def test_late_answer_is_not_taken_for_the_next() -> None:
     t_ns = 0
     for _ in range(6):
         request = meter.request(t_ns)
-        meter.asked(request, t_ns)
+        meter.on_request_sent(request, t_ns)
         meter.feed(simulator.receive(request), t_ns)
     request = meter.request(t_ns)
-    meter.asked(request, t_ns)
+    meter.on_request_sent(request, t_ns)
     late = simulator.receive(request)
     t_ns += 200_000_000
     again = meter.request(t_ns)
-    meter.asked(again, t_ns)
+    meter.on_request_sent(again, t_ns)
     assert Request.of(again).size != Request.of(request).size
     assert meter.feed(late, t_ns).faults[0].kind == "timeout"
     assert meter.request(t_ns) == b""  # it still waits for its own answer
@@ -256,11 +256,11 @@ def test_meter_that_was_silent_is_set_up_anew() -> None:
     simulator = Mcp39f511nSimulator()
     for _ in range(8):
         request = meter.request(meter.due_ns or 0)
-        meter.asked(request, meter.due_ns or 0)
+        meter.on_request_sent(request, meter.due_ns or 0)
         meter.feed(simulator.receive(request), 0)
     assert Request.of(meter.request(10**9)).address == 0x0002
     for second in range(1, 5):
-        meter.asked(meter.request(second * 10**9), second * 10**9)
+        meter.on_request_sent(meter.request(second * 10**9), second * 10**9)
     assert Request.of(meter.request(10 * 10**9)).address == 0x00A8
 
 
@@ -277,5 +277,5 @@ def test_random_bytes_do_no_harm() -> None:
         if second % 50 == 0:
             meter.opened()
         request = meter.request(second * 10**9)
-        meter.asked(request, second * 10**9)
+        meter.on_request_sent(request, second * 10**9)
         assert not len(meter.feed(chance.randbytes(chance.randrange(90)), second * 10**9).rows)

@@ -20,7 +20,7 @@ from instrumentation.meters import powersensor3_frames as frames
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.powersensor3 import PowerSensor3
 from instrumentation.meters.powersensor3_talk import STOP, STOPPED, Sensor, Talk
-from instrumentation.meters.rows import Fed, joined
+from instrumentation.meters.rows import ParseResult, joined
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.simulators.play import SimulatedPort
@@ -39,11 +39,11 @@ def frame(t_us: int, levels: tuple[int, ...] = (600,) * 8, marker: bool = False)
     return bytes(words)
 
 
-def talked(meter: PowerSensor3, simulator: PowerSensor3Simulator, t_ns: int = 0) -> Fed:
+def talked(meter: PowerSensor3, simulator: PowerSensor3Simulator, t_ns: int = 0) -> ParseResult:
     """All that is said from now on, without any wait; what the driver made of it."""
     found = [meter.feed(b"", t_ns)]
     while request := meter.request(t_ns):
-        meter.asked(request, t_ns)
+        meter.on_request_sent(request, t_ns)
         if answer := simulator.receive(request):
             found.append(meter.feed(answer, t_ns))
     return joined(found)
@@ -57,7 +57,7 @@ def started(**given: int) -> tuple[PowerSensor3, PowerSensor3Simulator]:
     return meter, simulator
 
 
-def words(found: Fed) -> list[str]:
+def words(found: ParseResult) -> list[str]:
     names = PowerSensor3.flag_words
     return [
         " ".join(word for bit, word in enumerate(names) if flags >> bit & 1)
@@ -65,7 +65,7 @@ def words(found: Fed) -> list[str]:
     ]
 
 
-def kinds(found: Fed) -> list[str]:
+def kinds(found: ParseResult) -> list[str]:
     return [fault.kind for fault in found.faults]
 
 
@@ -77,7 +77,7 @@ def a_stream(simulator: PowerSensor3Simulator, count: int, seed: int = 1) -> lis
     return [data[at : at + 18] for at in range(0, len(data), 18)]
 
 
-def same(one: Fed, other: Fed) -> None:
+def same(one: ParseResult, other: ParseResult) -> None:
     assert sorted(one.faults, key=repr) == sorted(other.faults, key=repr)
     for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags"):
         assert getattr(one.rows, name).tolist() == getattr(other.rows, name).tolist(), name
@@ -130,7 +130,7 @@ def test_the_stream_is_not_taken_for_the_configuration_nor_the_other_way_round()
     second = PowerSensor3(RAILS)
     second.opened()
     assert second.request(0) == STOP
-    second.asked(STOP, 0)
+    second.on_request_sent(STOP, 0)
     assert not second.feed(left_over, 1).faults
     # The firmware sends the frame that it was about to send behind its answer.
     answer = simulator.receive(STOP)
@@ -138,11 +138,11 @@ def test_the_stream_is_not_taken_for_the_configuration_nor_the_other_way_round()
     for cut in range(len(answer) + 1):
         third = PowerSensor3(RAILS)
         third.opened()
-        third.asked(STOP, 0)
+        third.on_request_sent(STOP, 0)
         third.feed(answer[:cut], 1)
         third.feed(answer[cut:], 1)
         fresh = PowerSensor3Simulator()
-        third.asked(b"R", 1)
+        third.on_request_sent(b"R", 1)
         third.feed(answer[4:] + fresh.receive(b"R"), 2)  # late, and still no configuration
         assert not talked(third, fresh, 3).faults
         assert len(third.feed(b"".join(a_stream(fresh, 60)), 4).rows) == 2
@@ -172,7 +172,7 @@ def test_a_configuration_that_changed_on_the_way_is_not_used() -> None:
             if not request:
                 t_ns += 10_000_000
                 continue
-            meter.asked(request, t_ns)
+            meter.on_request_sent(request, t_ns)
             found.append(meter.feed(simulator.receive(request), t_ns))
             if request == b"R":
                 simulator.eeprom[0] = true  # the damage was on the wire, and once
@@ -184,12 +184,12 @@ def test_a_configuration_that_changed_on_the_way_is_not_used() -> None:
 
 def test_a_configuration_without_its_end_is_not_used() -> None:
     talk = Talk((0,))
-    talk.asked(STOP, 0)
+    talk.on_request_sent(STOP, 0)
     talk.hear(STOPPED, 1)
-    talk.asked(b"R", 2)
+    talk.on_request_sent(b"R", 2)
     for record in eeprom():
         assert talk.hear(record, 3) == ""
-        talk.asked(talk.request(3), 3)
+        talk.on_request_sent(talk.request(3), 3)
     assert talk.hear(b"E", 4) == "the configuration ended with b'E' and not with b'D'; asking again"
     assert talk.request(4) == b"" and talk.request(20_000_004) == STOP
 
@@ -234,13 +234,13 @@ def test_a_rail_that_is_off_at_the_meter_gives_no_records_and_says_why() -> None
 def test_a_meter_that_does_not_answer_is_asked_again() -> None:
     talk = Talk((0,))
     assert talk.request(0) == STOP
-    talk.asked(STOP, 0)
+    talk.on_request_sent(STOP, 0)
     assert talk.request(400_000_000) == b""
     assert talk.due_ns == 500_000_000 and talk.request(500_000_000) == STOP
-    talk.asked(STOP, 500_000_000)
+    talk.on_request_sent(STOP, 500_000_000)
     talk.hear(b"some banner" + STOPPED, 600_000_000)
     assert talk.request(600_000_000) == b"R"
-    talk.asked(b"R", 600_000_000)
+    talk.on_request_sent(b"R", 600_000_000)
     assert talk.request(799_999_999) == b"" and talk.request(800_000_000) == STOP
 
 
@@ -249,7 +249,7 @@ def test_a_stream_that_falls_silent_is_started_again() -> None:
     meter.feed(b"".join(a_stream(simulator, 40)), 5_000_000_000)
     assert meter.request(5_900_000_000) == b""
     assert meter.request(6_000_000_000) == STOP
-    assert meter.farewell() == b"X"
+    assert meter.stop_command() == b"X"
 
 
 def test_request_changes_nothing() -> None:
@@ -506,7 +506,7 @@ def test_no_bytes_make_it_fail() -> None:
         for n in range(40):
             t_ns = n * 100_000_000
             if request := meter.request(t_ns):
-                meter.asked(request, t_ns)
+                meter.on_request_sent(request, t_ns)
                 answer = bytearray(simulator.receive(request))
                 if answer and chance.random() < 0.2:
                     answer[chance.randrange(len(answer))] = chance.randrange(256)

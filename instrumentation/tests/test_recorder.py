@@ -32,7 +32,7 @@ Send = Callable[[SimulatedPort], object]
 
 
 def smartpower3() -> Send:
-    """Lines of one meter that goes on over several ports."""
+    """Lines of one meter that continues over several ports."""
     simulator = SmartPower3Simulator()
 
     def send(port: SimulatedPort) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instrumentation.meters.base import MeterError
-from instrumentation.meters.rows import Fed, joined
+from instrumentation.meters.rows import ParseResult, joined
 from instrumentation.meters.smartpower3 import SmartPower3
 from instrumentation.meters.smartpower3_lines import LINE, checksums, clean_lines, fits
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
@@ -23,17 +23,17 @@ from instrumentation.trace import Frame, Pieces
 VECTOR = b"0000815169,15296,0036,00550,0,00000,0000,00000,0,00,00000,0000,00000,0,00,14,12\r\n"
 
 
-def fed(lines: list[bytes], channels: dict[str, str] | None = None) -> Fed:
+def fed(lines: list[bytes], channels: dict[str, str] | None = None) -> ParseResult:
     meter = SmartPower3(channels or {"0": "system"})
     meter.opened()
     return joined([meter.feed(line, n) for n, line in enumerate(lines)])
 
 
-def kinds(found: Fed) -> list[str]:
+def kinds(found: ParseResult) -> list[str]:
     return [fault.kind for fault in found.faults]
 
 
-def words(found: Fed) -> list[str]:
+def words(found: ParseResult) -> list[str]:
     names = SmartPower3.flag_words
     return [
         " ".join(word for bit, word in enumerate(names) if flags >> bit & 1)
@@ -41,7 +41,7 @@ def words(found: Fed) -> list[str]:
     ]
 
 
-def times_ms(found: Fed) -> list[int]:
+def times_ms(found: ParseResult) -> list[int]:
     return [t_us // 1000 for t_us in found.rows.t_device_us.tolist()]
 
 
@@ -227,13 +227,13 @@ class LineByLine(SmartPower3):
         return None
 
 
-def _line_by_line(pieces: list[Frame]) -> Fed:
+def _line_by_line(pieces: list[Frame]) -> ParseResult:
     meter = LineByLine({"0": "system", "input": "supply"})
     meter.opened()
     return joined([meter.feed(piece.data, piece.t_mono_ns) for piece in pieces])
 
 
-def _at_once(pieces: list[Frame]) -> Fed:
+def _at_once(pieces: list[Frame]) -> ParseResult:
     meter = SmartPower3({"0": "system", "input": "supply"})
     meter.opened()
     return meter.feed_all(Pieces.of(pieces))

@@ -45,7 +45,7 @@ def test_any_cut_keeps_the_whole_frames(
     assert len(kept) == max(
         n for n in range(len(frames) + 1) if sum(sizes[:n]) <= max(0, size - cut)
     )
-    writer = write(path, more)  # goes on after the last whole frame
+    writer = write(path, more)  # continues after the last whole frame
     assert list(read_frames(path)) == kept + more
     assert writer.openings == sum(not frame.data for frame in kept)
 
@@ -59,12 +59,12 @@ def test_layout_is_that_of_the_contract(tmp_path: Path) -> None:
 
 def test_foreign_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "stream.raw"
-    path.write_bytes(b"this is no stream of a meter")
+    path.write_bytes(b"this is not a meter stream of a meter")
     with pytest.raises(StreamError, match="not a raw meter stream"):
         list(read_frames(path))
     with pytest.raises(StreamError):
         StreamWriter(path)
-    assert path.read_bytes() == b"this is no stream of a meter"
+    assert path.read_bytes() == b"this is not a meter stream of a meter"
 
 
 @given(

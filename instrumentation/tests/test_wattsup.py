@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from instrumentation.meters.rows import GAP, RESTART, Fed, Rows, concatenated
+from instrumentation.meters.rows import GAP, RESTART, ParseResult, Rows, concatenated
 from instrumentation.meters.wattsup import FIELDS, WattsUp
 from instrumentation.simulators.wattsup import WattsUpSimulator, banner, encode_packet
 from instrumentation.trace import Fault
@@ -76,14 +76,14 @@ def test_asks_for_version_names_and_records_and_says_goodbye() -> None:
     for _ in range(4):
         sent.append(meter.request(t_ns))
         assert meter.request(t_ns) == sent[-1]
-        meter.asked(sent[-1], t_ns)
+        meter.on_request_sent(sent[-1], t_ns)
         assert meter.request(t_ns) == b""
         assert meter.due_ns is not None
         t_ns = meter.due_ns
     assert sent == [b"#V,R,0;", b"#H,R,0;", b"#L,W,3,E,1,1;", b"#V,R,0;"]
-    assert meter.farewell() == b"#L,W,0;"
+    assert meter.stop_command() == b"#L,W,0;"
     simulator = a_simulator()
-    simulator.receive(meter.farewell())
+    simulator.receive(meter.stop_command())
     assert not simulator.advance(np.array([[5.0]]))
 
 
@@ -91,7 +91,7 @@ def test_is_asked_again_only_after_a_silence() -> None:
     meter = WattsUp({"0": "system"})
     meter.opened()
     for n in range(3):
-        meter.asked(meter.request(n * SECOND_NS), n * SECOND_NS)
+        meter.on_request_sent(meter.request(n * SECOND_NS), n * SECOND_NS)
     meter.feed(VECTOR, 4 * SECOND_NS)
     assert meter.request(7 * SECOND_NS) == b""
     assert meter.request(8 * SECOND_NS) == b"#V,R,0;"
@@ -127,7 +127,7 @@ def test_meter_that_does_not_log_watts_says_so() -> None:
 def test_version_that_was_asked_for_is_no_fault() -> None:
     meter = WattsUp({"0": "system"})
     meter.opened()
-    meter.asked(b"#V,R,0;", 0)
+    meter.on_request_sent(b"#V,R,0;", 0)
     rows, faults = fed([banner(), VECTOR, VECTOR], meter)
     assert not faults
     assert len(rows) == 1
@@ -140,7 +140,7 @@ def test_banner_in_mid_stream_is_kept_and_the_meter_started_again() -> None:
     assert simulator.advance(np.array([[15_050.0]])) == b""
     meter = WattsUp({"0": "system"})
     meter.opened()
-    meter.asked(b"#V,R,0;", -5 * SECOND_NS)
+    meter.on_request_sent(b"#V,R,0;", -5 * SECOND_NS)
     fed([*before, said], meter)
     assert meter.request(12 * SECOND_NS) == b"#V,R,0;"
     simulator.receive(b"#L,W,3,E,1,1;")
@@ -285,7 +285,7 @@ def test_no_single_change_gives_a_wrong_figure_unseen() -> None:
     for n, packet in enumerate(packets):
         was_faulty, faulty = faulty, n > 5 and n % 7 == 0
         arrived = one_change(packet, chance) if faulty else packet
-        done: Fed = meter.feed(arrived, (n + 1) * SECOND_NS)
+        done: ParseResult = meter.feed(arrived, (n + 1) * SECOND_NS)
         for (power_w,) in done.rows.power_w.tolist():
             assert abs(power_w - watts[n]) <= 0.03 * watts[n] + 0.31
             assert done.rows.energy_j is not None
@@ -301,8 +301,8 @@ def test_no_single_change_gives_a_wrong_figure_unseen() -> None:
 def test_an_unasked_banner_after_other_requests_is_still_one() -> None:
     meter = WattsUp({"0": "system"})
     meter.opened()
-    meter.asked(b"#V,R,0;", -9 * SECOND_NS)
-    meter.asked(b"#H,R,0;", 0)
+    meter.on_request_sent(b"#V,R,0;", -9 * SECOND_NS)
+    meter.on_request_sent(b"#H,R,0;", 0)
     _, faults = fed([banner()], meter)
     assert kinds(faults) == ["banner"]
 

@@ -39,7 +39,7 @@ def set_up(meter: Yokogawa, simulator: YokogawaSimulator) -> list[str]:
     while len(said) < 100 and (not said or ":COMM:WAIT" not in said[-1]):
         request = meter.request(0)
         said.append(request.decode().strip())
-        meter.asked(request, 0)
+        meter.on_request_sent(request, 0)
         if answer := simulator.receive(request):
             assert not meter.feed(answer, 0).faults
     return said
@@ -91,7 +91,7 @@ def test_meter_that_still_waits_as_it_was_told_before_is_given_time(kind: str) -
     meter = driver(kind, rate_s=5.0)
     meter.opened()
     for _ in range(2):
-        meter.asked(meter.request(0), 0)
+        meter.on_request_sent(meter.request(0), 0)
     assert meter.request(5 * 10**9) == b""
     assert meter.request(8 * 10**9) != b""
 
@@ -230,7 +230,7 @@ def test_keys_of_the_wt210_work_again_at_the_end() -> None:
     set_up(meter, simulator)
     assert simulator.remote
     simulator.advance(np.array([[10.0]]))
-    simulator.receive(meter.farewell())
+    simulator.receive(meter.stop_command())
     assert not simulator.remote
 
 
@@ -272,7 +272,7 @@ def test_held_meter_is_set_up_anew_and_let_go(kind: str) -> None:
     for second in range(1, 8):
         request = meter.request(second * 10**9)
         messages.append(request)
-        meter.asked(request, second * 10**9)
+        meter.on_request_sent(request, second * 10**9)
     assert b"\n*CLS\r\n" in messages
 
 
@@ -284,7 +284,7 @@ def test_random_bytes_do_no_harm(kind: str) -> None:
         if second % 100 == 0:
             meter.opened()
         request = meter.request(second * 10**9)
-        meter.asked(request, second * 10**9)
+        meter.on_request_sent(request, second * 10**9)
         junk = chance.randbytes(chance.randrange(90)) + b"\r\n" * chance.randrange(2)
         assert not len(meter.feed(junk, second * 10**9).rows)
 

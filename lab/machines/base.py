@@ -68,7 +68,7 @@ class Machine(Protocol):
         """
 
     def reset(self, launcher: Launcher, running: Mapping[str, Any], /) -> dict[str, Any]:
-        """Press the button on the front: the guest starts anew at once, its drives stay on.
+        """Press the button on the front: the guest starts again at once, its drives stay on.
 
         Returns what `start` returns, for the guest as it runs now.
         """

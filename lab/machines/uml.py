@@ -116,7 +116,7 @@ class Uml:
         return {"pid": process.pid}
 
     def reset(self, launcher: Launcher, running: Mapping[str, Any]) -> dict[str, Any]:
-        """It ends at once and starts anew."""
+        """It ends at once and starts again."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(running["pid"], signal.SIGKILL)
         deadline = time.monotonic() + DEATH_LIMIT_S

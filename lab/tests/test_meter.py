@@ -327,7 +327,7 @@ def test_nobody_reading_costs_nothing_and_leaves_nothing(lab: Lab) -> None:
     ("state", "said"),
     [
         (None, "cannot be read"),
-        ("[]", "is no lab's state"),
+        ("[]", "is not a lab's state"),
         ('{"guest": {"pid": 1}}', "incomplete"),
         ('{"guest": {"pid": 1, "vcpu_tids": [4194304]}, "drives": {}}', "is not running"),
     ],

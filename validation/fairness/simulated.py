@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agent.checks.scene import Scene
+from agent.checks.context import CheckContext
 from agent.checks.table import TABLE
 from analysis.stats.stats import Comparison, compare, judged
 from controller.suites import Turn, order
@@ -30,7 +30,7 @@ ENTRY_S = {"plain": 1.0, "opal": 2.5, "dmcrypt-aes128": 4.0, "dmcrypt-aes256": 4
 BASE = "plain"
 RUN_SD, ENTRY_SD = 0.003, 0.001  # scatter of the logarithm of joules, by run and by entry
 MARGIN = 0.02
-DISK_C = Scene.disk_c
+DISK_C = CheckContext.disk_c
 HEAT_LIMIT_S = next(c.wait.limit_s for c in TABLE if c.wait and c.name == "disk-temperature")
 ATTEMPTS = 3
 POWER = PowerModel.load()

@@ -12,11 +12,11 @@ import polars as pl
 from analysis.energy.energy import energy_table
 from analysis.suite.records import Counter, Phase
 from analysis.suite.suite_folder import read
-from analysis.synthetic.suite import Options, write_suite
 from instrumentation.sources.counter import MIRROR, Reading
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.trees import TREES, Tree, counting
 from validation.bench import Figure
+from validation.synthetic.suite import Options, write_suite
 
 S = 1_000_000_000
 

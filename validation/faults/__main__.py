@@ -21,7 +21,7 @@ from lab import lifecycle
 from lab.state import REPOSITORY
 from validation.bench import table
 from validation.faults import results
-from validation.faults.fault import Fault, Wish
+from validation.faults.fault import Fault, TrialOptions
 from validation.faults.registry import FAULTS
 from validation.faults.trial import Outcome, read_outcomes, write_outcome
 from validation.scene import Scene
@@ -29,14 +29,14 @@ from validation.scene import Scene
 PLACE = REPOSITORY / "build" / "faults"
 
 
-def strike(scene: Scene, fault: Fault, wish: Wish, ready: bool) -> Outcome:
+def inject(scene: Scene, fault: Fault, wish: TrialOptions, ready: bool) -> Outcome:
     """One fault; whatever fails, there is an outcome. The lab is made ready where it is not."""
     scene.say(f"{fault.name}: {fault.does}; then {fault.undone}")
     started = time.monotonic()
     try:
         if not ready:
             scene.ready()
-        outcome = fault.strike(scene, wish)
+        outcome = fault.inject(scene, wish)
     except Exception as error:  # noqa: BLE001 - the other faults are to be tried all the same
         outcome = Outcome(fault.name, quick=wish.quick, error=str(error))
         scene.say(f"{fault.name}: NO END: {error}")
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 ready = True
                 chosen = _possible(chosen, scene)
             for fault in [] if options.table else chosen:
-                outcome = strike(scene, fault, Wish(options.quick, options.seed), ready)
+                outcome = inject(scene, fault, TrialOptions(options.quick, options.seed), ready)
                 # After a trial that came to no end, nobody knows what the target is like.
                 ready = not outcome.error and lifecycle.running(scene.layout)
     except KeyboardInterrupt:

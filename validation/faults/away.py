@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from lab import power
-from validation.faults.fault import Fault, Wish
+from validation.faults.fault import Fault, TrialOptions
 from validation.faults.planning import Small
 from validation.faults.trial import AT_WORK, Outcome, Trial
 from validation.scene import Scene
@@ -16,12 +16,12 @@ COST_S = 30.0
 HELD = "held"
 
 
-def _away_s(wish: Wish) -> float:
+def _away_s(wish: TrialOptions) -> float:
     return QUICK_AWAY_S if wish.quick else AWAY_S
 
 
-def _network(scene: Scene, wish: Wish) -> Outcome:
-    """The agent goes on by itself; the suite is long enough to see that."""
+def _network(scene: Scene, wish: TrialOptions) -> Outcome:
+    """The agent continues by itself; the suite is long enough to see that."""
     outcome = Outcome("network-away", wanted=1, quick=wish.quick)
     blocks = 4 if wish.quick else 12
     with Trial.of(scene, "network-away", Small(blocks=blocks), seed=wish.seed) as trial:
@@ -48,7 +48,7 @@ def _network(scene: Scene, wish: Wish) -> Outcome:
     return outcome
 
 
-def _meter(scene: Scene, wish: Wish) -> Outcome:
+def _meter(scene: Scene, wish: TrialOptions) -> Outcome:
     """No run may count whose joules nobody has read; the agent is to wait, not to measure."""
     outcome = Outcome("meter-away", wanted=1, quick=wish.quick)
     with Trial.of(scene, "meter-away", Small(blocks=2), seed=wish.seed) as trial:
@@ -57,7 +57,7 @@ def _meter(scene: Scene, wish: Wish) -> Outcome:
         try:
             trial.say("the meter's cable is pulled")
             heard = len(trial.observer.lines())
-            # It may wait for other things as well, and then go on with a run.
+            # It may wait for other things as well, and then continue with a run.
             trial.wait(
                 lambda line: line.entry.state == "waiting" and line.entry.cause == HELD,
                 "wait for the meter",
@@ -95,7 +95,7 @@ def _cost_percent(trial: Trial) -> float:
 
 
 def _pause(trial: Trial, seconds: float) -> None:
-    """The suite goes on meanwhile, with its controller kept alive as by a person."""
+    """The suite continues meanwhile, with its controller kept alive as by a person."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         trial.keep_going()

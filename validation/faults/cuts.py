@@ -11,7 +11,7 @@ from contract.errors import LabError
 from lab import power
 from lab.machines.base import WATCHDOG as WATCHDOG_DEVICE
 from lab.machines.qemu import Qmp
-from validation.faults.fault import Fault, Wish
+from validation.faults.fault import Fault, TrialOptions
 from validation.faults.planning import Small
 from validation.faults.trial import AT_WORK, Outcome, Trial
 from validation.scene import Scene
@@ -63,7 +63,7 @@ def resumed_s(trial: Trial, boot_before: str, start: int) -> float:
     return line.entry.t_mono_ns / 1e9 - back_us / 1e6
 
 
-def _power(scene: Scene, wish: Wish) -> Outcome:
+def _power(scene: Scene, wish: TrialOptions) -> Outcome:
     """All cuts within one suite, which is long enough for them."""
     chance = random.Random(f"power-cut/{wish.seed}")
     count = QUICK_CUTS if wish.quick else CUTS
@@ -84,7 +84,7 @@ def _power(scene: Scene, wish: Wish) -> Outcome:
 
 
 def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
-    """Wait for the moment, cut, and wait until work goes on; true where nothing is left to do."""
+    """Wait for the moment, cut, and wait until work continues; true where nothing is left to do."""
     early = outcome.times > 0 and chance.random() < EARLY
     time.sleep(chance.uniform(0, EARLY_S if early else SPREAD_S))
     lines = trial.observer.lines()
@@ -102,7 +102,7 @@ def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
     return False
 
 
-def _watchdog(scene: Scene, wish: Wish) -> Outcome:
+def _watchdog(scene: Scene, wish: TrialOptions) -> Outcome:
     """The kernel stops for good; nobody but the watchdog's timer is left to do anything."""
     outcome = Outcome("watchdog", wanted=1)
     with Trial.of(scene, "watchdog", Small(blocks=2), seed=wish.seed) as trial:

@@ -10,7 +10,7 @@ from validation.scene import Scene
 
 
 @dataclass(frozen=True)
-class Wish:
+class TrialOptions:
     """How it is to be done: `quick` shortens what takes long; `seed` says when chance strikes."""
 
     quick: bool = False
@@ -21,7 +21,7 @@ class Wish:
 class Fault:
     """One fault.
 
-    `does` and `undone` are sentences on what it does and how that is taken back. `strike` makes a
+    `does` and `undone` are sentences on what it does and how that is taken back. `inject` makes a
     suite of its own, harms it, lets it come to its end and returns what became of it; it raises
     LabError where that cannot be done. `needs` are abilities of the machine (lab.machines.base).
     """
@@ -29,5 +29,5 @@ class Fault:
     name: str
     does: str
     undone: str
-    strike: Callable[[Scene, Wish], Outcome]
+    inject: Callable[[Scene, TrialOptions], Outcome]
     needs: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contract.errors import LabError
-from validation.faults.fault import Fault, Wish
+from validation.faults.fault import Fault, TrialOptions
 from validation.faults.planning import Small
 from validation.faults.trial import AT_WORK, Outcome, Trial
 from validation.scene import SUITES, Scene
@@ -48,7 +48,7 @@ def _fill(place: Path) -> Path:
     return ballast
 
 
-def _controller(scene: Scene, wish: Wish) -> Outcome:
+def _controller(scene: Scene, wish: TrialOptions) -> Outcome:
     outcome = Outcome("controller-full", wanted=1, quick=wish.quick)
     place = scene.folder / "controller-full" / "disk"
     with small_disk(place):
@@ -78,7 +78,7 @@ def _controller(scene: Scene, wish: Wish) -> Outcome:
     return outcome
 
 
-def _target(scene: Scene, wish: Wish) -> Outcome:
+def _target(scene: Scene, wish: TrialOptions) -> Outcome:
     outcome = Outcome("target-full", wanted=1, quick=wish.quick)
     with Trial.of(scene, "target-full", Small(blocks=2), seed=wish.seed) as trial:
         before = trial.wait_state("running").entry

@@ -11,7 +11,7 @@ from typing import Any
 
 from contract.errors import LabError
 from validation.faults import provoke
-from validation.faults.fault import Fault, Wish
+from validation.faults.fault import Fault, TrialOptions
 from validation.faults.planning import Small
 from validation.faults.provoke import STATES
 from validation.faults.trial import AT_WORK, Outcome, Trial
@@ -22,11 +22,11 @@ KILLED = r"agent was started again in the same boot"
 END_LIMIT_S = 1800.0
 RECORDER_LIMIT_S = 60.0
 LOOK_S = 8.0  # an SSH key exchange is work for an emulated target, which waits for it to rest
-# Of these, one line is enough to go on with; the agent is made to write another for each kill.
+# Of these, one line is enough to continue with; the agent is made to write another for each kill.
 FORCED = ("waiting", "suite-failed")
 
 
-def _agent(scene: Scene, wish: Wish) -> Outcome:
+def _agent(scene: Scene, wish: TrialOptions) -> Outcome:
     """Three moments at each of the nine states, one after the other, within one suite."""
     moments = ("after",) if wish.quick else MOMENTS
     orders = [(state, moment) for state in STATES for moment in moments]
@@ -47,7 +47,7 @@ def _agent(scene: Scene, wish: Wish) -> Outcome:
             kills = provoke.done(scene)
         finally:
             with contextlib.suppress(LabError):
-                provoke.relieve(scene)
+                provoke.clear(scene)
         outcome.times = len(kills)
         outcome.reached = [f"{kill['state']}/{kill['moment']}" for kill in kills]
         outcome.wanted_reached = len(orders)
@@ -103,7 +103,7 @@ def _resumed(trial: Trial, kills: list[dict[str, Any]]) -> list[float]:
 
 
 def _at_each_state(
-    scene: Scene, wish: Wish, name: str, kill: Callable[[Trial], bool], names: list[str]
+    scene: Scene, wish: TrialOptions, name: str, kill: Callable[[Trial], bool], names: list[str]
 ) -> Outcome:
     """Lead a suite through all states and kill somebody as soon as each is seen."""
     states = ("running", "finished", "suite-finished") if wish.quick else STATES
@@ -151,7 +151,7 @@ def _kill_recorder(trial: Trial) -> bool:
     return True
 
 
-def _recorder(scene: Scene, wish: Wish) -> Outcome:
+def _recorder(scene: Scene, wish: TrialOptions) -> Outcome:
     return _at_each_state(
         scene,
         wish,
@@ -161,13 +161,13 @@ def _recorder(scene: Scene, wish: Wish) -> Outcome:
     )
 
 
-def _controller(scene: Scene, wish: Wish) -> Outcome:
+def _controller(scene: Scene, wish: TrialOptions) -> Outcome:
     return _at_each_state(
         scene,
         wish,
         "controller-kill",
         _kill_controller,
-        [r"session of the controller went on"],
+        [r"session of the controller continued"],
     )
 
 

@@ -81,7 +81,7 @@ class Observer:
 
     def _follow(self) -> None:
         command = ["python3", "-u", "-c", WATCH.read_text(encoding="utf-8"), self._path]
-        argv = self._scene.ssh_argv(command)  # a machine that boots anew has its old address
+        argv = self._scene.ssh_argv(command)  # a machine that boots again has its old address
         while not self._stopped.is_set():
             with subprocess.Popen(
                 argv,

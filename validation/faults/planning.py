@@ -38,7 +38,7 @@ class Small:
     more: dict[str, Any] = field(default_factory=dict)
 
     def document(self, what: str) -> dict[str, Any]:
-        """As a suite's file would say it. No load pattern: it is played at every start anew."""
+        """As a suite's file would say it. No load pattern: it is played at every start again."""
         return {
             "summary": f"short runs, for the trial of {what} in the lab",
             "blocks": self.blocks,
@@ -48,7 +48,7 @@ class Small:
             "settle_s": 0.2,
             "tail_s": 0.2,
             "watermark": False,
-            "canary": False,
+            "drift_check": False,
             "attempts": self.attempts,
             "run_limit_s": self.run_limit_s,
             **self.more,

@@ -50,25 +50,25 @@ def until(trial: Trial, state: str) -> Line:
     return trial.wait_state(state)
 
 
-DOOMED = Path(__file__).with_name("guest") / "doomed.py"
-# The launcher lies in memory: a machine that boots anew has the agent as it is. Its record does
+KILLED_AGENT = Path(__file__).with_name("guest") / "killed_agent.py"
+# The launcher lies in memory: a machine that boots again has the agent as it is. Its record does
 # not, for it must outlive what it tells of.
-LAUNCHER = "/run/fde-faults/doomed.py"
+LAUNCHER = "/run/fde-faults/killed_agent.py"
 ORDERS = "/run/fde-faults/orders.json"
 RECORD = "/var/lib/fde-testbed/fault-kills.jsonl"
-DROP_IN = "/run/systemd/system/fde-agent@.service.d/doomed.conf"
+DROP_IN = "/run/systemd/system/fde-agent@.service.d/killed-agent.conf"
 MODULE = "-m agent "
 
 
 def order(scene: Scene, orders: Sequence[tuple[str, str]]) -> None:
     """From the next start of the agent on: die at these (state, moment)s."""
-    scene.put(DOOMED, LAUNCHER)
+    scene.put(KILLED_AGENT, LAUNCHER)
     unit = scene.ssh("cat '/etc/systemd/system/fde-agent@.service'")
     (command,) = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
     if MODULE not in command:
         raise LabError(f"the agent is not started as it was: {command}")
-    doomed = command.replace(MODULE, f"{LAUNCHER} {ORDERS} {RECORD} ")
-    drop_in = f"[Service]\nExecStart=\n{doomed}\n"
+    command_line = command.replace(MODULE, f"{LAUNCHER} {ORDERS} {RECORD} ")
+    drop_in = f"[Service]\nExecStart=\n{command_line}\n"
     said = json.dumps([list(pair) for pair in orders])
     scene.ssh(
         f"rm -f {RECORD}; mkdir -p $(dirname {DROP_IN}); printf %s {shlex.quote(said)} > {ORDERS}; "
@@ -76,7 +76,7 @@ def order(scene: Scene, orders: Sequence[tuple[str, str]]) -> None:
     )
 
 
-def relieve(scene: Scene) -> None:
+def clear(scene: Scene) -> None:
     """The agent is itself again."""
     scene.ssh(f"rm -f {DROP_IN} {RECORD}; rm -rf /run/fde-faults; systemctl daemon-reload")
 

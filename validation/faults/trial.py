@@ -110,7 +110,7 @@ class Trial(AbstractContextManager["Trial"]):
         limit_s: float = LINE_LIMIT_S,
         start: int | None = None,
     ) -> Line:
-        """The next line that is wanted, counted from `mark`; goes on with the suite meanwhile."""
+        """The next line that is wanted, counted from `mark`; continues with the suite meanwhile."""
         deadline = time.monotonic() + limit_s
         start = self._at if start is None else start
         while True:

@@ -7,7 +7,7 @@ from typing import Any
 
 from contract.errors import LabError
 from drive import control
-from validation.faults.fault import Fault, Wish
+from validation.faults.fault import Fault, TrialOptions
 from validation.faults.planning import LOADS, Small
 from validation.faults.trial import AT_WORK, Outcome, Trial
 from validation.scene import Scene
@@ -25,7 +25,7 @@ CTRL_C_STATES = ("running", "proving", "suite-finished")
 INTERRUPTED = 130
 
 
-def _clock(scene: Scene, wish: Wish) -> Outcome:
+def _clock(scene: Scene, wish: TrialOptions) -> Outcome:
     """There and back, twice: monotonic time does not care, and runs it hits are repeated."""
     outcome = Outcome("clock-step", wanted=len(STEPS))
     small = Small(blocks=4, loads=({"name": "idle", "parameters": {"seconds": 5}},))
@@ -52,7 +52,7 @@ def _tell(scene: Scene, role: str, command: str, **parameters: Any) -> None:
         raise LabError(f"the drive {role} refuses {command}: {answer['error']}")
 
 
-def _drive(scene: Scene, wish: Wish) -> Outcome:
+def _drive(scene: Scene, wish: TrialOptions) -> Outcome:
     """Errors that a retry mends, a medium that cannot be read, replies that come late."""
     kinds: tuple[dict[str, Any], ...] = (
         {"name": "io-error", "count": 12, "on": "write"},
@@ -81,7 +81,7 @@ def _drive(scene: Scene, wish: Wish) -> Outcome:
     return outcome
 
 
-def _run_hangs(scene: Scene, wish: Wish) -> Outcome:
+def _run_hangs(scene: Scene, wish: TrialOptions) -> Outcome:
     """The workload's program is one that sleeps for ever, once and once more."""
     outcome = Outcome("run-hangs", wanted=HANGS)
     small = Small(blocks=2, loads=FILES, run_limit_s=HANG_LIMIT_S)
@@ -110,7 +110,7 @@ def _run_hangs(scene: Scene, wish: Wish) -> Outcome:
     return outcome
 
 
-def _kernel_hangs(scene: Scene, wish: Wish) -> Outcome:
+def _kernel_hangs(scene: Scene, wish: TrialOptions) -> Outcome:
     """Every command of the disk takes 20 s: programs sit in the kernel, where no signal helps."""
     outcome = Outcome("kernel-hangs", wanted=1)
     small = Small(blocks=2, loads=FILES, run_limit_s=HANG_LIMIT_S)
@@ -140,7 +140,7 @@ def _kernel_hangs(scene: Scene, wish: Wish) -> Outcome:
     return outcome
 
 
-def _ctrl_c(scene: Scene, wish: Wish) -> Outcome:
+def _ctrl_c(scene: Scene, wish: TrialOptions) -> Outcome:
     """In a run, in its proof, and while the results come over."""
     outcome = Outcome("ctrl-c", wanted=len(CTRL_C_STATES))
     with Trial.of(scene, "ctrl-c", Small(blocks=2), seed=wish.seed) as trial:

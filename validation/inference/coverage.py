@@ -45,6 +45,6 @@ def _covered(scene: Scene, suites: int) -> float:
 
 
 def paired(logs: Floats) -> Paired:
-    """The second configuration against the first, over all workloads: as the answer is reckoned."""
+    """The second configuration against the first, over all workloads: as the answer is computed."""
     means = np.mean(logs, axis=1)
     return Paired.of(means[..., 0], means[..., 1])

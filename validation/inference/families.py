@@ -13,7 +13,6 @@ from analysis.stats.contrasts import contrasts, permutation_p
 from analysis.stats.stats import LEVEL, Floats, Paired, holm
 from analysis.stats.summary import summarise
 from analysis.suite.records import Suite
-from analysis.synthetic.tables import energy_of, suite_of
 from validation.bench import Figure
 from validation.inference.simulated import (
     FEW,
@@ -24,6 +23,7 @@ from validation.inference.simulated import (
     share,
     simulate,
 )
+from validation.synthetic.tables import energy_of, suite_of
 
 MARGIN = 0.02
 CONTRASTS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3))

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.synthetic import large
 from lab.state import REPOSITORY
 from validation.bench import Figure, at_most
+from validation.synthetic import large
 
 KEPT = REPOSITORY / "build" / "large"
 DERIVED = ("energy.parquet", "summary.parquet", "summary.csv", "next.json")

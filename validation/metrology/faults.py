@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
-from instrumentation.meters.rows import Fed
+from instrumentation.meters.rows import ParseResult
 from instrumentation.simulators import registry as simulators
 from instrumentation.simulators.conversation import Wire, conversation, whole
 from instrumentation.simulators.faults import METER_FAULTS, WIRE_FAULTS, FaultyMeter, FaultyWire
@@ -116,7 +116,7 @@ def _told_at(found: Decoded) -> list[int]:
 
 def _noticed(found: Decoded, clean: Decoded, struck_ns: int, record_s: float) -> bool:
     """See the module's text. A stream that ends with the fault is noticed by the recorder, which
-    opens the port anew.
+    opens the port again.
     """
     late_ns = (LATE_RECORDS * record_s + LATE_S) * 1e9
     early_ns = 2 * record_s * 1e9
@@ -207,7 +207,7 @@ class Listened:
     def __getattr__(self, name: str) -> object:
         return getattr(self.meter, name)
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`."""
         fed = self.meter.feed(data, t_ns)
         self.gave.append(len(fed.rows) > 0)
@@ -327,7 +327,7 @@ def measure(quick: bool = False) -> list[Figure]:
     trials, corrupted = (1, 100) if quick else (TRIALS, CORRUPTED)
     records = 300 if quick else RUN_RECORDS
     kinds = registry.kinds()
-    # Started anew, not forked: the threads of Polars do not survive a fork.
+    # Started again, not forked: the threads of Polars do not survive a fork.
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1 if quick else WORKERS, mp_context=fresh) as pool:
         noticing = [pool.submit(notice, kind, trials) for kind in kinds]

@@ -33,7 +33,7 @@ FRAMES_HZ = 20_000
 FRAME_BYTES = 18
 PIECE_FRAMES = 40  # 2 ms
 NUMBERED = 7  # the sensor, of rail 3, that carries the number of the frame
-NUMBERS = 1000  # and starts anew; levels 0 to 999
+NUMBERS = 1000  # and starts again; levels 0 to 999
 CHANNELS = {"0": "system", "1": "aux", "2": "drive"}
 _START_LIMIT_S = 20.0
 _BURST = 5  # pieces that may follow at once after a delay of the sender
@@ -75,7 +75,7 @@ def play(link: Path, seconds: float, told: Path) -> None:
         if wait_s > 0:
             time.sleep(wait_s)
         elif wait_s < -_BURST * PIECE_FRAMES / FRAMES_HZ:
-            start_s -= wait_s  # a real meter's buffer would not grow: go on later instead
+            start_s -= wait_s  # a real meter's buffer would not grow: continue later instead
             put_off += 1
         port.send(data[at : at + size])
         pieces += 1
@@ -162,7 +162,7 @@ def _recorded(folder: Path, seconds: float) -> tuple[dict[str, float], float]:
 
 
 def _faults(count: int, *, punctual: bool) -> Figure:
-    """A sender that goes on later stops the meter's clock, which a driver must take for a loss."""
+    """A sender that pauses stops the meter's clock, which a driver must take for a loss."""
     name = "faults that the driver saw"
     return at_most(name, count, "", 0) if punctual else Figure(name, count, "")
 
@@ -185,7 +185,7 @@ def measure(quick: bool = False) -> list[Figure]:
         Figure("pieces that the port did not take", sent["dropped"], ""),
         at_most("frames lost", lost, "", 0),
         at_most("frames out of order", out_of_step, "", 0),
-        Figure("times that the sender was late and went on later", sent["put_off"], ""),
+        Figure("times that the sender was late and continued later", sent["put_off"], ""),
         _faults(len(decoder.faults), punctual=not sent["put_off"]),
         Figure("records of 1 ms decoded", decoder.records, ""),
         at_most("recorder's share of one core", 100 * share, "%", 15),

@@ -79,7 +79,7 @@ def _write_talk(stream: Path, meter: PowerSensor3, simulator: PowerSensor3Simula
     writer.append(START_NS, b"")
     meter.opened()
     while request := meter.request(START_NS):
-        meter.asked(request, START_NS)
+        meter.on_request_sent(request, START_NS)
         writer.append(START_NS, request, sent=True)
         if answer := simulator.receive(request):
             meter.feed(answer, START_NS)

@@ -161,4 +161,4 @@ def test_the_storage_kind_is_proven_on_a_guest(lab: Any, site: Path) -> None:
         "null": [],
         "no-queues": [],
     }
-    assert proofs["null"]["canary"]["on_medium"]
+    assert proofs["null"]["drift_check"]["on_medium"]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.synthetic.suite import Options, write_suite
 from contract.errors import LabError
 from instrumentation.tests.trees import TREES
 from lab import devices
 from validation.fairness import sockets
 from validation.fairness.simulated import BEFORE, ENTRY_S, WORKLOADS, Rules, Suite
+from validation.synthetic.suite import Options, write_suite
 
 SAME_DISK = replace(BEFORE, one_disk=True)
 

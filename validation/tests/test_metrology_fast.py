@@ -24,7 +24,7 @@ def test_a_stream_at_full_speed_is_recorded() -> None:
     assert 0 <= lost <= (stream.PIECE_FRAMES if refused else 0)
     if not refused:
         assert figures["frames out of order"].meets
-    if not refused and not figures["times that the sender was late and went on later"].value:
+    if not refused and not figures["times that the sender was late and continued later"].value:
         assert figures["faults that the driver saw"].meets
         assert figures["records of 1 ms decoded"].value == 2999
 

@@ -10,7 +10,7 @@ import pytest
 
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter
-from instrumentation.meters.rows import Fed
+from instrumentation.meters.rows import ParseResult
 from instrumentation.meters.smartpower3 import SmartPower3
 from instrumentation.trace import Pieces
 from validation.metrology import faults, replug
@@ -30,15 +30,15 @@ def test_every_meter_has_its_figures() -> None:
 class Deaf(SmartPower3):
     """Says nothing of what is missing."""
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         return self._hushed(super().feed(data, t_ns))
 
-    def feed_all(self, pieces: Pieces) -> Fed:
+    def feed_all(self, pieces: Pieces) -> ParseResult:
         return self._hushed(super().feed_all(pieces))
 
     @staticmethod
-    def _hushed(fed: Fed) -> Fed:
-        return Fed(replace(fed.rows, flags=np.zeros_like(fed.rows.flags)))
+    def _hushed(fed: ParseResult) -> ParseResult:
+        return ParseResult(replace(fed.rows, flags=np.zeros_like(fed.rows.flags)))
 
 
 class Slow(SmartPower3):
@@ -46,7 +46,7 @@ class Slow(SmartPower3):
 
     _doubt = 0
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         fed = super().feed(data, t_ns)
         self._doubt = 4 if fed.faults else max(0, self._doubt - len(fed.rows))
         none = replace(
@@ -56,13 +56,13 @@ class Slow(SmartPower3):
                 for name in ("t_mono_ns", "t_device_us", "window_s", "power_w", "flags")
             },
         )
-        return Fed(none, fed.faults) if self._doubt else fed
+        return ParseResult(none, fed.faults) if self._doubt else fed
 
 
 class Brittle(SmartPower3):
     """Does not expect every byte."""
 
-    def feed(self, data: bytes, t_ns: int) -> Fed:
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
         data.decode("ascii")
         return super().feed(data, t_ns)
 

@@ -11,10 +11,10 @@ import pytest
 
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
-from analysis.synthetic.papers import write_papers_suite
 from validation import papers, papers_figures
 from validation.bench import Figure
 from validation.papers_figures import Ran
+from validation.synthetic.papers import write_papers_suite
 
 
 def suite(root: Path, name: str, *runs: dict[str, Any]) -> Ran:
@@ -77,7 +77,9 @@ def test_our_share_is_said_of_every_entry_and_has_a_target_in_the_papers_suite(
 ) -> None:
     large = shares("paper", synthetic, 0.05)
     assert {figure.meets for figure in large} == {False}
-    assert len(large) == len({run.workload for run in synthetic.runs if run.phases} - {"canary"})
+    assert len(large) == len(
+        {run.workload for run in synthetic.runs if run.phases} - {"drift_check"}
+    )
     assert {figure.meets for figure in shares("paper", synthetic, 1e-6)} == {True}
     assert {figure.meets for figure in shares("block-sizes", synthetic, 0.05)} == {None}
 

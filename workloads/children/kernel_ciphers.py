@@ -71,7 +71,7 @@ class Cipher:
 
     def _make_room(self, size: int) -> None:
         """A request must fit whole: sending one that does not would wait for ever, and XTS would
-        begin anew with each part that is received by itself."""
+        begin again with each part that is received by itself."""
         for force, plain in (
             (_SNDBUFFORCE, socket.SO_SNDBUF),
             (_RCVBUFFORCE, socket.SO_RCVBUF),

@@ -107,7 +107,7 @@ def test_a_workload_keeps_the_contract_on_the_target(name: str, lab: LabHandle) 
         lab.send(Path(contract.__file__).parents[2] / package, GUEST_CODE)
     suite = yaml.safe_load((SUITES / "micro.yml").read_text())
     sizes = {entry["name"]: entry["parameters"] for entry in suite["workloads"]}
-    given = {**sizes, "canary": suite["canary"]}.get(name, registry.load(name).small)
+    given = {**sizes, "drift_check": suite["drift_check"]}.get(name, registry.load(name).small)
     options = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
     command = [*("python3", "-m", "workloads.tests.contract", name), *options]
     command += ["--root", f"{GUEST_CODE}/{name}", "--parameters", json.dumps(given)]

@@ -11,10 +11,10 @@ import yaml
 from workloads import registry
 
 SUITES = Path(__file__).parents[1] / "suites"
-# Those of Fujimoto et al., and rest. The canary comes by itself.
+# Those of Fujimoto et al., and rest. The drift check comes by itself.
 WORKLOADS = ["file_io", "kernel_tree", "kernel_grep", "sql", "video", "idle"]
 KEYS = {"summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s"}
-OPTIONAL = {"configurations", "contrasts", "canary", "run_limit_s", "scales"} | {
+OPTIONAL = {"configurations", "contrasts", "drift_check", "run_limit_s", "scales"} | {
     *("extra", "comparisons", "attempts", "watermark", "margin", "half_width", "one_disk"),
     *("discard_first", "precondition"),
 }
@@ -37,8 +37,8 @@ def test_every_suite_follows_the_schema(path: Path) -> None:
     for entry in content["workloads"]:
         assert set(entry) <= ENTRY
         registry.complete(entry.get("workload", entry["name"]), entry.get("parameters", {}))
-    if isinstance(content.get("canary"), dict):
-        registry.complete("canary", content["canary"])
+    if isinstance(content.get("drift_check"), dict):
+        registry.complete("drift_check", content["drift_check"])
 
 
 @pytest.mark.parametrize("name", ["smoke", "micro", "paper", "overnight"])

@@ -48,13 +48,13 @@ def main(pattern: str, action: str) -> None:
     above = list(ancestors(pid))
     agents = [p for p in above if called(p).startswith("python3 -m agent")]
     sessions = [p for p in above if called(p).startswith("sshd-session")]
-    doomed = {
+    to_kill = {
         "hold": [],
         "cut": sessions,
         "kill": [*agents, pid],
         "orphan": agents,
     }[action]
-    for process in doomed:
+    for process in to_kill:
         os.kill(process, signal.SIGKILL)
     print(json.dumps({"pid": pid, "agents": agents, "called": called(pid)}), flush=True)
 

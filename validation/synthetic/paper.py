@@ -39,7 +39,7 @@ import numpy as np
 from scipy import stats
 
 from analysis.suite.records import SYNTHETIC
-from analysis.synthetic.folder import (
+from validation.synthetic.folder import (
     Clocks,
     Done,
     Line,
@@ -55,7 +55,7 @@ from analysis.synthetic.folder import (
     write_meter,
     write_run,
 )
-from analysis.synthetic.suite import CONFIGURATIONS, STACKS, frozen, shuffled
+from validation.synthetic.suite import CONFIGURATIONS, STACKS, frozen, shuffled
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "fujimoto.csv"
 SUITE_ID = "paper-synthetic-20120101T000000Z"

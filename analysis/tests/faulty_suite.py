@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.synthetic.folder import BOOT, write_journal, write_manifest
-from analysis.synthetic.suite import Options, Truth, write_suite
 from analysis.tests.reboots import SECOND, reboot_target
+from validation.synthetic.folder import BOOT, write_journal, write_manifest
+from validation.synthetic.suite import Options, Truth, write_suite
 
-NIGHT = Options(blocks=2, interval_ms=100, canary=1.03, workloads=("kernel_tree", "sql"))
+NIGHT = Options(blocks=2, interval_ms=100, drift_check=1.03, workloads=("kernel_tree", "sql"))
 
 
 @dataclass(frozen=True)
-class Night:
+class FaultySuite:
     folder: Path
     truth: Truth
     order: list[str]  # of the runs, in time
@@ -29,9 +29,9 @@ def line(state: str, run_id: str = "", detail: str = "", **more: Any) -> dict[st
     return {**names, "detail": detail, "facts": {}, **more}
 
 
-def faulty(folder: Path) -> Night:
+def faulty(folder: Path) -> FaultySuite:
     """A power cut, a killed agent, a void try, a repetition that was asked for, two waits, a meter
-    that fell silent in the middle of a run, one run void to the end, and a canary that moved."""
+    that fell silent in the middle of a run, one run void to the end, and drift."""
     calm = write_suite(folder / "calm", NIGHT)
     order = sorted(calm.runs, key=lambda run_id: calm.runs[run_id])
     tree = next(run_id for run_id in order[8:] if "kernel_tree" in run_id)
@@ -42,7 +42,7 @@ def faulty(folder: Path) -> Night:
     reboot_target(folder / "s", at_s)
     _journal(folder / "s", order)
     write_manifest(folder / "s")
-    return Night(folder / "s", truth, order, tree)
+    return FaultySuite(folder / "s", truth, order, tree)
 
 
 def _journal(folder: Path, order: list[str]) -> None:

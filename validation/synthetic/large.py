@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 
 from analysis.suite.records import SYNTHETIC
-from analysis.synthetic.folder import (
+from instrumentation import decode
+from instrumentation.meters.powersensor3 import PowerSensor3
+from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
+from instrumentation.trace import StreamWriter
+from validation.synthetic.folder import (
     Clocks,
     Done,
     Floats,
@@ -30,11 +34,7 @@ from analysis.synthetic.folder import (
     write_manifest,
     write_run,
 )
-from analysis.synthetic.suite import ASSUMPTIONS, STACKS, frozen, shuffled
-from instrumentation import decode
-from instrumentation.meters.powersensor3 import PowerSensor3
-from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
-from instrumentation.trace import StreamWriter
+from validation.synthetic.suite import ASSUMPTIONS, STACKS, frozen, shuffled
 
 FRAMES_HZ, FRAME_BYTES, PIECE_FRAMES, RAILS = 1000, 18, 5, 4
 CHUNK_FRAMES = 500_000
@@ -199,7 +199,7 @@ def _write_talk(stream: Path, meter: PowerSensor3, simulator: PowerSensor3Simula
     writer.append(0, b"")
     meter.opened()
     while request := meter.request(0):
-        meter.asked(request, 0)
+        meter.on_request_sent(request, 0)
         writer.append(0, request, sent=True)
         if answer := simulator.receive(request):
             meter.feed(answer, 0)

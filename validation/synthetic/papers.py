@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.synthetic.folder import (
+from contract.journal import SKIPPED
+from validation.synthetic.folder import (
     CPUS,
     Clocks,
     Done,
@@ -31,8 +32,7 @@ from analysis.synthetic.folder import (
     write_meter,
     write_run,
 )
-from analysis.synthetic.suite import ASSUMPTIONS, IDLE_W, STACKS, frozen
-from contract.journal import SKIPPED
+from validation.synthetic.suite import ASSUMPTIONS, IDLE_W, STACKS, frozen
 
 BLOCKS, EXTRA_BLOCKS = 3, 2
 BUSY_W = (30.0, 2.6, 10.0, 1.4)

@@ -1,4 +1,4 @@
-"""`python -m analysis.synthetic DIR`: write the synthetic paper suite into DIR, say where."""
+"""`python -m validation.synthetic DIR`: write the synthetic paper suite into DIR, say where."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import shutil
 import sys
 from pathlib import Path
 
-from analysis.synthetic.paper import SUITE_ID, write_paper_suite
+from validation.synthetic.paper import SUITE_ID, write_paper_suite
 
 
 def main(arguments: list[str]) -> int:
     """0 where the suite was made, in place of one from before; 1 where it cannot be written."""
     if len(arguments) != 1:
-        print("usage: python -m analysis.synthetic DIR", file=sys.stderr)
+        print("usage: python -m validation.synthetic DIR", file=sys.stderr)
         return 2
     folder = Path(arguments[0]) / SUITE_ID
     unfinished = folder.with_name(f".{SUITE_ID}.part")

@@ -14,26 +14,26 @@ import pytest
 from analysis.report import provenance
 from analysis.report.sections import Report
 from analysis.stats.results import results, uncovered, verify, write
-from analysis.suite.incidents import Interruption, night, pauses_s
+from analysis.suite.incidents import Interruption, incident_log, pauses_s
 from analysis.suite.records import Suite
 from analysis.suite.samples import chained, of_table
-from analysis.synthetic.suite import Truth
-from analysis.synthetic.tables import energy_of, suite_of
-from analysis.tests.night import Night, faulty
+from analysis.tests.faulty_suite import FaultySuite, faulty
 from analysis.tests.pages import text_of
 from analysis.tests.test_remarks import table
 from contract.journal import AGENT_KILLED, INTERRUPTIONS, TARGET_DOWN, Entry
+from validation.synthetic.suite import Truth
+from validation.synthetic.tables import energy_of, suite_of
 
 S = 1_000_000_000
 
 
 @pytest.fixture(scope="module")
-def bad(tmp_path_factory: pytest.TempPathFactory) -> Night:
+def bad(tmp_path_factory: pytest.TempPathFactory) -> FaultySuite:
     return faulty(tmp_path_factory.mktemp("night"))
 
 
 @pytest.fixture(scope="module")
-def report(bad: Night) -> Report:
+def report(bad: FaultySuite) -> Report:
     return Report(results(bad.folder))
 
 
@@ -48,14 +48,14 @@ def suite(*lines: tuple[str, str, str] | tuple[str, str, str, str]) -> Suite:
     return replace(suite_of({"plain": "plain"}, ["idle"]), journal=tuple(journal))
 
 
-def test_a_night_of_faults_is_counted(bad: Night) -> None:
-    found = results(bad.folder).night
+def test_a_night_of_faults_is_counted(bad: FaultySuite) -> None:
+    found = results(bad.folder).incidents
     assert (found.starts, found.boots, found.reboots, found.restarts) == (3, 2, 1, 1)
     assert found.interruptions == (
         Interruption(bad.order[4], "running", TARGET_DOWN),
         Interruption(bad.order[6], "running", AGENT_KILLED),
     )
-    told = {(v.reason, v.tries, v.runs, v.mended, v.asked) for v in found.voids}
+    told = {(v.reason, v.tries, v.runs, v.recovered, v.asked) for v in found.voids}
     assert told == {
         ("The throttle counter rose by 12 during the run.", 2, 1, 1, False),
         ("meter0 saw 41 % of tar", 1, 1, 1, True),
@@ -71,7 +71,7 @@ def test_a_night_of_faults_is_counted(bad: Night) -> None:
     assert silence.longest_s == pytest.approx(end - begin + 6.2, abs=0.5)
 
 
-def test_the_report_tells_of_it(report: Report, bad: Night) -> None:
+def test_the_report_tells_of_it(report: Report, bad: FaultySuite) -> None:
     trust = text_of(report.trust())
     for said in (
         "The target lost power or was started again once",
@@ -89,16 +89,16 @@ def test_the_report_tells_of_it(report: Report, bad: Night) -> None:
     assert "Nothing broke in" not in trust
 
 
-def test_the_first_screen_says_what_the_figures_bear(report: Report, bad: Night) -> None:
+def test_the_first_screen_says_what_the_figures_bear(report: Report, bad: FaultySuite) -> None:
     first = text_of(report.answer())
     assert "What weakens these figures" in first
     assert "1 run is void to the end, in block 2" in first
     assert bad.missed in first and "not seen whole by every meter" in first
-    assert "The canary moved by 3" in first
+    assert "The drift check moved by 3" in first
     assert "What broke in: 1 reboot of the target, 1 restart of the agent" in first
 
 
-def test_a_run_that_was_not_seen_whole_stays_flagged(report: Report, bad: Night) -> None:
+def test_a_run_that_was_not_seen_whole_stays_flagged(report: Report, bad: FaultySuite) -> None:
     found = report.found
     missed = uncovered(found.energy)
     assert bad.missed in missed and len(missed) <= 4
@@ -124,7 +124,7 @@ def test_only_a_meter_can_miss_a_run() -> None:
     assert uncovered(energy) == ["b00-plain-sql"]
 
 
-def test_such_a_suite_is_verified_and_its_page_is_whole(report: Report, bad: Night) -> None:
+def test_such_a_suite_is_verified_and_its_page_is_whole(report: Report, bad: FaultySuite) -> None:
     write(report.found)
     assert verify(bad.folder).problems == ()
     text = text_of(report.page())
@@ -133,7 +133,7 @@ def test_such_a_suite_is_verified_and_its_page_is_whole(report: Report, bad: Nig
 
 def test_a_quiet_night_is_one_sentence(whole_suite: tuple[Path, Truth]) -> None:
     page = Report(results(whole_suite[0]))
-    assert page.found.night.quiet
+    assert page.found.incidents.quiet
     assert provenance.QUIET in text_of(page.trust())
     assert "What broke in" not in text_of(page.trust())
     assert "What broke in" not in text_of(page.answer())
@@ -156,14 +156,14 @@ STARTED = ("suite-started", "", "")
 def test_a_start_is_told_by_what_went_before(
     between: list[tuple[str, str, str]], counts: tuple[int, int, int]
 ) -> None:
-    found = night(suite(STARTED, ("running", "a", ""), *between, STARTED))
+    found = incident_log(suite(STARTED, ("running", "a", ""), *between, STARTED))
     assert (found.reboots, found.restarts, found.resumed) == counts
     assert found.starts == 2
 
 
 def test_a_power_cut_between_runs_and_one_in_a_run() -> None:
     went_down = "target-down|proving"
-    found = night(
+    found = incident_log(
         suite(
             STARTED,
             ("finished", "a", ""),
@@ -184,15 +184,15 @@ def test_a_power_cut_between_runs_and_one_in_a_run() -> None:
 
 
 def test_a_suite_that_was_given_up_says_so() -> None:
-    found = night(
+    found = incident_log(
         suite(STARTED, ("void", "a", "failed|x"), ("suite-failed", "", "|the disk is gone"))
     )
     assert found.failed == "the disk is gone"
-    assert "the disk is gone" in text_of(provenance.night_table(found))
+    assert "the disk is gone" in text_of(provenance.incident_table(found))
 
 
 def test_a_suite_without_a_journal_has_no_incidents() -> None:
-    assert night(replace(suite(STARTED), journal=())).starts == 0
+    assert incident_log(replace(suite(STARTED), journal=())).starts == 0
 
 
 def test_a_meters_silence_is_longer_than_any_bunch() -> None:
@@ -223,13 +223,13 @@ def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> N
     told = suite(STARTED, ("running", "a", ""), ("finished", "a", ""), ("suite-finished", "", ""))
     times = (95, 100, 1006, 1007)  # at work from the first burst's end to the suite's
     journal = tuple(replace(x, t_mono_ns=t * S) for x, t in zip(told.journal, times, strict=True))
-    found = night(replace(told, clock=tuple(clock), folder=tmp_path, journal=journal))
+    found = incident_log(replace(told, clock=tuple(clock), folder=tmp_path, journal=journal))
     assert found.unlinked is not None
     assert (found.unlinked.times, round(found.unlinked.seconds)) == (2, 675)
     assert found.sessions == 2
-    text = text_of(provenance.night_table(found))
+    text = text_of(provenance.incident_table(found))
     assert "No link to the target" in text
-    assert "A session of the controller went on with the suite" in text
+    assert "A session of the controller continued with the suite" in text
 
 
 def test_a_session_that_did_not_end_was_killed_unless_it_is_still_at_work(tmp_path: Path) -> None:
@@ -238,12 +238,14 @@ def test_a_session_that_did_not_end_was_killed_unless_it_is_still_at_work(tmp_pa
     told = "".join(json.dumps(line) + "\n" for line in [*begins[:2], end, begins[2]])
     (tmp_path / "sessions.jsonl").write_text(told)
     at_work = replace(suite(STARTED), folder=tmp_path, sealed=False)
-    assert (night(at_work).sessions, night(at_work).killed) == (3, 1)
-    found = night(replace(at_work, sealed=True))
+    assert (incident_log(at_work).sessions, incident_log(at_work).killed) == (3, 1)
+    found = incident_log(replace(at_work, sealed=True))
     assert found.killed == 2
-    assert "A session of the controller was killed" in text_of(provenance.night_table(found))
+    assert "A session of the controller was killed" in text_of(provenance.incident_table(found))
 
 
 def test_nobody_listens_before_the_agent_starts_nor_once_the_target_is_down() -> None:
     cut = suite(STARTED, ("running", "a", ""), ("suite-started", "", "", "two"))
-    assert night(replace(cut, clock=(reading(-500), reading(1), reading(900)))).unlinked is None
+    assert (
+        incident_log(replace(cut, clock=(reading(-500), reading(1), reading(900)))).unlinked is None
+    )

@@ -15,7 +15,7 @@ Value = int | float | str | None
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """One look. `why` is a clause that says what is wrong and names no figure, so that the same
     thing reads the same in every run; `detail` adds the figures where somebody waits for it.
     `cause` is the code of what is wrong where that is not the check's own name."""
@@ -28,7 +28,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Scene:
+class CheckContext:
     """A machine with a configuration mounted at `mount_point`.
 
     `suite_dir` is where the suite's first readings are kept, None for nowhere; `disks` are the
@@ -59,7 +59,7 @@ class Scene:
     @classmethod
     def here(
         cls, mount_point: Path, suite_dir: Path | None = None, disks: Iterable[str] = ()
-    ) -> Scene:
+    ) -> CheckContext:
         """This machine."""
         return cls(mount_point, suite_dir=suite_dir, disks=tuple(disks))
 
@@ -67,8 +67,8 @@ class Scene:
     def cpus(self) -> Path:
         return self.sys / "devices/system/cpu"
 
-    def anew(self, known_health: dict[str, smart.Health] | None = None) -> Scene:
-        """The same scene, with nothing else of it seen yet: what follows is read at most once."""
+    def unread(self, known_health: dict[str, smart.Health] | None = None) -> CheckContext:
+        """The same context, with nothing else of it seen yet: what follows is read at most once."""
         return replace(self, known_health=known_health)
 
     @cached_property

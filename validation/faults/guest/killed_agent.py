@@ -1,6 +1,6 @@
 """Runs in the guest in the agent's place: the agent itself, killed at chosen lines of its journal.
 
-    python3 doomed.py ORDERS RECORD run --suite-dir DIR …
+    python3 killed_agent.py ORDERS RECORD run --suite-dir DIR …
 
 ORDERS is a JSON list of `[state, moment]`, done in this order for each state; moment is `before`
 the line is written, `half` (half of it is on the medium) or `after` (it is, and nobody was told).

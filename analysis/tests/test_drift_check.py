@@ -1,4 +1,4 @@
-"""The canary: held, moved or unknown, and nowhere else in the report."""
+"""The drift check: held, moved or unknown, and nowhere else in the report."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 from analysis.report.sections import Report
 from analysis.stats.results import results, write
-from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, canary, places_of
+from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, drift_check, places_of
 from analysis.suite.records import Suite
-from analysis.synthetic.suite import Options, write_suite
-from analysis.synthetic.tables import energy_of, suite_of
 from analysis.tests.pages import text_of
 from analysis.tests.test_steadiness import KINDS, NO_CLOCK, run
+from validation.synthetic.suite import Options, write_suite
+from validation.synthetic.tables import energy_of, suite_of
 
 
 def idle_suite(last_w: float, **plan: Any) -> tuple[Suite, pl.DataFrame]:
@@ -32,9 +32,9 @@ def idle_suite(last_w: float, **plan: Any) -> tuple[Suite, pl.DataFrame]:
     return suite_of(KINDS, ["idle", "write"], runs=runs, **plan), energy_of(rows)
 
 
-def test_an_older_plans_canary_is_the_first_and_the_last_idling_of_the_baseline() -> None:
+def test_an_older_plans_drift_check_is_the_first_and_the_last_idling_of_the_baseline() -> None:
     suite, energy = idle_suite(30.4)
-    found = canary(suite, energy, NO_CLOCK)
+    found = drift_check(suite, energy, NO_CLOCK)
     assert found is not None
     assert (found.workload, found.configuration) == ("idle", "plain")
     (reading,) = found.readings
@@ -43,7 +43,7 @@ def test_an_older_plans_canary_is_the_first_and_the_last_idling_of_the_baseline(
     assert found.hours == pytest.approx(1.6)
     assert found.verdict == MOVED
     for last_w, verdict in ((29.8, HELD), (29.6, MOVED)):
-        other = canary(*idle_suite(last_w), NO_CLOCK)
+        other = drift_check(*idle_suite(last_w), NO_CLOCK)
         assert other is not None
         assert other.verdict == verdict
 
@@ -51,38 +51,38 @@ def test_an_older_plans_canary_is_the_first_and_the_last_idling_of_the_baseline(
 def test_a_change_that_the_instruments_alone_may_make_is_no_move() -> None:
     suite, energy = idle_suite(30.4)
     doubtful = energy.with_columns(energy_statistical_j=pl.lit(3.0))  # 1 % of 300 J, twice
-    found = canary(suite, doubtful, NO_CLOCK)
+    found = drift_check(suite, doubtful, NO_CLOCK)
     assert found is not None
     assert found.verdict == CANNOT_TELL
-    assert found.worst.doubt == pytest.approx(1.96 * 0.01 * 2**0.5, rel=0.03)
-    sure = canary(suite, energy.with_columns(energy_statistical_j=pl.lit(0.3)), NO_CLOCK)
+    assert found.worst.uncertainty == pytest.approx(1.96 * 0.01 * 2**0.5, rel=0.03)
+    sure = drift_check(suite, energy.with_columns(energy_statistical_j=pl.lit(0.3)), NO_CLOCK)
     assert sure is not None
     assert sure.verdict == MOVED
 
 
-def test_the_plan_names_the_canary_and_its_limit() -> None:
+def test_the_plan_names_the_drift_check_and_its_limit() -> None:
     given = {"workload": "write", "configuration": "plain", "limit": 0.05}
-    told = canary(*idle_suite(30.4, canary=given), NO_CLOCK)
+    told = drift_check(*idle_suite(30.4, drift_check=given), NO_CLOCK)
     assert told is not None
     assert (told.workload, told.limit, told.verdict) == ("write", 0.05, HELD)
     nonsense: object
     for nonsense in ({"limit": 0}, {"limit": "x"}, {"limit": True}, [], None, {"workload": None}):
-        found = canary(*idle_suite(30.4, canary=nonsense), NO_CLOCK)
+        found = drift_check(*idle_suite(30.4, drift_check=nonsense), NO_CLOCK)
         assert found is not None
         assert (found.workload, found.limit) == ("idle", 0.01)
 
 
-def test_a_canary_that_ran_once_tells_nothing() -> None:
+def test_a_drift_check_that_ran_once_tells_nothing() -> None:
     suite, energy = idle_suite(30.4)
-    assert canary(suite, energy.filter(pl.col("block") == 0), NO_CLOCK) is None
-    assert canary(suite_of({"soft": "dmcrypt"}, ["idle"]), energy, NO_CLOCK) is None
+    assert drift_check(suite, energy.filter(pl.col("block") == 0), NO_CLOCK) is None
+    assert drift_check(suite_of({"soft": "dmcrypt"}, ["idle"]), energy, NO_CLOCK) is None
 
 
 SMALL = Options(blocks=2, interval_ms=10, workloads=("kernel_tree", "sql"))
 
 
 def made(folder: Path, last: float | None, **changes: Any) -> Report:
-    options = Options(**{**vars(SMALL), "canary": last, **changes})
+    options = Options(**{**vars(SMALL), "drift_check": last, **changes})
     write_suite(folder, options)
     return Report(results(folder))
 
@@ -92,11 +92,11 @@ def test_each_phase_is_held_against_itself_on_what_matters(
     tmp_path: Path, last: float, verdict: str
 ) -> None:
     report = made(tmp_path / "s", last, blocks=1, configurations=("plain",))
-    assert report.found.canary is not None
-    assert report.found.canary.verdict == verdict
-    seen = {(r.phase, r.component) for r in report.found.canary.readings}
+    assert report.found.drift_check is not None
+    assert report.found.drift_check.verdict == verdict
+    seen = {(r.phase, r.component) for r in report.found.drift_check.readings}
     assert seen == set(itertools.product(("idle", "busy"), ("system", "drive", "package-0")))
-    for reading in report.found.canary.readings:
+    for reading in report.found.drift_check.readings:
         assert reading.change == pytest.approx(last - 1, abs=4e-3)
     said = text_of(report.answer())
     assert ("held" if verdict == HELD else "moved by") in said
@@ -106,9 +106,9 @@ def test_it_stands_nowhere_but_where_trust_is_spoken_of(tmp_path: Path) -> None:
     report = made(tmp_path / "s", 1.03)
     found = report.found
     write(found)
-    assert "canary" in set(found.energy["workload"])
-    assert "canary" not in set(found.summary["workload"])
-    assert "canary" not in found.suite.workloads
+    assert "drift_check" in set(found.energy["workload"])
+    assert "drift_check" not in set(found.summary["workload"])
+    assert "drift_check" not in found.suite.workloads
     for text in (
         (tmp_path / "s" / "summary.csv").read_text(),
         json.dumps(found.next_suite),
@@ -118,24 +118,24 @@ def test_it_stands_nowhere_but_where_trust_is_spoken_of(tmp_path: Path) -> None:
         text_of(report.published()),
     ):
         assert "anary" not in text
-    assert "Canary" not in text_of(report.head())
-    assert "The canary (Canary on plain) moved" in text_of(report.page())
+    assert "Drift check" not in text_of(report.head())
+    assert "The drift check (DriftCheck on plain) moved" in text_of(report.page())
 
 
-def test_one_block_with_the_canary_twice_is_paired_as_without_it(tmp_path: Path) -> None:
+def test_one_block_with_the_drift_check_twice_is_paired_as_without_it(tmp_path: Path) -> None:
     report = made(tmp_path / "s", 1.03, blocks=1, noise=0.0)
-    with_canary = report.found
+    with_check = report.found
     without = made(tmp_path / "t", None, blocks=1, noise=0.0).found
-    assert len(with_canary.suite.runs) == len(without.suite.runs) + 2
-    assert len(with_canary.summary) == len(without.summary)
-    for a, b in zip(with_canary.contrasts, without.contrasts, strict=True):
+    assert len(with_check.suite.runs) == len(without.suite.runs) + 2
+    assert len(with_check.summary) == len(without.summary)
+    for a, b in zip(with_check.contrasts, without.contrasts, strict=True):
         assert (a.base, a.other, a.workloads) == (b.base, b.other, b.workloads)
         assert a.comparison is not None and b.comparison is not None
         assert a.comparison.n == b.comparison.n == 1
         assert a.comparison.ratio == pytest.approx(b.comparison.ratio, rel=2e-3)
 
 
-def test_the_first_place_in_a_block_is_not_the_canarys(tmp_path: Path) -> None:
+def test_the_first_place_in_a_block_is_not_the_drift_check(tmp_path: Path) -> None:
     found = made(tmp_path / "s", 1.0, blocks=1, interval_ms=100, seed=3).found
     order = [run.configuration for run in found.suite.compared_runs if run.block == 0]
     places = places_of(found.suite.runs, found.clock)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from analysis.suite.manifest import canonical_sha256
-from analysis.suite.records import CANARY
-from analysis.synthetic.folder import (
+from analysis.suite.records import DRIFT_CHECK
+from validation.synthetic.folder import (
     COMPONENTS,
     Clocks,
     Done,
@@ -54,9 +54,9 @@ PHASES: Mapping[str, Mapping[str, float]] = {
     "video": {"play": 2.0},
     "idle": {"idle": 1.0},
 }
-CANARY_PHASES: Mapping[str, float] = {"idle": 1.0, "busy": 1.0}
+DRIFT_CHECK_PHASES: Mapping[str, float] = {"idle": 1.0, "busy": 1.0}
 SLOWER = {"plain": 1.0, "opal": 1.012, "dmcrypt-aes128": 1.25, "dmcrypt-aes256": 1.34}
-TIED_TO_TIME = ("video", "idle", CANARY)
+TIED_TO_TIME = ("video", "idle", DRIFT_CHECK)
 IDLE_W = (21.0, 2.2, 4.0, 0.9)  # by component
 DISKS_C: Mapping[str, float] = {"plain": 36.0, "sed": 37.0}  # by role, before a run
 REST_S, TAIL_S = 0.5, 0.4
@@ -93,7 +93,9 @@ class Options:
     lost_windows: tuple[float, float] | None = None  # controller seconds without samples
     reopen_after_loss: bool = True
     settling: Mapping[str, Sequence[float]] | None = None  # MiB/s of preconditioning, by disk
-    canary: float | None = None  # power of its last run against that of its first; None: no canary
+    drift_check: float | None = (
+        None  # power of its last run against that of its first; None: no drift check
+    )
     accuracy: Mapping[str, Any] = field(
         default_factory=lambda: {"relative_limit": 0.03, "absolute_limit_w": 0.0005, "source": "-"}
     )
@@ -194,8 +196,8 @@ def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _between_canaries(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[str, Any]]:
-    """The canary before and after all runs, in the first and in the last block."""
-    own = {"configuration": on, "workload": CANARY}
+    """The drift check before and after all runs, in the first and in the last block."""
+    own = {"configuration": on, "workload": DRIFT_CHECK}
     whole = [{**own, "block": 0}, *runs, {**own, "block": runs[-1]["block"]}]
     return [
         {
@@ -210,11 +212,11 @@ def _between_canaries(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[s
 def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
     runs = shuffled(o.blocks, o.configurations, o.workloads, generator)
     workloads = list(o.workloads)
-    canary: dict[str, Any] = {}
-    if o.canary is not None:
+    drift_check: dict[str, Any] = {}
+    if o.drift_check is not None:
         on = o.configurations[0]
-        runs, workloads = _between_canaries(runs, on), [*workloads, CANARY]
-        canary = {"canary": {"workload": CANARY, "configuration": on, "limit": 0.01}}
+        runs, workloads = _between_canaries(runs, on), [*workloads, DRIFT_CHECK]
+        drift_check = {"drift_check": {"workload": DRIFT_CHECK, "configuration": on, "limit": 0.01}}
     return frozen(
         {
             "format": "fde-plan/2",
@@ -231,7 +233,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
             "configurations": [{"name": name, **STACKS.get(name, {})} for name in o.configurations],
             "workloads": [{"name": name, "parameters": {}} for name in workloads],
             "runs": runs,
-            **canary,
+            **drift_check,
             **({} if o.settling is None else {"precondition": PRECONDITION}),
             "settle_s": REST_S,
             "analysis": {
@@ -255,14 +257,14 @@ def _enact(
     start = power.end_s
     marks: Marks = []
     tied = run["workload"] in TIED_TO_TIME
-    of_canary = run["workload"] == CANARY
-    phases = CANARY_PHASES if of_canary else PHASES[run["workload"]]
+    of_check = run["workload"] == DRIFT_CHECK
+    phases = DRIFT_CHECK_PHASES if of_check else PHASES[run["workload"]]
     for phase, seconds in phases.items():
         factor = 1.0 if tied else o.slower[run["configuration"]]
         length = seconds * factor * float(np.exp(generator.normal(0, 0 if tied else o.noise)))
         scatter = float(np.exp(generator.normal(0, o.noise)))
-        if of_canary:
-            scatter = 1.0 if run["index"] == 0 else o.canary or 1.0
+        if of_check:
+            scatter = 1.0 if run["index"] == 0 else o.drift_check or 1.0
         busy = 0.1 if phase == "idle" else 1.0
         extra = np.array([9.0, 1.6, 6.0, 0.7]) * busy
         extra[1] += 0.15 if run["configuration"] == "opal" else 0.0

@@ -23,24 +23,24 @@ _FIEMAP_SYNC = 1
 _FIEMAP_NO_ADDRESS = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
 
 
-class CanaryError(AgentError):
-    """The canary could not be placed or looked for."""
+class ProbeError(AgentError):
+    """The plaintext probe could not be placed or looked for."""
 
 
 def content(key: str) -> bytes:
     """One block that looks random and can be made again from the run's id."""
-    return hashlib.shake_256(f"fde-canary:{key}".encode()).digest(BLOCK_BYTES)
+    return hashlib.shake_256(f"fde-probe:{key}".encode()).digest(BLOCK_BYTES)
 
 
 def look(folder: Path, key: str, mapping: str, partition: str, offset_bytes: int) -> dict[str, Any]:
-    """Write the canary, find its physical place, read it there past the page cache, remove it.
+    """Write the probe, find its physical place, read it there past the page cache, remove it.
 
     Returns `{sha256, offset_bytes, through_mapping, on_medium}`: `offset_bytes` within the
     partition; `through_mapping` whether the mapping shows it there (it must, else the place is
-    wrong); `on_medium` whether the raw partition does. Raises CanaryError.
+    wrong); `on_medium` whether the raw partition does. Raises ProbeError.
     """
     block = content(key)
-    path = folder / f"canary-{key}"
+    path = folder / f"plaintext-probe-{key}"
     try:
         with path.open("wb") as file:
             file.write(block)
@@ -54,7 +54,9 @@ def look(folder: Path, key: str, mapping: str, partition: str, offset_bytes: int
             "on_medium": read_direct(partition, offset_bytes + physical) == block,
         }
     except OSError as error:
-        raise CanaryError(f"The canary could not be looked for ({error.strerror}).") from error
+        raise ProbeError(
+            f"The plaintext probe could not be looked for ({error.strerror})."
+        ) from error
     finally:
         # A file system that failed has gone read-only: what it said first is what counts.
         with contextlib.suppress(OSError):
@@ -89,5 +91,5 @@ def _physical(fd: int) -> int:
     mapped = _FIEMAP_HEAD.unpack_from(buffer)[3]
     _, physical, length, _, _, flags, *_ = _FIEMAP_EXTENT.unpack_from(buffer, _FIEMAP_HEAD.size)
     if mapped != 1 or length < BLOCK_BYTES or flags & _FIEMAP_NO_ADDRESS:
-        raise CanaryError("The file system does not tell where the canary lies: use ext4.")
+        raise ProbeError("The file system does not tell where the plaintext probe lies: use ext4.")
     return int(physical)

@@ -12,7 +12,7 @@ from workloads import programs
 from workloads.base import Context, Workload, WorkloadError
 
 
-class Canary(Workload):
+class DriftCheck(Workload):
     """Phases `idle` and `busy`: the machine at rest, then every processor at work.
 
     It leaves the disk alone, so that a move of its power is one of the machine or the meter. The
@@ -20,7 +20,7 @@ class Canary(Workload):
     processors. The page cache is emptied before `busy`; the program has been started once by then.
     """
 
-    name = "canary"
+    name = "drift_check"
     summary = "rest and full load without the disk, first and last in a suite"
     parameters = (Parameter("seconds", 10, "s", "length of each of its two phases", minimum=1),)
     small: ClassVar = {"seconds": 1}

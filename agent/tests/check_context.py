@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent.checks.scene import Scene
+from agent.checks.context import CheckContext
 
 DISK = "sdx"
 SMART: dict[str, Any] = {
@@ -55,10 +55,10 @@ FILES = {
 
 @dataclass(frozen=True)
 class Machine:
-    """`root` holds the tree; `scene` looks at it."""
+    """`root` holds the tree; `context` looks at it."""
 
     root: Path
-    scene: Scene
+    context: CheckContext
 
     def write(self, name: str, text: str) -> None:
         (self.root / name).write_text(text)
@@ -68,7 +68,7 @@ class Machine:
             file.write(text)
 
     def with_scene(self, **changes: Any) -> Machine:
-        return replace(self, scene=replace(self.scene, **changes))
+        return replace(self, context=replace(self.context, **changes))
 
 
 def build(root: Path) -> Machine:
@@ -76,7 +76,7 @@ def build(root: Path) -> Machine:
     for name, text in FILES.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    scene = Scene(
+    context = CheckContext(
         Path("/"),
         suite_dir=root / "suite",
         disks=(DISK,),
@@ -93,7 +93,7 @@ def build(root: Path) -> Machine:
         min_free_share=0.0,
         min_free_bytes=1,
     )
-    return Machine(root, scene)
+    return Machine(root, context)
 
 
 def program(path: Path, body: str) -> str:
