@@ -18,10 +18,12 @@ from analysis.stats.summary import BlockValues, compare_blocks, estimate_of
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
 
-Word = Literal["agrees", "same way, less", "same way, more", "other way", "not settled"]
+Word = Literal[
+    "agrees", "same direction, smaller", "same direction, larger", "opposite", "inconclusive"
+]
 WORDS: tuple[Word, ...] = (
-    *("agrees", "same way, less", "same way, more"),
-    *("other way", "not settled"),
+    *("agrees", "same direction, smaller", "same direction, larger"),
+    *("opposite", "inconclusive"),
 )
 CLOSE = 1.25  # a ratio within this factor of the published one agrees
 APART = 1.02  # two algorithms nearer than this are in no order
@@ -35,11 +37,11 @@ def word(published: float, here: Comparison) -> Word:
         return "agrees"
     sure = here.low is not None and here.high is not None and not here.low <= 1 <= here.high
     if not sure:
-        return "not settled"
+        return "inconclusive"
     if (here.ratio > 1) != (published > 1):
-        return "other way"
+        return "opposite"
     more = abs(math.log(here.ratio)) > abs(math.log(published))
-    return "same way, more" if more else "same way, less"
+    return "same direction, larger" if more else "same direction, smaller"
 
 
 def spoilt(figure: Published) -> bool:

@@ -103,8 +103,7 @@ def software(found: Results) -> str:
         text = f"by {words.change(c)} with {suite.label(name)}{own}"
         by_judgement.setdefault(judgement(c), []).append(text)
     told = [
-        f"{' and '.join(texts)}: "
-        f"{verdict.replace('it differs', 'they differ') if len(texts) > 1 else verdict}"
+        f"{' and '.join(texts)}: {'each ' * (len(texts) > 1)}{verdict}"
         for verdict, texts in by_judgement.items()
     ]
     over = f", over {scopes[0]}," if same else ""
@@ -144,25 +143,29 @@ def turned(c: Comparison) -> Comparison:
 
 
 def judgement(c: Comparison) -> str:
-    """The verdict in words: what is sure, what is of no account, what is not known."""
+    """The verdict in words."""
     margin = f"±{c.margin * 100:g} %"
     if c.low is None:
         return "inconclusive, for one block has no interval"
     if c.verdict == "differs":
-        return f"it differs, surely {'more' if c.ratio > 1 else 'less'}"
+        return f"a significant {_way(c)}"
     if c.verdict == "equivalent":
-        yet = f", and yet surely {'more' if c.ratio > 1 else 'less'}" if c.both else ""
-        return f"equivalent within {margin}{yet}"
+        change = f" (significant {_way(c)})" if c.both else ""
+        return f"equivalent within {margin}{change}"
     text = f"inconclusive, neither a difference nor equivalence within {margin} is shown"
     if c.p_value is not None and c.p_value < LEVEL:
         text += " once all comparisons are counted (Holm)"
     return text
 
 
+def _way(c: Comparison) -> str:
+    return "increase" if c.ratio > 1 else "decrease"
+
+
 def _opening(what: str, compared: list[Comparison]) -> str:
     """Who reads no further than the colon must not take a guess for a finding."""
     if all(comparison.verdict == "inconclusive" for comparison in compared):
-        return f"What {what} costs is not settled: here it"
+        return f"What {what} costs is inconclusive: in this suite it"
     return what[0].upper() + what[1:]
 
 
@@ -175,8 +178,8 @@ def _range(found: Results, there: Sequence[tuple[str, Comparison]]) -> str:
     ]
     margin = f"±{found.suite.margin * 100:g} %"
     kinds = {
-        "surely more": sum(c.verdict == "differs" and c.ratio > 1 for _, c in there),
-        "surely less": sum(c.verdict == "differs" and c.ratio <= 1 for _, c in there),
+        "significant increase": sum(c.verdict == "differs" and c.ratio > 1 for _, c in there),
+        "significant decrease": sum(c.verdict == "differs" and c.ratio <= 1 for _, c in there),
         f"equivalent within {margin}": sum(c.verdict == "equivalent" for _, c in there),
         "inconclusive": sum(c.verdict == "inconclusive" for _, c in there),
     }

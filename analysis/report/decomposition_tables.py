@@ -88,7 +88,7 @@ def _parts(found: Results, energy: pl.DataFrame, workload: str, component: str) 
                 words.signed(split.by_time_j),
                 words.signed(split.by_power_j),
                 words.signed(split.delta_w),
-                makes(split) or "not settled",
+                makes(split) or "inconclusive",
             ]
             for part in others
             for split in _splits(found, energy, workload, part)
@@ -136,14 +136,14 @@ def _moral(split: Decomposition) -> str:
     if what == "time against power":
         return AGAINST[split.delta_s.mean > 0, more]
     if not what and _sure(split.by_power_j):
-        return "Power has its part for sure; whether time has is not settled."
+        return "Power has a significant part; whether time has is inconclusive."
     if not what and _sure(split.by_time_j):
-        return "Time has its part for sure; whether power has is not settled."
-    return MORALS.get((what, more), "Which of the two makes it is not settled.")
+        return "Time has a significant part; whether power has is inconclusive."
+    return MORALS.get((what, more), "Which of the two causes it is inconclusive.")
 
 
 def makes(split: Decomposition) -> str:
-    """`time`, `power`, `both`, `time against power`, or empty where it is not settled."""
+    """`time`, `power`, `both`, `time against power`, or empty where it is inconclusive."""
     if not _sure(split.delta_j):
         return ""
     time, power = split.by_time_j, split.by_power_j
@@ -165,7 +165,7 @@ def _row(found: Results, split: Decomposition) -> list[str]:
         words.signed(split.by_power_j),
         words.signed(split.delta_s),
         words.signed(split.delta_w),
-        makes(split) or "not settled",
+        makes(split) or "inconclusive",
     ]
 
 

@@ -12,8 +12,8 @@ from analysis.report.view import Blocks, Group, Matrix, MatrixCell
 from analysis.stats.contrasts import counted
 from analysis.stats.hosts import Effect, Hosts
 
-SIGNS = {"differ": "≠", "alike": "≈", "not settled": "?"}
-VERDICTS = {"differ": "differs", "alike": "equivalent", "not settled": "inconclusive"}
+SIGNS = {"differ": "≠", "alike": "≈", "inconclusive": "?"}
+VERDICTS = {"differ": "differs", "alike": "equivalent", "inconclusive": "inconclusive"}
 
 
 def matrix(found: Hosts) -> Blocks:
@@ -54,8 +54,8 @@ def _cells(found: Hosts, effect: Effect) -> Iterator[MatrixCell]:
 def _legend(found: Hosts) -> str:
     margin = f"±{found.margin * 100:g} %"
     return (
-        f"▲ more, ▼ less: it differs, surely. ≈ equivalent: surely within {margin}. ? not settled. "
-        "The mean weighs each host the same, and is of these hosts only. Hosts ≠ differ: surely "
-        f"not all the same; ≈ alike: every two of them surely within {margin} of each other; "
-        "? neither is shown. “Surely”: among all of a column at most 5 % risk (Holm)."
+        f"▲ significant increase, ▼ significant decrease. ≈ equivalent: within {margin}. "
+        "? inconclusive. The mean weighs each host the same, and is of these hosts only. Hosts "
+        "≠ differ: significantly not all the same; ≈ alike: every two of them within "
+        f"{margin} of each other; ? inconclusive. Among all of a column at most 5 % risk (Holm)."
     )

@@ -30,8 +30,8 @@ from contract import files
 FIGURE = (
     "Change of the system's energy against the baseline, paired within the blocks of each host, "
     "with 95 % intervals. Below the hosts their mean (black diamond) with its interval for these "
-    "hosts. Filled: a verdict. Hollow: inconclusive. ≠ the hosts surely differ, ≈ they are alike "
-    "within the margin, ? neither is shown. Each interval stands for itself."
+    "hosts. Filled: a verdict. Hollow: inconclusive. ≠ the hosts differ significantly, ≈ they are "
+    "alike within the margin, ? neither is shown. Each interval stands for itself."
 )
 
 

@@ -72,7 +72,7 @@ def _costs(found: Hosts, what: str, effects: Sequence[Effect]) -> str:
         for ratio, name, _ in (by_ratio[0], by_ratio[-1])
     ]
     counts = {
-        word: sum(e.hosts == word for e in effects) for word in ("alike", "differ", "not settled")
+        word: sum(e.hosts == word for e in effects) for word in ("alike", "differ", "inconclusive")
     }
     told = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
     return (
@@ -103,13 +103,13 @@ def _one(found: Hosts, effect: Effect, labelled: bool) -> str:
     if effect.hosts == "differ":
         told = ", ".join(f"{change} on {name}" for name, change in each)
         return (
-            f"{label}by {told}: the hosts surely differ, and their mean, {words.change(c)}, is no "
-            "host's own"
+            f"{label}by {told}: the hosts differ significantly; their mean, {words.change(c)}, is "
+            "no host's own"
         )
     told = ", ".join(f"{name} {change}" for name, change in each)
     alike = {
         "alike": f"the hosts are alike within ±{found.margin * 100:g} % of each other",
-        "not settled": "whether the hosts differ is not settled",
+        "inconclusive": "whether the hosts differ is inconclusive",
     }[effect.hosts]
     return f"{label}by {words.change(c)} in the mean: {answer.judgement(c)}; {alike} ({told})"
 

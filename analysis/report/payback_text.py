@@ -172,7 +172,7 @@ def _saves(payback: Payback) -> str:
     if saving.high is not None and saving.high < 0:
         return "the self-encrypting drive needs more; it saves"
     if not payback.demonstrated:
-        return "it is not settled whether the self-encrypting drive saves anything; here it saves"
+        return "whether the self-encrypting drive saves anything is inconclusive; here it saves"
     return "the self-encrypting drive saves"
 
 

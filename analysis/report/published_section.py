@@ -133,10 +133,16 @@ def _titled(figure: Published) -> str:
 FEW_PLACES = 3  # more of one reason are told as from the first to the last
 MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
     "agrees": ("agrees with the published one", "agree with the published one"),
-    "same way, less": ("goes the same way, but less far", "go the same way, but less far"),
-    "same way, more": ("goes the same way, and further", "go the same way, and further"),
-    "other way": ("goes the other way", "go the other way"),
-    "not settled": ("is not settled here", "are not settled here"),
+    "same direction, smaller": (
+        "has the same direction and is smaller",
+        "have the same direction and are smaller",
+    ),
+    "same direction, larger": (
+        "has the same direction and is larger",
+        "have the same direction and are larger",
+    ),
+    "opposite": ("has the opposite direction", "have the opposite direction"),
+    "inconclusive": ("is inconclusive here", "are inconclusive here"),
 }
 
 

@@ -165,7 +165,8 @@ def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> s
             f"{change} with {found.suite.label(side.configuration)}"
         )
     told = "; ".join(
-        f"{', '.join(texts)}: {_many(verdict, texts)}" for verdict, texts in by.items()
+        f"{', '.join(texts)}: {'each ' * (len(texts) > 1)}{verdict}"
+        for verdict, texts in by.items()
     )
     missing = len(answers) - len(there)
     rest = f" Of {missing} more configurations no block has both sides." if missing else ""
@@ -174,10 +175,6 @@ def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> s
         f"{first[0].upper()}{first[1:]} takes{_per(question)}, against {_side(question.second)}, "
         f"{told}.{rest}"
     )
-
-
-def _many(verdict: str, texts: Sequence[str]) -> str:
-    return verdict.replace("it differs", "they differ") if len(texts) > 1 else verdict
 
 
 def _lacking(found: Results, question: Question) -> str:
@@ -213,7 +210,9 @@ def _table(found: Results, question: Question, answers: Sequence[Answer]) -> Blo
                 _scaled(each.second, size),
                 words.NOTHING if c is None else words.change_of(c.ratio, c.low, c.high),
                 "0" if c is None else str(c.n),
-                "inconclusive" if c is None else words.verdict(c.verdict, c.ratio, c.both),
+                words.verdict("inconclusive", None)
+                if c is None
+                else words.verdict(c.verdict, c.ratio, c.both),
             ]
         )
     caption = f"First: {_side(question.first)}; second: {_side(question.second)} ({unit})"

@@ -94,7 +94,7 @@ def _ratio(row: dict[str, float] | None) -> str:
 
 
 def yet(row: Mapping[str, Any]) -> bool:
-    """Whether a row of the summary is equivalent and yet surely different."""
+    """Whether a row of the summary is equivalent and significantly different."""
     p = row.get("p_holm")
     return row["verdict"] == "equivalent" and p is not None and p < LEVEL
 
@@ -154,7 +154,7 @@ def _cell(
     change: tuple[float, float | None, float | None], verdict: str, both: bool, n: int
 ) -> MatrixCell:
     sign = words.sign(verdict, change[0], both)
-    word = {"differs": "more" if sign == "▲" else "less", "inconclusive": "not settled"}
+    word = {"differs": "increase" if sign == "▲" else "decrease"}
     hint = f"{words.change_of(*change)}, {words.verdict(verdict, change[0], both)}, n = {n}"
     below = f"{sign} {word.get(verdict, verdict)}" if verdict else ""
     return MatrixCell(words.change_alone(*change), verdict, hint, below)
@@ -163,10 +163,11 @@ def _cell(
 def _legend(found: Results, over: str) -> Blocks:
     margin = f"±{found.suite.margin * 100:g} %"
     return view.paragraph(
-        f"▲ more, ▼ less: it differs, surely. ≈ equivalent: surely within {margin}, the margin "
-        f"declared to be of no account; ≈▲ or ≈▼: and yet surely not the same. ? not settled: "
-        "neither is shown. “Surely”: among all of them at most 5 % risk of a false ▲ or ▼, and as "
-        f"much of a false ≈ (Holm){f'; “{over}” is a family of its own' if over else ''}."
+        "▲ significant increase, ▼ significant decrease. ≈ equivalent: within "
+        f"{margin}, the margin declared too small to matter; ≈▲ or ≈▼: equivalent, with a "
+        "significant change. ? inconclusive: neither is shown. Significance is corrected for all "
+        "of them (Holm): at most 5 % risk of any false ▲ or ▼, and as much of a false ≈"
+        f"{f'; “{over}” is a family of its own' if over else ''}."
         f"{_aside(found, over) if over else ''}",
         "key",
     )

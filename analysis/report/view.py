@@ -12,7 +12,16 @@ from matplotlib.figure import Figure
 
 from analysis.report.figures import style
 
-VERDICTS = frozenset({"differs", "equivalent", "inconclusive"})
+
+class Verdict(str):
+    """A verdict in words; `kind` (`differs`, `equivalent`, `inconclusive`) gives its colour."""
+
+    kind: str
+
+    def __new__(cls, text: str, kind: str) -> Verdict:
+        made = super().__new__(cls, text)
+        made.kind = kind
+        return made
 
 
 @dataclass(frozen=True)
@@ -136,9 +145,8 @@ class Table(Block):
                 yield None if i else Cell(name, rows=len(rows)), cells
 
     def _cell(self, place: int, text: str) -> Cell:
-        verdict = text.partition(":")[0]
-        if verdict in VERDICTS:
-            return Cell(text, f"verdict {verdict}")
+        if isinstance(text, Verdict):
+            return Cell(text, f"verdict {text.kind}")
         return Cell(text, "figure" if place >= self.words else "")
 
     @property

@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from analysis.report.view import Verdict
 from analysis.stats.stats import Comparison, Estimate, Span
 
 NO_INTERVAL = "n = 1: no interval"
@@ -156,18 +157,18 @@ def change_alone(mid: float | None, low: float | None, high: float | None) -> st
     return percent(mid, None if low is None or high is None else min(1, _places(low, high)))
 
 
-def verdict(word: str, ratio: float | None, both: bool = False) -> str:
-    """A verdict with its direction: `differs: more`, `equivalent: yet more`, `inconclusive`."""
+def verdict(word: str, ratio: float | None, both: bool = False) -> Verdict:
+    """With its direction: `significant increase`, `equivalent (significant increase)` …"""
     if ratio is None or word not in SIGNS or word == "inconclusive" or ratio == 1:
-        return word
-    way = "more" if ratio > 1 else "less"
+        return Verdict(word, word)
+    change = f"significant {'increase' if ratio > 1 else 'decrease'}"
     if word == "differs":
-        return f"differs: {way}"
-    return f"equivalent: yet {way}" if both else word
+        return Verdict(change, word)
+    return Verdict(f"{word} ({change})" if both else word, word)
 
 
 def sign(word: str, ratio: float | None, both: bool = False) -> str:
-    """The verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ where equivalent and yet surely different."""
+    """The verdict as a sign: ▲ ▼ ≈ ?, and ≈▲ or ≈▼ where equivalent and significantly different."""
     way = SIGNS["differs"] if ratio is None or ratio >= 1 else "▼"
     if word == "differs":
         return way

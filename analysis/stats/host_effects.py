@@ -21,7 +21,7 @@ from scipy import stats
 
 from analysis.stats.stats import LEVEL, NO_SCATTER, Floats
 
-Alike = Literal["differ", "alike", "not settled"]
+Alike = Literal["differ", "alike", "inconclusive"]
 
 LEAST_BLOCKS = 2  # of each host: its standard error needs them
 LEAST_HOSTS = 3  # two host means say next to nothing of a third
@@ -117,10 +117,10 @@ def p_alike(logs: Sequence[Floats], margin: float) -> Floats:
 
 
 def alike(p_of_differ: float | None, p_of_alike: float | None) -> Alike:
-    """*alike*: every two hosts' ratios are surely within the margin of each other. *differ*: they
-    are surely not all the same. What is both is called alike; all else is *not settled*."""
+    """*alike*: every two hosts' ratios are significantly within the margin of each other.
+    *differ*: they are significantly not all the same. Both is *alike*; else *inconclusive*."""
     if p_of_alike is not None and p_of_alike < LEVEL:
         return "alike"
     if p_of_differ is not None and p_of_differ < LEVEL:
         return "differ"
-    return "not settled"
+    return "inconclusive"

@@ -116,7 +116,7 @@ class Comparison:
 
     @property
     def both(self) -> bool:
-        """Surely not 1 and surely within the margin: called equivalent, but there is a change."""
+        """Equivalent, with a significant change: both tests reject."""
         p = self.p_value if self.p_holm is None else self.p_holm
         return self.verdict == "equivalent" and p is not None and p < LEVEL
 
@@ -220,7 +220,7 @@ def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:
 
     *equivalent*: both one-sided tests reject a ratio beyond the margin, i.e. the 90 % interval lies
     within 1/(1 + margin) … 1 + margin. *differs*: the two-sided test rejects a ratio of 1. A ratio
-    that is both (surely not 1, and surely within the margin declared to be of no account) is called
+    that is both (significantly not 1, and within the margin declared too small to matter) is called
     equivalent. All else, and n < 2, is *inconclusive*.
     """
     if p_value is None or p_equivalence is None:

@@ -302,8 +302,8 @@ class DriftCheck:
 
     @property
     def verdict(self) -> str:
-        """`moved` where any reading is surely beyond the limit; `cannot tell` where one is beyond
-        it and the instruments' uncertainty alone may be why; else `held`."""
+        """`moved` where any reading is certainly beyond the limit; `cannot tell` where one is
+        beyond it and the instruments' uncertainty alone may be why; else `held`."""
         if any(self.has_moved(reading) for reading in self.readings):
             return MOVED
         beyond = any(abs(reading.change) > self.limit for reading in self.readings)

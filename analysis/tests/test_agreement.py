@@ -233,12 +233,12 @@ def test_without_a_meter_there_are_no_joules(found: Results) -> None:
     [
         (1.30, 1.25, 1.24, 1.26, "agrees"),  # within a factor of 1.25
         (3.00, 1.90, 1.10, 3.20, "agrees"),  # in the interval
-        (3.00, 1.50, 1.40, 1.60, "same way, less"),
-        (0.30, 0.60, 0.50, 0.70, "same way, less"),
-        (1.50, 3.00, 2.90, 3.10, "same way, more"),
-        (1.50, 0.50, 0.40, 0.60, "other way"),
-        (1.50, 0.99, 0.90, 1.10, "not settled"),
-        (1.50, 0.50, None, None, "not settled"),
+        (3.00, 1.50, 1.40, 1.60, "same direction, smaller"),
+        (0.30, 0.60, 0.50, 0.70, "same direction, smaller"),
+        (1.50, 3.00, 2.90, 3.10, "same direction, larger"),
+        (1.50, 0.50, 0.40, 0.60, "opposite"),
+        (1.50, 0.99, 0.90, 1.10, "inconclusive"),
+        (1.50, 0.50, None, None, "inconclusive"),
     ],
 )
 def test_the_rule(there: float, here: float, low: float | None, high: float, says: str) -> None:

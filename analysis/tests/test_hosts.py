@@ -116,7 +116,7 @@ def test_hosts_without_scatter_have_no_test_and_no_warning() -> None:
     assert np.isnan(float(factor.p_differ(still)))
     assert float(factor.these_hosts(still).error) == 0
     assert [float(x) for x in factor.these_hosts(still).interval()] == pytest.approx([0.15, 0.15])
-    assert factor.alike(None, 1.0) == "not settled"
+    assert factor.alike(None, 1.0) == "inconclusive"
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +183,12 @@ def test_the_answer_never_pools_hosts_that_differ(other: Path, same: Path) -> No
     drive, software, general = hosts_sections.sentences(hosts(members(other)))
     assert "alike within ±2 %" in drive
     assert "on alder" in software and "on birch" in software
-    assert "the hosts surely differ, and their mean" in software and "is no host's own" in software
+    assert (
+        "the hosts differ significantly; their mean" in software and "is no host's own" in software
+    )
     assert "is unknown from 2" in general and "alder and birch alone" in general
     drive, software, general = hosts_sections.sentences(hosts(members(same)))
-    assert "On these 3 hosts" in software and "surely differ" not in software
+    assert "On these 3 hosts" in software and "differ significantly" not in software
     assert "3 were chosen at random" in general and "the host is the unit" in general
 
 
@@ -349,7 +351,7 @@ def test_one_block_has_means_without_intervals(tmp_path: Path) -> None:
     found = hosts(members(write_group(tmp_path, {"alder": 1, "birch": 1}, single)))
     whole = effects(found)["all", "opal"]
     assert whole.these is not None and whole.these.low is None
-    assert whole.hosts == "not settled"
+    assert whole.hosts == "inconclusive"
     page = text_of(hosts_page.page(found, tmp_path))
     assert not re.search(r"\bnan\b|\bNaN\b|\bNone\b", page)
 

@@ -155,7 +155,7 @@ def test_the_matrix_has_a_cell_for_each_workload_and_configuration(found: Result
     ).iter_rows(named=True):
         change = words.change_alone(row["ratio"], row["ratio_low"], row["ratio_high"])
         assert change in page
-    for word, sign in (("more", "▲"), ("equivalent", "≈"), ("not settled", "?")):
+    for word, sign in (("more", "▲"), ("equivalent", "≈"), ("inconclusive", "?")):
         assert f"{sign} {word}" in page
         assert f"{sign} {word}" in page.replace("\n", " ")
     assert "family of its own" in page
@@ -177,11 +177,21 @@ def test_a_cell_without_runs_says_so(found: Results) -> None:
 @pytest.mark.parametrize(
     ("comparison", "word", "sign", "said"),
     [
-        (compared(1.2, 1.1, 1.3, 0.001, 1.0), "differs: more", "▲", "surely more"),
-        (compared(0.8, 0.7, 0.9, 0.001, 1.0), "differs: less", "▼", "surely less"),
+        (compared(1.2, 1.1, 1.3, 0.001, 1.0), "significant increase", "▲", "significant increase"),
+        (compared(0.8, 0.7, 0.9, 0.001, 1.0), "significant decrease", "▼", "significant decrease"),
         (compared(1.001, 0.99, 1.01, 0.6, 0.001), "equivalent", "≈", "equivalent within ±2 %"),
-        (compared(1.01, 1.005, 1.015, 0.001, 0.001), "equivalent: yet more", "≈▲", "yet surely m"),
-        (compared(0.99, 0.985, 0.995, 0.001, 0.001), "equivalent: yet less", "≈▼", "yet surely l"),
+        (
+            compared(1.01, 1.005, 1.015, 0.001, 0.001),
+            "equivalent (significant increase)",
+            "≈▲",
+            "(significant i",
+        ),
+        (
+            compared(0.99, 0.985, 0.995, 0.001, 0.001),
+            "equivalent (significant decrease)",
+            "≈▼",
+            "(significant d",
+        ),
         (compared(1.1, 0.9, 1.3, 0.3, 0.8), "inconclusive", "?", "neither a difference nor"),
         (compared(1.1, None, None, None, None), "inconclusive", "?", "one block"),
     ],
@@ -263,7 +273,7 @@ def split(delta: tuple[float, float], time: tuple[float, float], power: tuple[fl
         (split((-10, 1), (-15, 1), (5, 1), -1), "time against power", "so much sooner"),
         (split((10, 5), (5, 9), (5, 1)), "", "Power has its part for sure"),
         (split((10, 5), (5, 1), (5, 9)), "", "Time has its part for sure"),
-        (split((10, 5), (5, 9), (5, 9)), "", "Which of the two makes it is not settled"),
+        (split((10, 5), (5, 9), (5, 9)), "", "Which of the two causes it is inconclusive"),
         (split((1, 5), (0.5, 1), (0.5, 1)), "", "holds 0, so there is no difference to explain"),
     ],
 )
