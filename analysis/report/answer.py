@@ -70,8 +70,8 @@ def hardware(found: Results) -> str:
         return (
             f"The self-encrypting disk with Opal changes the system's energy by {words.change(c)} "
             f"{where}. That is a difference between these two disks ({disks.described(suite)}) "
-            f"and no verdict on encryption: the suite one-disk, or sed-unlocked in this one, tells "
-            "them apart."
+            f"and no verdict on encryption, which the suite one-disk, or sed-unlocked in this one, "
+            "gives."
         )
     opening = f"{_opening(what, [c])} changes the system's energy by {words.change(c)}"
     return f"{opening} {where}: {judgement(c)}."
@@ -154,7 +154,7 @@ def judgement(c: Comparison) -> str:
         return f"equivalent within {margin}{change}"
     text = f"inconclusive, neither a difference nor equivalence within {margin} is shown"
     if c.p_value is not None and c.p_value < LEVEL:
-        text += " once all comparisons are counted (Holm)"
+        text += " after correction for all comparisons (Holm)"
     return text
 
 

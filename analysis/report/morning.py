@@ -54,7 +54,7 @@ def lines(folder: Path) -> list[str]:
         _when(suite),
         _runs(suite, told),
         _voids(suite, told),
-        _broke_in(told, energy),
+        _interrupted(told, energy),
         "; ".join(filter(None, [missing_section.sentence(suite), _waits(told)])),
         _drift_check(suite, energy),
         _time(suite),
@@ -149,12 +149,12 @@ def _voids(suite: Suite, told: IncidentLog) -> str:
     return f"void tries {told.tries_void}, repeated {told.at_once + told.later}: {reasons}"
 
 
-def _broke_in(told: IncidentLog, energy: pl.DataFrame | None) -> str:
+def _interrupted(told: IncidentLog, energy: pl.DataFrame | None) -> str:
     parts = list(interruptions(told))
     missed = len(uncovered(energy)) if energy is not None else 0
     parts += [f"{missed} run{'s' * (missed != 1)} not seen whole by a meter"] * bool(missed)
     parts += [f"it gave up: {told.failed}"] * bool(told.failed)
-    return f"broke in: {', '.join(parts)}" if parts else "nothing broke in"
+    return f"interruptions: {', '.join(parts)}" if parts else "no interruptions"
 
 
 def _waits(told: IncidentLog) -> str:

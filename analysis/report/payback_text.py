@@ -29,8 +29,8 @@ def money_sentence(found: Results) -> str:
     if disks.across(suite, suite.sed, headline.against):
         if costs.between_disks(suite, headline.against) is None:
             return (
-                f"Of these two disks ({disks.described(suite)}), which was not told apart from "
-                f"their encryption: {said}"
+                f"Between these two disks ({disks.described(suite)}), with and without their "
+                f"encryption together: {said}"
             )
         said += " What the two disks differ by without encryption is taken off."
     return said

@@ -16,7 +16,7 @@ from analysis.suite.incidents import IncidentLog
 from contract import journal
 
 QUIET = (
-    "Nothing broke in: one start, one boot, every run finished at its first try, nothing was "
+    "No interruptions: one start, one boot, every run finished at its first try, nothing was "
     "waited for, and no meter fell silent."
 )
 CUT_SHORT = {
@@ -42,7 +42,7 @@ def incident_table(incidents: IncidentLog) -> Blocks:
     if incidents.quiet:
         return view.paragraph(QUIET)
     return view.table(
-        "What broke in, and what came of it",
+        "Interruptions, and what came of them",
         ["What", "How often", "What more"],
         list(_rows(incidents)),
         words=3,
@@ -55,7 +55,7 @@ def sentence(incidents: IncidentLog) -> str:
     if not parts:
         return ""
     repeated = incidents.at_once + incidents.later
-    return f"What broke in: {', '.join(parts)}; {count(repeated, 'repetition')}."
+    return f"Interruptions: {', '.join(parts)}; {count(repeated, 'repetition')}."
 
 
 def interruptions(incidents: IncidentLog) -> Iterator[str]:

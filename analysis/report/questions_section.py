@@ -114,7 +114,7 @@ def _terms(tests: int, blocks: int) -> list[str]:
             "p, equivalence: of the two one-sided tests against the margin (TOST), the larger one.",
             "p, permutation: the same question without the normal distribution, by changing sides "
             f"within blocks{floor if least >= 0.001 else ''}.",
-            "Detectable: a true change as large as this would have been found four times in five.",
+            "Detectable: a true change as large as this would have been found with 80 % power.",
         ]
     return said
 

@@ -57,7 +57,7 @@ class Report:
 
     @cached_property
     def twice(self) -> list[list[str]]:
-        """What was known in two ways."""
+        """Cross-checks."""
         return trust_section.twice(self.found)
 
     def page(self) -> Page:

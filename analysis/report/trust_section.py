@@ -40,7 +40,7 @@ def trust_box(
         said = f"{left[0].upper()}{left[1:]}. The reasons stand below, at Trust."
         page += view.note("Not measured: ", view.paragraph(said), "warning")
     if found.reservations:
-        page += view.note("What weakens these figures", view.bullets(found.reservations), "warning")
+        page += view.note("Reservations", view.bullets(found.reservations), "warning")
     if found.suite.problems:
         page += view.note(
             "What this suite cannot say", view.bullets(found.suite.problems), "warning"
@@ -78,7 +78,7 @@ def _sources(found: Results, twice: Sequence[Sequence[str]]) -> Iterator[str]:
         who = "; ".join(f"{row[0]} with {row[1]}" for row in twice if row[-1] == DISAGREES)
         parts += [f"{against} disagree ({who})"] * bool(against)
         parts += [f"{rest} cannot tell"] * bool(rest)
-        yield f"Of {count(len(verdicts), 'thing')} known in two ways {', '.join(parts)}."
+        yield f"Cross-checks: {', '.join(parts)}."
 
 
 def _part(value: float) -> str:
@@ -96,7 +96,7 @@ def _power(found: Results) -> str:
     if not known:
         return said
     text = f"A change below {words.percent(max(known)).lstrip('+')} over all workloads could have"
-    return f"{text} been missed (found four times in five from there on). {said}"
+    return f"{text} been missed (80 % power). {said}"
 
 
 FLAGS = {
@@ -126,7 +126,7 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Block
     """Agreement of sources and clocks, uncertainty, coverage, flags, checks, void runs."""
     suite = found.suite
     page = view.table(
-        "What was known in two ways, and whether both say the same",
+        "Cross-checks, and whether they agree",
         ["What", "Held against", "Found", "Verdict"],
         known_twice,
         words=4,
@@ -167,7 +167,7 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Block
 
 
 def twice(found: Results) -> list[list[str]]:
-    """What was known in two ways: what, held against, found, and agrees, disagrees, cannot tell."""
+    """Cross-checks: what, compared with, found, and agrees, disagrees, cannot tell."""
     return list(_twice(found))
 
 

@@ -55,7 +55,7 @@ def described(suite: Suite) -> str:
     fields = [field.removesuffix(" (B)").removesuffix(" (%)") for field in unlike(suite)]
     if not fields:
         known = any(_facts(suite, role).get("model") for role in roles(suite))
-        return "two specimens of one model" if known else "two disks of which nothing is known"
+        return "two specimens of one model" if known else "of unknown models"
     together = ", ".join(fields[:-1])
     return f"they differ in {f'{together} and {fields[-1]}' if together else fields[-1]}"
 

@@ -104,7 +104,7 @@ class Results:
 
     @cached_property
     def incidents(self) -> IncidentLog:
-        """What broke into the suite."""
+        """What interrupted the suite."""
         return incident_log(self.suite)
 
     @cached_property

@@ -172,7 +172,7 @@ class IncidentLog:
 
     @property
     def quiet(self) -> bool:
-        """Nothing broke in and nothing had to be waited for."""
+        """Nothing was interrupted and nothing had to be waited for."""
         return not (
             self.reboots + self.restarts + self.resumed + self.tries_void + self.never
             or self.interruptions

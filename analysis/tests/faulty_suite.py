@@ -46,7 +46,7 @@ def faulty(folder: Path) -> FaultySuite:
 
 
 def _journal(folder: Path, order: list[str]) -> None:
-    """Insert what broke in into the journal of a suite that knows of nothing."""
+    """Insert interruptions into the journal of a suite that knows of nothing."""
     path = folder / "journal.jsonl"
     lines: list[dict[str, Any]] = [json.loads(text) for text in path.read_text().splitlines()]
 

@@ -1,4 +1,4 @@
-"""What broke into a suite: read from its journal, told in the report, only what happened."""
+"""Interruptions of a suite: read from its journal, in the report, only what happened."""
 
 from __future__ import annotations
 
@@ -86,16 +86,16 @@ def test_the_report_tells_of_it(report: Report, bad: FaultySuite) -> None:
         f"Void to the end 1 run {bad.order[-2]}",
     ):
         assert said in " ".join(trust.split())
-    assert "Nothing broke in" not in trust
+    assert "No interruptions" not in trust
 
 
 def test_the_first_screen_says_what_the_figures_bear(report: Report, bad: FaultySuite) -> None:
     first = text_of(report.answer())
-    assert "What weakens these figures" in first
+    assert "Reservations" in first
     assert "1 run is void to the end, in block 2" in first
     assert bad.missed in first and "not seen whole by every meter" in first
     assert "The drift check moved by 3" in first
-    assert "What broke in: 1 reboot of the target, 1 restart of the agent" in first
+    assert "Interruptions: 1 reboot of the target, 1 restart of the agent" in first
 
 
 def test_a_run_that_was_not_seen_whole_stays_flagged(report: Report, bad: FaultySuite) -> None:
@@ -135,9 +135,9 @@ def test_a_quiet_night_is_one_sentence(whole_suite: tuple[Path, Truth]) -> None:
     page = Report(results(whole_suite[0]))
     assert page.found.incidents.quiet
     assert provenance.QUIET in text_of(page.trust())
-    assert "What broke in" not in text_of(page.trust())
-    assert "What broke in" not in text_of(page.answer())
-    assert "What weakens these figures" not in text_of(page.answer())
+    assert "Interruptions" not in text_of(page.trust())
+    assert "Interruptions" not in text_of(page.answer())
+    assert "Reservations" not in text_of(page.answer())
 
 
 STARTED = ("suite-started", "", "")

@@ -52,7 +52,7 @@ def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[2] == (
         "2 of 2 blocks whole; 18 of 18 runs finished, 0 void to the end, 0 never made"
     )
-    assert lines[3:5] == ["no try was void", "nothing broke in"]
+    assert lines[3:5] == ["no try was void", "no interruptions"]
     assert lines[5].startswith("drift_check held: at most ")
     assert lines[5].endswith("limit ±1 %")
     assert lines[6].startswith("measuring 60% of 2 min; other 40%")
@@ -67,7 +67,7 @@ def test_a_night_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     for said in (
         "1 of 2 blocks whole; 17 of 18 runs finished, 1 void to the end",
         "void tries 4, repeated 5: 2× The throttle counter rose by 12",
-        "broke in: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
+        "interruptions: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
         "waited for: secrets 0.1 s (once), held 0.1 s (once)",
         "drift_check moved: ",
         "next: make resume SUITE_DIR=",

@@ -208,7 +208,7 @@ def test_every_verdict_has_its_word_its_sign_and_its_sentence(
 def test_what_only_holm_takes_back_is_said_to_be_so() -> None:
     c = replace(compared(1.05, 1.01, 1.09, 0.03, 0.9), p_holm=0.15)
     assert c.verdict == "inconclusive"
-    assert "once all comparisons are counted (Holm)" in answer.judgement(c)
+    assert "after correction for all comparisons (Holm)" in answer.judgement(c)
 
 
 def test_a_contrast_declared_the_other_way_round_is_turned(found: Results) -> None:
@@ -325,7 +325,7 @@ def test_the_trust_box_is_short_and_tells_of_what_is_wrong(found: Results) -> No
     assert "more block" in text
     twice = [["a", "b", "c", "agrees"], ["a", "b", "c", "disagrees"], ["a", "b", "c", ""]]
     text = text_of(trust_section.trust_box(found, twice, page.steady, found.drift_check))
-    assert "Of 2 things known in two ways 1 agree, 1 disagree (a with b)." in text
+    assert "Cross-checks: 1 agree, 1 disagree (a with b)." in text
     wrong = replace(found, suite=replace(found.suite, problems=("The cat sat on it.",)))
     text = text_of(trust_section.trust_box(wrong, twice, page.steady, found.drift_check))
     assert "What this suite cannot say" in text
