@@ -1,4 +1,4 @@
-"""The frozen plan of a suite (`fde-plan/2`, see data/README.md): hash, freeze, load."""
+"""The frozen plan of a suite (`fde-plan/3`, see data/README.md): hash, freeze, load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contract.names import Name
 from contract.parameters import ParameterValue
 from contract.schema import COUNT, REST, SECONDS, SHA256, Range
 
-FORMAT = "fde-plan/2"
+FORMAT = "fde-plan/3"
 TARGET_FORMAT = "fde-target/1"
 # The header area in front of the data: one LUKS2 header fits, for every configuration alike.
 DATA_OFFSET_BYTES = 16 * 2**20
@@ -186,7 +186,7 @@ class _Asset:
 class PlanDocument:
     """plan.json: frozen before the first run, and hashed; more stands in it than is checked."""
 
-    format: Literal["fde-plan/2"]
+    format: Literal["fde-plan/3"]
     suite_id: Name
     suite: Name
     host: Name
@@ -248,12 +248,11 @@ class Plan:
     settle_s: float
     tail_s: float
     pad_s: float
-    # How often a run is tried until it counts, and how long one try may take. Older plans say
-    # neither: they try once, for as long as it takes.
+    # How often a run is tried until it counts, and how long one try may take.
     attempts: int
     run_limit_s: float | None
     assets: Mapping[str, Path]
-    # `sha256`, or `sums`: a file that lists it. Older plans have neither.
+    # `sha256`, or `sums`: a file that lists it.
     asset_sums: Mapping[str, Mapping[str, str | None]]
     watermark: Watermark | None
     # Entries whose runs may be skipped where their workload cannot run; None: any.

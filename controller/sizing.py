@@ -173,7 +173,7 @@ def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
 def key_of(plan: Mapping[str, Any], run: Mapping[str, Any]) -> Key:
     """What its duration goes by: the workload, whatever its entry is called, its sizes and where.
 
-    A parameter that an older plan does not know yet had the effect of its default.
+    A parameter that the plan does not name has its default.
     """
     load = next(load for load in plan["workloads"] if load["name"] == run["workload"])
     workload, sizes = load.get("workload", load["name"]), dict(load["parameters"])

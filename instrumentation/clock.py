@@ -52,8 +52,8 @@ def boot_id() -> str:
 class ClockReading:
     """One round trip: stamps of the controller around one of the target, in ns.
 
-    `boot_id` is the target's boot, `controller_boot_id` the controller's; empty in older suites,
-    which were all of one boot of the controller.
+    `boot_id` is the target's boot, `controller_boot_id` the controller's; empty where it was not
+    recorded.
     """
 
     t_send_ns: int

@@ -321,7 +321,7 @@ class DriftCheck:
 def given(suite: Suite) -> tuple[str, str | None, float]:
     """Workload, configuration and limit of the suite's drift_check.
 
-    Older plans name none: then it is idling on the baseline, and 1 %.
+    Where the plan has none: idling on the baseline, and 1 %.
     """
     told = suite.plan.get("drift_check")
     told = told if isinstance(told, Mapping) else {}

@@ -240,20 +240,18 @@ def incident_log(suite: Suite) -> IncidentLog:
 def _sessions(suite: Suite) -> tuple[int, int]:
     """How many sessions of the controller there were, and how many did not end in order.
 
-    One that is still at work has no end either. Lines of older suites have no beginning.
+    One that is still at work has no end either.
     """
-    begun, ended, older = [], set(), 0
+    begun, ended = [], set()
     for line in lines(suite.folder / "sessions.jsonl", []):
         key = (line.get("controller_boot_id"), line.get("begun_ns"))
         if "wall_s" not in line:
             begun.append(key)
-        elif "begun_ns" in line:
-            ended.add(key)
         else:
-            older += 1
+            ended.add(key)
     killed = [key for key in begun if key not in ended]
     at_work = bool(killed) and killed[-1] == begun[-1] and not suite.sealed
-    return len(begun) + older, len(killed) - at_work
+    return len(begun), len(killed) - at_work
 
 
 def _told(entries: Sequence[Entry]) -> _Told:

@@ -219,7 +219,9 @@ def reading(at_s: float, boot: str = "a") -> dict[str, Any]:
 def test_a_link_that_was_away_and_further_sessions_are_told(tmp_path: Path) -> None:
     clock = [reading(t) for t in (0, 100, 130, 131, 161, 761, 791)]
     clock += [{"t_send_ns": "torn"}, *(reading(t, "b") for t in (900, 930, 1005, 3000))]
-    (tmp_path / "sessions.jsonl").write_text('{"wall_s": 1}\n{"wall_s": 2}\n')
+    begins = [{"begun_ns": n, "controller_boot_id": "a"} for n in (1, 2)]
+    lines = [*begins, *({**begin, "wall_s": 1} for begin in begins)]
+    (tmp_path / "sessions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     told = suite(STARTED, ("running", "a", ""), ("finished", "a", ""), ("suite-finished", "", ""))
     times = (95, 100, 1006, 1007)  # at work from the first burst's end to the suite's
     journal = tuple(replace(x, t_mono_ns=t * S) for x, t in zip(told.journal, times, strict=True))

@@ -411,7 +411,7 @@ def test_seventeen_configurations_fill_no_page_with_nonsense(wide: Results) -> N
 def test_the_report_on_paper(built: Path, tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match=r"no plan\.json"):
         pdf.write(tmp_path)
-    (tmp_path / "plan.json").write_text('{"format": "fde-plan/2", "suite_id": "s"}')
+    (tmp_path / "plan.json").write_text('{"format": "fde-plan/3", "suite_id": "s"}')
     with pytest.raises(SuiteError, match=r"no report\.html"):
         pdf.write(tmp_path)
     assert pdf.main([str(tmp_path)]) == 1
@@ -425,7 +425,7 @@ def test_without_the_library_for_paper_there_is_one_clear_sentence(tmp_path: Pat
     stand_in = tmp_path / "stand-in" / "weasyprint"
     stand_in.mkdir(parents=True)
     (stand_in / "__init__.py").write_text("raise OSError('cannot load library libpango-1.0-0')")
-    (tmp_path / "plan.json").write_text('{"format": "fde-plan/2", "suite_id": "s"}')
+    (tmp_path / "plan.json").write_text('{"format": "fde-plan/3", "suite_id": "s"}')
     (tmp_path / "report.html").write_text("<p>page</p>")
     paths = os.pathsep.join([str(stand_in.parent), str(Path(pdf.__file__).parents[2])])
     outcome = subprocess.run(

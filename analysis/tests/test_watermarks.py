@@ -254,7 +254,7 @@ def test_a_file_that_no_seal_covers_is_told(tmp_path: Path) -> None:
 
 
 def test_lines_of_a_folder_are_read_and_damage_is_told(tmp_path: Path) -> None:
-    plan: dict[str, Any] = {"format": "fde-plan/2", **PLAN, "runs": []}
+    plan: dict[str, Any] = {"format": "fde-plan/3", **PLAN, "runs": []}
     plan["sha256"] = canonical_sha256(plan)
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     (tmp_path / "watermark.jsonl").write_text(json.dumps(LINES[0]) + '\n{"when": "e')

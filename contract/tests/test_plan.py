@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from contract import plan
 
 DOCUMENT: dict[str, Any] = {
-    "format": "fde-plan/2",
+    "format": "fde-plan/3",
     "suite_id": "micro-target-20250101T000000Z",
     "suite": "micro",
     "scale": {},

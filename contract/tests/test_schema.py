@@ -157,10 +157,9 @@ def test_the_play_asks_for_what_a_description_of_a_target_has() -> None:
     specified = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text("utf-8"))
     options = specified["argument_specs"]["main"]["options"]
     disks = options["fde_disks"]["options"].values()
-    asked = [*disks, options["fde_filesystem"], options["fde_configurations"]]
+    asked = [*disks, options["fde_filesystem"]]
     described = schema.schema(plan.TargetDocument)["properties"]
-    stacks = described["configurations"]["items"]
     found = [described["disks"]["additionalProperties"]] * len(disks)
-    for one, other in zip(asked, [*found, described["filesystem"], stacks], strict=True):
+    for one, other in zip(asked, [*found, described["filesystem"]], strict=True):
         assert set(one["options"]) == set(other["properties"])
         assert set(other["required"]) <= {n for n, o in one["options"].items() if o.get("required")}

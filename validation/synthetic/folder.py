@@ -117,7 +117,7 @@ class Done:
     """A run as it happened; `work` by phase.
 
     `more` stands in run.json as it is. `busy` is the part of all CPUs that the phases keep busy;
-    None, as in older suites, says nothing of it.
+    None says nothing of it.
     """
 
     run: Mapping[str, Any]

@@ -108,7 +108,7 @@ def _plan(size: Size, seed: int, generator: np.random.Generator) -> dict[str, An
     names = [str(entry["name"]) for entry in configurations]
     return frozen(
         {
-            "format": "fde-plan/2",
+            "format": "fde-plan/3",
             "suite_id": "large-synthetic-20260101T000000Z",
             "suite": "large",
             "scale": f"SYNTHETIC: {size.hours:g} h at 1 kHz, to see how long a report takes",

@@ -232,7 +232,7 @@ def _plan(seed: int, blocks: int, generator: np.random.Generator) -> dict[str, A
     contrasts = [["plain", name] for name in others] + [["opal", name] for name in others[1:]]
     return frozen(
         {
-            "format": "fde-plan/2",
+            "format": "fde-plan/3",
             "suite_id": SUITE_ID,
             "suite": "paper",
             "scale": SCALE,

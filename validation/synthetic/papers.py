@@ -272,7 +272,7 @@ def _enact(entry: Entry, configuration: str, power: Power, generator: np.random.
 def _plan(seed: int) -> dict[str, Any]:
     return frozen(
         {
-            "format": "fde-plan/2",
+            "format": "fde-plan/3",
             "suite_id": "papers-synthetic-20260101T000000Z",
             "suite": "papers",
             "scale": "made-up speeds",

@@ -219,7 +219,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
         drift_check = {"drift_check": {"workload": DRIFT_CHECK, "configuration": on, "limit": 0.01}}
     return frozen(
         {
-            "format": "fde-plan/2",
+            "format": "fde-plan/3",
             "suite_id": f"synthetic-{o.host}-20260101T000000Z",
             "suite": "synthetic",
             **({} if o.group is None else {"group": o.group}),
