@@ -180,7 +180,7 @@ UNIT_TESTS := $(PYTEST) -m "not lab and not slow" --tier unit --timeout 300 $(UN
 # A guest keeps one processor busy. Each process has a guest of its own and takes one module after another:
 # first what looks at a guest as it comes, then Ansible's, which take longest.
 LAB_OPTIONS := -n $(shell nproc | awk '{print $$1 < 2 ? 1 : 2}') --dist loadfile --no-loadscope-reorder -v \
-  lab ansible agent drive workloads
+  lab ansible agent drive workloads validation
 
 .PHONY: test-unit
 test-unit: venv ## tests that need no guest

@@ -74,8 +74,8 @@ SAYS: Mapping[str, _Says] = {
         "may be erased only by its serial, the inventory says erase: {erase!r}",
         "correct or remove it",
     ),
-    "twins": _Says(
-        "has the same serial and size as {twins}",
+    "same-identity": _Says(
+        "has the same serial and size as {others}",
         "if these are two paths to one disk, take one away; else disconnect the other disk",
     ),
     "write-protected": _Says(
@@ -284,8 +284,8 @@ def _identity(disk: Disk, facts: DiskFacts) -> Iterator[Refusal]:
     if disk.erase is not None and disk.erase.partition(" ")[0] != disk.serial:
         yield Refusal.of("other-erase", disk, facts, erase=disk.erase)
     if facts.same_identity:
-        twins = ", ".join(f"/dev/{name}" for name in facts.same_identity)
-        yield Refusal.of("twins", disk, facts, same_identity=twins)
+        others = ", ".join(f"/dev/{name}" for name in facts.same_identity)
+        yield Refusal.of("same-identity", disk, facts, others=others)
 
 
 def _in_use(disk: Disk, facts: DiskFacts) -> Iterator[Refusal]:

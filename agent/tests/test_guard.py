@@ -77,7 +77,7 @@ REFUSED: dict[str, tuple[DiskFacts, str, str]] = {
     "other size": (replace(BLANK, size_bytes=2**31 - 512), "other-size", "2147483136 bytes"),
     "two paths": (
         replace(BLANK, same_identity=("sdb",)),
-        "twins",
+        "same-identity",
         "same serial and size as /dev/sdb",
     ),
     "write-protected": (replace(BLANK, read_only=True), "write-protected", "is write-protected"),
@@ -291,7 +291,7 @@ def test_other_namespaces_of_a_drive_stand_against_owning_and_reverting_it() -> 
     several = replace(BLANK, opal=FRESH, beside=("/dev/nvme0n2",))
     (said,) = provision.reasons_not_to_prepare(_spec(OPAL), DISK, several)
     assert (said.cause, said.facts["beside"]) == ("shared", "/dev/nvme0n2")
-    assert "in common with /dev/nvme0n2: to own, lock or revert" in said.sentence
+    assert "its security subsystem with /dev/nvme0n2: to own, lock or revert" in said.sentence
     assert provision.reasons_not_to_prepare(_spec(), DISK, several) == []
     assert guard.refusals_to_revert(ERASABLE, several) == [said]
 
@@ -347,7 +347,7 @@ OPAL = Configuration("opal", "opal", "plain")
         (replace(BLANK, signatures=(EXT4,)), "ext4", "erase what is on it"),
         (READY, "the testbed's layout, 1024 MiB", "nothing"),
         (replace(READY, opal=OWNED), "locking enabled, nothing is locked, MBR shadow off", ""),
-        (replace(BLANK, opal=FRESH), "owned by nobody", "write a GPT"),
+        (replace(BLANK, opal=FRESH), "not owned", "write a GPT"),
         (replace(BLANK, opal=replace(OWNED, mbr_enabled=True)), "hidden.*MBR shadow on", ""),
         (replace(BLANK, read_error="EIO"), r"cannot be read \(EIO\)", ""),
         (DiskFacts(), "no block device", ""),

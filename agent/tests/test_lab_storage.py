@@ -93,7 +93,7 @@ def test_every_configuration_is_entered_and_proven(target: Target) -> None:
     proofs = {said["configuration"]: said["proof"] for said in target.said("storage prove")}
     assert set(proofs) == {c["name"] for c in CONFIGURATIONS}
     assert all(proof["ok"] for proof in proofs.values())
-    assert {name: proof["drift_check"]["on_medium"] for name, proof in proofs.items()} == {
+    assert {name: proof["plaintext_probe"]["on_medium"] for name, proof in proofs.items()} == {
         "plain": True,
         "opal": True,  # unlocked, the drive decrypts; what it stores is another matter
         "dmcrypt-aes128": False,
@@ -110,11 +110,11 @@ def test_only_plain_leaves_its_text_on_the_medium_as_the_host_sees_it(target: Ta
     """The drives' backing files are read from outside, where no part of the guest can mislead."""
     found = {}
     for number, configuration in enumerate(CONFIGURATIONS):
-        text = f"drift_check-{number}-seen-from-outside "
+        text = f"plaintext-{number}-seen-from-outside "
         target.agent(f"storage enter {configuration['name']}")
         target.lab.ssh(
-            f"yes '{text}' | head -c 1M > /run/fde-testbed/disk/drift_check; sync; "
-            f"grep -c '{text}' /run/fde-testbed/disk/drift_check"
+            f"yes '{text}' | head -c 1M > /run/fde-testbed/disk/probe; sync; "
+            f"grep -c '{text}' /run/fde-testbed/disk/probe"
         )
         backing = Path(target.lab.state["drives"][configuration["disk"]]["backing"])
         found[configuration["name"]] = holds(backing, text.encode())

@@ -278,7 +278,7 @@ def test_a_failure_on_the_way_down_does_not_hide_the_first(
     stack = scene.stack(broken)
     scene.kind.sticks = True
     with pytest.raises(
-        StorageError, match=r"mkfs\.ext4.*back to bare failed too.*cannot be closed"
+        StorageError, match=r"mkfs\.ext4.*Closing the storage stack failed too.*cannot be closed"
     ):
         stack.enter("one")
     scene.mapping.stuck = False
@@ -286,7 +286,7 @@ def test_a_failure_on_the_way_down_does_not_hide_the_first(
     scene.kind.interrupted = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         stack.enter("one")
-    assert "back to bare failed too" in capsys.readouterr().err
+    assert "Closing the storage stack failed too" in capsys.readouterr().err
     scene.mapping.stuck = False
     stack.leave()
     assert stack.state == "bare"

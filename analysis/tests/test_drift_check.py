@@ -117,9 +117,9 @@ def test_it_stands_nowhere_but_where_trust_is_spoken_of(tmp_path: Path) -> None:
         text_of(report.money()),
         text_of(report.published()),
     ):
-        assert "anary" not in text
+        assert "rift check" not in text
     assert "Drift check" not in text_of(report.head())
-    assert "The drift check (DriftCheck on plain) moved" in text_of(report.page())
+    assert "The drift check (Drift check on plain) moved" in text_of(report.page())
 
 
 def test_one_block_with_the_drift_check_twice_is_paired_as_without_it(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_changed_seal_makes_the_table_out_of_date(suites: Path) -> None:
         ([], "No suite is named"),
         (["nowhere"], "There is no suite folder"),
         (["nowhere/*"], "No suite matches nowhere/"),
-        (["."], "is no suite"),
+        (["."], "is not a suite"),
     ],
 )
 def test_what_is_no_suite_is_said(

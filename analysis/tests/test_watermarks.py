@@ -248,7 +248,7 @@ def test_intervals_that_meet_agree(offset_ms: float, bound_ms: float, verdict: s
 
 
 def test_a_file_that_no_seal_covers_is_told(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text('{"files": {}}')
+    (tmp_path / "manifest.json").write_text('{"format": "fde-manifest/1", "files": {}}')
     (tmp_path / "watermark.jsonl").write_text(json.dumps(LINES[0]) + "\n")
     assert check(tmp_path).problems == ("watermark.jsonl was added after sealing.",)
 

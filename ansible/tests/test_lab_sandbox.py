@@ -14,7 +14,7 @@ from contract import plan
 from controller.secrets_file import PLACE
 from workloads import registry
 from workloads.tests import contract
-from workloads.tests.test_contract import ASSET_FILES, GUEST_ASSETS, SMALL
+from workloads.tests.test_contract import ASSET_FILES, GUEST_ASSETS
 
 pytestmark = pytest.mark.lab
 
@@ -258,7 +258,7 @@ def sandbox(lab: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("name", registry.names())
 def test_every_workload_runs_in_the_sandbox(name: str, sandbox: Any) -> None:
-    sandbox.ssh(f"cat >{CODE}/{name}.json", stdin=json.dumps(SMALL[name]).encode())
+    sandbox.ssh(f"cat >{CODE}/{name}.json", stdin=json.dumps(registry.load(name).small).encode())
     sandbox.ssh(f"systemctl start fde-contract@{name}", check=False)
     said = sandbox.ssh("cat /run/fde-contract").stdout
     assert '"broken": []' in said, said

@@ -97,8 +97,8 @@ def test_commands_wait_for_those_before_them() -> None:
     [
         ({"cache_mib": 1}, "needs flash_mib_s"),
         ({"spead": 1}, "no parameter spead"),
-        ({"read_mib_s": True}, "no number"),
-        ({"read_mib_s": -1}, "no number"),
+        ({"read_mib_s": True}, "not a number"),
+        ({"read_mib_s": -1}, "not a number"),
         ({"full_slowdown": 0.5}, "1 or more"),
         ({"throttle_c": 60, "recover_c": 60}, "below throttle_c"),
     ],

@@ -20,7 +20,7 @@ from drive.tests.opal_host import OpalSession, lock, msid, set_up_range, take_ow
 from drive.tests.process import PSID, Drive
 
 OWNER, USER2 = b"owner's pin", b"second user's pin"
-PLAINTEXT = b"drift_check that must not be on the medium "
+PLAINTEXT = b"plaintext that must not be on the medium "
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
 
 

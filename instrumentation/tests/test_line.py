@@ -84,8 +84,8 @@ def test_channels_are_those_of_the_groups() -> None:
     [
         ({"pattern": ""}, "pattern is missing"),
         ({"pattern": 7}, "pattern is a text"),
-        ({"pattern": r"(?P<power_w>\d+"}, "no regular expression"),
-        ({"pattern": r"(?P<power_w>\d{99999999999})"}, "no regular expression"),
+        ({"pattern": r"(?P<power_w>\d+"}, "not a valid regular expression"),
+        ({"pattern": r"(?P<power_w>\d{99999999999})"}, "not a valid regular expression"),
         ({"pattern": r"\d+"}, "has no power"),
         ({"pattern": r"(?P<watts>\d+)"}, "group watts says no quantity and unit"),
         ({"pattern": r"(?P<power_kw>\d+)"}, "group power_kw says no quantity"),

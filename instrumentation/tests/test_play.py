@@ -144,7 +144,7 @@ def test_a_fast_clock_is_fast(tmp_path: Path) -> None:
     [
         (["drip=1"], "no fault drip: there are drop, "),
         (["drop"], "drop has no number"),
-        (["drop=2"], "is no chance"),
+        (["drop=2"], "is not a probability"),
     ],
 )
 def test_wrong_faults_are_refused(words: list[str], said: str) -> None:
@@ -186,7 +186,7 @@ def test_command_line_plays_until_it_is_told_to_stop(tmp_path: Path) -> None:
     [
         (("--kind", "smartpower4"), "did you mean smartpower3"),
         (("--kind", "smartpower3", "--watts", "1"), "has 2 channels (0, 1): give as many watts"),
-        (("--kind", "smartpower3", "--watts", "a,b"), "are no watts"),
+        (("--kind", "smartpower3", "--watts", "a,b"), "are not powers"),
         (("--kind", "smartpower3", "--fault", "x=1"), "There is no fault x"),
         (("--kind", "smartpower3", "--link", "/nowhere/at/all"), "cannot become a link"),
     ],

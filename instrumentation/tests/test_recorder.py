@@ -434,7 +434,7 @@ def test_pseudo_terminal_is_never_measured(link: Path, out: Path) -> None:
         ({"name": "../meter0"}, "cannot name a meter"),
         ({"port": "usb:10c4"}, "names no port"),
         ({"settings": {"interval_ms": 7}}, "interval_ms is one of"),
-        ({"baud": "fast"}, "no baud rate"),
+        ({"baud": "fast"}, "not a valid baud rate"),
     ],
 )
 def test_wrong_entry_is_refused(link: Path, out: Path, entry: dict[str, Any], said: str) -> None:
@@ -446,7 +446,7 @@ def test_wrong_entry_is_refused(link: Path, out: Path, entry: dict[str, Any], sa
 
 
 def test_decoding_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(DecodeError, match="no recording"):
+    with pytest.raises(DecodeError, match="not a recording"):
         decode(tmp_path)
     (tmp_path / "meter.json").write_text('{"kind": "smartpower3", "channels": {"0": "system"}}')
     (tmp_path / "stream.raw").write_bytes(os.urandom(4) + b"\xff" * 60)

@@ -72,7 +72,7 @@ def wheel(example: Path, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where both are installed, and nothing else is."""
-    folder = tmp_path_factory.mktemp("site")
+    folder = tmp_path_factory.mktemp("examples") / "site"
     wheels = [wheel(EXAMPLES / name, tmp_path_factory.mktemp("wheel")) for name in (METER, STORAGE)]
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     subprocess.run([*pip, "--target", folder, *wheels], check=True)
@@ -156,9 +156,9 @@ def test_the_storage_kind_is_proven_on_a_guest(lab: Any, site: Path) -> None:
         lab.send(path, f"{CODE}/lib")
     target.agent("teardown")
     target.agent("prepare")
-    proofs = {said["configuration"]: said["proof"] for said in target.said("prove")}
+    proofs = {said["configuration"]: said["proof"] for said in target.said("storage prove")}
     assert {name: proof["mismatches"] for name, proof in proofs.items()} == {
         "null": [],
         "no-queues": [],
     }
-    assert proofs["null"]["drift_check"]["on_medium"]
+    assert proofs["null"]["plaintext_probe"]["on_medium"]

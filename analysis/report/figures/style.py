@@ -49,6 +49,7 @@ RC: dict[Any, Any] = {
     "path.simplify_threshold": 0.5,  # of a pixel: nobody sees it, the file does
     "svg.fonttype": "none",  # text stays text: it can be searched, and the page is half as long
     "svg.hashsalt": "fde",
+    "text.parse_math": False,  # names come from the suite's folder, and a dollar sign is one
 }
 
 
