@@ -149,6 +149,6 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisio
         done = provisioned.python("controller.look", "--target", str(provisioned.target))
         found = json.loads(done.stdout)
         assert found["unconfirmed"] == [], "it carries the testbed's mark now"
-        assert [disk["would"] for disk in found["disks"]] == [[]]
+        assert [disk["would"] for disk in found["disks"]] == [["nothing"]]
     finally:
         assert provisioned.play("site.yml").returncode == 0  # as the tests after it find it
