@@ -100,7 +100,7 @@ def opal_in_words(found: DiskFacts) -> str:
 
 
 def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
-    """What provisioning would do to a disk that it may write."""
+    """What provisioning would do to a disk that it may write; empty where it is as it must be."""
     steps = []
     ready = layout.ready(disk, found, spec.extent)
     owned = found.opal is not None and found.opal.locking_enabled
@@ -119,7 +119,7 @@ def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
             steps.append("make its locking range again with the PIN of the secrets")
         else:
             steps.append("ask with the PIN whether the range is as it must be, and lock it")
-    return steps or ["nothing"]
+    return steps
 
 
 def _kind_of_disk(path: str) -> tuple[str, str]:

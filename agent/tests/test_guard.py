@@ -345,7 +345,7 @@ OPAL = Configuration("opal", "opal", "plain")
     [
         (BLANK, "blank", "write a GPT"),
         (replace(BLANK, signatures=(EXT4,)), "ext4", "erase what is on it"),
-        (READY, "the testbed's layout, 1024 MiB", "nothing"),
+        (READY, "the testbed's layout, 1024 MiB", ""),
         (replace(READY, opal=OWNED), "locking enabled, nothing is locked, MBR shadow off", ""),
         (replace(BLANK, opal=FRESH), "not owned", "write a GPT"),
         (replace(BLANK, opal=replace(OWNED, mbr_enabled=True)), "hidden.*MBR shadow on", ""),
@@ -358,6 +358,10 @@ def test_what_is_found_and_would_be_done_is_told_in_words(
 ) -> None:
     assert re.search(words, inspect.describe(DISK, found, _spec()))
     assert steps in "; ".join(inspect.would(_spec(), DISK, found))
+
+
+def test_nothing_would_be_done_to_a_disk_that_is_as_it_must_be() -> None:
+    assert inspect.would(_spec(), DISK, READY) == []
 
 
 def test_a_disk_that_is_to_carry_opal_is_told_what_happens_to_its_ownership() -> None:

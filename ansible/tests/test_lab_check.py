@@ -178,7 +178,7 @@ def test_configurations_are_proven_in_a_table(provisioned: Any) -> None:
     done = provisioned.python(*command, "plain", "dmcrypt-aes256-plain")
     assert done.returncode == 0
     assert "2 of 2 proven" in done.stdout
-    assert "dm-crypt, no header, aes-xts-plain64, 256 bit" in done.stdout
+    assert "dm-crypt AES-256, no header; cipher aes-xts-plain64; key_bits 256" in done.stdout
     kept = json.loads((provisioned.build / "proofs" / "target.json").read_text(encoding="utf-8"))
     assert kept["all_proven"] and len(kept["proofs"]) == 2
     done = provisioned.python(*command, "dmcrypt-aes25")

@@ -98,7 +98,7 @@ def test_a_mounted_disk_is_refused(provisioned: Any) -> None:
         before = provisioned.media()
         done = provisioned.python("controller.look", "--target", str(provisioned.target))
         refused = [why for found in json.loads(done.stdout)["disks"] for why in found["refusals"]]
-        assert any("/mnt/foreign" in why for why in refused)
+        assert any("/mnt/foreign" in why["sentence"] for why in refused)
         done = provisioned.agent("prepare", check=False)
         assert done.returncode != 0
         assert "/mnt/foreign" in done.stderr
@@ -149,6 +149,6 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisio
         done = provisioned.python("controller.look", "--target", str(provisioned.target))
         found = json.loads(done.stdout)
         assert found["unconfirmed"] == [], "it carries the testbed's mark now"
-        assert [disk["would"] for disk in found["disks"]] == [["nothing"]]
+        assert [disk["would"] for disk in found["disks"]] == [[]]
     finally:
         assert provisioned.play("site.yml").returncode == 0  # as the tests after it find it
