@@ -12,4 +12,4 @@ class ControllerError(AgentError):
 
 
 class LabError(Exception):
-    """The lab cannot continue; the message says why and what mends it."""
+    """The lab cannot continue; the message says why and what fixes it."""

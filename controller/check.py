@@ -26,7 +26,7 @@ Say = Callable[[str], None]
 
 
 def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = None) -> bool:
-    """Print the page of every host of an inventory; whether nothing stands against continuing.
+    """Print the page of every host of an inventory; whether nothing prevents the next step.
 
     Of a `suite` it is said what its preconditioning would cost each disk. Raises ControllerError
     where the inventory cannot be read at all.

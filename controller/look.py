@@ -59,7 +59,7 @@ class Look:
 
     @property
     def refused(self) -> list[dict[str, Any]]:
-        """Everything that stands against continuing."""
+        """Everything that prevents the next step."""
         found = [*self.refusals, *(r for disk in self.disks for r in disk["refusals"])]
         if self.error:
             found.append({"cause": "disks-unseen", "facts": {}, "sentence": self.error})

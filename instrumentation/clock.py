@@ -35,7 +35,7 @@ BURST_GAP_NS = 2_000_000_000
 
 
 class ClockError(Exception):
-    """Clock readings that cannot be had or used; the message says why and what mends it."""
+    """Clock readings that cannot be had or used; the message says why and what fixes it."""
 
 
 def monotonic_ns() -> int:

@@ -3,7 +3,7 @@
     python -m instrumentation.recorder --meter '<entry of meters, JSON>' --out DIR [--status FILE]
 
 DIR gets meter.json and stream.raw; an existing stream is continued. The status file (default
-DIR/status.json) says what is continuing, and on a terminal (or with --live) a line on standard
+DIR/status.json) says what goes on, and on a terminal (or with --live) a line on standard
 error does. The recorder ends with 0 on SIGTERM or Ctrl-C, with 1 and a sentence where the meter is
 silent or another at the start; with --wait it was heard before, and is waited for. A port that is
 lost later is opened again as soon as it is there, whatever number it has then. On a full disk it

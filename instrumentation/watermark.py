@@ -33,7 +33,7 @@ SPINS_PER_LOOK = 64
 
 
 class WatermarkError(Exception):
-    """The load pattern could not be played; the message says why and what mends it."""
+    """The load pattern could not be played; the message says why and what fixes it."""
 
 
 def m_sequence(start: int = 1) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ then repeated. **wait** is waited for, and the journal says so; if it does not c
 it counts as said below. What was waited for in vain and is a mere warning is waited for half as
 long the next time, so that a cold night does not eat the suite.
 
-| check | when | severity | what is looked at | what mends it |
+| check | when | severity | what is looked at | what fixes it |
 |---|---|---|---|---|
 """
 TEMPERATURE = """

@@ -83,7 +83,7 @@ class Bench:
         return Trap(process)
 
     def behind(self, command: str) -> subprocess.Popen[str]:
-        """A command in the guest that continues while the test does."""
+        """A command in the guest that runs beside the test."""
         return subprocess.Popen(
             ssh.command(self.lab.state["ssh"], [command]),
             stdin=subprocess.PIPE,

@@ -16,7 +16,7 @@ TIMINGS = ("device", "index", "poll")
 
 
 class MeterError(Exception):
-    """A meter that is described wrongly or cannot be used; the message says what mends it."""
+    """A meter that is described wrongly or cannot be used; the message says what fixes it."""
 
 
 @dataclass(frozen=True)

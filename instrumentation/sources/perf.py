@@ -40,7 +40,7 @@ _COUNT = struct.Struct("=Q")
 
 
 class PerfError(SourceError):
-    """No perf_event counter can be read; the message gives the command that mends it."""
+    """No perf_event counter can be read; the message gives the command that fixes it."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ ROOT = Path("/sys/class/powercap")
 
 
 class PowercapError(SourceError):
-    """No counter can be read; the message gives the command that mends it."""
+    """No counter can be read; the message gives the command that fixes it."""
 
 
 class PowercapSource:

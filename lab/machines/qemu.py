@@ -91,7 +91,7 @@ PROOF = b"Run /init as init process"
 def why_not(qemu: str, image: Image, cache: Path, say: Callable[[str], None]) -> str | None:
     """Why KVM cannot serve here, None if it can; probes at most once for a machine and its QEMU."""
     if not os.access(DEVICE, os.R_OK | os.W_OK):
-        return f"{DEVICE} cannot be opened"  # not remembered: joining the group kvm mends it
+        return f"{DEVICE} cannot be opened"  # not remembered: joining the group kvm fixes it
     key = machine_key(qemu)
     memory = cache / "kvm.json"
     known = read_json(memory) or {}

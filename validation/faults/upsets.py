@@ -53,7 +53,7 @@ def _tell(scene: Scene, role: str, command: str, **parameters: Any) -> None:
 
 
 def _drive(scene: Scene, wish: TrialOptions) -> Outcome:
-    """Errors that a retry mends, a medium that cannot be read, replies that come late."""
+    """Errors that a retry cures, a medium that cannot be read, replies that come late."""
     kinds: tuple[dict[str, Any], ...] = (
         {"name": "io-error", "count": 12, "on": "write"},
         {"name": "media-error", "lba": 4096, "blocks": 1 << 19},
