@@ -260,7 +260,7 @@ def _sentences(blocks: int, hours: float, basis: Mapping[str, Any], known: Seen)
         f"{_counted(blocks, 'block')} in {minutes(hours * 3600)}: a block takes "
         f"{minutes(basis['block_s'])}, calculated with {minutes(basis['block_bound_s'])} "
         f"({basis['reserve']}).",
-        f"Start, drift_check and end take {minutes(basis['ends_s'])} ({ends}). "
+        f"Start, drift check and end take {minutes(basis['ends_s'])} ({ends}). "
         f"By {_counted(len(known.suites), 'suite')} of this host it should end after "
         f"{minutes(basis['expected_s'])}.",
     )

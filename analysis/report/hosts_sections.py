@@ -262,7 +262,7 @@ def _trusted(found: Results) -> Iterator[str]:
         moved = (
             f"{words.percent(1 + seen.worst.change, 2)}, limit ±{words.given(seen.limit * 100)} %"
         )
-        yield f"drift_check {seen.verdict} ({moved})"
+        yield f"drift check {seen.verdict} ({moved})"
     if told := incidents_sentence(found.incidents):
         yield told[0].lower() + told[1:].rstrip(".")
     if not suite.sealed:

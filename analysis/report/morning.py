@@ -154,7 +154,7 @@ def _interrupted(told: IncidentLog, energy: pl.DataFrame | None) -> str:
     missed = len(uncovered(energy)) if energy is not None else 0
     parts += [f"{missed} run{'s' * (missed != 1)} not seen whole by a meter"] * bool(missed)
     parts += [f"it gave up: {told.failed}"] * bool(told.failed)
-    return f"interruptions: {', '.join(parts)}" if parts else "no interruptions"
+    return f"faults: {', '.join(parts)}" if parts else "no faults"
 
 
 def _waits(told: IncidentLog) -> str:
@@ -165,10 +165,10 @@ def _waits(told: IncidentLog) -> str:
 def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
     found = _judged(suite, energy)
     if found is None:
-        return "drift_check: nothing to say, it did not finish both first and last"
+        return "drift check: nothing to say, it did not finish both first and last"
     worst = f"{where(found.worst)} {words.percent(1 + found.worst.change, 2)}"
     most = "" if found.verdict == MOVED else "at most "
-    return f"drift_check {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
+    return f"drift check {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
 
 
 def _judged(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None:

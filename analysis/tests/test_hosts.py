@@ -208,7 +208,7 @@ def test_the_command_writes_one_page_that_leads_to_the_hosts(
     page = (other / "report.html").read_text(encoding="utf-8")
     for word in ("NaN", "None", ">nan", "<script", "http://", "https://"):
         assert word not in re.sub(r'src="data:[^"]*"', "", page), word
-    for word in ("AMD Ryzen 5 3600", "ExampleMaker A100 sed", "modelled", "Welch", "drift_check"):
+    for word in ("AMD Ryzen 5 3600", "ExampleMaker A100 sed", "modelled", "Welch", "drift check"):
         assert word in page, word
     links = [unquote(link) for link in re.findall(r'href="(\.\.[^"]*)"', page)]
     assert len(links) == 2

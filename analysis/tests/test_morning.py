@@ -52,8 +52,8 @@ def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[2] == (
         "2 of 2 blocks whole; 18 of 18 runs finished, 0 void to the end, 0 never made"
     )
-    assert lines[3:5] == ["no try was void", "no interruptions"]
-    assert lines[5].startswith("drift_check held: at most ")
+    assert lines[3:5] == ["no try was void", "no faults"]
+    assert lines[5].startswith("drift check held: at most ")
     assert lines[5].endswith("limit ±1 %")
     assert lines[6].startswith("measuring 60% of 2 min; other 40%")
     assert lines[7].startswith("Opal drive against plain: ")
@@ -63,13 +63,13 @@ def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_night_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad: FaultySuite = faulty(tmp_path)
     write(results(bad.folder))
-    text = "\n".join(summary(bad.folder, capsys))
+    text = " ".join(" ".join(summary(bad.folder, capsys)).split())
     for said in (
         "1 of 2 blocks whole; 17 of 18 runs finished, 1 void to the end",
         "void tries 4, repeated 5: 2× The throttle counter rose by 12",
-        "interruptions: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
+        "faults: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
         "waited for: secrets 0.1 s (once), held 0.1 s (once)",
-        "drift_check moved: ",
+        "drift check moved: ",
         "next: make resume SUITE_DIR=",
     ):
         assert said in text
@@ -123,13 +123,13 @@ def strange(folder: Path) -> None:
     ("damage", "said"),
     [
         (strange, ["2 of 3 blocks whole"]),
-        (without_report, ["drift_check held: at most", "next: make report"]),
-        (older_report, ["drift_check held: at most", "next: make report"]),
+        (without_report, ["drift check held: at most", "next: make report"]),
+        (older_report, ["drift check held: at most", "next: make report"]),
         (without_seal, ["; not sealed", "next: make resume"]),
         (changed, ["1 file is not as it was", "next: make verify"]),
         (
             running,
-            ["drift_check: nothing to say", "never made", "next: make resume", "timing.json"],
+            ["drift check: nothing to say", "never made", "next: make resume", "timing.json"],
         ),
         (empty, ["no run finished; not sealed", "18 never made", "next: make resume"]),
     ],

@@ -155,7 +155,7 @@ def test_the_matrix_has_a_cell_for_each_workload_and_configuration(found: Result
     ).iter_rows(named=True):
         change = words.change_alone(row["ratio"], row["ratio_low"], row["ratio_high"])
         assert change in page
-    for word, sign in (("more", "▲"), ("equivalent", "≈"), ("inconclusive", "?")):
+    for word, sign in (("increase", "▲"), ("equivalent", "≈"), ("inconclusive", "?")):
         assert f"{sign} {word}" in page
         assert f"{sign} {word}" in page.replace("\n", " ")
     assert "family of its own" in page
@@ -271,8 +271,8 @@ def split(delta: tuple[float, float], time: tuple[float, float], power: tuple[fl
         (split((-10, 1), (5, 1), (-15, 1)), "time against power", "takes less all the same"),
         (split((10, 1), (-5, 1), (15, 1), -1), "time against power", "takes more all the same"),
         (split((-10, 1), (-15, 1), (5, 1), -1), "time against power", "so much sooner"),
-        (split((10, 5), (5, 9), (5, 1)), "", "Power has its part for sure"),
-        (split((10, 5), (5, 1), (5, 9)), "", "Time has its part for sure"),
+        (split((10, 5), (5, 9), (5, 1)), "", "Power has a significant part"),
+        (split((10, 5), (5, 1), (5, 9)), "", "Time has a significant part"),
         (split((10, 5), (5, 9), (5, 9)), "", "Which of the two causes it is inconclusive"),
         (split((1, 5), (0.5, 1), (0.5, 1)), "", "holds 0, so there is no difference to explain"),
     ],

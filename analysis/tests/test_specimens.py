@@ -63,7 +63,7 @@ def test_two_disks_give_no_verdict_on_encryption(
     hardware, software, money = answer.sentences(found)
     assert words in hardware and "no verdict on encryption" in hardware
     assert "a significant increase" in software, "one disk with and without software"
-    assert money.startswith(f"Of these two disks ({words})")
+    assert money.startswith(f"Between these two disks ({words})")
 
 
 def test_what_the_disks_differ_by_without_encryption_is_taken_off(tmp_path: Path) -> None:

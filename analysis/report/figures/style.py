@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.suite.records import MEASURED, Suite
@@ -102,6 +103,8 @@ def plain_logarithms(axis: Axis) -> None:
 
 def svg(figure: Figure) -> str:
     """The picture as SVG, the same text for the same figure; lines to a hundredth of a point."""
+    for text in figure.findobj(Text):  # names come from the suite's folder
+        text.set_text("".join(c for c in text.get_text() if c.isprintable() or c == "\n"))
     buffer = io.StringIO()
     with mpl.rc_context(RC):
         figure.savefig(buffer, format="svg", metadata=NO_DATE, facecolor="none")
