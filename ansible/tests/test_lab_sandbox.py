@@ -245,7 +245,8 @@ def sandboxed_unit() -> str:
 @pytest.fixture(scope="module")
 def sandbox(lab: Any) -> Iterator[Any]:
     """The guest with such a unit; no command line names the folder of a workload."""
-    lab.send(Path(contract.__file__).parents[1], CODE)
+    for package in ("contract", "workloads"):
+        lab.send(Path(contract.__file__).parents[2] / package, CODE)
     assets = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
     script = f'exec python3 -m workloads.tests.contract "$1" {" ".join(assets)} --root {ROOT}/"$1" '
     script += f'--parameters "$(cat {CODE}/"$1".json)" --time-only'
