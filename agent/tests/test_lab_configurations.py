@@ -421,7 +421,13 @@ def test_what_this_machine_lacks_is_said_before_anything_is_touched(target: Targ
     target.put(f"{FOLDER}/target.json", wrong)
     try:
         target.agent("storage enter plain")
-        assert "xts(khazad)" in target.refusal("storage enter unheard-of")
+        assert "must be one of aes-xts-plain64" in target.refusal("storage enter unheard-of")
+        lacking = """
+from agent.storage import ciphers
+from contract.plan import Configuration
+print(ciphers.missing("khazad-xts-plain64", Configuration("unheard-of", "dmcrypt", "plain")))
+"""
+        assert "This kernel has no xts(khazad)" in target.python(lacking)
         target.lab.ssh("mv /usr/sbin/tcplay /usr/sbin/tcplay.away")
         assert "install its package" in target.refusal(f"storage enter {CASCADE}")
         assert target.said("storage leave") == [{"changed": True, "state": "bare"}]
