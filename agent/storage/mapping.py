@@ -78,8 +78,9 @@ def without_key(text: str) -> str:
 
 
 def _key_bits(field: str) -> int:
-    """A key in the kernel's keyring is `:<bytes>:<type>:<name>`, `-` none, another (zeroed) hex."""
-    if field == "-":
+    """A key in the kernel's keyring is `:<bytes>:<type>:<name>`, none `-` or, zeroed by dmsetup,
+    `0`, another (zeroed) hex, of two digits a byte."""
+    if len(field) == 1:
         return 0
     return 8 * int(field.split(":")[1]) if field.startswith(":") else 4 * len(field)
 

@@ -157,7 +157,9 @@ spec = plan.load_target(Path("{FOLDER}/target.json"))
 stack = Stack(spec, secrets.load(Path("{FOLDER}/secrets.json")))
 entered = stack.enter("dmcrypt-aes128")
 try:
-    planned = dataclasses.replace(entered, configuration=spec.configurations["dmcrypt-aes256"])
+    settings = {{**entered.configuration.settings, "key_bits": 256}}
+    wrong = dataclasses.replace(entered.configuration, settings=settings)
+    planned = dataclasses.replace(entered, configuration=wrong)
     found = proof.prove(planned, stack.secrets, stack.mount_point, "wrong")
 finally:
     stack.leave()
