@@ -69,6 +69,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return _Modules(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
+@pytest.fixture(autouse=True)
+def _leaves_signals_alone() -> Iterator[None]:
+    """What a test leaves of a signal's handler, the next one in its process would have."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """No KeyboardInterrupt is lost in a callback of the garbage collector: Hypothesis has one."""

@@ -26,15 +26,23 @@ def deferred_interrupts() -> Iterator[Sequence[int]]:
     """Ctrl-C and SIGTERM wait for the end of the block, which then raises KeyboardInterrupt: for
     the start of a process that must be known before it can be left running. Yields the signals
     that have come."""
-    pending: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        pending.append(number)
-
-    with _handled({signal.SIGINT: note, signal.SIGTERM: note}):
+    with noted_signals(signal.SIGINT, signal.SIGTERM) as pending:
         yield pending
     if pending:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def noted_signals(*numbers: signal.Signals) -> Iterator[Sequence[int]]:
+    """The signals that have come, for a program that looks at them when it can; they do nothing
+    else."""
+    came: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
+    with _handled(dict.fromkeys(numbers, note)):
+        yield came
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from contract.interrupts import noted_signals
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
 from instrumentation.meters.ranges import Extremes, Ranged
@@ -160,15 +161,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--voltage-crest", type=float, default=VOLTAGE_CREST)
     parser.add_argument("--current-crest", type=float, default=CURRENT_CREST)
     options = parser.parse_args(arguments)
-    ended: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda signum, _: ended.append(signum))
     end_ns = monotonic_ns() + round(options.seconds * 1e9)
     needs = Needs(options.voltage_crest, options.current_crest)
     try:
         config = MeterConfig.from_json(options.meter)
         print(f"Load the machine now, for {options.seconds:g} s.", file=sys.stderr)
-        print(ranging(config, needs, lambda: bool(ended) or monotonic_ns() >= end_ns))
+        with noted_signals(signal.SIGTERM, signal.SIGINT) as ended:
+            print(ranging(config, needs, lambda: bool(ended) or monotonic_ns() >= end_ns))
     except (RangingError, RecorderError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from contract.interrupts import noted_signals
 from instrumentation import recorder_port as words
 from instrumentation.clock import monotonic_ns
 from instrumentation.meters.base import Meter
@@ -253,15 +254,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--outlive", type=float, metavar="S", help="the process that started this")
     options = parser.parse_args(arguments)
     parent = Parent(options.outlive)
-    ended: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda signum, _: ended.append(signum))
     status = options.status or options.out / "status.json"
     live = LiveLine(sys.stderr) if options.live or sys.stderr.isatty() else None
     try:
-        config = MeterConfig.from_json(options.meter)
-        recorder = Recorder(config, options.out, status, live=live, wait=options.wait)
-        said = recorder.run(lambda: bool(ended) or parent.long_gone())
+        with noted_signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as ended:
+            config = MeterConfig.from_json(options.meter)
+            recorder = Recorder(config, options.out, status, live=live, wait=options.wait)
+            said = recorder.run(lambda: bool(ended) or parent.long_gone())
     except RecorderError as error:
         if live:
             live.clear()

@@ -31,6 +31,7 @@ import numpy as np
 
 from contract.errors import LabError
 from contract.files import write_json
+from contract.interrupts import noted_signals
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from lab.power_model import Activity, Power, PowerLostError, PowerModel, ProcessTree, Threads
@@ -263,22 +264,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--truth-period", type=float, default=1.0, help="seconds between them")
     options = parser.parse_args(arguments)
     ready = {"port": str(options.link), "pid": os.getpid()}
-    ended: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda signum, _: ended.append(signum))
     try:
-        mains = Mains(options.state)
-        cable = Cable(options.link)
-        try:
-            lines = stream(
-                mains,
-                cable,
-                (options.truth, options.truth_period),
-                lambda: write_json(options.ready_file, ready),
-                lambda: bool(ended),
-            )
-        finally:
-            cable.close()
+        with noted_signals(signal.SIGTERM, signal.SIGINT) as ended:
+            mains = Mains(options.state)
+            cable = Cable(options.link)
+            try:
+                lines = stream(
+                    mains,
+                    cable,
+                    (options.truth, options.truth_period),
+                    lambda: write_json(options.ready_file, ready),
+                    lambda: bool(ended),
+                )
+            finally:
+                cable.close()
     except LabError as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1

@@ -12,10 +12,11 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from contract.extensions import ExtensionError
+from contract.interrupts import noted_signals
 from instrumentation.simulators import registry
 from instrumentation.simulators.faults import Faults
 from instrumentation.simulators.play import Player
@@ -39,9 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fault", action="append", default=[], help="such as drop=0.001")
     parser.add_argument("--seed", type=int, default=0, help="makes the same faults again")
     options = parser.parse_args(arguments)
-    ended: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda signum, _: ended.append(signum))
+    with noted_signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as ended:
+        return _play(options, lambda: bool(ended))
+
+
+def _play(options: argparse.Namespace, ended: Callable[[], bool]) -> int:
     try:
         make = registry.load(options.kind)
         watts = _watts(options.watts, make().channels)
@@ -56,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"A {options.kind} at {options.link}, settings {settings}, {watts} W; Ctrl-C ends it.")
     sys.stdout.flush()
     try:
-        player.run(lambda: bool(ended))
+        player.run(ended)
     finally:
         player.close()
     print(f"{options.kind}: {player.hit} faults")
