@@ -7,7 +7,6 @@ import functools
 import io
 import json
 import secrets
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from contract import names
 from contract import plan as plans
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
+from contract.interrupts import term_interrupts
 from controller import (
     check,
     confirm,
@@ -45,13 +45,13 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"fde: {message.removeprefix('argument ')}\n")
 
 
+@term_interrupts()
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done, 1 refused or failed (one sentence on stderr), 2 usage, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):  # no session ends for a letter that a terminal lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return 0 if options.command(options) is not False else 1
     except (AgentError, ClockError) as error:

@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import platform
-import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contract.interrupts import deferred_interrupts, uninterrupted
+from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
 from controller.names import suite_names, unknown
 from controller.suite_folder import document
 
@@ -40,6 +39,7 @@ class StepError(Exception):
     """A step ended with a code that is not 0; its output stands above."""
 
 
+@term_interrupts()
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 done; 1 a step failed; 130 interrupted."""
     parser = argparse.ArgumentParser(prog="make testbed", description=__doc__)
@@ -55,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     variables = [f"TARGET={options.target}", f"SUITE={options.suite}"]
     if options.inventory:
         variables.append(f"INVENTORY={options.inventory}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     in_lab = bool(options.labs)
     build = Path(os.environ.get("FDE_BUILD", "build"))

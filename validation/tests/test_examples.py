@@ -69,14 +69,18 @@ def wheel(example: Path, folder: Path) -> Path:
     return made
 
 
+def install(site: Path) -> Path:
+    """Both packages into a folder, whose parent is there; the folder."""
+    wheels = [wheel(EXAMPLES / name, site.parent) for name in (METER, STORAGE)]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", site, *wheels], check=True)
+    return site
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where both are installed, and nothing else is."""
-    folder = tmp_path_factory.mktemp("examples") / "site"
-    wheels = [wheel(EXAMPLES / name, tmp_path_factory.mktemp("wheel")) for name in (METER, STORAGE)]
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*pip, "--target", folder, *wheels], check=True)
-    return folder
+    return install(tmp_path_factory.mktemp("examples") / "site")
 
 
 def run(site: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
