@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,22 +90,33 @@ def interruptible() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class LabHandle:
-    """A lab that is up. `state` is the content of its state.json."""
+    """A lab that is up. `state` is the content of its state.json, `sockets` a folder of its own."""
 
     directory: Path
     state: dict[str, Any]
+    sockets: Path
 
     def ssh(
         self, command: str, check: bool = True, stdin: bytes | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a shell command in the guest as root; with `check`, a failure fails the test."""
-        done = subprocess.run(
-            ssh.command(self.state["ssh"], [command]), input=stdin, capture_output=True, check=False
-        )
+        argv = ssh.command(self._shared, [command])
+        done = subprocess.run(argv, input=stdin, capture_output=True, check=False)
         out, err = done.stdout.decode(), done.stderr.decode()
         if check and done.returncode != 0:
             pytest.fail(f"in the guest, `{command}` ended with {done.returncode}:\n{out}{err}")
         return subprocess.CompletedProcess(command, done.returncode, out, err)
+
+    def disconnect(self) -> None:
+        """Before the guest loses its power: the shared connection would wait for an answer."""
+        program, *rest = ssh.command(self._shared)
+        subprocess.run([program, "-O", "exit", *rest], capture_output=True, check=False)
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """The `ssh` of the state, over one connection that ends soon after its last command."""
+        options = [f"ControlPath={self.sockets}/%C", "ControlMaster=auto", "ControlPersist=10"]
+        return {**self.state["ssh"], "options": [*self.state["ssh"]["options"], *options]}
 
     def send(self, source: Path, destination: str) -> None:
         """Copy a file or directory into a directory of the guest."""
@@ -135,11 +147,15 @@ def lab_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def lab(lab_directory: Path) -> LabHandle:
+def lab(lab_directory: Path) -> Iterator[LabHandle]:
     """The session's guest."""
     layout = Layout(lab_directory)
     lifecycle.up(layout, print, lifecycle.LabOptions(truth=True))
-    return LabHandle(lab_directory, json.loads(layout.state.read_text(encoding="utf-8")))
+    state = json.loads(layout.state.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory(prefix="fde-", ignore_cleanup_errors=True) as sockets:
+        handle = LabHandle(lab_directory, state, Path(sockets))
+        yield handle
+        handle.disconnect()
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,9 @@ class Times:
             terminalreporter.line(f"{seconds:8.1f} s  {part}")
         if self._tier:
             slowest = list(_totals(self._durations).items())[:SLOWEST]
+            modules = _totals((test.partition("::")[0], s) for test, s in self._durations)
             times = {"tier": self._tier, "wall_s": round(wall_s, 3), "parts": parts}
+            times["modules"] = modules
             _merge(self._path, {**times, "slowest": [{"test": t, "s": s} for t, s in slowest]})
 
 

@@ -100,6 +100,7 @@ class Bench:
     def power_cut(self) -> None:
         """The target loses power and starts again; what it had in memory is gone."""
         before = self.lab.ssh("cat /proc/sys/kernel/random/boot_id; sync").stdout
+        self.lab.disconnect()
         power.reset(Layout(self.lab.directory))
         links = " ".join(
             f"/dev/disk/by-id/nvme-{drive['model']}_{drive['serial']}"

@@ -154,7 +154,7 @@ def quick_writeback(provisioned: Any) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def scene(
     provisioned: Any, witness: Any, quick_writeback: None, request: pytest.FixtureRequest
-) -> Scene:
+) -> Iterator[Scene]:
     """After everything has been done that needs the secrets."""
     del quick_writeback
     scene = Scene(provisioned, witness, [provisioned.build, provisioned.lab.directory])
@@ -167,7 +167,8 @@ def scene(
     provisioned.lab.ssh("umask 077; cat > /run/fde-watch/secrets.json", stdin=torn.encode())
     scene.agent("storage leave --secrets /run/fde-watch/secrets.json", code=1)
     scene.folders.append(request.getfixturevalue("suite"))
-    return scene
+    yield scene
+    witness.close()
 
 
 def _secrets(controller: Any) -> dict[str, str]:
