@@ -99,19 +99,25 @@ def test_a_failing_program_ends_the_run_with_its_own_words(
     assert contract.processes_using(root) == []
 
 
-@pytest.mark.lab
-@pytest.mark.parametrize("name", registry.names())
-def test_a_workload_keeps_the_contract_on_the_target(name: str, lab: LabHandle) -> None:
-    """With the target's own Python and programs, at the sizes of `micro` or the smallest."""
+@pytest.fixture(scope="module")
+def target(lab: LabHandle) -> LabHandle:
+    """The guest with the workloads of this checkout."""
     for package in ("contract", "workloads"):
         lab.send(Path(contract.__file__).parents[2] / package, GUEST_CODE)
+    return lab
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("name", registry.names())
+def test_a_workload_keeps_the_contract_on_the_target(name: str, target: LabHandle) -> None:
+    """With the target's own Python and programs, at the sizes of `micro` or the smallest."""
     suite = yaml.safe_load((SUITES / "micro.yml").read_text())
     sizes = {entry["name"]: entry["parameters"] for entry in suite["workloads"]}
     given = {**sizes, "drift_check": suite["drift_check"]}.get(name, registry.load(name).small)
     options = [f"--asset={asset}={GUEST_ASSETS}/{file}" for asset, file in ASSET_FILES.items()]
     command = [*("python3", "-m", "workloads.tests.contract", name), *options]
     command += ["--root", f"{GUEST_CODE}/{name}", "--parameters", json.dumps(given)]
-    done = lab.ssh(f"cd {GUEST_CODE} && {shlex.join(command)}", check=False)
+    done = target.ssh(f"cd {GUEST_CODE} && {shlex.join(command)}", check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["broken"] == []
     print(done.stdout)
