@@ -15,12 +15,12 @@ writes none without another package).
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,71 +31,43 @@ from instrumentation.decode import write_samples
 from instrumentation.meters.powersensor3 import MAX_LEVEL, SUPPLY_V, PowerSensor3
 from instrumentation.meters.powersensor3_talk import Sensor
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
-from instrumentation.trace import StreamWriter
 from lab.state import REPOSITORY
 from validation.bench import Figure, at_most
+from validation.synthetic.powersensor3 import (
+    DELAY_NS,
+    FRAME_BYTES,
+    FRAMES_HZ,
+    PIECE,
+    PIECE_FRAMES,
+    chunks,
+    write_recording,
+)
 
-FRAMES_HZ = 1000
-FRAME_BYTES = 18
-PIECE_FRAMES = 5
 RAILS = {"0": "system", "1": "aux", "2": "drive", "3": "board"}
 START_NS = 1_000_000_000_000
-DELAY_NS = 200_000  # from the end of a piece's last frame to its arrival
-_CHUNK_FRAMES = 500_000
 _HOURS, _QUICK_HOURS = 10.0, 0.05
 _PHASES, _QUICK_PHASES = 1000, 20
-
-_PIECE = np.dtype(
-    [("t_ns", "<u8"), ("length", "<u4"), ("frames", np.uint8, (PIECE_FRAMES, FRAME_BYTES))]
-)
 
 
 def make(folder: Path, frames: int, edges_us: NDArray[np.int64]) -> NDArray[np.float64]:
     """A recording of so many frames; the true energy of each rail [edges, 4] up to the edges."""
-    simulator = PowerSensor3Simulator(FRAMES_HZ)
-    meter = PowerSensor3(RAILS, simulator.settings)
-    settings = {"kind": meter.kind, "channels": RAILS, **meter.described()}
-    (folder / "meter.json").write_text(json.dumps(settings), encoding="utf-8")
-    stream = folder / "stream.raw"
-    _write_talk(stream, meter, simulator)
-    chance, done_j, parts_j = np.random.default_rng(1), np.zeros(4), []
-    with stream.open("ab") as file:
-        for first in range(0, frames, _CHUNK_FRAMES):
-            count = min(_CHUNK_FRAMES, frames - first)
+    chance, parts_j = np.random.default_rng(1), []
+
+    def energies_j() -> Iterator[NDArray[np.float64]]:
+        done_j = np.zeros(len(RAILS))
+        for first, count in chunks(frames):
             levels = chance.choice([0.2, 3.0, 12.0, 25.0], (count // 500 + 1, 4))
             watts = np.repeat(levels, 500, axis=0)[:count] + chance.random((count, 4))
             energy_j = done_j + np.cumsum(watts / FRAMES_HZ, axis=0)
-            file.write(_pieces(simulator.advance(energy_j), first))
             ends_us = (first + np.arange(count + 1)) * 1_000_000 // FRAMES_HZ
             here = edges_us[(edges_us >= ends_us[0]) & (edges_us < ends_us[-1])]
             known_j = np.vstack([done_j, energy_j])
             parts_j.append(np.stack([np.interp(here, ends_us, j) for j in known_j.T], axis=1))
             done_j = energy_j[-1]
+            yield energy_j
+
+    write_recording(folder, RAILS, energies_j(), START_NS)
     return np.concatenate(parts_j)
-
-
-def _write_talk(stream: Path, meter: PowerSensor3, simulator: PowerSensor3Simulator) -> None:
-    writer = StreamWriter(stream)
-    writer.append(START_NS, b"")
-    meter.opened()
-    while request := meter.request(START_NS):
-        meter.on_request_sent(request, START_NS)
-        writer.append(START_NS, request, sent=True)
-        if answer := simulator.receive(request):
-            meter.feed(answer, START_NS)
-            writer.append(START_NS, answer)
-    writer.close()
-
-
-def _pieces(data: bytes, first: int) -> bytes:
-    """Frames of the stream file; `first` is the number of the first of the meter's."""
-    frames = np.frombuffer(data, np.uint8).reshape(-1, PIECE_FRAMES, FRAME_BYTES)
-    pieces = np.zeros(len(frames), _PIECE)
-    last = first + PIECE_FRAMES * np.arange(1, len(frames) + 1)
-    pieces["t_ns"] = START_NS + last * 1_000_000_000 // FRAMES_HZ + DELAY_NS
-    pieces["length"] = PIECE_FRAMES * FRAME_BYTES
-    pieces["frames"] = frames
-    return pieces.tobytes()
 
 
 def ours(folder: Path) -> None:
@@ -122,10 +94,10 @@ def by_pandas(folder: Path) -> None:
     import pandas as pd
 
     raw = (folder / "stream.raw").read_bytes()
-    offset = len(raw) - (len(raw) // _PIECE.itemsize) * _PIECE.itemsize
+    offset = len(raw) - (len(raw) // PIECE.itemsize) * PIECE.itemsize
     while raw[offset + 8 : offset + 12] != (PIECE_FRAMES * FRAME_BYTES).to_bytes(4, "little"):
-        offset += _PIECE.itemsize  # behind the configuration, which is of other sizes
-    frames = np.frombuffer(raw, _PIECE, offset=offset)["frames"].reshape(-1, FRAME_BYTES)
+        offset += PIECE.itemsize  # behind the configuration, which is of other sizes
+    frames = np.frombuffer(raw, PIECE, offset=offset)["frames"].reshape(-1, FRAME_BYTES)
     words = frames.view(">u2").astype(np.uint16)
     level = (words >> 2) & 0x3C0 | words & 0x3F
     simulator = PowerSensor3Simulator(FRAMES_HZ)

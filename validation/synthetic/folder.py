@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from contract.journal import SKIPPED
 from instrumentation import decode
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
 from instrumentation.trace import StreamWriter
 
 Floats = npt.NDArray[np.float64]
+Marks = list[tuple[str, float, float]]  # phase, begin and end in the controller's seconds
 COMPONENTS = ("system", "drive", "package-0", "dram")
 
 
@@ -42,6 +44,24 @@ class Power:
         self._energy_j.append([e + w * seconds for e, w in zip(last, watts, strict=True)])
         self._known = None
         return begin, self.end_s
+
+    def add_run(
+        self,
+        phases: Iterable[tuple[str, float, Sequence[float]]],
+        rest_w: Sequence[float],
+        rests_s: tuple[float, float],
+        tail: tuple[float, Sequence[float]],
+    ) -> Marks:
+        """A run: phases (name, seconds, W), with rests before the first and after each; the tail
+        (seconds, W).
+        """
+        before_s, between_s = rests_s
+        self.add(before_s, rest_w)
+        marks: Marks = []
+        for name, seconds, watts in phases:
+            marks.append((name, *self.add(seconds, watts)))
+            self.add(between_s, rest_w)
+        return [*marks, ("tail", *self.add(*tail))]
 
     def at(self, name: str, t_s: float) -> float:
         """Joules of a component since the beginning."""
@@ -84,8 +104,6 @@ UNSEALED = (
 CPUS, OWN_CPU_S = 4, 0.01
 BURST = 5  # round trips one after another
 
-Marks = list[tuple[str, float, float]]  # phase, begin and end in the controller's seconds
-
 
 @dataclass(frozen=True)
 class Target:
@@ -114,7 +132,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Done:
-    """A run as it happened; `work` by phase.
+    """A finished run; `work` by phase.
 
     `more` stands in run.json as it is. `busy` is the part of all CPUs that the phases keep busy;
     None says nothing of it.
@@ -126,6 +144,54 @@ class Done:
     work: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     more: Mapping[str, Any] = field(default_factory=dict)
     busy: float | None = None
+
+
+@dataclass
+class Record:
+    """What happens in a suite, for the files that the target and the clock link leave.
+
+    `skipped` is the reason by run_id.
+    """
+
+    plan: Mapping[str, Any]
+    power: Power = field(default_factory=Power)
+    clocks: Clocks = field(default_factory=Clocks)
+    runs: list[Done] = field(default_factory=list)
+    states: list[tuple[float, str, str]] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def state(self, name: str, run_id: str = "", t_s: float | None = None) -> None:
+        """A line of the journal, now or at an instant of the controller's clock."""
+        self.states.append((self.power.end_s if t_s is None else t_s, name, run_id))
+
+    def finished(self, done: Done) -> None:
+        """A run from its first mark until now."""
+        self.runs.append(done)
+        self.state("running", done.run["run_id"], done.marks[0][1])
+        self.state("finished", done.run["run_id"])
+
+    def write(
+        self,
+        folder: Path,
+        target: Target,
+        generator: np.random.Generator,
+        provenance: Mapping[str, Any],
+        burst_every_s: float | None = None,
+    ) -> None:
+        """plan.json, runs/, journal.jsonl, clock.jsonl, provenance/."""
+        dump(folder / "plan.json", self.plan)
+        for done in self.runs:
+            write_run(folder / "runs" / done.run["run_id"], done, target, self.plan["sha256"])
+        lines = _journal(self.states, self.clocks)
+        for line in lines:
+            if line["run_id"] in self.skipped:
+                line["cause"], line["detail"] = SKIPPED, self.skipped[line["run_id"]]
+        write_journal(folder, lines)
+        end_s = self.power.end_s
+        bursts = max(2, round(end_s / burst_every_s)) if burst_every_s else 6
+        write_lines(folder / "clock.jsonl", clock_lines(end_s, self.clocks, generator, bursts))
+        for name in ("before.json", "after.json"):
+            dump(folder / "provenance" / name, provenance)
 
 
 def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> None:
@@ -198,7 +264,7 @@ def _pyrapl(zone: str, target: Target, start: float, end: float) -> dict[str, An
     }
 
 
-def journal(states: Sequence[tuple[float, str, str]], clocks: Clocks) -> list[dict[str, Any]]:
+def _journal(states: Sequence[tuple[float, str, str]], clocks: Clocks) -> list[dict[str, Any]]:
     """Lines of journal.jsonl from (controller's seconds, state, run_id)."""
     return [
         {
@@ -251,7 +317,20 @@ def write_meter(
 ) -> None:
     """What the meter would have sent, late bunches and all, and its decoded samples."""
     folder.mkdir(parents=True)
-    dump(folder / "meter.json", _description(folder.name, line))
+    document = {
+        "format": "fde-meter/2",
+        "name": folder.name,
+        "kind": "smartpower3",
+        "port": "pty",
+        "baud": 115200,
+        "channels": CHANNELS,
+        "origin": line.origin,
+        "settings": {"interval_ms": line.interval_ms},
+        "timing": "device",
+        "arrival_delay_limit_s": 0.02,
+        "accuracy": dict(line.accuracy),
+    }
+    dump(folder / "meter.json", document)
     writer = StreamWriter(folder / "stream.raw")
     writer.append(0, b"")
     step_s = line.interval_ms / 1000 * (1 + clocks.device_skew)
@@ -275,22 +354,6 @@ def write_meter(
     decode.write_samples(folder)
 
 
-def _description(name: str, line: Line) -> dict[str, Any]:
-    return {
-        "format": "fde-meter/2",
-        "name": name,
-        "kind": "smartpower3",
-        "port": "pty",
-        "baud": 115200,
-        "channels": CHANNELS,
-        "origin": line.origin,
-        "settings": {"interval_ms": line.interval_ms},
-        "timing": "device",
-        "arrival_delay_limit_s": 0.02,
-        "accuracy": dict(line.accuracy),
-    }
-
-
 def write_manifest(folder: Path) -> None:
     """Seal the folder as it stands."""
     files = sorted(f for f in folder.rglob("*") if f.is_file() and f.name not in UNSEALED)
@@ -311,13 +374,13 @@ def dump(path: Path, document: Any) -> None:
 
 def write_journal(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """journal.jsonl, whose `finished` lines have the sums of the runs as they stand."""
-    told = []
+    complete = []
     for line in lines:
         path = folder / "runs" / str(line["run_id"]) / "run.json"
         finished = line["state"] == "finished" and path.exists()
-        facts = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()} if finished else {}
-        told.append({**line, "facts": {**line.get("facts", {}), **facts}})
-    write_lines(folder / "journal.jsonl", told)
+        facts = {"sha256": _sha256(path)} if finished else {}
+        complete.append({**line, "facts": {**line.get("facts", {}), **facts}})
+    write_lines(folder / "journal.jsonl", complete)
 
 
 def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:

@@ -40,20 +40,15 @@ from scipy import stats
 
 from analysis.suite.records import SYNTHETIC
 from validation.synthetic.folder import (
-    Clocks,
     Done,
     Line,
     Marks,
     Power,
+    Record,
     Target,
-    clock_lines,
     dump,
-    journal,
-    write_journal,
-    write_lines,
     write_manifest,
     write_meter,
-    write_run,
 )
 from validation.synthetic.suite import CONFIGURATIONS, STACKS, frozen, shuffled
 
@@ -115,35 +110,25 @@ def write_paper_suite(folder: Path, seed: int = 2012, blocks: int = 20) -> None:
     """Make the sealed suite folder."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(seed)
-    plan = _plan(seed, blocks, generator)
+    record = Record(_plan(seed, blocks, generator))
     means = expected()
-    power, clocks = Power(), Clocks()
+    power, clocks = record.power, record.clocks
     power.add(5.0, REST_W)
-    states: list[tuple[float, str, str]] = [(power.end_s, "suite-started", "")]
-    done = []
-    for run in plan["runs"]:
-        run_id = run["run_id"]
-        states.append((power.end_s, "switching", run_id))
+    record.state("suite-started")
+    for run in record.plan["runs"]:
+        record.state("switching", run["run_id"])
         phases = means[run["configuration"]][run["workload"]]
         marks = _enact(run["configuration"], phases, power, generator)
-        done.append(Done(run, marks, WORKLOADS[run["workload"]], WORK))
-        states += [(marks[0][1], "running", run_id), (power.end_s, "finished", run_id)]
+        record.finished(Done(run, marks, WORKLOADS[run["workload"]], WORK))
     power.add(5.0, REST_W)
-    states.append((power.end_s, "suite-finished", ""))
+    record.state("suite-finished")
 
-    dump(folder / "plan.json", plan)
     target = Target(power, clocks, SYNTHETIC, rapl_step_s=RAPL_STEP_S, started_wall=CREATED)
-    for one in done:
-        write_run(folder / "runs" / one.run["run_id"], one, target, plan["sha256"])
-    write_journal(folder, journal(states, clocks))
-    bursts = max(2, round(power.end_s / BURST_EVERY_S))
-    write_lines(folder / "clock.jsonl", clock_lines(power.end_s, clocks, generator, bursts))
+    record.write(folder, target, generator, {"synthetic": SCALE}, BURST_EVERY_S)
     limits = {"relative_limit": 0.0, "absolute_limit_w": 0.0, "source": "none: nothing was read"}
     line = Line(SYNTHETIC, limits, INTERVAL_MS)
     write_meter(folder / "meters" / "meter0", power, clocks, line, generator)
-    for name in ("before.json", "after.json"):
-        dump(folder / "provenance" / name, {"synthetic": SCALE})
-    measuring_s = sum(one.marks[-1][2] - one.marks[0][1] for one in done)
+    measuring_s = sum(done.marks[-1][2] - done.marks[0][1] for done in record.runs)
     timing = {"wall_s": power.end_s, "measuring_s": measuring_s}
     dump(folder / "timing.json", {**timing, "other_s": power.end_s - measuring_s})
     write_manifest(folder)
@@ -160,15 +145,19 @@ Printed = Mapping[tuple[str, str, str], tuple[float, float, bool]]
 
 def _printed(path: Path) -> Printed:
     """Mean, relative standard deviation of a run and doubt by (entry, configuration, quantity)."""
-    factor = math.sqrt(PRINTED_RUNS) / float(stats.t.ppf(0.975, PRINTED_RUNS - 1))
     found = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             if row["half_width_95"]:
                 mean, half = float(row["value"]), float(row["half_width_95"])
                 key = row["entry"], row["configuration"], row["quantity"]
-                found[key] = mean, half * factor / mean, row["doubtful"] == "yes"
+                found[key] = mean, _sd(half, PRINTED_RUNS) / mean, row["doubtful"] == "yes"
     return found
+
+
+def _sd(half_width: float, runs: int) -> float:
+    """Standard deviation of a run from the half width of a 95 % interval of their mean."""
+    return half_width * math.sqrt(runs) / float(stats.t.ppf(0.975, runs - 1))
 
 
 def _expected(name: str, printed: Printed) -> dict[str, dict[str, Stretch]]:
@@ -179,10 +168,12 @@ def _expected(name: str, printed: Printed) -> dict[str, dict[str, Stretch]]:
     plain_w = plain_j / printed["untar", "plain", "time"][0]
     left_j = TREE_J[name] - untar_j
     small_s, small_scatter, _ = printed["read-10mb", "plain", "time"]
+    read_s, read_scatter, _ = printed["read-10mb", name, "time"]
+    video_scatter = _sd(VIDEO_MARGIN, VIDEO_RUNS)
     return {
         "file_io": {
             "write-small": _timed(SMALL_FILES * small_s, small_scatter, plain_w),
-            "read-small": _timed(*_times(printed["read-10mb", name, "time"], SMALL_FILES), power_w),
+            "read-small": _timed(SMALL_FILES * read_s, read_scatter, power_w),
             "write-large": _timed(*printed["write-1gb", name, "time"][:2], power_w),
         },
         "kernel_tree": {
@@ -191,21 +182,12 @@ def _expected(name: str, printed: Printed) -> dict[str, dict[str, Stretch]]:
         },
         "kernel_grep": {"grep-1": _timed(*printed["grep", name, "time"][:2], power_w)},
         "sql": {"query": _timed(SQL_S, plain_scatter, plain_w)},
-        "video": {"play": Stretch(VIDEO_J / plain_w, VIDEO_J, 0.0, _video_scatter())},
+        "video": {"play": Stretch(VIDEO_J / plain_w, VIDEO_J, 0.0, video_scatter)},
     }
 
 
 def _timed(seconds: float, scatter: float, power_w: float) -> Stretch:
     return Stretch(seconds, seconds * power_w, scatter, scatter)
-
-
-def _times(figure: tuple[float, float, bool], count: int) -> tuple[float, float]:
-    return figure[0] * count, figure[1]
-
-
-def _video_scatter() -> float:
-    t = float(stats.t.ppf(0.975, VIDEO_RUNS - 1))
-    return VIDEO_MARGIN * math.sqrt(VIDEO_RUNS) / t
 
 
 def _enact(
@@ -214,17 +196,14 @@ def _enact(
     power: Power,
     generator: np.random.Generator,
 ) -> Marks:
-    power.add(SETTLE_S + PAD_S, REST_W)
     parts_w = PARTS_W.get(configuration, SOFTWARE_PARTS_W)
-    marks: Marks = []
+    stretches = []
     for phase, stretch in phases.items():
         seconds, joules = stretch.draw(generator)
         more = joules / seconds / (stretch.joules / stretch.seconds)
         watts = (joules / seconds, *(part * more for part in parts_w))
-        marks.append((phase, *power.add(seconds, watts)))
-        power.add(PAD_S, REST_W)
-    marks.append(("tail", *power.add(TAIL_S, REST_W)))
-    return marks
+        stretches.append((phase, seconds, watts))
+    return power.add_run(stretches, REST_W, (SETTLE_S + PAD_S, PAD_S), (TAIL_S, REST_W))
 
 
 def _plan(seed: int, blocks: int, generator: np.random.Generator) -> dict[str, Any]:
@@ -232,11 +211,9 @@ def _plan(seed: int, blocks: int, generator: np.random.Generator) -> dict[str, A
     contrasts = [["plain", name] for name in others] + [["opal", name] for name in others[1:]]
     return frozen(
         {
-            "format": "fde-plan/3",
             "suite_id": SUITE_ID,
             "suite": "paper",
             "scale": SCALE,
-            "host": "synthetic",
             "seed": seed,
             "blocks": blocks,
             "created_wall": CREATED,

@@ -14,25 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from contract.journal import SKIPPED
 from validation.synthetic.folder import (
     CPUS,
-    Clocks,
     Done,
     Line,
     Marks,
     Power,
+    Record,
     Target,
-    clock_lines,
-    dump,
-    journal,
-    write_journal,
-    write_lines,
     write_manifest,
     write_meter,
-    write_run,
 )
-from validation.synthetic.suite import ASSUMPTIONS, IDLE_W, STACKS, frozen
+from validation.synthetic.suite import IDLE_W, STACKS, frozen
 
 BLOCKS, EXTRA_BLOCKS = 3, 2
 BUSY_W = (30.0, 2.6, 10.0, 1.4)
@@ -206,39 +199,26 @@ def write_papers_suite(folder: Path, seed: int = 5, flags: tuple[str, ...] = ("a
     """Make the sealed suite folder; `flags` are those of its processor."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(seed)
-    plan = _plan(seed)
-    power, clocks = Power(), Clocks()
+    record = Record(_plan(seed))
+    power, clocks = record.power, record.clocks
     power.add(2.0, IDLE_W)
-    states: list[tuple[float, str, str]] = [(power.end_s, "suite-started", "")]
-    done, skipped = [], set()
+    record.state("suite-started")
     known = {entry.name: entry for entry in entries()}
-    for run in plan["runs"]:
+    for run in record.plan["runs"]:
         entry = known[run["workload"]]
-        if not entry.phases:
-            skipped.add(run["run_id"])
-            states.append((power.end_s, "void", run["run_id"]))
-            continue
-        marks = _enact(entry, str(run["configuration"]), power, generator)
-        done.append(_done(run, entry, marks))
-        states += [(marks[0][1], "running", run["run_id"])]
-        states += [(power.end_s, "finished", run["run_id"])]
+        if entry.phases:
+            marks = _enact(entry, str(run["configuration"]), power, generator)
+            record.finished(_done(run, entry, marks))
+        else:
+            record.skipped[run["run_id"]] = NO_CASCADES
+            record.state("void", run["run_id"])
     power.add(2.0, IDLE_W)
-    states.append((power.end_s, "suite-finished", ""))
-    dump(folder / "plan.json", plan)
+    record.state("suite-finished")
+    provenance = {"cpu": {"model": "Made-up CPU", "flags": list(flags)}, "synthetic": __doc__}
     target = Target(power, clocks, "modelled", rapl_step_s=0.5)
-    for one in done:
-        write_run(folder / "runs" / one.run["run_id"], one, target, plan["sha256"])
-    lines = journal(states, clocks)
-    for line in lines:
-        if line["run_id"] in skipped:
-            line["cause"], line["detail"] = SKIPPED, NO_CASCADES
-    write_journal(folder, lines)
-    write_lines(folder / "clock.jsonl", clock_lines(power.end_s, clocks, generator))
+    record.write(folder, target, generator, provenance)
     limits = {"relative_limit": 0.01, "absolute_limit_w": 0.0005, "source": "-"}
     write_meter(folder / "meters" / "meter0", power, clocks, Line("modelled", limits), generator)
-    machine = {"cpu": {"model": "Made-up CPU", "flags": list(flags)}}
-    for name in ("before.json", "after.json"):
-        dump(folder / "provenance" / name, {**machine, "synthetic": __doc__})
     write_manifest(folder)
 
 
@@ -254,33 +234,27 @@ def _done(run: Mapping[str, Any], entry: Entry, marks: Marks) -> Done:
 
 
 def _enact(entry: Entry, configuration: str, power: Power, generator: np.random.Generator) -> Marks:
-    power.add(0.3, IDLE_W)
-    marks: Marks = []
     cost = 1.0 if entry.workload in ("video", "sql") else COST[configuration]
     if entry.name == "sql-large":
         cost = 1.4
     if entry.name == "file_io-warm":
         cost = 0.5
-    for phase in entry.phases:
-        seconds = PHASE_S * cost * float(np.exp(generator.normal(0, 0.01)))
-        marks.append((phase, *power.add(seconds, BUSY_W)))
-        power.add(PAUSE_S, IDLE_W)
-    marks.append(("tail", *power.add(TAIL_S, IDLE_W)))
-    return marks
+    phases = [
+        (phase, PHASE_S * cost * float(np.exp(generator.normal(0, 0.01))), BUSY_W)
+        for phase in entry.phases
+    ]
+    return power.add_run(phases, IDLE_W, (0.3, PAUSE_S), (TAIL_S, IDLE_W))
 
 
 def _plan(seed: int) -> dict[str, Any]:
     return frozen(
         {
-            "format": "fde-plan/3",
             "suite_id": "papers-synthetic-20260101T000000Z",
             "suite": "papers",
             "scale": "made-up speeds",
-            "host": "synthetic",
             "seed": seed,
             "blocks": BLOCKS,
             "extra_blocks": {"first": BLOCKS, "count": EXTRA_BLOCKS},
-            "created_wall": "2026-01-01T00:00:00+00:00",
             "origin": "modelled",
             "configurations": [{"name": n, **stack} for n, stack in CONFIGURATIONS.items()],
             "workloads": [
@@ -293,7 +267,6 @@ def _plan(seed: int) -> dict[str, Any]:
                 "margin": 0.02,
                 "comparisons": COMPARISONS,
             },
-            "assumptions": ASSUMPTIONS,
         }
     )
 
@@ -309,8 +282,8 @@ def _runs() -> Iterator[dict[str, Any]]:
                 continue
             for repeat in range(entry.repeat):
                 run = {"block": block, "configuration": name, "workload": entry.name}
-                told = {"repeat": repeat} if entry.repeat > 1 else {}
-                end = f".{repeat}" if told else ""
+                more = {"repeat": repeat} if entry.repeat > 1 else {}
+                end = f".{repeat}" if more else ""
                 run_id = f"{index:04d}-b{block:02d}-{name}-{entry.name}{end}"
-                yield {"run_id": run_id, "index": index, **run, **told}
+                yield {"run_id": run_id, "index": index, **run, **more}
                 index += 1

@@ -19,15 +19,11 @@ from validation.synthetic.folder import (
     Line,
     Marks,
     Power,
+    Record,
     Target,
-    clock_lines,
     dump,
-    journal,
-    write_journal,
-    write_lines,
     write_manifest,
     write_meter,
-    write_run,
 )
 
 CONFIGURATIONS = ("plain", "opal", "dmcrypt-aes128", "dmcrypt-aes256")
@@ -59,8 +55,9 @@ SLOWER = {"plain": 1.0, "opal": 1.012, "dmcrypt-aes128": 1.25, "dmcrypt-aes256":
 TIED_TO_TIME = ("video", "idle", DRIFT_CHECK)
 IDLE_W = (21.0, 2.2, 4.0, 0.9)  # by component
 DISKS_C: Mapping[str, float] = {"plain": 36.0, "sed": 37.0}  # by role, before a run
-REST_S, TAIL_S = 0.5, 0.4
+REST_S, PAUSE_S, TAIL_S = 0.5, 0.12, 0.4
 WORK = {"bytes": 41943040.0, "files": 4.0}
+CREATED_WALL = "2026-01-01T00:00:00+00:00"
 PRECONDITION = {"passes": 2, "rounds": 25, "round_s": 60, "access": "sequential"}
 ASSUMPTIONS = {
     "sed_extra_price": 25.0,
@@ -116,33 +113,29 @@ def write_suite(folder: Path, options: Options | None = None, seal: bool = True)
     folder.mkdir(parents=True)
     generator = np.random.default_rng(o.seed)
     plan = _plan(o, generator)
-    power, truth = Power(), Truth({}, {}, {})
+    record, truth = Record(plan, clocks=o.clocks), Truth({}, {}, {})
+    power = record.power
     power.add(3.0, IDLE_W)
-    states: list[tuple[float, str, str]] = [(power.end_s, "suite-started", "")]
-    done = []
+    record.state("suite-started")
     for run in plan["runs"]:
         run_id = run["run_id"]
-        marks = _enact(run, o, generator, power, truth)
+        marks = _enact(run, o, generator, power)
         more = {"disks": _disks(run, o.disks_c)}
-        done.append(Done(run, marks, work={phase: WORK for phase, _, _ in marks}, more=more))
-        start, end = truth.runs[run_id]
-        states += [(start - 0.2, "switching", run_id), (start - 0.1, "running", run_id)]
-        states.append((end + 0.01, "finished", run_id))
+        record.runs.append(Done(run, marks, work={phase: WORK for phase, _, _ in marks}, more=more))
+        start, end = truth.runs[run_id] = marks[0][1], marks[-1][2]
+        truth.phases_s |= {(run_id, phase): (begin, end) for phase, begin, end in marks}
+        record.state("switching", run_id, start - 0.2)
+        record.state("running", run_id, start - 0.1)
+        record.state("finished", run_id, end + 0.01)
     power.add(3.0, IDLE_W)
-    states.append((power.end_s - 1, "suite-finished", ""))
+    record.state("suite-finished", t_s=power.end_s - 1)
     _true_energies(truth, power)
 
-    dump(folder / "plan.json", plan)
+    provenance = {"kernel": "6.12.0-test", "packages": {"cryptsetup": "2.7.5"}, **o.machine}
     target = Target(power, o.clocks, o.origin, o.counter_start_uj)
-    for one in done:
-        write_run(folder / "runs" / one.run["run_id"], one, target, plan["sha256"])
-    write_journal(folder, journal(states, o.clocks))
-    write_lines(folder / "clock.jsonl", clock_lines(power.end_s, o.clocks, generator))
+    record.write(folder, target, generator, provenance)
     line = Line(o.origin, o.accuracy, o.interval_ms, o.lost_windows, o.reopen_after_loss)
     write_meter(folder / "meters" / "meter0", power, o.clocks, line, generator)
-    provenance = {"kernel": "6.12.0-test", "packages": {"cryptsetup": "2.7.5"}, **o.machine}
-    dump(folder / "provenance" / "before.json", provenance)
-    dump(folder / "provenance" / "after.json", provenance)
     dump(folder / "timing.json", {"wall_s": 100.0, "measuring_s": 60.0, "other_s": 40.0})
     for role, rates in (o.settling or {}).items():
         dump(folder / "precondition" / f"{role}.json", _settled(role, rates, plan["sha256"]))
@@ -191,11 +184,18 @@ def shuffled(
 
 
 def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan with its sum."""
-    return {**plan, "sha256": canonical_sha256(plan)}
+    """The plan with what all synthetic plans have in common, and with its sum."""
+    whole = {
+        "format": "fde-plan/3",
+        "host": "synthetic",
+        "created_wall": CREATED_WALL,
+        "assumptions": ASSUMPTIONS,
+        **plan,
+    }
+    return {**whole, "sha256": canonical_sha256(whole)}
 
 
-def _between_canaries(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[str, Any]]:
+def _between_drift_checks(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[str, Any]]:
     """The drift check before and after all runs, in the first and in the last block."""
     own = {"configuration": on, "workload": DRIFT_CHECK}
     whole = [{**own, "block": 0}, *runs, {**own, "block": runs[-1]["block"]}]
@@ -215,11 +215,10 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
     drift_check: dict[str, Any] = {}
     if o.drift_check is not None:
         on = o.configurations[0]
-        runs, workloads = _between_canaries(runs, on), [*workloads, DRIFT_CHECK]
+        runs, workloads = _between_drift_checks(runs, on), [*workloads, DRIFT_CHECK]
         drift_check = {"drift_check": {"workload": DRIFT_CHECK, "configuration": on, "limit": 0.01}}
     return frozen(
         {
-            "format": "fde-plan/3",
             "suite_id": f"synthetic-{o.host}-20260101T000000Z",
             "suite": "synthetic",
             **({} if o.group is None else {"group": o.group}),
@@ -227,7 +226,6 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
             "host": o.host,
             "seed": o.seed,
             "blocks": o.blocks,
-            "created_wall": "2026-01-01T00:00:00+00:00",
             "origin": o.origin,
             "disks": {role: {"serial": _serial(role)} for role in o.disks_c},
             "configurations": [{"name": name, **STACKS.get(name, {})} for name in o.configurations],
@@ -240,7 +238,6 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
                 "contrasts": [["plain", "opal"], ["opal", "dmcrypt-aes128"]],
                 "margin": 0.02,
             },
-            "assumptions": ASSUMPTIONS,
         }
     )
 
@@ -250,12 +247,9 @@ def _enact(
     o: Options,
     generator: np.random.Generator,
     power: Power,
-    truth: Truth,
 ) -> Marks:
-    """Let a run happen: its phases with short rests between them, then the tail."""
-    power.add(REST_S, IDLE_W)
-    start = power.end_s
-    marks: Marks = []
+    """Add a run: its phases with short rests between them, then the tail."""
+    stretches = []
     tied = run["workload"] in TIED_TO_TIME
     of_check = run["workload"] == DRIFT_CHECK
     phases = DRIFT_CHECK_PHASES if of_check else PHASES[run["workload"]]
@@ -269,20 +263,13 @@ def _enact(
         extra = np.array([9.0, 1.6, 6.0, 0.7]) * busy
         extra[1] += 0.15 if run["configuration"] == "opal" else 0.0
         watts = (np.array(IDLE_W) + extra) * scatter
-        begin, end = power.add(length, watts.tolist())
-        marks.append((phase, begin, end))
-        power.add(0.12, IDLE_W)
-    begin, end = power.add(TAIL_S, [w * 1.05 for w in IDLE_W])
-    marks.append(("tail", begin, end))
-    run_id = str(run["run_id"])
-    truth.runs[run_id] = (start, end)
-    for phase, begin, end in marks:
-        truth.phases_s[run_id, phase] = (begin, end)
-    return marks
+        stretches.append((phase, length, watts.tolist()))
+    tail = TAIL_S, [w * 1.05 for w in IDLE_W]
+    return power.add_run(stretches, IDLE_W, (REST_S, PAUSE_S), tail)
 
 
 def _disks(run: Mapping[str, Any], before_c: Mapping[str, float]) -> dict[str, Any]:
-    """What both disks would tell around a run: the one under test writes, and grows 3 K warmer."""
+    """The state of both disks around a run: the one under test writes, and grows 3 K warmer."""
     used = STACKS.get(run["configuration"], {}).get("disk")
     serials = {role: _serial(role) for role in before_c}
     return {
