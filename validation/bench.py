@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -76,7 +76,7 @@ class Bench:
         print(table(rows))
         if not options.quick:
             self._write(rows, parts, load_1_min)
-        return 0 if all(row["meets"] is not False for row in rows) else 1
+        return int(missed(rows))
 
     def measured(self, part: str, quick: bool) -> list[Row]:
         """The figures of one part as the JSON file holds them."""
@@ -84,17 +84,11 @@ class Bench:
         start_s = time.monotonic()
         found: list[Figure] = self._module(part).measure(quick=quick)
         print(f"{part}: {time.monotonic() - start_s:.0f} s", file=sys.stderr, flush=True)
-        return [{"part": part, **asdict(figure)} for figure in found]
+        return rows_of(part, found)
 
     def merged(self, path: Path, fresh: Sequence[Row]) -> list[Row]:
         """What the file holds of the other parts, and the new figures, in the parts' order."""
-        try:
-            before = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            before = []
-        done = {row["part"] for row in fresh}
-        rows = [row for row in before if row.get("part") not in done] + list(fresh)
-        known = [row for row in rows if row["part"] in self.parts]
+        known = [row for row in merged(path, fresh) if row["part"] in self.parts]
         return sorted(known, key=lambda row: self.parts.index(row["part"]))
 
     def _parsed(self, arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -117,6 +111,26 @@ class Bench:
             if plot := getattr(self._module(part), "plot", None):
                 plot(FOLDER / f"{self.name}-{part}.png")
         print(f"\n{path} and {path.stem}.machine.json: commit {where['commit'][:12]}")
+
+
+def rows_of(part: str, figures: Iterable[Figure]) -> list[Row]:
+    """The figures of one part as the JSON file holds them."""
+    return [{"part": part, **asdict(figure)} for figure in figures]
+
+
+def missed(rows: Iterable[Row]) -> bool:
+    """Whether a figure misses its target."""
+    return any(row["meets"] is False for row in rows)
+
+
+def merged(path: Path, fresh: Sequence[Row]) -> list[Row]:
+    """What the file holds of the other parts, then the new figures."""
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = []
+    done = {row["part"] for row in fresh}
+    return [row for row in before if row.get("part") not in done] + list(fresh)
 
 
 def write(path: Path, rows: Sequence[Row], subject: str, load_1_min: float) -> dict[str, Any]:

@@ -8,22 +8,20 @@ this machine's own processor (`validation.papers_native`).
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from contract.errors import LabError
-from contract.interrupts import term_interrupts
 from controller.names import suite_names, unknown
-from lab import lifecycle
 from lab.state import REPOSITORY
 from validation import bench, papers_figures, papers_native
+from validation.bench import Row
 from validation.papers_figures import Ran
-from validation.scene import INVENTORY, Scene
+from validation.scene import Scene, lab_parser
 
 SUITES = (
     *("paper", "access-patterns", "block-sizes", "file-ciphers", "cipher-modes"),
@@ -35,48 +33,22 @@ PLACE = REPOSITORY / "build" / "papers"
 OUT = REPOSITORY / "data" / "suites"
 
 
-def _plan(scene: Scene, suite: str, seed: int) -> Path:
-    blocks = ["--blocks", str(BLOCKS[suite])] if suite in BLOCKS else []
-    done = scene.python(
-        "controller",
-        *("plan", "--suite", suite, "--scale", "lab", "--seed", str(seed), *blocks),
-        *("--target", str(scene.target_file), "--out", str(OUT)),
-    )
-    if done.returncode:
-        raise LabError(f"{suite} has no plan: {done.stderr.strip()}")
-    return Path(done.stdout.split()[-1])
-
-
-def _measure(scene: Scene, suite_dir: Path) -> None:
-    """The suite itself, its progress on the terminal. Raises LabError where it does not finish."""
-    argv = [sys.executable, "-m", "controller", "run", str(suite_dir)]
-    argv += ["--inventory", str(INVENTORY), "--target", str(scene.target_file)]
-    done = subprocess.run(argv, env=scene.environment, cwd=REPOSITORY, check=False)
-    if done.returncode:
-        raise LabError(f"the run ended with {done.returncode}; its own words stand above")
-
-
-def _analysis(scene: Scene, verb: str, suite_dir: Path) -> None:
-    done = scene.python("analysis", verb, str(suite_dir))
-    if done.returncode:
-        raise LabError(f"{verb} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
-
-
 def ran(scene: Scene, suite: str, seed: int) -> Ran:
     """One suite to its verified report; what failed stands in the outcome's `error`."""
     start_s = time.monotonic()
     suite_dir: Path | None = None
     error = ""
     try:
-        suite_dir = _plan(scene, suite, seed)
+        suite_dir = scene.plan(suite, "lab", seed, OUT, BLOCKS.get(suite))
         scene.say(f"{suite}: {suite_dir}")
-        steps: tuple[Callable[[], None], ...] = (
-            lambda: _measure(scene, suite_dir),
-            lambda: _analysis(scene, "report", suite_dir),
-            lambda: _analysis(scene, "verify", suite_dir),
-        )
-        for step in steps:
-            step()
+        argv = scene.session_argv("run", suite_dir)
+        run = subprocess.run(argv, env=scene.environment, cwd=REPOSITORY, check=False)
+        if run.returncode:
+            raise LabError(f"the run ended with {run.returncode}: see its output above")
+        for verb in ("report", "verify"):
+            done = scene.python("analysis", verb, str(suite_dir))
+            if done.returncode:
+                raise LabError(f"{verb} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
     except (LabError, subprocess.TimeoutExpired) as failed:
         error = str(failed)
         scene.say(f"{suite}: NO END: {error}")
@@ -85,48 +57,33 @@ def ran(scene: Scene, suite: str, seed: int) -> Ran:
     return Ran(suite, suite_dir, took_s, error)
 
 
-def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m validation.papers", description=__doc__)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 where all suites came to a verified report and all figures meet their targets."""
+    parser = lab_parser("validation.papers", __doc__, PLACE)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
-    parser.add_argument("--seed", type=int, default=1, help="of the plans")
-    parser.add_argument("--dir", type=Path, default=PLACE, help="default build/papers")
-    parser.add_argument("--keep-lab", action="store_true", help="do not take the lab down")
     options = parser.parse_args(arguments)
     for suite in options.suites:
         if suite not in suite_names():
             parser.error(unknown("suite", suite, suite_names()))
-    return options
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """0 where all suites came to a verified report and all figures meet their targets."""
-    options = _parsed(arguments)
     scene = Scene.at(options.dir.absolute())
     load_1_min = os.getloadavg()[0]
     start_s = time.monotonic()
-    done: list[Ran] = []
-    try:
-        with term_interrupts():
-            scene.ready()
-            machine = scene.machine.name
-            for suite in options.suites or SUITES:
-                done.append(ran(scene, suite, options.seed))
-    except LabError as error:
-        print(f"fde: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("fde: interrupted; what was measured is kept in data/suites", file=sys.stderr)
-        return 130
-    finally:
-        if not options.keep_lab:
-            lifecycle.down(scene.layout)
-    rows = papers_figures.rows(done, time.monotonic() - start_s)
-    print(bench.table(rows))
-    for one in done:
-        print(f"{one.suite}: {one.suite_dir / 'report.html' if one.suite_dir else 'no plan'}")
-    print(papers_figures.write(rows, machine, load_1_min))
-    native = papers_native.main([])
-    return native or int(any(row["meets"] is False for row in rows))
+    rows: list[Row] = []
+
+    def work() -> int:
+        scene.ready()
+        machine = scene.machine.name
+        done = [ran(scene, suite, options.seed) for suite in options.suites or SUITES]
+        rows.extend(papers_figures.rows(done, time.monotonic() - start_s))
+        print(bench.table(rows))
+        for one in done:
+            print(f"{one.suite}: {one.suite_dir / 'report.html' if one.suite_dir else 'no plan'}")
+        bench.write(papers_figures.BENCH, rows, machine, load_1_min)
+        print(papers_figures.BENCH)
+        return 0
+
+    status = scene.run(work, options.keep_lab, OUT)
+    return status or papers_native.main([]) or int(bench.missed(rows))
 
 
 if __name__ == "__main__":

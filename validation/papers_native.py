@@ -7,24 +7,22 @@ emulated like all else, which is not what it costs on a target.
 A phase's share is the agent's CPU seconds over those of the measured programs. Two figures are at
 hand for these: what /proc/stat counts, which has all other processes of this machine in it, and
 what the agent's children took (getrusage(2), proc_pid_stat(5)), which lacks the kernel's own
-threads. The smaller of both is used, so that the share is never told too small. A phase whose
+threads. The smaller of both is used, so that the share is never given too small. A phase whose
 programs keep no CPU busy is held against its time, as in the report.
 
 To wait for a program takes the agent some 0.2 ms, so that phases that are over in hundredths of a
-second miss the target where the disk is fast. The worst phase is told whatever its length, and
+second miss the target where the disk is fast. The worst phase is given whatever its length, and
 beside it the worst that took a second; `file_io` runs once more with files for phases of seconds.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,7 @@ from contract.parameters import ParameterValue
 from controller.suites import load_suite
 from lab.state import require_room
 from validation import bench, papers_figures
-from validation.bench import Figure, Row, at_least, at_most
+from validation.bench import Figure, at_least, at_most
 from validation.metrology.cost import TMPFS, zones_tree
 from validation.native_assets import provide
 from validation.native_runs import Native, Taken, say
@@ -45,7 +43,7 @@ from workloads.base import WorkloadError
 
 PART = "own share, natively"
 SUBJECT = f"none: of '{PART}', this machine's own processor"
-# A copy is a phase of its own: more of them would tell the same. The image's clip lasts 6 s.
+# A copy is a phase of its own: more of them would show the same. The image's clip lasts 6 s.
 SIZES: Mapping[str, Mapping[str, ParameterValue]] = {
     "kernel_grep": {"copies": 2},
     "video": {"seconds": 5.0},
@@ -96,18 +94,18 @@ def worst_figures(name: str, phases: Sequence[Taken]) -> list[Figure]:
     found = _phase_figures(f"{name}: our own share, worst phase", worst)
     long = [phase for phase in phases if phase.took_s >= LONG_S]
     if long and worst not in long:
-        said = f"{name}: our own share, worst phase of {LONG_S:g} s and more"
-        found += _phase_figures(said, max(long, key=lambda phase: phase.share))
+        title = f"{name}: our own share, worst phase of {LONG_S:g} s and more"
+        found += _phase_figures(title, max(long, key=lambda phase: phase.share))
     return found
 
 
-def _phase_figures(said: str, taken: Taken) -> list[Figure]:
+def _phase_figures(title: str, taken: Taken) -> list[Figure]:
     """The share in one phase, and what it was made of."""
     share, at_rest = taken.share
     of = "its time, for it is at rest" if at_rest else "its CPU time"
     percent = round(100 * share, 3)
     return [
-        at_most(f"{said} ({taken.phase}), of {of}", percent, "%", 100 * trust.LIMIT),
+        at_most(f"{title} ({taken.phase}), of {of}", percent, "%", 100 * trust.LIMIT),
         Figure("  our own CPU time in it", round(1000 * taken.own_s, 2), "ms"),
         Figure("  its programs' CPU time", round(taken.children_s, 3), "s"),
         Figure("  CPU time of the whole machine", round(taken.busy_s, 3), "s"),
@@ -173,17 +171,6 @@ def _write_rate(path: Path) -> float:
     return PROBE_MIB / (time.monotonic() - start_s)
 
 
-def write(fresh: Sequence[Row], load_1_min: float, path: Path = papers_figures.BENCH) -> Path:
-    """Put this part's rows in the place of those that the file had."""
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        before = []
-    kept = [row for row in before if row.get("part") != PART]
-    bench.write(path, [*kept, *fresh], SUBJECT, load_1_min)
-    return path
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 where our share meets its target wherever it could be measured."""
     parser = argparse.ArgumentParser(prog="python -m validation.papers_native", description=__doc__)
@@ -199,10 +186,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("fde: interrupted; nothing was written", file=sys.stderr)
         return 130
-    rows: list[Row] = [{"part": PART, **asdict(figure)} for figure in figures]
+    rows = bench.rows_of(PART, figures)
     print(bench.table(rows))
-    print(write(rows, load_1_min))
-    return 0 if all(row["meets"] is not False for row in rows) else 1
+    path = papers_figures.BENCH
+    bench.write(path, bench.merged(path, rows), SUBJECT, load_1_min)
+    print(path)
+    return int(bench.missed(rows))
 
 
 if __name__ == "__main__":

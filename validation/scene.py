@@ -1,7 +1,8 @@
-"""A stage of its own: one lab, provisioned once, and commands on both of its sides."""
+"""A lab of its own, provisioned once, and commands on the controller's side and in the guest."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shlex
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import LabError
-from lab import boot, lifecycle, power, ssh
+from contract.interrupts import term_interrupts
+from lab import lifecycle, power, ssh
 from lab.machines.base import Machine
 from lab.state import REPOSITORY, Layout
 
@@ -23,7 +25,7 @@ Say = Callable[[str], None]
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
 INVENTORY = REPOSITORY / "ansible" / "inventory" / "lab"
-ASK_LIMIT_S = 120.0
+SSH_LIMIT_S = 120.0
 # A dead link is to be noticed soon, but a guest on a busy machine is slow to answer.
 QUICK = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 
@@ -39,7 +41,7 @@ class Scene:
 
     @classmethod
     def at(cls, folder: Path) -> Scene:
-        """A scene whose words go to the terminal and, with their time, to `log.txt`."""
+        """A scene whose messages go to the terminal and, with their time, to `log.txt`."""
         folder.mkdir(parents=True, exist_ok=True)
 
         def say(line: str) -> None:
@@ -118,7 +120,12 @@ class Scene:
         return [argv[0], *QUICK, *argv[1:]]
 
     def ssh(
-        self, command: str, *, check: bool = True, stdin: bytes = b"", limit_s: float = ASK_LIMIT_S
+        self,
+        command: str,
+        *,
+        check: bool = True,
+        stdin: bytes = b"",
+        limit_s: float = SSH_LIMIT_S,
     ) -> str:
         """Run a shell command in the guest; what it printed. LabError where it fails."""
         argv = self.ssh_argv(["sh", "-c", command])
@@ -129,8 +136,8 @@ class Scene:
         except subprocess.TimeoutExpired:
             raise LabError(f"in the guest, `{command}` did not end in {limit_s:g} s") from None
         if check and done.returncode:
-            said = done.stderr.decode(errors="replace").strip()
-            raise LabError(f"in the guest, `{command}` ended with {done.returncode}: {said}")
+            message = done.stderr.decode(errors="replace").strip()
+            raise LabError(f"in the guest, `{command}` ended with {done.returncode}: {message}")
         return done.stdout.decode(errors="replace")
 
     def put(self, source: Path, place: str) -> None:
@@ -141,8 +148,8 @@ class Scene:
 
     def agent(self, *arguments: str, check: bool = True) -> str:
         """The agent's own command line in the guest."""
-        words = shlex.join(["python3", "-m", "agent", *arguments])
-        return self.ssh(f"cd {HOME} && PYTHONPATH={HOME}:{HOME}/lib {words}", check=check)
+        command = shlex.join(["python3", "-m", "agent", *arguments])
+        return self.ssh(f"cd {HOME} && PYTHONPATH={HOME}:{HOME}/lib {command}", check=check)
 
     def python(
         self, module: str, *arguments: str, limit_s: float = 1800.0
@@ -158,6 +165,47 @@ class Scene:
             check=False,
         )
 
-    def sshd_greets(self) -> bool:
-        """Whether the target answers."""
-        return boot.sshd_greets(self.state)
+    def plan(self, suite: str, scale: str, seed: int, out: Path, blocks: int | None = None) -> Path:
+        """The folder of a new suite below `out`. Raises LabError where there is no plan."""
+        more = ["--blocks", str(blocks)] if blocks else []
+        done = self.python(
+            "controller",
+            *("plan", "--suite", suite, "--scale", scale, "--seed", str(seed), *more),
+            *("--target", str(self.target_file), "--out", str(out.absolute())),
+        )
+        if done.returncode:
+            raise LabError(f"{suite} has no plan: {done.stderr.strip()}")
+        return Path(done.stdout.split()[-1])
+
+    def session_argv(self, verb: str, suite_dir: Path) -> list[str]:
+        """The controller's command: `run` or `resume`."""
+        argv = [sys.executable, "-m", "controller", verb, str(suite_dir)]
+        return [*argv, "--inventory", str(INVENTORY), "--target", str(self.target_file)]
+
+    def run(self, work: Callable[[], int], keep_lab: bool, kept: Path) -> int:
+        """The exit status of `work`; 1 after LabError, 130 after Ctrl-C. Takes the lab down.
+
+        `kept` is the folder of what an interrupted one leaves.
+        """
+        try:
+            with term_interrupts():
+                return work()
+        except LabError as error:
+            print(f"fde: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print(f"fde: interrupted; what was measured is kept below {kept}", file=sys.stderr)
+            return 130
+        finally:
+            if not keep_lab:
+                lifecycle.down(self.layout)
+
+
+def lab_parser(module: str, description: str | None, place: Path) -> argparse.ArgumentParser:
+    """A command line with the options of all that runs in a lab of its own."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument("--seed", type=int, default=1, help="of the plans and of what is random")
+    default = place.relative_to(REPOSITORY)
+    parser.add_argument("--dir", type=Path, default=place, help=f"default {default}")
+    parser.add_argument("--keep-lab", action="store_true", help="do not take the lab down")
+    return parser

@@ -14,19 +14,19 @@ import pytest
 
 from lab.state import Layout
 from validation.faults import cuts, provoke
-from validation.faults.planning import LOADS, Small
-from validation.faults.trial import AT_WORK, Trial
+from validation.faults.trial import AT_WORK, FILE_IO, Small, Trial
 from validation.scene import Scene
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 KILL = ("proving", "half")
-SMALL = Small(blocks=2, loads=LOADS[1:], configurations=("plain", "opal"))
+SMALL = Small(blocks=2, loads=(FILE_IO,), configurations=("plain", "opal"))
 
 
 def test_a_killed_agent_and_a_power_cut_lose_nothing(provisioned: Any, tmp_path: Path) -> None:
     scene = Scene(tmp_path, Layout(provisioned.lab.directory), provisioned.build, print)
-    with Trial.of(scene, "survives", SMALL) as trial:
+    suite_dir = SMALL.write_plan(scene, "survives", 1, tmp_path / "suites")
+    with Trial(scene, "survives", suite_dir) as trial:
         provoke.order(scene, [KILL])
         try:
             trial.wait_state("finished")
@@ -43,6 +43,6 @@ def test_a_killed_agent_and_a_power_cut_lose_nothing(provisioned: Any, tmp_path:
     states = [line.entry.state for line in trial.observer.lines()]
     assert states.count("void") >= 2
     assert states.count("suite-started") >= 3
-    assert found["lost"] == found["false"] == found["said"] == []
+    assert found["lost"] == found["false"] == found["problems"] == []
     assert found["finished"] == found["runs"] == 4
     assert found["verified"]

@@ -1,7 +1,7 @@
 """Faults done to a suite in the virtual lab, for real, and what became of it.
 
-One module holds the faults of one kind; `registry.FAULTS` lists them all. Each begins a trial (a
-small suite of its own under the real controller), does its harm, lets the suite continue, and
-returns an `Outcome`; `oracle` asks what was lost. Nothing of the product knows of it: kills come
-from signals, from QEMU, and from a launcher that stands in for the agent's command in the guest.
+One module holds the faults of one kind; `__main__.FAULTS` lists them all. Each is injected into a
+trial (a small suite of its own under the real controller), which then comes to its end; `oracle`
+checks what was lost. Nothing of the product knows of it: kills come from signals, from QEMU, and
+from a launcher that replaces the agent's command in the guest.
 """

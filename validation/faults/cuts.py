@@ -11,10 +11,7 @@ from contract.errors import LabError
 from lab import power
 from lab.machines.base import WATCHDOG as WATCHDOG_DEVICE
 from lab.machines.qemu import Qmp
-from validation.faults.fault import Fault, TrialOptions
-from validation.faults.planning import Small
-from validation.faults.trial import AT_WORK, Outcome, Trial
-from validation.scene import Scene
+from validation.faults.trial import AT_WORK, Fault, Outcome, Small, Trial
 
 CUTS, QUICK_CUTS = 50, 3
 # A cut comes so long after the target is at work again, or (one in five) after it was started.
@@ -24,7 +21,6 @@ EARLY_S = 10.0
 OFF_S = 5.0
 POWER_ON_TRIES = 5
 BOOT_LIMIT_S = 420.0
-END_LIMIT_S = 3600.0
 WENT_DOWN = r"target lost power or was started again"
 WATCHDOG_LIMIT_S = 300.0
 HANG = "echo 0 > /proc/sys/kernel/panic; echo 1 > /proc/sys/kernel/sysrq; sleep 1; "
@@ -57,30 +53,21 @@ def resumed_s(trial: Trial, boot_before: str, start: int) -> float:
         BOOT_LIMIT_S,
         start,
     )
-    asked = "systemctl show --property=ActiveEnterTimestampMonotonic --value ssh.service"
-    back_us = int(trial.scene.ssh(asked))
+    query = "systemctl show --property=ActiveEnterTimestampMonotonic --value ssh.service"
+    back_us = int(trial.scene.ssh(query))
     power.wait_until_up(trial.scene.layout, trial.say)
     return line.entry.t_mono_ns / 1e9 - back_us / 1e6
 
 
-def _power(scene: Scene, wish: TrialOptions) -> Outcome:
+def _power(trial: Trial, outcome: Outcome) -> None:
     """All cuts within one suite, which is long enough for them."""
-    chance = random.Random(f"power-cut/{wish.seed}")
-    count = QUICK_CUTS if wish.quick else CUTS
-    outcome = Outcome("power-cut", wanted=count, quick=wish.quick)
-    small = Small(blocks=4 if wish.quick else 24)
-    with Trial.of(scene, "power-cut", small, seed=wish.seed) as trial:
-        trial.wait_state(*AT_WORK)
-        while outcome.times < count:
-            last = _strike(trial, chance, outcome)
-            if last:
-                break
-        trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([WENT_DOWN])
-        outcome.suite = str(trial.suite_dir)
-    if outcome.times < count:
-        outcome.note = f"the suite was at its end after {outcome.times} cuts"
-    return outcome
+    chance = random.Random(f"power-cut/{trial.seed}")
+    outcome.wanted = QUICK_CUTS if outcome.quick else CUTS
+    trial.wait_state(*AT_WORK)
+    while outcome.times < outcome.wanted:
+        if _strike(trial, chance, outcome):
+            outcome.note = f"the suite was at its end after {outcome.times} cuts"
+            break
 
 
 def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
@@ -93,8 +80,7 @@ def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
         return True
     start = trial.mark()
     cut(trial, chance)
-    outcome.times += 1
-    outcome.reached.append(before.state)
+    outcome.struck(before.state)
     trial.say(f"cut {outcome.times} while {before.state} {before.run_id} (line {before.seq})")
     took_s = resumed_s(trial, before.boot_id, start)
     outcome.resumed_s.append(took_s)
@@ -102,24 +88,18 @@ def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
     return False
 
 
-def _watchdog(scene: Scene, wish: TrialOptions) -> Outcome:
+def _watchdog(trial: Trial, outcome: Outcome) -> None:
     """The kernel stops for good; nobody but the watchdog's timer is left to do anything."""
-    outcome = Outcome("watchdog", wanted=1)
-    with Trial.of(scene, "watchdog", Small(blocks=2), seed=wish.seed) as trial:
-        before = trial.wait_state("running").entry
-        start = trial.mark()
-        with Qmp(Path(scene.state["guest"]["qmp"]), timeout_s=WATCHDOG_LIMIT_S) as qmp:
-            with contextlib.suppress(LabError):
-                scene.ssh(HANG, check=False, limit_s=5)
-            qmp.wait_for("WATCHDOG")
-        outcome.times = 1
-        outcome.reached = [before.state]
-        trial.say("QEMU says that the watchdog's timer ran out")
-        outcome.resumed_s = [resumed_s(trial, before.boot_id, start)]
-        trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge([WENT_DOWN])
-        outcome.suite = str(trial.suite_dir)
-    return outcome
+    scene = trial.scene
+    before = trial.wait_state("running").entry
+    start = trial.mark()
+    with Qmp(Path(scene.state["guest"]["qmp"]), timeout_s=WATCHDOG_LIMIT_S) as qmp:
+        with contextlib.suppress(LabError):
+            scene.ssh(HANG, check=False, limit_s=5)
+        qmp.wait_for("WATCHDOG")
+    outcome.struck(before.state)
+    trial.say("QEMU reports that the watchdog's timer ran out")
+    outcome.resumed_s = [resumed_s(trial, before.boot_id, start)]
 
 
 POWER = Fault(
@@ -127,11 +107,15 @@ POWER = Fault(
     "kills the guest and cycles the drives' power at random moments of one suite",
     "the same machine is switched on again",
     _power,
+    WENT_DOWN,
+    small=Small(blocks=24),
+    quick=Small(blocks=4),
 )
 WATCHDOG = Fault(
     "watchdog",
     "has the guest's kernel panic and hang",
     "the virtual machine's own watchdog resets it",
     _watchdog,
-    frozenset({WATCHDOG_DEVICE}),
+    WENT_DOWN,
+    needs=frozenset({WATCHDOG_DEVICE}),
 )

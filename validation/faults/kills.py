@@ -7,18 +7,15 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from contract.errors import LabError
 from validation.faults import provoke
-from validation.faults.fault import Fault, TrialOptions
-from validation.faults.planning import Small
 from validation.faults.provoke import STATES
-from validation.faults.trial import AT_WORK, Outcome, Trial
-from validation.scene import Scene
+from validation.faults.trial import AT_WORK, Fault, Outcome, Small, Trial
 
 MOMENTS = ("before", "half", "after")
-KILLED = r"agent was started again in the same boot"
 END_LIMIT_S = 1800.0
 RECORDER_LIMIT_S = 60.0
 LOOK_S = 8.0  # an SSH key exchange is work for an emulated target, which waits for it to rest
@@ -26,35 +23,29 @@ LOOK_S = 8.0  # an SSH key exchange is work for an emulated target, which waits 
 FORCED = ("waiting", "suite-failed")
 
 
-def _agent(scene: Scene, wish: TrialOptions) -> Outcome:
+def _agent(trial: Trial, outcome: Outcome) -> None:
     """Three moments at each of the nine states, one after the other, within one suite."""
-    moments = ("after",) if wish.quick else MOMENTS
+    moments = ("after",) if outcome.quick else MOMENTS
     orders = [(state, moment) for state in STATES for moment in moments]
     natural = [pair for pair in orders if pair[0] not in FORCED]
-    small = Small(blocks=2 if wish.quick else 4)
-    outcome = Outcome("agent-kill", wanted=len(orders), quick=wish.quick)
-    with Trial.of(scene, "agent-kill", small, seed=wish.seed) as trial:
-        provoke.order(scene, orders)
-        try:
-            provoke.hold(trial, 1800)
-            _forced(trial, "waiting", len(moments))
-            provoke.let_go(trial)
-            trial.mark()
-            trial.wait_state("finished")
-            _forced(trial, "suite-failed", len(moments))
-            _until_all(trial, natural)
-            trial.finish(END_LIMIT_S)
-            kills = provoke.done(scene)
-        finally:
-            with contextlib.suppress(LabError):
-                provoke.clear(scene)
-        outcome.times = len(kills)
-        outcome.reached = [f"{kill['state']}/{kill['moment']}" for kill in kills]
-        outcome.wanted_reached = len(orders)
-        outcome.resumed_s = _resumed(trial, kills)
-        outcome.judgement = trial.judge([KILLED])
-        outcome.suite = str(trial.suite_dir)
-    return outcome
+    outcome.wanted = outcome.wanted_reached = len(orders)
+    provoke.order(trial.scene, orders)
+    try:
+        provoke.hold(trial, 1800)
+        _forced(trial, "waiting", len(moments))
+        provoke.let_go(trial)
+        trial.mark()
+        trial.wait_state("finished")
+        _forced(trial, "suite-failed", len(moments))
+        _until_all(trial, natural)
+        trial.finish()
+        kills = provoke.done(trial.scene)
+    finally:
+        with contextlib.suppress(LabError):
+            provoke.clear(trial.scene)
+    for kill in kills:
+        outcome.struck(f"{kill['state']}/{kill['moment']}")
+    outcome.resumed_s = _resumed(trial, kills)
 
 
 def _forced(trial: Trial, state: str, count: int) -> None:
@@ -102,28 +93,20 @@ def _resumed(trial: Trial, kills: list[dict[str, Any]]) -> list[float]:
     return found
 
 
-def _at_each_state(
-    scene: Scene, wish: TrialOptions, name: str, kill: Callable[[Trial], bool], names: list[str]
-) -> Outcome:
-    """Lead a suite through all states and kill somebody as soon as each is seen."""
-    states = ("running", "finished", "suite-finished") if wish.quick else STATES
-    outcome = Outcome(name, wanted=len(states), quick=wish.quick, wanted_reached=len(states))
-    with Trial.of(scene, name, Small(blocks=2 if wish.quick else 4), seed=wish.seed) as trial:
-        trial.keep_going()
-        for state in states:
-            line = provoke.until(trial, state)
-            if kill(trial):
-                outcome.times += 1
-                outcome.reached.append(state)
-                trial.say(f"killed at {state} (line {line.entry.seq})")
-        trial.finish(END_LIMIT_S)
-        outcome.judgement = trial.judge(names)
-        outcome.suite = str(trial.suite_dir)
-    return outcome
+def _at_each_state(kill: Callable[[Trial], bool], trial: Trial, outcome: Outcome) -> None:
+    """Lead a suite through all states and kill a process as soon as each is seen."""
+    states = ("running", "finished", "suite-finished") if outcome.quick else STATES
+    outcome.wanted = outcome.wanted_reached = len(states)
+    trial.keep_going()
+    for state in states:
+        line = provoke.until(trial, state)
+        if kill(trial):
+            outcome.struck(state)
+            trial.say(f"killed at {state} (line {line.entry.seq})")
 
 
 def _kill_controller(trial: Trial) -> bool:
-    """Started again at once, as by somebody who has seen it."""
+    """Started again at once, as by a person who watches."""
     if not trial.controller.running():
         return False
     trial.controller.kill()
@@ -151,41 +134,30 @@ def _kill_recorder(trial: Trial) -> bool:
     return True
 
 
-def _recorder(scene: Scene, wish: TrialOptions) -> Outcome:
-    return _at_each_state(
-        scene,
-        wish,
-        "recorder-kill",
-        _kill_recorder,
-        [r"meter0 fell silent"],
-    )
-
-
-def _controller(scene: Scene, wish: TrialOptions) -> Outcome:
-    return _at_each_state(
-        scene,
-        wish,
-        "controller-kill",
-        _kill_controller,
-        [r"session of the controller continued"],
-    )
-
-
 AGENT = Fault(
     "agent-kill",
     "kills the agent at every line of its journal: before it, within it, after it",
     "systemd starts it again",
     _agent,
+    r"agent was started again in the same boot",
+    small=Small(blocks=4),
+    quick=Small(),
 )
 RECORDER = Fault(
     "recorder-kill",
     "kills the meter's recorder at every state of the journal",
     "the session starts another one",
-    _recorder,
+    partial(_at_each_state, _kill_recorder),
+    r"meter0 fell silent",
+    small=Small(blocks=4),
+    quick=Small(),
 )
 CONTROLLER = Fault(
     "controller-kill",
     "kills the controller at every state of the journal",
     "make resume",
-    _controller,
+    partial(_at_each_state, _kill_controller),
+    r"session of the controller continued",
+    small=Small(blocks=4),
+    quick=Small(),
 )

@@ -1,4 +1,4 @@
-"""Somebody outside who writes down every line that the target's journal has ever shown."""
+"""An observer of the target's journal that keeps every line it has ever shown."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ RETRY_S = 0.5
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the journal, and when it was heard here, in s of this machine's clock."""
+    """A line of the journal, and when it arrived here, in s of this machine's clock."""
 
     entry: Entry
-    heard_s: float
+    received_s: float
 
 
 class Observer:
     """Follows one suite's journal over SSH from a thread of its own, through every cut.
 
-    It shares nothing with the product but the format of a line. What it has seen is kept in `kept`
-    as well, for whoever asks later.
+    It shares nothing with the product but the format of a line. Its lines are also written to the
+    file `kept`.
     """
 
     def __init__(self, scene: Scene, suite_id: str, kept: Path) -> None:
@@ -54,14 +54,14 @@ class Observer:
         self._thread.join(timeout=10)
 
     def lines(self, start: int = 0) -> list[Line]:
-        """What was seen from number `start` on, in the order in which it was heard."""
+        """What was seen from number `start` on, in the order of arrival."""
         with self._news:
             return self._lines[start:]
 
     def wait(
         self, wanted: Callable[[Line], bool], *, start: int, limit_s: float, what: str
     ) -> Line:
-        """The first line from number `start` on that is wanted, as soon as it is heard.
+        """The first line from number `start` on that is wanted, as soon as it arrives.
 
         Raises LabError, with the last line that came, where none was in `limit_s`.
         """
@@ -100,13 +100,13 @@ class Observer:
         try:
             entry = Entry(**json.loads(text))
         except (ValueError, TypeError):
-            return  # a beat, or a line that the link has cut off
+            return  # the empty line of a live link, or a line that the link has cut off
         if entry in self._known:
             return
         self._known.add(entry)
         line = Line(entry, time.monotonic())
         with self._kept.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**asdict(entry), "heard_s": line.heard_s}) + "\n")
+            file.write(json.dumps({**asdict(entry), "received_s": line.received_s}) + "\n")
         with self._news:
             self._lines.append(line)
             self._news.notify_all()

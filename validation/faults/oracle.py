@@ -1,4 +1,4 @@
-"""What must hold after every fault, asked of the sealed suite and of who watched from outside.
+"""What must hold after every fault, checked in the sealed suite and against the observer's lines.
 
 - A run whose `finished` line was ever seen is finished in the end, unless a request took it back
   and it was repeated: else it is *lost*.
@@ -27,7 +27,7 @@ _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was found; sentences for whatever does not hold."""
+    """What was found; a sentence for each thing that does not hold."""
 
     seen: int
     runs: int
@@ -36,7 +36,7 @@ class Judgement:
     false: list[str] = field(default_factory=list)
     verified: bool = False
     named: bool = False
-    said: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 def lost(seen: Sequence[Entry], final: Sequence[Entry]) -> list[str]:
@@ -87,34 +87,34 @@ def _wrong(suite_dir: Path, run_id: str, final: Sequence[Entry]) -> str:
 
 
 def text_of(page: Path) -> str:
-    """The words of an HTML page as people read them."""
-    words = _TAG.sub(" ", page.read_text(encoding="utf-8"))
-    return " ".join(html.unescape(words).split())
+    """The text of an HTML page as a browser shows it."""
+    text = _TAG.sub(" ", page.read_text(encoding="utf-8"))
+    return " ".join(html.unescape(text).split())
 
 
-def judge(scene: Scene, suite_dir: Path, seen: Sequence[Entry], names: Sequence[str]) -> Judgement:
-    """Ask all four; `names` are patterns, each of which the report must hold."""
+def judge(
+    scene: Scene, suite_dir: Path, seen: Sequence[Entry], reported: Sequence[str]
+) -> Judgement:
+    """Check all four; `reported` are patterns, each of which the report must hold."""
     final = journal.read(suite_dir / "journal.jsonl")
     states = journal.last_states(final)
     plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
-    said = []
-    reported = scene.python("analysis", "report", str(suite_dir))
-    if reported.returncode:
-        said.append(f"report: {reported.stderr.strip()[-600:]}")
-    verified = scene.python("analysis", "verify", str(suite_dir))
-    if verified.returncode:
-        said.append(f"verify: {(verified.stdout + verified.stderr).strip()[-600:]}")
+    problems = []
+    for verb in ("report", "verify"):
+        done = scene.python("analysis", verb, str(suite_dir))
+        if done.returncode:
+            problems.append(f"{verb}: {(done.stdout + done.stderr).strip()[-600:]}")
     page = suite_dir / "report.html"
-    words = text_of(page) if page.exists() else ""
-    missing = [name for name in names if not re.search(name, words, re.IGNORECASE)]
-    said += [f"the report does not say {name!r}" for name in missing]
+    text = text_of(page) if page.exists() else ""
+    missing = [pattern for pattern in reported if not re.search(pattern, text, re.IGNORECASE)]
+    problems += [f"the report does not say {pattern!r}" for pattern in missing]
     return Judgement(
         seen=sum(entry.state == "finished" for entry in seen),
         runs=len(plan["runs"]),
         finished=sum(states.get(run["run_id"]) == "finished" for run in plan["runs"]),
         lost=lost(seen, final),
         false=false(suite_dir, final),
-        verified=verified.returncode == 0,
-        named=not missing and bool(words),
-        said=said,
+        verified=done.returncode == 0,
+        named=not missing and bool(text),
+        problems=problems,
     )

@@ -1,27 +1,24 @@
 """`python -m validation.faults.overnight`: a suite with three power cuts and a pulled meter.
 
 The suite `overnight` at the lab's scale, an hour or more, unattended: the harm comes at seeded
-moments spread over the suite. Afterwards the report, `verify` and the summary; all that was said is
-in build/faults/overnight/.
+moments spread over the suite. Afterwards the report, `verify` and the summary; the log is in
+build/faults/overnight/.
 """
 
 from __future__ import annotations
 
-import argparse
+import json
 import random
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract.errors import LabError
-from contract.interrupts import term_interrupts
-from lab import lifecycle, power
+from lab import power
 from lab.state import REPOSITORY
 from validation.faults import cuts, results
-from validation.faults.__main__ import PLACE
-from validation.faults.trial import AT_WORK, Outcome, Trial, write_outcome
-from validation.scene import Scene
+from validation.faults.trial import PLACE, Outcome, Trial, write_outcome
+from validation.scene import Scene, lab_parser
 
 NAME = "overnight"
 CUT, UNPLUG = "power cut", "meter unplugged"
@@ -40,25 +37,9 @@ def moments(seed: int, runs: int) -> list[tuple[int, str]]:
     return [(max(1, round(share * runs)), each) for share, each in zip(shares, what, strict=True)]
 
 
-def _plan(scene: Scene, options: argparse.Namespace) -> Path:
-    count = ["--blocks", str(options.blocks)] if options.blocks else []
-    done = scene.python(
-        "controller",
-        *("plan", "--suite", options.suite, "--scale", options.scale, "--seed", str(options.seed)),
-        *("--target", str(scene.target_file), "--out", str(options.out.absolute()), *count),
-    )
-    if done.returncode:
-        raise LabError(f"no plan: {done.stderr.strip()}")
-    return Path(done.stdout.split()[-1])
-
-
-def _finished(trial: Trial) -> int:
-    return sum(line.entry.state == "finished" for line in trial.observer.lines())
-
-
 def _reach(trial: Trial, count: int) -> bool:
     """Wait until so many runs are finished; false where the suite has ended before."""
-    while _finished(trial) < count:
+    while trial.finished() < count:
         trial.keep_going()
         if trial.sealed:
             return False
@@ -78,15 +59,8 @@ def _happen(trial: Trial, what: str, chance: random.Random, outcome: Outcome) ->
         power.meter(trial.scene.layout, plugged=False)
         time.sleep(UNPLUGGED_S)
         power.meter(trial.scene.layout, plugged=True)
-        back_s = time.monotonic()
-        line = trial.wait(
-            lambda line: line.heard_s > back_s and line.entry.state in AT_WORK,
-            "line of work after the meter was back",
-            1200,
-        )
-        took_s = line.heard_s - back_s
-    outcome.times += 1
-    outcome.reached.append(last.state)
+        took_s = trial.wait_resumed("the meter was back", 1200)
+    outcome.struck(last.state)
     outcome.resumed_s.append(took_s)
     trial.say(f"at work again after {took_s:.1f} s")
 
@@ -98,7 +72,8 @@ def night(scene: Scene, suite_dir: Path, seed: int) -> Outcome:
     started = time.monotonic()
     with Trial(scene, NAME, suite_dir) as trial:
         trial.wait_state("running", limit_s=1200)
-        for count, what in moments(seed, len(trial.run_ids)):
+        plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
+        for count, what in moments(seed, len(plan["runs"])):
             if not _reach(trial, count):
                 break
             _happen(trial, what, chance, outcome)
@@ -113,36 +88,27 @@ def night(scene: Scene, suite_dir: Path, seed: int) -> Outcome:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 where nothing was lost, nothing false, `verify` passes and the report says it all."""
-    parser = argparse.ArgumentParser(
-        prog="python -m validation.faults.overnight", description=__doc__
-    )
+    parser = lab_parser("validation.faults.overnight", __doc__, PLACE)
     parser.add_argument("--suite", default="overnight")
     parser.add_argument("--scale", default="lab")
     parser.add_argument("--blocks", type=int, help="instead of the suite's own number")
-    parser.add_argument("--seed", type=int, default=1, help="of the plan and of the moments")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "data" / "suites")
-    parser.add_argument("--dir", type=Path, default=PLACE, help="default build/faults")
-    parser.add_argument("--keep-lab", action="store_true", help="do not take the lab down")
     options = parser.parse_args(arguments)
     scene = Scene.at(options.dir.absolute())
-    try:
-        with term_interrupts():
-            scene.ready()
-            outcome = night(scene, _plan(scene, options), options.seed)
-    except LabError as error:
-        scene.say(f"{NAME}: NO END: {error}")
-        return 1
-    except KeyboardInterrupt:
-        print("fde: interrupted; what was measured is kept", file=sys.stderr)
-        return 130
-    finally:
-        if not options.keep_lab:
-            lifecycle.down(scene.layout)
-    write_outcome(scene.folder / NAME, outcome)
-    scene.say(f"{NAME}: {outcome.took_s / 60:.1f} min\n{results.matrix([outcome])}")
-    judged = outcome.judgement
-    sound = judged["verified"] and judged["named"] and not (judged["lost"] or judged["false"])
-    return 0 if sound and outcome.times == outcome.wanted else 1
+
+    def work() -> int:
+        scene.ready()
+        suite_dir = scene.plan(
+            options.suite, options.scale, options.seed, options.out, options.blocks
+        )
+        outcome = night(scene, suite_dir, options.seed)
+        write_outcome(scene.folder / NAME, outcome)
+        scene.say(f"{NAME}: {outcome.took_s / 60:.1f} min\n{results.matrix([outcome])}")
+        judged = outcome.judgement
+        sound = judged["verified"] and judged["named"] and not (judged["lost"] or judged["false"])
+        return 0 if sound and outcome.times == outcome.wanted else 1
+
+    return scene.run(work, options.keep_lab, options.out)
 
 
 if __name__ == "__main__":

@@ -69,15 +69,15 @@ def order(scene: Scene, orders: Sequence[tuple[str, str]]) -> None:
         raise LabError(f"the agent is not started as it was: {command}")
     command_line = command.replace(MODULE, f"{LAUNCHER} {ORDERS} {RECORD} ")
     drop_in = f"[Service]\nExecStart=\n{command_line}\n"
-    said = json.dumps([list(pair) for pair in orders])
+    quoted = shlex.quote(json.dumps([list(pair) for pair in orders]))
     scene.ssh(
-        f"rm -f {RECORD}; mkdir -p $(dirname {DROP_IN}); printf %s {shlex.quote(said)} > {ORDERS}; "
+        f"rm -f {RECORD}; mkdir -p $(dirname {DROP_IN}); printf %s {quoted} > {ORDERS}; "
         f"printf %s {shlex.quote(drop_in)} > {DROP_IN}; systemctl daemon-reload"
     )
 
 
 def clear(scene: Scene) -> None:
-    """The agent is itself again."""
+    """Put the agent's own command back."""
     scene.ssh(f"rm -f {DROP_IN} {RECORD}; rm -rf /run/fde-faults; systemctl daemon-reload")
 
 

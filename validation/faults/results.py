@@ -5,32 +5,26 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from validation import bench
-from validation.bench import Figure, Row, at_least, at_most
+from validation.bench import Figure, Row, at_least, at_most, rows_of
 from validation.faults.trial import Outcome
+from validation.papers_figures import last_attempts
 
 RESUMED_S = 60.0
 MEASURING_SHARE = 0.85
 IDLE_COST = 0.1
 BENCH = bench.FOLDER / "faults.json"
-HEADS = (*("fault", "times", "reached", "seen", "lost", "false", "resumed s", "verify", "report"),)
+HEADS = ("fault", "times", "reached", "seen", "lost", "false", "resumed s", "verify", "report")
 
 
 def rows(outcomes: Sequence[Outcome], overnight: Path | None) -> list[Row]:
     """The figures of all faults, then those over all of them."""
-    found = [_row(o.name, figure) for o in outcomes for figure in _figures(o)]
-    found += [_row("all faults", figure) for figure in _overall(outcomes)]
-    if overnight is not None:
-        found += [_row("overnight", figure) for figure in _overnight(overnight)]
-    return found
-
-
-def _row(part: str, figure: Figure) -> Row:
-    return {"part": part, **asdict(figure)}
+    found = [row for o in outcomes for row in rows_of(o.name, _figures(o))]
+    found += rows_of("all faults", _overall(outcomes))
+    return found if overnight is None else found + rows_of("overnight", _overnight(overnight))
 
 
 def _figures(outcome: Outcome) -> list[Figure]:
@@ -96,12 +90,9 @@ def _overnight(suite_dir: Path) -> list[Figure]:
 def _idle_cost_percent(suite_dir: Path) -> float:
     """The agent's own CPU time over all finished phases `idle`, its sampler included; 0 without."""
     spent_s = length_s = 0.0
-    for path in sorted(suite_dir.glob("runs/*/run.json")):
-        run = json.loads(path.read_text(encoding="utf-8"))
-        if run["status"] != "finished" or ".void-" in path.parent.name:
-            continue
+    for run in last_attempts(suite_dir):
         for phase in run["phases"]:
-            if phase["name"] == "idle":
+            if run["status"] == "finished" and phase["name"] == "idle":
                 spent_s += phase["own_cpu_s"]
                 length_s += (phase["t_end_ns"] - phase["t_start_ns"]) / 1e9
     return round(100 * spent_s / length_s, 3) if length_s else 0.0

@@ -5,29 +5,75 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from contract.errors import LabError
+from contract.files import write_json
+from controller.compile import compile_plan
 from controller.seal import MANIFEST
-from validation.faults import oracle, planning
+from lab.state import REPOSITORY
+from validation.faults import oracle
+from validation.faults.controller import Controller
 from validation.faults.observer import Line, Observer
-from validation.faults.planning import Small
-from validation.faults.session import Controller
 from validation.scene import Scene
 
+PLACE = REPOSITORY / "build" / "faults"
 AT_WORK = frozenset({"switching", "running"})
 RESUMES = 30
 RESUME_PAUSE_S = 5.0
 LINE_LIMIT_S = 420.0
+END_LIMIT_S = 3600.0
+IDLE: dict[str, Any] = {"name": "idle", "parameters": {"seconds": 2}}
+FILE_IO: dict[str, Any] = {
+    "name": "file_io",
+    "parameters": {
+        "small_files": 1,
+        "small_mib": 1,
+        "large_mib": 4,
+        "source": "zero",
+        "fsync": True,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Small:
+    """What differs from one small suite to another."""
+
+    blocks: int = 2
+    run_limit_s: float = 600.0
+    loads: tuple[dict[str, Any], ...] = (IDLE, FILE_IO)
+    configurations: tuple[str, ...] = ("plain", "opal", "dmcrypt-aes256")
+
+    def write_plan(self, scene: Scene, name: str, seed: int, out: Path) -> Path:
+        """Freeze the plan into a new folder below `out`; returns that folder."""
+        suite = {
+            "summary": f"short runs, for the trial of {name} in the lab",
+            "blocks": self.blocks,
+            "workloads": list(self.loads),
+            "configurations": list(self.configurations),
+            "rapl_hz": 10,
+            "settle_s": 0.2,
+            "tail_s": 0.2,
+            "watermark": False,  # it would be played at every start again
+            "drift_check": False,
+            "attempts": 5,
+            "run_limit_s": self.run_limit_s,
+        }
+        plan = compile_plan(f"fault-{name}", suite, scene.target, seed=seed)
+        folder: Path = out / plan["suite_id"]
+        folder.mkdir(parents=True)
+        write_json(folder / "plan.json", plan)
+        return folder
 
 
 @dataclass
 class Outcome:
-    """What the table says of one fault. `reached` are the states in which it struck."""
+    """What the table shows of one fault. `reached` are the states in which it struck."""
 
     name: str
     times: int = 0
@@ -45,13 +91,19 @@ class Outcome:
     suite: str = ""
     machine: str = ""  # what the guest ran on
 
+    def struck(self, state: str) -> None:
+        """Count the fault, done while the journal's last state was this one."""
+        self.times += 1
+        self.reached.append(state)
+
 
 class Trial(AbstractContextManager["Trial"]):
-    """A suite that runs while it is harmed. Leaving it ends what it has started."""
+    """A suite that runs while a fault is injected. Leaving it ends what it has started."""
 
-    def __init__(self, scene: Scene, name: str, suite_dir: Path) -> None:
+    def __init__(self, scene: Scene, name: str, suite_dir: Path, seed: int = 1) -> None:
         self.scene = scene
         self.name = name
+        self.seed = seed
         self.folder = scene.folder / name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.suite_dir = suite_dir
@@ -61,14 +113,6 @@ class Trial(AbstractContextManager["Trial"]):
         self.observer = Observer(scene, self.suite_id, kept)
         self.controller = Controller(scene, self.suite_dir, self.folder / "controller.log")
         self._at = 0
-
-    @classmethod
-    def of(
-        cls, scene: Scene, name: str, small: Small, *, seed: int = 1, out: Path | None = None
-    ) -> Trial:
-        """A trial with a small suite that is planned for it, below `out` or beside its log."""
-        out = out or scene.folder / name / "suites"
-        return cls(scene, name, planning.write(scene, name, small, seed, out))
 
     def __enter__(self) -> Trial:
         self.say(f"suite {self.suite_dir}")
@@ -91,17 +135,15 @@ class Trial(AbstractContextManager["Trial"]):
                 self.say(f"the agent could not be stopped: {failed}")
 
     @property
-    def run_ids(self) -> list[str]:
-        """All runs of the plan."""
-        plan = json.loads((self.suite_dir / "plan.json").read_text(encoding="utf-8"))
-        return [run["run_id"] for run in plan["runs"]]
-
-    @property
     def sealed(self) -> bool:
         return (self.suite_dir / MANIFEST).exists()
 
     def say(self, line: str) -> None:
         self.scene.say(f"{self.name}: {line}")
+
+    def finished(self, start: int = 0) -> int:
+        """How many runs finished from line `start` on."""
+        return sum(line.entry.state == "finished" for line in self.observer.lines(start))
 
     def wait(
         self,
@@ -124,6 +166,18 @@ class Trial(AbstractContextManager["Trial"]):
     def wait_state(self, *states: str, limit_s: float = LINE_LIMIT_S) -> Line:
         return self.wait(lambda line: line.entry.state in states, "/".join(states), limit_s)
 
+    def wait_resumed(
+        self, what: str, limit_s: float = LINE_LIMIT_S, states: frozenset[str] = AT_WORK
+    ) -> float:
+        """Seconds from now to the next line of these states."""
+        now_s = time.monotonic()
+        line = self.wait(
+            lambda line: line.received_s > now_s and line.entry.state in states,
+            f"line of work after {what}",
+            limit_s,
+        )
+        return line.received_s - now_s
+
     def mark(self) -> int:
         """From here on `wait` looks at new lines only; returns the number."""
         self._at = len(self.observer.lines())
@@ -133,33 +187,42 @@ class Trial(AbstractContextManager["Trial"]):
         lines = self.observer.lines()
         return str(lines[-1].entry) if lines else "no line at all"
 
+    def pause(self, seconds: float) -> None:
+        """The suite continues meanwhile, with its controller kept alive as by a person."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.keep_going()
+            time.sleep(1)
+
     def keep_going(self) -> None:
         """Start the controller again where it has ended before the suite was sealed."""
         if self.sealed or self.controller.running():
             return
         if self.controller.starts:
             code = self.controller.wait(1)
-            self.say(f"the controller ended with {code}; resumed ({self._words()})")
+            self.say(f"the controller ended with {code}; resumed ({self._last_log_lines()})")
             if self.controller.starts > RESUMES:
-                raise LabError(f"resumed {RESUMES} times and still not sealed: {self._words()}")
+                lines = self._last_log_lines()
+                raise LabError(f"resumed {RESUMES} times and still not sealed: {lines}")
             if code > 0:
                 time.sleep(RESUME_PAUSE_S)  # as long as a person takes to read why
         self.controller.start()
 
-    def finish(self, limit_s: float) -> None:
+    def finish(self, limit_s: float = END_LIMIT_S) -> None:
         """Let the suite come to its end and be sealed. Raises LabError where it does not."""
         deadline = time.monotonic() + limit_s
         while not self.sealed or self.controller.running():
             if time.monotonic() > deadline:
-                raise LabError(f"not sealed in {limit_s:.0f} s: {self.last()}; {self._words()}")
+                lines = self._last_log_lines()
+                raise LabError(f"not sealed in {limit_s:.0f} s: {self.last()}; {lines}")
             self.keep_going()
             time.sleep(0.5)
 
-    def judge(self, names: Sequence[str]) -> dict[str, Any]:
-        """What the oracle says; told to people at once."""
+    def judge(self, reported: Sequence[str]) -> dict[str, Any]:
+        """The oracle's judgement, which is also logged; `reported` as in `Fault`."""
         seen = [line.entry for line in self.observer.lines()]
-        found = oracle.judge(self.scene, self.suite_dir, seen, names)
-        for sentence in (*found.lost, *found.false, *found.said):
+        found = oracle.judge(self.scene, self.suite_dir, seen, reported)
+        for sentence in (*found.lost, *found.false, *found.problems):
             self.say(f"WRONG: {sentence}")
         self.say(
             f"{found.finished} of {found.runs} runs finished, {found.seen} seen, "
@@ -168,9 +231,49 @@ class Trial(AbstractContextManager["Trial"]):
         )
         return asdict(found)
 
-    def _words(self) -> str:
+    def _last_log_lines(self) -> str:
         log = self.folder / "controller.log"
         return " / ".join(log.read_text(encoding="utf-8").splitlines()[-3:])
+
+
+def _suites(folder: Path) -> AbstractContextManager[Path]:
+    return nullcontext(folder / "suites")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault, done to a small suite of its own.
+
+    `does` and `undone` are sentences on what it does and how that is taken back. `inject` acts on
+    the running suite and notes in the outcome what it did; it raises LabError where that cannot be
+    done. `reported` is a pattern that the report must then hold. `quick` is the suite where it is
+    to be shortened, None where it never is. `place` makes the folder for the suite from the one for
+    the log. `needs` are abilities of the machine (lab.machines.base).
+    """
+
+    name: str
+    does: str
+    undone: str
+    inject: Callable[[Trial, Outcome], None]
+    reported: str
+    small: Small = Small()
+    quick: Small | None = None
+    place: Callable[[Path], AbstractContextManager[Path]] = _suites
+    needs: frozenset[str] = frozenset()
+
+    def run(self, scene: Scene, seed: int, quick: bool) -> Outcome:
+        """What became of the suite; `seed` determines when chance strikes. Raises LabError."""
+        shortened = self.quick if quick else None
+        outcome = Outcome(self.name, quick=shortened is not None)
+        folder = scene.folder / self.name
+        with self.place(folder) as out:
+            suite_dir = (shortened or self.small).write_plan(scene, self.name, seed, out)
+            with Trial(scene, self.name, suite_dir, seed) as trial:
+                self.inject(trial, outcome)
+                trial.finish()
+                outcome.judgement = trial.judge([self.reported])
+        outcome.suite = str(folder / "suites" / suite_dir.name)
+        return outcome
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.bench import Bench, Figure, at_least, at_most, parts_of, table, within
+from validation.bench import Bench, Figure, at_least, at_most, merged, parts_of, table, within
 
 
 def row(part: str, figure: Figure) -> dict[str, object]:
@@ -47,6 +47,7 @@ def test_only_the_parts_that_ran_are_replaced(tmp_path: Path) -> None:
         {"part": "b", "v": 2},
         {"part": "a", "v": 3},
     ]
+    assert merged(path, [{"part": "a", "v": 3}])[:2] == [{"part": "b", "v": 2}, {"part": "gone"}]
     path.write_text("cut sho")
     assert bench.merged(path, [{"part": "a", "v": 3}]) == [{"part": "a", "v": 3}]
 

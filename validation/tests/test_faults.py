@@ -17,8 +17,8 @@ import pytest
 from contract.journal import Entry
 from lab.state import REPOSITORY
 from validation.faults import oracle, overnight, provoke, results
+from validation.faults.__main__ import FAULTS
 from validation.faults.observer import Observer
-from validation.faults.registry import FAULTS
 from validation.faults.trial import Outcome, read_outcomes, write_outcome
 
 RUN = {"status": "finished", "proof": {"ok": True}, "boot_id": "b"}
@@ -200,7 +200,7 @@ def test_every_order_is_done_once_and_no_run_is_killed_too_often(tmp_path: Path)
 
 def judged(**more: object) -> dict[str, object]:
     sound = {"seen": 3, "runs": 2, "finished": 2, "lost": [], "false": []}
-    return {**sound, "verified": True, "named": True, "said": [], **more}
+    return {**sound, "verified": True, "named": True, "problems": [], **more}
 
 
 def test_figures_say_what_missed() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 from validation import native_assets, papers_native
 from validation.metrology.cost import zones_tree
 from validation.native_runs import Native, Taken, programs_s
-from validation.papers_native import PART
 from workloads import registry
 
 SMALL = {"small_files": 8, "small_mib": 1, "large_mib": 64}
@@ -92,13 +90,6 @@ def test_files_are_no_larger_than_this_disk_takes_in_time() -> None:
     assert (slow["small_files"], slow["large_mib"]) == (4, 40)
     fast = papers_native.sized("file_io", paper, mib_per_s=500.0)
     assert (fast["small_files"], fast["large_mib"]) == (20, 1024)
-
-
-def test_only_the_rows_of_this_part_are_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "workloads.json"
-    path.write_text(json.dumps([{"part": "paper", "figure": "x"}, {"part": PART, "figure": "old"}]))
-    papers_native.write([{"part": PART, "figure": "new"}], 0.0, path)
-    assert [row["figure"] for row in json.loads(path.read_text())] == ["x", "new"]
 
 
 @pytest.mark.skipif(

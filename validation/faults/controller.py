@@ -1,4 +1,4 @@
-"""The controller's process as a person would start it, and as nobody would end it."""
+"""The controller's process: started as a person would, and ended by any signal."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from contract.errors import LabError
 from lab.state import REPOSITORY
-from validation.scene import INVENTORY, Scene
+from validation.scene import Scene
 
 
 class Controller:
-    """`python -m controller run|resume` in a process group of its own, its words in a log."""
+    """`python -m controller run|resume` in a process group of its own, its output in a log."""
 
     def __init__(self, scene: Scene, suite_dir: Path, log: Path) -> None:
         self._scene = scene
@@ -34,13 +33,11 @@ class Controller:
         """The first time as `run`, later as `resume`."""
         verb = "resume" if self.starts else "run"
         self.starts += 1
-        argv = [sys.executable, "-m", "controller", verb, str(self._suite_dir)]
-        argv += ["--inventory", str(INVENTORY), "--target", str(self._scene.target_file)]
         with self._log.open("a", encoding="utf-8") as log:
             log.write(f"--- {verb}\n")
             log.flush()
             self._process = subprocess.Popen(
-                argv,
+                self._scene.session_argv(verb, self._suite_dir),
                 env=self._scene.environment,
                 cwd=REPOSITORY,
                 stdin=subprocess.DEVNULL,
