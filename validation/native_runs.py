@@ -19,6 +19,7 @@ from agent.sampler import Sampler
 from analysis.energy import trust
 from contract.parameters import ParameterValue
 from instrumentation.sources.powercap import PowercapSource
+from validation import processes
 from workloads.base import Context, Work, Workload
 
 SEED = 1
@@ -114,24 +115,11 @@ def programs_s() -> float:
     """CPU seconds of what this process started: of what has ended, and of what runs, as a server
     does through all of its phases (in steps of 10 ms, as a rule)."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime + sum(map(_taken_s, _descendants(os.getpid())))
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+    total_s = usage.ru_utime + usage.ru_stime
+    for pid in processes.descendants(os.getpid()):
         with suppress(OSError):
-            for child in map(int, listed.read_text(encoding="ascii").split()):
-                yield child
-                yield from _descendants(child)
-
-
-def _taken_s(pid: int) -> float:
-    """Of a process with those of its children that have ended; see proc_pid_stat(5)."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-        times = fields.rpartition(")")[2].split()[11:15]
-        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+            total_s += processes.cpu_s(pid, waited_children=True)
+    return total_s
 
 
 def _taken(document: Mapping[str, Any], children_s: Mapping[str, float]) -> Taken:

@@ -19,9 +19,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from drive.aes_xts import AesXts, CryptoError
+from validation import bench, processes
+from validation.bench import Figure, at_most
 from validation.drive.bench_disks import (
     BenchError,
     Disk,
@@ -40,30 +41,19 @@ from validation.drive.bench_figures import (
     PLAIN,
     Load,
     Sample,
-    figure_row,
     figures,
-    print_speeds,
-    write,
+    rounded,
+    speed_table,
 )
 
 DISK_BYTES = 256 * MIB
 LARGE_DISK_BYTES = 1 << 40
 QUEUES = 9
 MEMORY_LIMIT_MB = 100
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def _cpu_s(pid: int) -> float:
-    if not pid:
-        return 0.0
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-
-def _peak_mb(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    peak_kib = next(line.split()[1] for line in lines if line.startswith("VmHWM:"))
-    return int(peak_kib) * 1024 / 1e6
+def _server_cpu_s(disk: Disk) -> float:
+    return processes.cpu_s(disk.pid) if disk.pid else 0.0
 
 
 def run_load(disk: Disk, load: Load, duration_s: float) -> Sample:
@@ -75,7 +65,7 @@ def run_load(disk: Disk, load: Load, duration_s: float) -> Sample:
     data = os.urandom(load.size_bytes)
     buffers = [memoryview(bytearray(load.size_bytes)) for _ in range(load.depth)]
     done = under_way = 0
-    cpu_s, own_s, begin = _cpu_s(disk.pid), time.process_time(), time.perf_counter()
+    cpu_s, own_s, begin = _server_cpu_s(disk), time.process_time(), time.perf_counter()
     while time.perf_counter() - begin < duration_s:
         offset = order[done % len(order)]
         if load.writes:
@@ -90,7 +80,7 @@ def run_load(disk: Disk, load: Load, duration_s: float) -> Sample:
     for _ in range(under_way):
         disk.complete()
     passed_s = time.perf_counter() - begin
-    return Sample(done, passed_s, _cpu_s(disk.pid) - cpu_s, time.process_time() - own_s)
+    return Sample(done, passed_s, _server_cpu_s(disk) - cpu_s, time.process_time() - own_s)
 
 
 def open_disks(folder: Path, stack: contextlib.ExitStack) -> tuple[dict[str, Disk], list[str]]:
@@ -136,7 +126,7 @@ def measure_memory(folder: Path) -> float:
             disk.complete()
         for disk in disks:
             disk.close()
-        return _peak_mb(pid)
+        return processes.peak_mb(pid)
 
 
 def _s_per_gb(work: Callable[[], None], work_bytes: int) -> float:
@@ -179,7 +169,7 @@ def measure_parts(file: Disk) -> dict[str, float]:
     return parts
 
 
-def measure(folder: Path, rounds: int, duration_s: float) -> list[dict[str, Any]]:
+def measure(folder: Path, rounds: int, duration_s: float) -> list[Figure]:
     """All figures; prints the speeds on the way."""
     samples: dict[tuple[str, Load], list[Sample]] = {}
     with contextlib.ExitStack() as stack:
@@ -191,15 +181,13 @@ def measure(folder: Path, rounds: int, duration_s: float) -> list[dict[str, Any]
                     samples.setdefault((name, load), []).append(sample)
         parts = measure_parts(disks["backing file"])
     samples = {key: samples[key] for key in sorted(samples, key=lambda k: list(disks).index(k[0]))}
-    print_speeds(samples)
+    print(speed_table(samples))
     for line in missing:
         print(f"not measured: {line}")
-    rows = figures(samples)
-    rows += [figure_row(f"alone: {name}", seconds, "s/GB") for name, seconds in parts.items()]
-    peak_mb = measure_memory(folder)
+    alone = [Figure(f"alone: {name}", rounded(s), "s/GB") for name, s in parts.items()]
     what = f"peak memory, 1 TiB Opal disk, {QUEUES} queues"
-    rows.append(figure_row(what, peak_mb, "MB", MEMORY_LIMIT_MB, peak_mb <= MEMORY_LIMIT_MB))
-    return rows
+    memory = at_most(what, rounded(measure_memory(folder)), "MB", MEMORY_LIMIT_MB)
+    return [*figures(samples), *alone, memory]
 
 
 def main() -> int:
@@ -214,10 +202,18 @@ def main() -> int:
         print(f"the machine is busy (load average {load_average:.1f}): expect noise")
     try:
         with tempfile.TemporaryDirectory(prefix="drive-bench-", dir=options.folder) as folder:
-            write(measure(Path(folder), options.rounds, options.seconds))
+            rows = bench.rows_of("drive", measure(Path(folder), options.rounds, options.seconds))
     except (BenchError, CryptoError, OSError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
+    # The speeds alone stand in the first table.
+    speeds = ("MB/s", "1/s")
+    is_shown = [r["unit"] not in speeds and ", CPU of " not in r["figure"] for r in rows]
+    shown = [row for row, other in zip(rows, is_shown, strict=True) if other or row["target"]]
+    print(f"\n{bench.table(shown)}")
+    path = bench.FOLDER / "drive.json"
+    bench.write(path, rows, "none: drive and host on loopback", load_average)
+    print(path)
     return 0
 
 

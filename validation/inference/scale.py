@@ -23,6 +23,7 @@ from pathlib import Path
 import polars as pl
 
 from lab.state import REPOSITORY
+from validation import processes
 from validation.bench import Figure, at_most
 from validation.synthetic import large
 
@@ -86,38 +87,18 @@ def run(command: list[str]) -> Took:
     """Run a command. Raises RuntimeError where it fails."""
     start_s = time.monotonic()
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
-    peaks_kb: dict[int, int] = {}
+    peaks_mb: dict[int, float] = {}
     while True:
-        # By wait4 and not by poll: it alone tells what the process and its children have used.
+        # By wait4 and not by poll: it alone gives what the process and its children have used.
         pid, status, used = os.wait4(process.pid, os.WNOHANG)
         if pid:
             break
-        peaks_kb |= _peaks_kb(process.pid)
+        for member in (process.pid, *processes.descendants(process.pid)):
+            with suppress(OSError):  # it may have ended meanwhile
+                peaks_mb[member] = processes.peak_mb(member)
         time.sleep(POLL_S)
     wall_s = time.monotonic() - start_s
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
-    return Took(wall_s, used.ru_utime + used.ru_stime, sum(peaks_kb.values()) / 1000)
-
-
-def _peaks_kb(parent: int) -> dict[int, int]:
-    """The largest resident set so far of a process and of those that it started."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        # A process may end between two looks at it.
-        with suppress(OSError, ValueError, StopIteration):
-            pid = int(entry.name)
-            if pid == parent or _descends(pid, parent):
-                lines = (entry / "status").read_text().splitlines()
-                found[pid] = int(next(x for x in lines if x.startswith("VmHWM")).split()[1])
-    return found
-
-
-def _descends(pid: int, ancestor: int) -> bool:
-    """Whether a process is a child of another, or a child of one."""
-    while pid > 1:
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        if pid == ancestor:
-            return True
-    return False
+    return Took(wall_s, used.ru_utime + used.ru_stime, sum(peaks_mb.values()))

@@ -9,7 +9,6 @@ without the driver. What the port did not take is counted apart: then it was the
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator
 from instrumentation.trace import read_frames
 from lab.state import REPOSITORY
+from validation import processes
 from validation.bench import Figure, at_most
 
 FRAMES_HZ = 20_000
@@ -55,19 +55,19 @@ def numbered_frames(seconds: float) -> bytes:
     return data.tobytes()
 
 
-def play(link: Path, seconds: float, told: Path) -> None:
-    """The meter's process: answer until the stream is asked for, then send all; tell what became
+def play(link: Path, seconds: float, outcome: Path) -> None:
+    """The meter's process: answer until the stream is requested, then send all; write what became
     of it as JSON.
     """
     data = numbered_frames(seconds)
     meter, port = PowerSensor3Simulator(FRAMES_HZ), SimulatedPort(link)
-    asked = b""
-    while not asked.endswith(b"S"):
+    request = b""
+    while not request.endswith(b"S"):
         port.wait(0.1)
-        if asked := port.receive():
-            port.send(meter.receive(asked))
+        if request := port.receive():
+            port.send(meter.receive(request))
     begun_s = start_s = time.monotonic()
-    late_s, pieces, put_off = 0.0, 0, 0
+    late_s, put_off = 0.0, 0
     size = PIECE_FRAMES * FRAME_BYTES
     for number, at in enumerate(range(0, len(data), size)):
         wait_s = start_s + (number + 1) * PIECE_FRAMES / FRAMES_HZ - time.monotonic()
@@ -78,10 +78,14 @@ def play(link: Path, seconds: float, told: Path) -> None:
             start_s -= wait_s  # a real meter's buffer would not grow: continue later instead
             put_off += 1
         port.send(data[at : at + size])
-        pieces += 1
-    sent = {"frames": len(data) // FRAME_BYTES, "pieces": pieces, "dropped": port.dropped}
-    sent["put_off"] = put_off
-    told.write_text(json.dumps(sent | {"late_s": late_s, "took_s": time.monotonic() - begun_s}))
+    sent = {
+        "frames": len(data) // FRAME_BYTES,
+        "dropped": port.dropped,
+        "put_off": put_off,
+        "late_s": late_s,
+        "took_s": time.monotonic() - begun_s,
+    }
+    outcome.write_text(json.dumps(sent))
     time.sleep(1.0)
     port.close()
 
@@ -108,12 +112,6 @@ def _wait_for(what: str, there: Callable[[], bool], limit_s: float) -> None:
         time.sleep(0.02)
 
 
-def _cpu_s(pid: int) -> float:
-    """Time on a CPU of a process so far: fields utime and stime (proc(5), /proc/pid/stat)."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _records(status: Path) -> int:
     try:
         return int(json.loads(status.read_text(encoding="utf-8"))["records"])
@@ -122,11 +120,12 @@ def _records(status: Path) -> int:
 
 
 def _recorded(folder: Path, seconds: float) -> tuple[dict[str, float], float]:
-    """Record the whole stream; what the sender told, and the recorder's share of a core."""
-    link, told, out = folder / "meter", folder / "told.json", folder / "out"
+    """Record the whole stream; the sender's outcome, and the recorder's share of a core."""
+    link, outcome, out = folder / "meter", folder / "outcome.json", folder / "out"
     python = [sys.executable, "-m"]
     player = subprocess.Popen(
-        [*python, "validation.metrology.stream", str(link), str(seconds), str(told)], cwd=REPOSITORY
+        [*python, "validation.metrology.stream", str(link), str(seconds), str(outcome)],
+        cwd=REPOSITORY,
     )
     entry = {
         "name": "fast",
@@ -145,15 +144,15 @@ def _recorded(folder: Path, seconds: float) -> tuple[dict[str, float], float]:
         )
         status = out / "status.json"
         _wait_for("The first record", lambda: _records(status) > 0, _START_LIMIT_S)
-        cpu_s, wall_s = _cpu_s(recorder.pid), time.monotonic()
+        cpu_s, wall_s = processes.cpu_s(recorder.pid), time.monotonic()
         time.sleep(seconds * 0.9)
-        share = (_cpu_s(recorder.pid) - cpu_s) / (time.monotonic() - wall_s)
-        _wait_for("The end of the stream", told.exists, 0.5 * seconds + _START_LIMIT_S)
+        share = (processes.cpu_s(recorder.pid) - cpu_s) / (time.monotonic() - wall_s)
+        _wait_for("The end of the stream", outcome.exists, 0.5 * seconds + _START_LIMIT_S)
         time.sleep(0.3)
         recorder.send_signal(signal.SIGTERM)
         if recorder.wait(_START_LIMIT_S):
-            raise LabError("The recorder failed; its last words stand above.")
-        return json.loads(told.read_text(encoding="utf-8")), share
+            raise LabError("The recorder failed: see its output above.")
+        return json.loads(outcome.read_text(encoding="utf-8")), share
     finally:
         for process in (recorder, player):
             if process is not None and process.poll() is None:

@@ -37,7 +37,7 @@ def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
         (OPAL_512, READ): rounds(400, 900, 2000),
         (OPAL_512, DEEP): rounds(9000, 9000, 20000),
     }
-    found = {row["figure"]: row for row in figures(samples)}
+    found = {figure.figure: vars(figure) for figure in figures(samples)}
     speed = found[f"{PLAIN}: read 1 MiB"]
     assert (speed["value"], speed["unit"], speed["meets"]) == (
         round(4000 * MIB / 1e6, 1),
