@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import polars as pl
 
 from analysis.energy.energy import energy_table
-from analysis.suite.records import Counter, Phase
+from analysis.suite.records import Counter, Phase, Suite
 from analysis.suite.suite_folder import read
 from instrumentation.sources.counter import MIRROR, Reading
 from instrumentation.sources.powercap import PowercapSource
@@ -24,8 +24,8 @@ S = 1_000_000_000
 def measure(quick: bool = False) -> list[Figure]:
     """Every tree: its packages and its memory as the report adds them; when quick, every third."""
     with TemporaryDirectory(prefix="fde-sockets-") as folder:
-        suite = Path(folder) / "suite"
-        write_suite(suite, Options(blocks=1, workloads=("idle",)))
+        write_suite(Path(folder) / "suite", Options(blocks=1, workloads=("idle",)))
+        suite = read(Path(folder) / "suite")
         trees = list(TREES.values())[:: 3 if quick else 1]
         right = 0
         for number, tree in enumerate(trees):
@@ -37,8 +37,11 @@ def measure(quick: bool = False) -> list[Figure]:
     return [Figure(f"trees summed right, of {count}", right, "", float(count), right == count)]
 
 
-def energies(tree: Tree, suite: Path, root: Path) -> dict[str, float]:
-    """Joules by component of a run in which each zone of the tree counted 10ⁿ J, n its place."""
+def energies(tree: Tree, suite: Suite, root: Path) -> dict[str, float]:
+    """Joules by component of a run in which each zone of the tree counted 10ⁿ J, n its place.
+
+    `suite` is one with a run, whose counters are replaced.
+    """
     place = tree.lay_out(root)
     with counting(root), PowercapSource.open(place, mirror_wait_s=5) as source:
         zones = source.zones
@@ -54,9 +57,8 @@ def energies(tree: Tree, suite: Path, root: Path) -> dict[str, float]:
         )
         for zone in zones
     )
-    whole_suite = read(suite)
-    run = replace(whole_suite.runs[0], phases=(Phase("write", 0, S, counters, {}),))
-    energy = energy_table(replace(whole_suite, runs=(run,), meters=()))
+    run = replace(suite.runs[0], phases=(Phase("write", 0, S, counters, {}),))
+    energy = energy_table(replace(suite, runs=(run,), meters=()))
     rows = energy.filter(pl.col("phase") == "all").select("component", "energy_j")
     return dict(rows.iter_rows())
 

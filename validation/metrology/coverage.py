@@ -26,7 +26,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
     On the loads that the interval was made with, and on a second, harsher family.
     """
-    count = 45 if quick else 1_000
+    count = 2 * _KINDS if quick else 1_000
     figures = []
     for family, one_trial in (("", trial), (", other loads", loads_independent.trial)):
         for title, limits in (

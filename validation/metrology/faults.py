@@ -12,7 +12,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -327,9 +327,9 @@ def measure(quick: bool = False) -> list[Figure]:
     trials, corrupted = (1, 100) if quick else (TRIALS, CORRUPTED)
     records = 300 if quick else RUN_RECORDS
     kinds = registry.kinds()
-    # Started again, not forked: the threads of Polars do not survive a fork.
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1 if quick else WORKERS, mp_context=fresh) as pool:
+    # Spawned, not forked: the threads of Polars do not survive a fork.
+    spawn = multiprocessing.get_context("spawn")
+    with ThreadPoolExecutor(1) if quick else ProcessPoolExecutor(WORKERS, spawn) as pool:
         noticing = [pool.submit(notice, kind, trials) for kind in kinds]
         surviving = [pool.submit(survive, kind, corrupted, records) for kind in kinds]
         noticed = [done.result() for done in noticing]

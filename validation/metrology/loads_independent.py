@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 from analysis.energy.curve import Edge
 from analysis.energy.metered import Metered
@@ -137,11 +138,8 @@ def _noise(generator: np.random.Generator, until_s: float) -> tuple[Floats, Floa
     at_s = np.arange(0.0, until_s, NOISE_STEP_S)
     keep = np.exp(-NOISE_STEP_S / np.exp(generator.uniform(np.log(0.02), 0.0)))
     fresh_w = generator.normal(0, NOISE_W * np.sqrt(1 - keep**2), len(at_s))
-    power_w = np.empty(len(at_s))
-    last_w = generator.normal(0, NOISE_W)
-    for index, fresh in enumerate(fresh_w.tolist()):
-        last_w = keep * last_w + fresh
-        power_w[index] = last_w
+    before_w = generator.normal(0, NOISE_W)
+    power_w, _ = lfilter([1.0], [1.0, -keep], fresh_w, zi=[keep * before_w])
     return at_s, power_w
 
 

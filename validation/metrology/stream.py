@@ -35,6 +35,7 @@ PIECE_FRAMES = 40  # 2 ms
 NUMBERED = 7  # the sensor, of rail 3, that carries the number of the frame
 NUMBERS = 1000  # and starts again; levels 0 to 999
 CHANNELS = {"0": "system", "1": "aux", "2": "drive"}
+QUICK_S = 1.5
 _START_LIMIT_S = 20.0
 _BURST = 5  # pieces that may follow at once after a delay of the sender
 
@@ -170,7 +171,7 @@ def measure(quick: bool = False) -> list[Figure]:
     """Record for some tens of seconds, or some seconds where `quick`."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        sent, share = _recorded(folder, 3.0 if quick else 40.0)
+        sent, share = _recorded(folder, QUICK_S if quick else 40.0)
         numbers = kept_numbers(folder / "out" / "stream.raw")
         out_of_step = int((np.diff(numbers) % NUMBERS != 1).sum())
         decoder = write_samples(folder / "out")

@@ -45,8 +45,8 @@ from validation.synthetic.powersensor3 import (
 
 RAILS = {"0": "system", "1": "aux", "2": "drive", "3": "board"}
 START_NS = 1_000_000_000_000
-_HOURS, _QUICK_HOURS = 10.0, 0.05
-_PHASES, _QUICK_PHASES = 1000, 20
+_HOURS, _QUICK_HOURS = 10.0, 0.02
+_PHASES, _QUICK_PHASES = 1000, 5
 
 
 def make(folder: Path, frames: int, edges_us: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -145,7 +145,7 @@ def _run(what: str, folder: Path) -> Run:
 
 
 def measure(quick: bool = False) -> list[Figure]:
-    """All of it, or three minutes of a stream where `quick`."""
+    """All of it, or a minute of a stream where `quick`."""
     frames = round((_QUICK_HOURS if quick else _HOURS) * 3600 * FRAMES_HZ)
     phases = _QUICK_PHASES if quick else _PHASES
     # Edges lie anywhere, for windows are cut by them.

@@ -7,14 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from analysis.suite import records
+from analysis.suite.suite_folder import read
 from contract.errors import LabError
 from instrumentation.tests.trees import TREES
 from lab import devices
-from validation.fairness import sockets
+from validation.fairness import simulated, sockets
 from validation.fairness.simulated import BEFORE, ENTRY_S, WORKLOADS, Rules, Suite
 from validation.synthetic.suite import Options, write_suite
 
 SAME_DISK = replace(BEFORE, one_disk=True)
+
+
+@pytest.fixture(autouse=True)
+def large_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of the requests: what the disks do to a suite does not depend on their size."""
+    monkeypatch.setattr(simulated, "REQUEST_MIB", 16)
 
 
 def suite(model: str, rules: Rules, ratio: float = 1.0) -> Suite:
@@ -77,15 +85,15 @@ def test_a_model_that_is_not_there_is_refused_with_those_that_are() -> None:
 
 
 @pytest.fixture(scope="module")
-def idle_suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def idle_suite(tmp_path_factory: pytest.TempPathFactory) -> records.Suite:
     folder = tmp_path_factory.mktemp("suites") / "idle"
     write_suite(folder, Options(blocks=1, workloads=("idle",)))
-    return folder
+    return read(folder)
 
 
 @pytest.mark.parametrize("name", TREES)
 def test_all_sockets_are_one_sum_in_which_nothing_counts_twice(
-    idle_suite: Path, tmp_path: Path, name: str
+    idle_suite: records.Suite, tmp_path: Path, name: str
 ) -> None:
     tree = TREES[name]
     found = sockets.energies(tree, idle_suite, tmp_path)

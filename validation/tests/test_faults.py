@@ -143,10 +143,12 @@ def test_the_observer_keeps_what_it_saw_even_if_it_is_taken_back(
 
 # An agent that does nothing but tell its journal of one run.
 AGENT = """
-import runpy, sys
+import runpy, sys, types
 from pathlib import Path
-from agent import cli
+import agent
 from contract import journal
+
+agent.cli = cli = sys.modules["agent.cli"] = types.ModuleType("agent.cli")
 
 def main(arguments):
     writer = journal.Journal(Path(arguments[2]) / "journal.jsonl")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from validation.metrology.cost import zones_tree
 from validation.native_runs import Native, Taken, programs_s
 from workloads import registry
 
-SMALL = {"small_files": 8, "small_mib": 1, "large_mib": 64}
+SMALL = {"small_files": 4, "small_mib": 1, "large_mib": 16}
 
 
 @pytest.fixture
@@ -113,6 +114,8 @@ def test_without_an_image_an_archive_of_this_environment_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FDE_CACHE", str(tmp_path / "none"))
+    small = Path(json.__file__).parent  # of the library: all of it takes long to pack
+    monkeypatch.setattr(native_assets.sysconfig, "get_path", {"stdlib": small}.get)
     monkeypatch.setattr(native_assets, "LIBRARIES", ("stdlib",))
     found = native_assets.provide(tmp_path)
     assert "there is no image" in found.source
