@@ -15,8 +15,6 @@ from validation.bench import Bench, Figure, at_most
 
 CORE = ("contract", "instrumentation", "workloads", "agent", "analysis", "lab", "controller")
 PACKAGES = (*CORE, "drive", "validation")
-# Of analysis, each may import those before it.
-ORDER = ("suite", "energy", "stats", "money", "published", "report")
 SMALL_LINES = 60
 
 
@@ -38,7 +36,6 @@ def measure(quick: bool) -> list[Figure]:  # noqa: ARG001  # every benchmark tak
         at_most("product files", len(named), "files", 360),
         at_most(f"product files under {SMALL_LINES} lines", len(small), "files", 40),
         at_most("lines of tests", sum(map(_lines, tests)), "lines", 38_600),
-        at_most("imports in analysis against the order", _against(within), "imports", 0),
         at_most("files of an example meter", _modules("fde-meter-tally"), "files", 1),
         at_most("files of an example storage kind", _modules("fde-storage-null"), "files", 1),
         at_most("modules in circles of imports", len(in_circles(within)), "modules", 0),
@@ -63,16 +60,6 @@ def _reached(graph: Mapping[str, set[str]], start: str) -> set[str]:
             found.add(name)
             ahead += graph[name]
     return found
-
-
-def _against(graph: Mapping[str, set[str]]) -> int:
-    def place(name: str) -> int:
-        parts = name.split(".")
-        in_order = parts[0] == "analysis" and len(parts) > 1 and parts[1] in ORDER
-        return ORDER.index(parts[1]) if in_order else -1
-
-    pairs = [(place(name), place(other)) for name, seen in graph.items() for other in seen]
-    return sum(0 <= here < there for here, there in pairs)
 
 
 def _files(packages: tuple[str, ...], *, tests: bool = False) -> Iterator[Path]:

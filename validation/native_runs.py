@@ -1,11 +1,19 @@
-"""A workload on this machine itself, through the agent's marks and sampler: CPU time by phase."""
+"""A workload on this machine itself, through the agent's marks and sampler: CPU time by phase.
+
+What the workloads of suite `paper` need is in the guest's image, which is read here without
+starting anything: its file system is ext4, and debugfs needs no mount. Without the image an archive
+is packed of the Python files of every checkout.
+"""
 
 from __future__ import annotations
 
 import os
 import resource
 import shutil
+import subprocess
 import sys
+import sysconfig
+import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,10 +27,16 @@ from agent.sampler import Sampler
 from analysis.energy import trust
 from contract.parameters import ParameterValue
 from instrumentation.sources.powercap import PowercapSource
+from lab import image
 from validation import processes
+from workloads import programs
 from workloads.base import Context, Work, Workload
 
 SEED = 1
+SOURCE = "/usr/src/linux-source-6.12.tar.xz"
+CLIP = "/usr/share/fde-testbed/clip.mpg"
+# Both hold the word that is searched for, as the kernel's source does.
+LIBRARIES = ("stdlib", "purelib")
 
 
 @dataclass(frozen=True)
@@ -131,3 +145,50 @@ def _taken(document: Mapping[str, Any], children_s: Mapping[str, float]) -> Take
 def say(line: str) -> None:
     """A line of progress."""
     print(line, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Assets:
+    """The files by the names that workloads know, and in words what the source is."""
+
+    paths: dict[str, Path]
+    source: str
+
+
+def provide(folder: Path) -> Assets:
+    """The image's full kernel source and its clip, copied into `folder`; where the image is not in
+    the cache, Python's library as an archive, and no clip."""
+    root = image.location().root
+    source = taken(root, SOURCE, folder)
+    if source is None:
+        source = _packed(folder / "libraries.tar.gz")
+        source_name = "Python files of this environment: there is no image, or no debugfs"
+    else:
+        source_name = f"{source.name} of the guest's image"
+    source_name = f"{source_name}, {source.stat().st_size / 1e6:.0f} MB packed"
+    paths = {"kernel_tree": source, "kernel_grep": source}
+    clip = taken(root, CLIP, folder)
+    return Assets({**paths, "clip": clip} if clip else paths, source_name)
+
+
+def taken(root: Path, path: str, folder: Path) -> Path | None:
+    """A file of the image, or None: debugfs ends with 0 whether or not it found it."""
+    debugfs = programs.find("debugfs")
+    if debugfs is None or not root.exists():
+        return None
+    found = folder / Path(path).name
+    request = f'dump "{path}" "{found}"'
+    subprocess.run([debugfs, "-R", request, root], capture_output=True, check=False)
+    return found if found.exists() and found.stat().st_size else None
+
+
+def _packed(archive: Path) -> Path:
+    with tarfile.open(archive, "w:gz", compresslevel=6) as packed:
+        for library in LIBRARIES:
+            for file in _sources(Path(sysconfig.get_path(library))):
+                packed.add(file, arcname=str(Path(library) / file.relative_to(file.anchor)))
+    return archive
+
+
+def _sources(library: Path) -> Iterator[Path]:
+    return (file for file in sorted(library.rglob("*.py")) if file.is_file())

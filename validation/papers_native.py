@@ -36,8 +36,7 @@ from lab.state import require_room
 from validation import bench, papers_figures
 from validation.bench import Figure, at_least, at_most
 from validation.metrology.cost import TMPFS, zones_tree
-from validation.native_assets import provide
-from validation.native_runs import Native, Taken, say
+from validation.native_runs import Native, Taken, provide, say
 from workloads import registry
 from workloads.base import WorkloadError
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -18,11 +19,19 @@ from typing import Protocol
 from drive.initiator import Initiator
 from drive.tests.opal_host import set_up_range, take_ownership
 from lab.state import REPOSITORY
-from validation.drive.nbd import NbdHost
 
 NQN = "nqn.2026-01.org.fde-testbed:bench"
 _PIN = b"benchmark"
 _START_S = 30
+_GREETING = struct.Struct(">8s8sH")
+_OPTION = struct.Struct(">I8sII")
+_EXPORT = struct.Struct(">QH")
+_REQUEST = struct.Struct(">IHHQQI")
+_REPLY = struct.Struct(">IIQ")
+_FIXED_NEWSTYLE_NO_ZEROES = 3
+_OPTION_EXPORT_NAME = 1
+_REQUEST_MAGIC, _REPLY_MAGIC = 0x25609513, 0x67446698
+_READ, _WRITE = 0, 1
 
 
 class BenchError(Exception):
@@ -70,13 +79,64 @@ class FileDisk:
 
 
 class NbdDisk:
-    """Another server's disk."""
+    """Another server's disk, over one connection; OSError for whatever the server refuses.
+
+    Protocol: the NBD project's doc/proto.md, fixed newstyle handshake with the default export,
+    simple replies. It is built as our NVMe/TCP host is, so that the two cost about the same.
+    """
 
     def __init__(self, port: int, pid: int) -> None:
         self.pid = pid
-        self._host = NbdHost(port)
-        self.read, self.write = self._host.submit_read, self._host.submit_write
-        self.complete, self.close = self._host.complete, self._host.close
+        self._sock = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._targets: dict[int, memoryview] = {}
+        self._next = 0
+        magic, options, _ = _GREETING.unpack(self._receive(_GREETING.size))
+        if (magic, options) != (b"NBDMAGIC", b"IHAVEOPT"):
+            raise ConnectionError("not an NBD server with the newstyle handshake")
+        flags, name = _FIXED_NEWSTYLE_NO_ZEROES, _OPTION_EXPORT_NAME
+        self._sock.sendall(_OPTION.pack(flags, b"IHAVEOPT", name, 0))
+        self.size_bytes, _ = _EXPORT.unpack(self._receive(_EXPORT.size))
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def read(self, offset: int, into: memoryview) -> None:
+        handle = self._handle()
+        self._targets[handle] = into
+        self._sock.sendall(_REQUEST.pack(_REQUEST_MAGIC, 0, _READ, handle, offset, len(into)))
+
+    def write(self, offset: int, data: bytes) -> None:
+        handle = self._handle()
+        header = _REQUEST.pack(_REQUEST_MAGIC, 0, _WRITE, handle, offset, len(data))
+        sent = self._sock.sendmsg([header, data])
+        if sent < len(header) + len(data):
+            self._sock.sendall((header + data)[sent:])
+
+    def complete(self) -> None:
+        magic, error, handle = _REPLY.unpack(self._receive(_REPLY.size))
+        target = self._targets.pop(handle, None)
+        if magic != _REPLY_MAGIC or error:
+            raise OSError(error, "the NBD server failed a request")
+        if target is not None:
+            self._receive_into(target)
+
+    def _handle(self) -> int:
+        self._next += 1
+        return self._next
+
+    def _receive(self, count: int) -> bytes:
+        data = bytearray(count)
+        self._receive_into(memoryview(data))
+        return bytes(data)
+
+    def _receive_into(self, target: memoryview) -> None:
+        done = 0
+        while done < len(target):
+            got = self._sock.recv_into(target[done:], 0, socket.MSG_WAITALL)
+            if not got:
+                raise ConnectionError("the NBD server closed the connection")
+            done += got
 
 
 class NvmeDisk:
@@ -122,7 +182,7 @@ def _running(command: list[str], ready: Path, what: str) -> Iterator[int]:
         deadline = time.monotonic() + _START_S
         while not ready.exists():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise BenchError(f"{what} did not start; its reason stands above")
+                raise BenchError(f"{what} did not start: see its output above")
             time.sleep(0.02)
         yield process.pid
     finally:

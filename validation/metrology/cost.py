@@ -12,15 +12,20 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+from agent.marks import Marks
+from agent.sampler import Sampler
+from instrumentation.sources.powercap import PowercapSource
+from lab.state import REPOSITORY
 from validation.bench import Figure, at_most
 
 TMPFS = Path("/dev/shm")
-REPOSITORY = Path(__file__).resolve().parents[2]
+MARK_S = 5.0
 
 
 def measure(quick: bool = False) -> list[Figure]:
@@ -63,7 +68,7 @@ def zones_tree(root: Path) -> Path:
 
 
 def _run(root: Path, rate_hz: float, seconds: float) -> dict[str, float]:
-    command = [sys.executable, "-m", "validation.metrology.cost_target"]
+    command = [sys.executable, "-m", "validation.metrology.cost"]
     done = subprocess.run(
         [*command, str(root), str(rate_hz), str(seconds)],
         cwd=REPOSITORY,
@@ -93,3 +98,48 @@ def _busy() -> Iterator[None]:
         for process in spinning:
             process.kill()
             process.wait()
+
+
+def _cpu_share(stretch: Callable[[], None]) -> float:
+    cpu_ns, wall_ns = time.process_time_ns(), time.monotonic_ns()
+    stretch()
+    return (time.process_time_ns() - cpu_ns) / (time.monotonic_ns() - wall_ns)
+
+
+def _wake(rate_hz: float, seconds: float) -> None:
+    due_s, end_s = time.monotonic(), time.monotonic() + seconds
+    while due_s < end_s:
+        due_s += 1 / rate_hz
+        time.sleep(max(0.0, due_s - time.monotonic()))
+
+
+def sample_alone(root: Path, rate_hz: float, seconds: float) -> None:
+    """In a process of its own: print the shares of one core and the sampler's lateness as JSON.
+
+    Three stretches of equal length: rest, waking up at the rate without reading, and the agent's
+    sampler with a mark every five seconds. The first is subtracted from the other two.
+    """
+    phases = max(1, round(seconds / MARK_S))
+    source = PowercapSource.open(root)
+    sampler = Sampler(source, rate_hz)
+    marks = Marks(source, sampler)
+
+    def rest() -> None:
+        for _ in range(phases):
+            time.sleep(seconds / phases)
+
+    def sample() -> None:
+        with sampler:
+            for n in range(phases):
+                with marks.phase(f"phase {n}"):
+                    time.sleep(seconds / phases)
+
+    idle = _cpu_share(rest)
+    waking = _cpu_share(lambda: _wake(rate_hz, seconds)) - idle
+    share = _cpu_share(sample) - idle
+    marks.document()
+    print(json.dumps({"share": share, "waking_share": waking, **sampler.document()}))
+
+
+if __name__ == "__main__":
+    sample_alone(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))

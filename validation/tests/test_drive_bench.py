@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.drive.bench_disks import BenchError, running_nbdkit
+from validation.drive.bench_disks import BenchError, NbdDisk, running_nbdkit
 from validation.drive.bench_figures import (
     LOADS,
     MIB,
@@ -19,7 +19,6 @@ from validation.drive.bench_figures import (
     Sample,
     figures,
 )
-from validation.drive.nbd import NbdHost
 
 READ = next(load for load in LOADS if load.name == "read 1 MiB")
 DEEP = next(load for load in LOADS if load.name == "read 4 KiB x32")
@@ -66,15 +65,15 @@ def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
 def test_the_nbd_host_reads_what_it_wrote_to_another_server(tmp_path: Path) -> None:
     data, target = os.urandom(MIB), memoryview(bytearray(MIB))
     try:
-        with running_nbdkit(tmp_path / "nbd", 4 * MIB) as (port, _):
-            host = NbdHost(port)
+        with running_nbdkit(tmp_path / "nbd", 4 * MIB) as (port, pid):
+            host = NbdDisk(port, pid)
             assert host.size_bytes == 4 * MIB
-            host.submit_write(MIB, data)
+            host.write(MIB, data)
             host.complete()
-            host.submit_read(MIB, target)
+            host.read(MIB, target)
             host.complete()
             with pytest.raises(OSError, match="failed a request"):
-                host.submit_read(4 * MIB, target)
+                host.read(4 * MIB, target)
                 host.complete()
             host.close()
     except BenchError as error:
