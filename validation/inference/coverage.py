@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.stats.stats import Floats, Paired
 from validation.bench import Figure, within
-from validation.inference.simulated import FEW, SEED, SUITES, Scene, share, simulate
+from validation.inference.simulated import FEW, SEED, SUITES, Scene, covered, simulate
 
 BLOCKS = (3, 10, 20)
 RATIO = 1.05
@@ -39,9 +39,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 def _covered(scene: Scene, suites: int) -> float:
     found = simulate(scene, suites, np.random.default_rng(SEED))
-    low, high = paired(found.logs).interval(0.95)
-    truth = math.log(scene.ratio)
-    return share((low <= truth) & (truth <= high))
+    return covered(paired(found.logs).interval(0.95), math.log(scene.ratio))
 
 
 def paired(logs: Floats) -> Paired:

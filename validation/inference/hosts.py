@@ -1,4 +1,4 @@
-"""How often what is said of several hosts is true: of these, of others, and of their difference."""
+"""How often statements on several hosts are true: on these, on others, and on their difference."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from validation.inference.simulated import (
     SEED,
     SUITES,
     Scene,
+    covered,
     no_more_by_chance,
     share,
     simulate,
@@ -61,17 +62,18 @@ def _of(lot: Lot, suites: int) -> list[Figure]:
     generator = np.random.default_rng(SEED + 9)
     apart = [math.log(1.05) + BETWEEN_SD * k for k in range(lot.count)]
     logs = drawn(lot, np.tile(apart, (suites, 1)), generator)
-    low, high = hosts.these_hosts(logs).interval()
-    truth = float(np.mean(apart))
-    covered = share((low <= truth) & (truth <= high))
+    held = covered(hosts.these_hosts(logs).interval(), float(np.mean(apart)))
     same = drawn(lot, np.zeros((suites, lot.count)), generator)
     differ = share(hosts.p_differ(same) < LEVEL)
     edge = np.zeros((suites, lot.count))
     edge[:, -1] = math.log1p(MARGIN)
     alike = share(hosts.p_alike(drawn(lot, edge, generator), MARGIN) < LEVEL)
+    title = f"equal hosts called different, {lot.name}"
     found = [
-        within(f"mean of these hosts within its 95 % interval, {lot.name}", covered, "%", 94, 96),
-        _differ(f"equal hosts called different, {lot.name}", differ, lot.blocks),
+        within(f"mean of these hosts within its 95 % interval, {lot.name}", held, "%", 94, 96),
+        at_most(title, differ, "%", DIFFER_LIMIT)
+        if lot.blocks >= ENOUGH
+        else Figure(title, differ, "%"),
         no_more_by_chance(f"hosts apart by the margin called alike, {lot.name}", alike, suites, 5),
     ]
     if lot.count >= hosts.LEAST_HOSTS:
@@ -80,18 +82,11 @@ def _of(lot: Lot, suites: int) -> list[Figure]:
     return found
 
 
-def _differ(title: str, value: float, blocks: int) -> Figure:
-    return (
-        at_most(title, value, "%", DIFFER_LIMIT) if blocks >= ENOUGH else Figure(title, value, "%")
-    )
-
-
 def general(lot: Lot, suites: int, generator: np.random.Generator) -> float:
     """Share in % of lots drawn at random whose interval holds the mean of all hosts there are."""
     truths = generator.normal(math.log(1.05), BETWEEN_SD, (suites, lot.count))
     means = np.stack([np.mean(log, axis=-1) for log in drawn(lot, truths, generator)], axis=-1)
-    low, high = hosts.hosts_in_general(means).interval()
-    return share((low <= math.log(1.05)) & (math.log(1.05) <= high))
+    return covered(hosts.hosts_in_general(means).interval(), math.log(1.05))
 
 
 def drawn(lot: Lot, truths: Floats, generator: np.random.Generator) -> Sequence[Floats]:

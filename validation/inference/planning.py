@@ -1,4 +1,4 @@
-"""Whether Stein's second stage keeps its promise, and suites find what they are said to."""
+"""Whether Stein's second stage keeps its promise, and suites find what is detectable."""
 
 from __future__ import annotations
 

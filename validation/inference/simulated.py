@@ -100,6 +100,12 @@ def share(held: Floats | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> flo
     return 100 * float(np.mean(held))
 
 
+def covered(interval: tuple[Floats, Floats], truth: float | Floats) -> float:
+    """Share in % of the intervals (low, high) that hold the truth."""
+    low, high = interval
+    return share((low <= truth) & (truth <= high))
+
+
 def no_more_by_chance(figure: str, value: float, suites: int, target: float) -> Figure:
     """A share in % that may lie above its target by what so many suites scatter (99 %)."""
     chance = _chance(suites, target)

@@ -12,7 +12,7 @@ from scipy import stats
 
 from analysis.stats.stats import LEVEL, Floats
 from analysis.stats.steadiness import FLAGGED
-from analysis.stats.two_way import Layout, Slope
+from analysis.stats.two_way import Layout
 from validation.bench import Figure, within
 from validation.inference.simulated import (
     FEW,
@@ -20,6 +20,7 @@ from validation.inference.simulated import (
     SUITES,
     Scene,
     Simulated,
+    covered,
     no_more_by_chance,
     share,
     simulate,
@@ -48,19 +49,18 @@ def _of(blocks: int, suites: int) -> list[Figure]:
     effects, halves = layout.block_effects(logs), layout.block_half_widths(logs)
     near = np.abs(effects - layout.block_effects(flat(told.blocks))) <= halves
     figures = [
-        within(
-            f"true drift within its interval, {blocks} blocks",
-            _covered(drift, scene.drift_per_h),
-            "%",
-            94,
-            96,
-        ),
-        within(
-            f"true effect of the place within its interval, {blocks} blocks",
-            _covered(place, by_place),
-            "%",
-            94,
-            96,
+        *(
+            within(
+                f"true {what} within its interval, {blocks} blocks",
+                covered(slope.interval(), truth) if slope else 0.0,
+                "%",
+                94,
+                96,
+            )
+            for what, slope, truth in (
+                ("drift", drift, scene.drift_per_h),
+                ("effect of the place", place, by_place),
+            )
         ),
         Figure(f"true effects of blocks within their intervals, {blocks} blocks", share(near), "%"),
         no_more_by_chance(
@@ -118,13 +118,6 @@ def layout_of(scene: Scene) -> Layout:
 def flat(part: Floats) -> Floats:
     """Suites × runs, a block after the other."""
     return part.reshape(part.shape[0], -1)
-
-
-def _covered(slope: Slope | None, truth: float) -> float:
-    if slope is None:
-        return 0.0
-    low, high = slope.interval()
-    return share((low <= truth) & (truth <= high))
 
 
 def _carried(layout: Layout, told: Simulated) -> Floats:

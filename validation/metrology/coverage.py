@@ -13,7 +13,7 @@ from analysis.energy.uncertainty import TypeB
 from validation.bench import Figure, at_most
 from validation.metrology import loads_independent
 from validation.metrology.loads import INSTRUMENTS, TRUE, Calibration, Floats, Trial, trial
-from validation.metrology.phases import KINDS
+from validation.metrology.phases import KINDS, limits_s
 
 RELATIVE_LIMIT, ABSOLUTE_LIMIT_W = 0.005, 0.05
 LEAST, MOST = 93.0, 97.0
@@ -53,12 +53,12 @@ def _errors(count: int) -> list[Figure]:
     for name, seconds, periods, target in KINDS:
         for meter in INSTRUMENTS:
             generator = np.random.default_rng(SEED)
-            low, high = (max(s, p * meter.period_s) for s, p in zip(seconds, periods, strict=True))
-            found = []
-            for _ in range(count):
-                one = loads_independent.trial(generator, meter, float(generator.uniform(low, high)))
-                told = one.found.energy_j
-                found.append(100 * (1.0 if told is None else abs(told / one.truth_j - 1)))
+            limits = limits_s(meter, seconds, periods)
+            trials = (
+                loads_independent.trial(generator, meter, float(generator.uniform(*limits)))
+                for _ in range(count)
+            )
+            found = [one.error_percent for one in trials]
             title = f"phase energy error p95, {name}, {meter.name}, other loads"
             figures.append(at_most(title, float(np.quantile(found, 0.95)), "%", target))
     return figures
@@ -77,12 +77,11 @@ def _distances(
     found = []
     for number in range(count):
         meter, (_, seconds, periods, _) = kinds[number % len(kinds)]
-        low, high = (max(s, p * meter.period_s) for s, p in zip(seconds, periods, strict=True))
         calibration = TRUE
         if relative or absolute_w:
             gain = 1 + generator.uniform(-relative, relative)
             calibration = Calibration(gain, generator.uniform(-absolute_w, absolute_w))
-        length_s = float(generator.uniform(low, high))
+        length_s = float(generator.uniform(*limits_s(meter, seconds, periods)))
         one = one_trial(generator, meter, length_s, calibration=calibration)
         energy = one.found
         limits = None if energy.energy_j is None else TypeB.of(accuracy, energy.energy_j, length_s)

@@ -1,4 +1,4 @@
-"""Loads whose energy is known by formula, and what a meter would say of them.
+"""Loads whose energy is known by formula, and the readings that a meter would give of them.
 
 The power is a sum of steps and of ramps that begin at known instants, so its integral is exact; a
 meter sees the mean over each window of its own skewed clock, rounded to its last digit, and its
@@ -56,7 +56,7 @@ def _up_to(t: Floats, at: Floats, jump: Floats, moments: int = 2) -> list[Floats
 
 @dataclass(frozen=True)
 class Instrument:
-    """A meter as the benchmark sees it; `timing` as in meter.json."""
+    """A meter's properties; `timing` as in meter.json."""
 
     name: str
     period_s: float
@@ -109,7 +109,7 @@ def realistic(generator: np.random.Generator, phase_s: float, around_s: float) -
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a meter says of P: P · gain + offset_w. Drawn within its limits of error."""
+    """A meter reads P as P · gain + offset_w. Drawn within its limits of error."""
 
     gain: float = 1.0
     offset_w: float = 0.0
@@ -168,7 +168,13 @@ class Trial:
 
     truth_j: float
     found: Energy
-    duration_s: float
+
+    @property
+    def error_percent(self) -> float:
+        """The size of the error; 100 where there is no figure."""
+        return 100 * (
+            1.0 if self.found.energy_j is None else abs(self.found.energy_j / self.truth_j - 1)
+        )
 
 
 def trial(
@@ -179,15 +185,32 @@ def trial(
     calibration: Calibration = TRUE,
     rests: bool = True,
 ) -> Trial:
-    """One run through alignment and integration; without `rests` these are not told of."""
+    """One run through alignment and integration; without `rests` the analysis is given none."""
     load = realistic(generator, phase_s, AROUND * meter.period_s)
     table = records(load, meter, generator, calibration=calibration)
-    bound_ns, rest_ns = round(CLOCK_BOUND_S * 1e9), round(meter.rest_s * 1e9) if rests else 0
+    rest_s = meter.rest_s if rests else 0.0
+    phase = (load.start_s, load.end_s)
+    return Trial(load.phase_j, integrated(table, meter, generator, phase, (rest_s, rest_s)))
+
+
+def integrated(
+    table: pl.DataFrame,
+    meter: Instrument,
+    generator: np.random.Generator,
+    phase_s: tuple[float, float],
+    rests_s: tuple[float, float],
+) -> Energy:
+    """The phase's energy by the code under test, its edges off by the error of the clocks.
+
+    `rests_s` are the rests before and after the phase, 0 for none.
+    """
+    bound_ns = round(CLOCK_BOUND_S * 1e9)
     off_s = generator.uniform(-CLOCK_BOUND_S, CLOCK_BOUND_S)
-    start, end = (round((t + off_s) * 1e9) for t in (load.start_s, load.end_s))
+    start, end = (round((t + off_s) * 1e9) for t in phase_s)
+    before_ns, after_ns = (round(s * 1e9) for s in rests_s)
     edges = {
-        Edge(start, "before" if rests else None, rest_ns, bound_ns),
-        Edge(end, "after" if rests else None, rest_ns, bound_ns),
+        Edge(start, "before" if before_ns else None, before_ns, bound_ns),
+        Edge(end, "after" if after_ns else None, after_ns, bound_ns),
     }
     metered = Metered.of(of_table(table), meter.timing, DELAY_S[1], ["system"], edges)
-    return Trial(load.phase_j, metered.energy("system", [(start, end)]), phase_s)
+    return metered.energy("system", [(start, end)])

@@ -15,21 +15,19 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from analysis.energy.curve import Edge
-from analysis.energy.metered import Metered
-from analysis.suite.samples import of_table
 from validation.metrology.loads import (
     AROUND,
-    CLOCK_BOUND_S,
     DELAY_S,
+    DROPPED,
+    SKEW,
     TRUE,
     Calibration,
+    Floats,
     Instrument,
     Trial,
     arrived,
+    integrated,
 )
-
-Floats = NDArray[np.float64]
 
 SETTLE_S = (0.2, 1.0, 10.0)  # as the suites have it
 PAD_PERIODS, SLOW_S = 4.0, 0.5  # a meter of this period or slower is given rests of so many periods
@@ -37,8 +35,6 @@ DWELL_S = (0.02, 5.0)
 DWELL_TAIL = 0.7  # exponent of the dwell times' survival; below 1 the long ones take most of it
 LATE_S = 0.030
 NOISE_W, NOISE_STEP_S = 0.3, 0.010
-SKEW = 100e-6
-DROPPED = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +162,9 @@ def records(
     width_s = meter.period_s * (1 + generator.choice([-SKEW, SKEW]))
     end_s = np.arange(generator.uniform(0, width_s), scene.until_s, width_s)
     mean_w = np.diff(scene.signal.energy_j(end_s)) / width_s
-    said_w = mean_w * calibration.gain + calibration.offset_w
-    said_w += generator.normal(0, meter.noise_w, len(said_w))
-    power_w = np.rint(said_w / meter.quantum_w) * meter.quantum_w
+    read_w = mean_w * calibration.gain + calibration.offset_w
+    read_w += generator.normal(0, meter.noise_w, len(read_w))
+    power_w = np.rint(read_w / meter.quantum_w) * meter.quantum_w
     count = len(power_w)
     late_s = np.minimum(DELAY_S[0] + generator.exponential(0.003, count), DELAY_S[1])
     arrival_s = np.maximum.accumulate(end_s[1:] + late_s)
@@ -193,16 +189,8 @@ def trial(
     phase_s: float,
     calibration: Calibration = TRUE,
 ) -> Trial:
-    """One phase through alignment and integration, told of the rests as the agent keeps them."""
+    """One phase through alignment and integration, with the rests that the agent makes."""
     one = scene(generator, meter, phase_s)
     table = records(one, meter, generator, calibration)
-    bound_ns = round(CLOCK_BOUND_S * 1e9)
-    off_s = generator.uniform(-CLOCK_BOUND_S, CLOCK_BOUND_S)
-    start, end = (round((t + off_s) * 1e9) for t in (one.start_s, one.end_s))
-    before_ns, after_ns = (round(s * 1e9) for s in (one.rest_before_s, one.rest_after_s))
-    edges = {
-        Edge(start, "before" if before_ns else None, before_ns, bound_ns),
-        Edge(end, "after" if after_ns else None, after_ns, bound_ns),
-    }
-    metered = Metered.of(of_table(table), meter.timing, DELAY_S[1], ["system"], edges)
-    return Trial(one.phase_j, metered.energy("system", [(start, end)]), phase_s)
+    phase, rests = (one.start_s, one.end_s), (one.rest_before_s, one.rest_after_s)
+    return Trial(one.phase_j, integrated(table, meter, generator, phase, rests))

@@ -33,6 +33,7 @@ KINDS = (
 )
 SIDES: tuple[Literal["before", "after"] | None, ...] = (None, "before", "after")
 SEED = 20_260_101
+Limits = tuple[float, float]
 
 
 def measure(quick: bool = False) -> list[Figure]:
@@ -56,23 +57,28 @@ def measure(quick: bool = False) -> list[Figure]:
     return figures
 
 
+def limits_s(meter: Instrument, seconds: Limits, periods: Limits) -> Limits:
+    """The shortest and the longest phase of a kind."""
+    low, high = (max(s, p * meter.period_s) for s, p in zip(seconds, periods, strict=True))
+    return low, high
+
+
 def _errors(
     meter: Instrument,
-    seconds: tuple[float, float],
-    periods: tuple[float, float],
+    seconds: Limits,
+    periods: Limits,
     count: int,
     *,
     rests: bool = True,
 ) -> Floats:
     """Size of the error of `count` phases in %; a phase without a figure is wrong by all."""
     generator = np.random.default_rng(SEED)
-    low, high = (max(s, p * meter.period_s) for s, p in zip(seconds, periods, strict=True))
-    found = []
-    for _ in range(count):
-        one = trial(generator, meter, float(generator.uniform(low, high)), rests=rests)
-        error = 1.0 if one.found.energy_j is None else one.found.energy_j / one.truth_j - 1
-        found.append(abs(error) * 100)
-    return np.array(found)
+    limits = limits_s(meter, seconds, periods)
+    trials = (
+        trial(generator, meter, float(generator.uniform(*limits)), rests=rests)
+        for _ in range(count)
+    )
+    return np.array([one.error_percent for one in trials])
 
 
 def _unaccounted_uj(seed: int) -> float:
