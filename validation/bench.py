@@ -67,6 +67,14 @@ class Bench:
     parts: tuple[str, ...]
     subject: str
 
+    @classmethod
+    def of(cls, name: str, package: str, subject: str) -> Bench:
+        """Of every module of the package that measures something, by name."""
+        names = sorted(m.name for m in iter_modules(import_module(package).__path__))
+        modules = {n: import_module(f"{package}.{n}") for n in names if not n.startswith("_")}
+        parts = tuple(n for n, module in modules.items() if hasattr(module, "measure"))
+        return cls(name, package, parts, subject)
+
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """The command line; 1 where a figure misses its target."""
         options = self._parsed(arguments)
@@ -142,13 +150,6 @@ def write(path: Path, rows: Sequence[Row], subject: str, load_1_min: float) -> d
     beside = path.with_suffix(".machine.json")
     beside.write_text(json.dumps(where, indent=2) + "\n", encoding="utf-8")
     return where
-
-
-def parts_of(package: str) -> tuple[str, ...]:
-    """The modules of a package that measure something, by name."""
-    names = sorted(m.name for m in iter_modules(import_module(package).__path__))
-    modules = {n: import_module(f"{package}.{n}") for n in names if not n.startswith("_")}
-    return tuple(name for name, module in modules.items() if hasattr(module, "measure"))
 
 
 def table(rows: Sequence[Row]) -> str:

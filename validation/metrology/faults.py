@@ -39,8 +39,8 @@ RUN_RECORDS = 4_000
 CALM_PIECES = 80  # while driver and meter find each other
 CORRUPTIONS = ("drop", "double", "corrupt", "checksum")
 CORRUPT_CHANCE = 0.16  # of each of them: half of the pieces are hit
-LATE_RECORDS = 8  # how far behind its place a fault may be told, in records
-LATE_S = 5.0  # and, by a meter that must be asked again, in s
+LATE_RECORDS = 8  # how far behind its place a fault may be reported, in records
+LATE_S = 5.0  # and, by a meter that must be polled again, in s
 WORKERS = 2
 
 Joules = NDArray[np.float64]
@@ -97,21 +97,11 @@ class OneMeterFault(FaultyMeter):
         return super().advance(energy_j)
 
 
-def _heard(frames: list[Frame]) -> list[Frame]:
-    return [frame for frame in frames if frame.data and not frame.sent]
-
-
 def _same_records(found: Decoded, clean: Decoded) -> bool:
     columns = ["t_device_us", "window_s", "flags", "^power_w_.*$"]
     return found.samples.select(pl.col(columns[:3]), pl.col(columns[3])).equals(
         clean.samples.select(pl.col(columns[:3]), pl.col(columns[3]))
     )
-
-
-def _told_at(found: Decoded) -> list[int]:
-    """When something was told, in ns: faults, and records with a flag."""
-    flagged = found.samples.filter(pl.col("flags").str.contains("gap|restart"))["t_mono_ns"]
-    return [fault.t_mono_ns for fault in found.faults] + flagged.to_list()
 
 
 def _noticed(found: Decoded, clean: Decoded, struck_ns: int, record_s: float) -> bool:
@@ -120,7 +110,9 @@ def _noticed(found: Decoded, clean: Decoded, struck_ns: int, record_s: float) ->
     """
     late_ns = (LATE_RECORDS * record_s + LATE_S) * 1e9
     early_ns = 2 * record_s * 1e9
-    if any(-early_ns <= told - struck_ns <= late_ns for told in _told_at(found)):
+    flagged = found.samples.filter(pl.col("flags").str.contains("gap|restart"))["t_mono_ns"]
+    reported_ns = [fault.t_mono_ns for fault in found.faults] + flagged.to_list()
+    if any(-early_ns <= t_ns - struck_ns <= late_ns for t_ns in reported_ns):
         return True
     if _same_records(found, clean):
         return True
@@ -152,9 +144,9 @@ def notice(kind: str, trials: int) -> Noticed:
             clean_frames = _clean(kind, trial % 10, together)
             place = float(chance.uniform(0.4, 0.6))
             if fault in WIRE_FAULTS:
-                heard = _heard(clean_frames)
-                wire = OneFault(FaultyWire(trial), fault, int(place * len(heard)))
-                struck_ns = heard[wire.at].t_mono_ns
+                received = [frame for frame in clean_frames if frame.data and not frame.sent]
+                wire = OneFault(FaultyWire(trial), fault, int(place * len(received)))
+                struck_ns = received[wire.at].t_mono_ns
                 frames = _frames(kind, simulators.load(kind)(), energy_j, together, wire.carry)
             else:
                 at = int(place * RECORDS)
@@ -174,9 +166,9 @@ def _error_limits(kind: str, found: Decoded, clean: Decoded) -> float:
     if found.samples.height != clean.samples.height:
         return float("inf")
     accuracy = driver_of(kind).accuracy
-    told, true = (side.samples.select("^power_w_.*$").to_numpy() for side in (found, clean))
+    read, true = (side.samples.select("^power_w_.*$").to_numpy() for side in (found, clean))
     limit = accuracy.relative_limit * np.abs(true) + accuracy.absolute_limit_w
-    return float(np.max(np.abs(told - true) / limit))
+    return float(np.max(np.abs(read - true) / limit))
 
 
 _CLEAN: dict[tuple[str, int], list[Frame]] = {}
@@ -244,46 +236,42 @@ class Survived:
     seconds: float
 
 
-def _told(frame: Frame) -> bytes:
-    """What a piece says: a meter that is asked faster than it measures says the same again."""
-    return frame.data[2:26]
+def _pieces(frames: list[Frame]) -> Iterator[tuple[bytes, bool]]:
+    """Of each piece received: the request that it answers (b"" for none), and whether it is new.
+
+    A meter that is polled faster than it measures repeats itself.
+    """
+    request = before = b""
+    for frame in frames:
+        if frame.sent or not frame.data:
+            request = frame.data
+            continue
+        content = frame.data[2:26]
+        yield request, content != before
+        request, before = b"", content
 
 
 def _readings(frames: list[Frame], gave: list[bool]) -> set[bytes]:
-    """The requests whose answers are records; b"" stands for what comes unasked."""
-    asked = told = b""
-    answered: dict[bytes, tuple[int, int]] = {}
-    pieces = iter(gave)
-    for frame in frames:
-        if frame.sent or not frame.data:
-            asked = frame.data
-            continue
-        came, of = answered.get(asked, (0, 0))
-        has_given = next(pieces)
-        if told != _told(frame):
-            answered[asked] = (came + has_given, of + 1)
-        asked, told = b"", _told(frame)
-    return {request for request, (came, of) in answered.items() if 2 * came > of}
+    """The requests whose answers are records; b"" stands for what comes without a request."""
+    answered: dict[bytes, list[bool]] = {}
+    for (request, is_new), has_given in zip(_pieces(frames), gave, strict=True):
+        if is_new:
+            answered.setdefault(request, []).append(has_given)
+    return {request for request, records in answered.items() if 2 * sum(records) > len(records)}
 
 
 def _lost_runs(
     frames: list[Frame], whole_ones: list[bool], gave: list[bool], readings: set[bytes]
 ) -> Iterator[int]:
     """How many whole readings in a row were no records, after each corrupted piece."""
-    asked, told, run, struck = b"", b"", 0, False
-    pieces = zip(whole_ones, gave, strict=True)
-    for frame in frames:
-        if frame.sent or not frame.data:
-            asked = frame.data
-            continue
-        is_whole, has_given = next(pieces)
-        is_reading = asked in readings and told != _told(frame)
-        asked, told = b"", _told(frame)
+    run, struck = 0, False
+    pieces = zip(_pieces(frames), whole_ones, gave, strict=True)
+    for (request, is_new), is_whole, has_given in pieces:
         if not is_whole or has_given:
             if run:
                 yield run
             run, struck = 0, struck or not is_whole
-        elif is_reading and struck:
+        elif is_new and struck and request in readings:
             run += 1
     if run:
         yield run

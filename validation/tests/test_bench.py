@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from validation.bench import Bench, Figure, at_least, at_most, merged, parts_of, table, within
+from validation.bench import Bench, Figure, at_least, at_most, merged, table, within
 
 
 def row(part: str, figure: Figure) -> dict[str, object]:
@@ -53,7 +53,7 @@ def test_only_the_parts_that_ran_are_replaced(tmp_path: Path) -> None:
 
 
 def test_parts_are_the_modules_that_measure() -> None:
-    parts = parts_of("validation.inference")
+    parts = Bench.of("x", "validation.inference", "nothing").parts
     assert {"agreement", "coverage", "families", "money", "planning", "steadiness"} <= set(parts)
     assert not {"simulated", "report_path"} & set(parts)
 
