@@ -51,7 +51,8 @@ _PHASES, _QUICK_PHASES = 1000, 5
 
 def make(folder: Path, frames: int, edges_us: NDArray[np.int64]) -> NDArray[np.float64]:
     """A recording of so many frames; the true energy of each rail [edges, 4] up to the edges."""
-    chance, parts_j = np.random.default_rng(1), []
+    chance = np.random.default_rng(1)
+    parts_j: list[NDArray[np.float64]] = []
 
     def energies_j() -> Iterator[NDArray[np.float64]]:
         done_j = np.zeros(len(RAILS))

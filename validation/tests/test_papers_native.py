@@ -115,7 +115,7 @@ def test_without_an_image_an_archive_of_this_environment_will_do(
 ) -> None:
     monkeypatch.setenv("FDE_CACHE", str(tmp_path / "none"))
     small = Path(json.__file__).parent  # of the library: all of it takes long to pack
-    monkeypatch.setattr(native_runs.sysconfig, "get_path", {"stdlib": small}.get)
+    monkeypatch.setattr("sysconfig.get_path", {"stdlib": small}.get)
     monkeypatch.setattr(native_runs, "LIBRARIES", ("stdlib",))
     found = native_runs.provide(tmp_path)
     assert "there is no image" in found.source
