@@ -30,7 +30,7 @@ FOLDER = REPOSITORY / "build" / "bench"
 class Figure:
     """What was measured, against which target; `meets` is None where there is no target.
 
-    A target that is a range stands as its text: `94–96`.
+    A target that is a range is given as text: `94–96`.
     """
 
     figure: str

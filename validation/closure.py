@@ -42,9 +42,9 @@ def phases(suite_dir: Path, truth_file: Path) -> Iterator[PhaseEnergy]:
     """Every measured phase of the finished runs, for the whole system."""
     suite = read(suite_dir)
     clock = TargetClock.fit(suite.clock)
-    told = [json.loads(line) for line in truth_file.read_text(encoding="utf-8").splitlines()]
-    t_ns = np.array([line["t_mono_ns"] for line in told], dtype=float)
-    energy_j = np.array([line["system_j"] for line in told])
+    truth = [json.loads(line) for line in truth_file.read_text(encoding="utf-8").splitlines()]
+    t_ns = np.array([line["t_mono_ns"] for line in truth], dtype=float)
+    energy_j = np.array([line["system_j"] for line in truth])
     found = pl.read_parquet(suite_dir / "energy.parquet").filter(
         pl.col("component") == SYSTEM, pl.col("energy_j").is_not_null()
     )

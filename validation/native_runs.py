@@ -149,7 +149,7 @@ def say(line: str) -> None:
 
 @dataclass(frozen=True)
 class Assets:
-    """The files by the names that workloads know, and in words what the source is."""
+    """The files by the names that workloads use, and a description of the source."""
 
     paths: dict[str, Path]
     source: str
@@ -159,7 +159,7 @@ def provide(folder: Path) -> Assets:
     """The image's full kernel source and its clip, copied into `folder`; where the image is not in
     the cache, Python's library as an archive, and no clip."""
     root = image.location().root
-    source = taken(root, SOURCE, folder)
+    source = extracted(root, SOURCE, folder)
     if source is None:
         source = _packed(folder / "libraries.tar.gz")
         source_name = "Python files of this environment: there is no image, or no debugfs"
@@ -167,11 +167,11 @@ def provide(folder: Path) -> Assets:
         source_name = f"{source.name} of the guest's image"
     source_name = f"{source_name}, {source.stat().st_size / 1e6:.0f} MB packed"
     paths = {"kernel_tree": source, "kernel_grep": source}
-    clip = taken(root, CLIP, folder)
+    clip = extracted(root, CLIP, folder)
     return Assets({**paths, "clip": clip} if clip else paths, source_name)
 
 
-def taken(root: Path, path: str, folder: Path) -> Path | None:
+def extracted(root: Path, path: str, folder: Path) -> Path | None:
     """A file of the image, or None: debugfs ends with 0 whether or not it found it."""
     debugfs = programs.find("debugfs")
     if debugfs is None or not root.exists():

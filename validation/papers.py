@@ -34,7 +34,7 @@ OUT = REPOSITORY / "data" / "suites"
 
 
 def ran(scene: Scene, suite: str, seed: int) -> Ran:
-    """One suite to its verified report; what failed stands in the outcome's `error`."""
+    """One suite to its verified report; a failure is in the outcome's `error`."""
     start_s = time.monotonic()
     suite_dir: Path | None = None
     error = ""

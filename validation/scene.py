@@ -95,7 +95,7 @@ class Scene:
         lifecycle.up(self.layout, self.say, lifecycle.LabOptions())
         if self._provisioned():
             return
-        self.say("lab: it cannot be provisioned as it stands; a new one")
+        self.say("lab: provisioning failed; starting a new one")
         lifecycle.down(self.layout)
         lifecycle.up(self.layout, self.say, lifecycle.LabOptions())
         if not self._provisioned():
@@ -115,7 +115,7 @@ class Scene:
         return done.returncode == 0
 
     def ssh_argv(self, command: Sequence[str]) -> list[str]:
-        """A command in the guest as it stands in a list."""
+        """The argument list that runs a command in the guest."""
         argv = ssh.command(self.state["ssh"], [shlex.join(command)], connect_s=10)
         return [argv[0], *QUICK, *argv[1:]]
 

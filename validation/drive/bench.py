@@ -195,7 +195,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m validation.drive.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each load, disk and round")
-    parser.add_argument("--folder", type=Path, help="where the media stand; a temporary folder")
+    parser.add_argument("--folder", type=Path, help="for the media; default a temporary folder")
     options = parser.parse_args()
     load_average = os.getloadavg()[0]
     if load_average > 0.5:
@@ -206,7 +206,7 @@ def main() -> int:
     except (BenchError, CryptoError, OSError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
-    # The speeds alone stand in the first table.
+    # The speeds alone are in the first table.
     speeds = ("MB/s", "1/s")
     is_shown = [r["unit"] not in speeds and ", CPU of " not in r["figure"] for r in rows]
     shown = [row for row, other in zip(rows, is_shown, strict=True) if other or row["target"]]

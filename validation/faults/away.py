@@ -30,7 +30,7 @@ def _network(trial: Trial, outcome: Outcome) -> None:
 
 
 def _meter(trial: Trial, outcome: Outcome) -> None:
-    """No run may count whose joules nobody has read; the agent is to wait, not to measure."""
+    """No run may count that was not metered; the agent must wait, not measure."""
     outcome.struck(trial.wait_state("running").entry.state)
     power.meter(trial.scene.layout, plugged=False)
     try:

@@ -73,18 +73,18 @@ class Controller:
         found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                argv = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            line = " ".join(words)
-            ours = "instrumentation.recorder" in words and str(self._suite_dir) in line
+            line = " ".join(argv)
+            ours = "instrumentation.recorder" in argv and str(self._suite_dir) in line
             if ours and state not in "ZX":
                 found[int(folder.name)] = line
         return found
 
     def end(self) -> None:
-        """Nothing of it is left: itself, its group, its recorders."""
+        """Kill what is left of it: itself, its group, its recorders."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)

@@ -35,7 +35,7 @@ def cut(trial: Trial, chance: random.Random) -> None:
         try:
             power.power_on(trial.scene.layout)
             return
-        except LabError as error:  # most likely somebody else has its port for a moment
+        except LabError as error:  # most likely its port is in use for a moment
             if tries == POWER_ON_TRIES - 1:
                 raise
             trial.say(f"not on again yet: {error}")
@@ -89,7 +89,7 @@ def _strike(trial: Trial, chance: random.Random, outcome: Outcome) -> bool:
 
 
 def _watchdog(trial: Trial, outcome: Outcome) -> None:
-    """The kernel stops for good; nobody but the watchdog's timer is left to do anything."""
+    """The kernel stops for good; only the watchdog's timer still works."""
     scene = trial.scene
     before = trial.wait_state("running").entry
     start = trial.mark()

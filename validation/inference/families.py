@@ -117,8 +117,8 @@ def largest_difference(scene: Scene, suites: int) -> float:
     for number in range(suites):
         logs = found.logs[number]
         suite, energy = _suite(logs), _energy(logs)
-        told = [c.comparison for c in contrasts(suite, energy)]
-        a = [(c.p_value, c.p_holm, c.p_equivalence, c.p_equivalence_holm) for c in told if c]
+        compared = [c.comparison for c in contrasts(suite, energy)]
+        a = [(c.p_value, c.p_holm, c.p_equivalence, c.p_equivalence_holm) for c in compared if c]
         rows = summarise(suite, energy).filter(pl.col("ratio").is_not_null())
         b = rows.select("p_value", "p_holm", "p_equivalence", "p_equivalence_holm").rows()
         for ours, family in (

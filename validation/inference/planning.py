@@ -70,6 +70,6 @@ def _power(blocks: int, suites: int) -> Figure:
     ratio = detectable(scene.differences_sd, blocks)
     if ratio is None:
         raise ValueError("nothing is detectable with so few blocks")
-    told = simulate(replace(scene, ratio=ratio), suites, np.random.default_rng(SEED + 7))
-    found = share(paired(told.logs).p_value() < LEVEL)
+    simulated = simulate(replace(scene, ratio=ratio), suites, np.random.default_rng(SEED + 7))
+    found = share(paired(simulated.logs).p_value() < LEVEL)
     return within(f"suites that find the detectable ratio, {blocks} blocks", found, "%", 78, 82)

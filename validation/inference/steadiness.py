@@ -41,13 +41,15 @@ def _of(blocks: int, suites: int) -> list[Figure]:
     scene = Scene(blocks=blocks, swing=0.0, ratio=1.05)
     layout = layout_of(scene)
     generator = np.random.default_rng(SEED + 8)
-    told = simulate(scene, suites, generator)
-    logs, hours, places = (flat(part) for part in (told.logs[:, 0], told.hours, told.places))
+    simulated = simulate(scene, suites, generator)
+    logs, hours, places = (
+        flat(part) for part in (simulated.logs[:, 0], simulated.hours, simulated.places)
+    )
     drift, place = layout.slope_between(logs, hours), layout.slope_within(logs, places)
     # Within a block the drift adds to the place: each place is a run later.
     by_place = scene.place + scene.drift_per_h * scene.run_h
     effects, halves = layout.block_effects(logs), layout.block_half_widths(logs)
-    near = np.abs(effects - layout.block_effects(flat(told.blocks))) <= halves
+    near = np.abs(effects - layout.block_effects(flat(simulated.blocks))) <= halves
     figures = [
         *(
             within(
@@ -74,20 +76,20 @@ def _of(blocks: int, suites: int) -> list[Figure]:
     logs[:, 1] += OUTLIER * math.hypot(scene.run_sd, scene.entry_sd)
     title = f"outliers of {OUTLIER:g} standard deviations that are flagged, {blocks} blocks"
     flagged = Figure(title, share(_flagged(layout, logs)), "%")
-    return [*figures, flagged, *_of_carry_over(scene, layout, told, generator)]
+    return [*figures, flagged, *_of_carry_over(scene, layout, simulated, generator)]
 
 
 def _of_carry_over(
-    scene: Scene, layout: Layout, told: Simulated, generator: np.random.Generator
+    scene: Scene, layout: Layout, simulated: Simulated, generator: np.random.Generator
 ) -> list[Figure]:
     """Of suites without carry-over, and of suites with one."""
-    suites = len(told.logs)
+    suites = len(simulated.logs)
     carried = simulate(replace(scene, carry=CARRY), suites, generator)
     change = np.mean(carried.logs[:, 0, :, -1] - carried.logs[:, 0, :, 0]) - math.log(scene.ratio)
     return [
         no_more_by_chance(
             f"suites without carry-over in which one is found, {scene.blocks} blocks",
-            share(_carried(layout, told)),
+            share(_carried(layout, simulated)),
             suites,
             100 * LEVEL,
         ),
@@ -111,7 +113,7 @@ def layout_of(scene: Scene) -> Layout:
     configurations = np.tile(np.arange(scene.configurations), scene.blocks)
     layout = Layout.of(tuple(blocks.tolist()), tuple(configurations.tolist()))
     if layout is None:
-        raise ValueError("the effects of so small a suite cannot be told apart")
+        raise ValueError("the effects of so small a suite cannot be separated")
     return layout
 
 
@@ -120,10 +122,10 @@ def flat(part: Floats) -> Floats:
     return part.reshape(part.shape[0], -1)
 
 
-def _carried(layout: Layout, told: Simulated) -> Floats:
+def _carried(layout: Layout, simulated: Simulated) -> Floats:
     """Suites in which the test of carry-over rejects that there is none."""
-    after = told.after.reshape(len(told.after), -1)
-    p_values = layout.carry_over_p(flat(told.logs[:, 0]), after, flat(told.places))
+    after = simulated.after.reshape(len(simulated.after), -1)
+    p_values = layout.carry_over_p(flat(simulated.logs[:, 0]), after, flat(simulated.places))
     return np.asarray(p_values < LEVEL)
 
 

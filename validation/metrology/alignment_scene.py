@@ -32,7 +32,7 @@ BOOT = "benchmark"
 
 @dataclass(frozen=True)
 class Scene:
-    """A meter, and what is asked of its alignment."""
+    """A meter, and the targets of its alignment."""
 
     name: str
     period_s: float

@@ -1,6 +1,6 @@
 """What sampling the counters costs the target, as CPU time of the process that samples.
 
-A tree on tmpfs stands in for sysfs: the reading itself is then cheaper than on hardware, where the
+A tree on tmpfs replaces sysfs: the reading itself is then cheaper than on hardware, where the
 kernel asks the processor (about a microsecond more a counter). The sampler, its marks and their
 parsing are the agent's own, in a process of their own.
 """

@@ -1,7 +1,7 @@
 """What drivers make of faults: whether each is noticed, and how soon they are in step again.
 
-One fault at a time, over every kind of meter and of fault: it is noticed if a fault or a flag
-stands at its place, or if the records are those of the clean stream. And streams in which every
+One fault at a time, over every kind of meter and of fault: it is noticed if a fault or a flag is
+reported at its place, or if the records are those of the clean stream. And streams in which every
 second piece is corrupted: no driver may crash, and a clean record behind a corrupted one must be
 read. Loads and faults are drawn from seeds; the meters are the simulators.
 """

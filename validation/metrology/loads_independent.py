@@ -2,8 +2,8 @@
 
 Work alternates between levels with heavy-tailed dwell times and creeps at random; it begins after
 its mark and ends before or after it. A rest is noisy and has short wake-ups, and beyond it there is
-other work. Rests stand beside the phase only where the agent makes them. All is steps on a sorted
-axis of time, so every integral is a sum.
+other work. There are rests beside the phase only where the agent makes them. All is steps on a
+sorted axis of time, so every integral is a sum.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def _unaccounted_uj(seed: int) -> float:
 
 
 def _unaccounted_with_gaps_uj(seed: int) -> float:
-    """All phases, all pauses and the tail, each asked for as one, against end less start.
+    """All phases, all pauses and the tail, each computed as one, against end less start.
 
     Records are lost as ever and five in a row beside a cut, and cuts lie in the run's first and
     last window. All of one curve: with other edges a gap would be filled from other windows.
@@ -126,8 +126,8 @@ def _unaccounted_with_gaps_uj(seed: int) -> float:
     found = Metered.of(table, meter.timing, DELAY_S[1], ["system"], edges)
     *between, tail = pairwise(times)
     whole_j, *parts = (
-        found.energy("system", asked).energy_j
-        for asked in ([(times[0], times[-1])], between[::2], between[1::2], [tail])
+        found.energy("system", stretches).energy_j
+        for stretches in ([(times[0], times[-1])], between[::2], between[1::2], [tail])
     )
     known_j = [part for part in parts if part is not None]
     if whole_j is None or len(known_j) < len(parts):

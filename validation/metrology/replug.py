@@ -64,26 +64,26 @@ class Plugs:
     def _kept(self) -> int:
         return self.stream.stat().st_size if self.stream.exists() else 0
 
-    def heard(self) -> None:
+    def wait_recorded(self) -> None:
         """Send until some lines are in the recording. Raises LabError where none ever are."""
         enough, limit = self._kept() + KEPT_BYTES, time.monotonic() + GIVEN_UP_S
         while self._kept() < enough and time.monotonic() < limit:
             self._line()
         if self._kept() < enough and not self.plugged_ns:
-            raise LabError("The recorder does not listen to the meter.")
+            raise LabError("The recorder does not read from the meter.")
 
     def cycle(self) -> None:
         """Unplug it, wait, plug it in under another number."""
         back = SimulatedPort(self.link.with_name("unplugged"))
         self.numbers.add(self._port.device)
         self._port.close()
-        self._port = back  # what it sends now, nobody hears
+        self._port = back  # what it sends now reaches no recorder
         until = time.monotonic() + self.chance.uniform(*AWAY_S)
         while time.monotonic() < until:
             self._line()
         self.plugged_ns.append(monotonic_ns())
         back.rename(self.link)
-        self.heard()
+        self.wait_recorded()
 
     def close(self) -> None:
         """Unplug it for good."""
@@ -113,7 +113,7 @@ def delays_s(directory: Path, cycles: int) -> tuple[list[float], int]:
     plugs = Plugs(directory / "meter", stream, random.Random(cycles))
     recorder = _recorder(plugs.link, stream.parent)
     try:
-        plugs.heard()
+        plugs.wait_recorded()
         for _ in range(cycles):
             plugs.cycle()
     finally:

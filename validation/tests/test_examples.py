@@ -154,7 +154,7 @@ def test_the_storage_kind_is_proven_on_a_guest(lab: Any, site: Path) -> None:
         lab.send(path, f"{CODE}/lib")
     target.agent("teardown")
     target.agent("prepare")
-    proofs = {said["configuration"]: said["proof"] for said in target.said("storage prove")}
+    proofs = {one["configuration"]: one["proof"] for one in target.said("storage prove")}
     assert {name: proof["mismatches"] for name, proof in proofs.items()} == {
         "null": [],
         "no-queues": [],

@@ -24,9 +24,9 @@ from validation.faults.trial import Outcome, read_outcomes, write_outcome
 RUN = {"status": "finished", "proof": {"ok": True}, "boot_id": "b"}
 
 
-def lines(*told: tuple[str, str, str]) -> list[Entry]:
+def lines(*states: tuple[str, str, str]) -> list[Entry]:
     """(state, run, cause) a line, all of one boot."""
-    return [Entry(n, n * 10, "b", *each) for n, each in enumerate(told)]
+    return [Entry(n, n * 10, "b", *each) for n, each in enumerate(states)]
 
 
 def sound(suite: Path, **run: object) -> list[Entry]:
@@ -46,12 +46,12 @@ def test_a_finished_run_that_stays_is_not_lost() -> None:
 
 def test_a_line_that_was_seen_and_is_gone_is_a_lost_run() -> None:
     final = lines(("running", "r", ""), ("finished", "r", "s"))
-    (said,) = oracle.lost([replace(final[1], t_mono_ns=11)], final)
-    assert "gone" in said
+    (sentence,) = oracle.lost([replace(final[1], t_mono_ns=11)], final)
+    assert "gone" in sentence
 
 
 @pytest.mark.parametrize(
-    ("told", "is_lost"),
+    ("states", "is_lost"),
     [
         ([("void", "r", "target-down")], True),
         ([("void", "r", "repeat")], True),  # and not done again
@@ -60,9 +60,9 @@ def test_a_line_that_was_seen_and_is_gone_is_a_lost_run() -> None:
     ],
 )
 def test_only_a_request_takes_a_finished_run_back(
-    told: list[tuple[str, str, str]], is_lost: bool
+    states: list[tuple[str, str, str]], is_lost: bool
 ) -> None:
-    final = lines(("finished", "r", "s"), *told)
+    final = lines(("finished", "r", "s"), *states)
     assert bool(oracle.lost(final[:1], final)) == is_lost
 
 
@@ -71,7 +71,7 @@ def test_a_sound_run_is_not_false(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "expected"),
     [
         ({"status": "void"}, "is not"),
         ({"proof": {"ok": False}}, "not proven"),
@@ -80,10 +80,10 @@ def test_a_sound_run_is_not_false(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_that_is_not_what_it_is_called_is_false(
-    tmp_path: Path, run: dict[str, object], said: str
+    tmp_path: Path, run: dict[str, object], expected: str
 ) -> None:
     (sentence,) = oracle.false(tmp_path, sound(tmp_path, **run))
-    assert said in sentence
+    assert expected in sentence
 
 
 def test_a_changed_or_missing_file_makes_a_run_false(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_the_observer_keeps_what_it_saw_even_if_it_is_taken_back(
     monkeypatch.setattr("validation.faults.observer.SUITES", str(tmp_path))
     observer = Observer(Local(), "s", tmp_path / "kept")  # type: ignore[arg-type]
     observer.start()
-    told = lines(("suite-started", "", ""), ("running", "r", ""), ("finished", "r", "s"))
-    text = [json.dumps(vars(entry)) + "\n" for entry in told]
+    states = lines(("suite-started", "", ""), ("running", "r", ""), ("finished", "r", "s"))
+    text = [json.dumps(vars(entry)) + "\n" for entry in states]
     journal.parent.mkdir()
 
     def write() -> None:
@@ -131,13 +131,13 @@ def test_the_observer_keeps_what_it_saw_even_if_it_is_taken_back(
 
     threading.Thread(target=write).start()
     found = observer.wait(lambda e: e.entry.state == "finished", start=0, limit_s=60, what="end")
-    assert found.entry == told[2]
+    assert found.entry == states[2]
     journal.write_text(text[0])  # a torn line is cut off, and more than that
     time.sleep(0.3)
     journal.write_text(text[0] + text[1])
     time.sleep(0.3)
     observer.stop()
-    assert [line.entry for line in observer.lines()] == told
+    assert [line.entry for line in observer.lines()] == states
     assert len((tmp_path / "kept").read_text().splitlines()) == 3
 
 

@@ -21,11 +21,11 @@ def by_name(figures: list[Figure]) -> dict[str, Figure]:
 
 def test_simulated_suites_are_as_asked() -> None:
     scene = Scene(blocks=40, workloads=2, ratio=1.1, block_sd=0.02, swing=0.0)
-    told = simulate(scene, 300, np.random.default_rng(1))
-    assert told.logs.shape == (300, 2, 40, 4)
-    assert (np.sort(told.places, axis=-1) == np.arange(4)).all()
-    assert len({tuple(order) for order in told.places.reshape(-1, 4)}) == 24
-    ratios = told.logs[..., 1] - told.logs[..., 0]
+    suites = simulate(scene, 300, np.random.default_rng(1))
+    assert suites.logs.shape == (300, 2, 40, 4)
+    assert (np.sort(suites.places, axis=-1) == np.arange(4)).all()
+    assert len({tuple(order) for order in suites.places.reshape(-1, 4)}) == 24
+    ratios = suites.logs[..., 1] - suites.logs[..., 0]
     assert np.mean(ratios) == pytest.approx(math.log(1.1), abs=2e-4)
     still = replace(scene, drift_per_h=0.0, place=0.0)
     quiet = simulate(still, 300, np.random.default_rng(2)).logs.mean(axis=1)
@@ -72,10 +72,10 @@ def test_false_verdicts_are_rare() -> None:
 def test_fixed_order_would_be_found_out() -> None:
     """What the random order is for: with all of one configuration first, drift is a difference."""
     scene = Scene(blocks=10, drift_per_h=0.0, place=0.002, swing=0.0)
-    told = simulate(scene, 400, np.random.default_rng(5))
-    fixed = told.logs[:, 0] + scene.place * (np.arange(4) - told.places)
+    suites = simulate(scene, 400, np.random.default_rng(5))
+    fixed = suites.logs[:, 0] + scene.place * (np.arange(4) - suites.places)
     p_fixed = coverage.paired(fixed[:, None]).p_value()
-    p_random = coverage.paired(told.logs).p_value()
+    p_random = coverage.paired(suites.logs).p_value()
     assert np.mean(p_fixed < 0.05) > 0.2
     assert np.mean(p_random < 0.05) < 0.08
 

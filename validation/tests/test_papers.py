@@ -1,4 +1,4 @@
-"""What is said of the papers' suites: their figures, and what counts as not done."""
+"""The papers' suites: their figures, and what counts as not done."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def suite(root: Path, name: str, *runs: dict[str, Any]) -> Ran:
     return Ran(name, root, 60.0, "")
 
 
-def told(one: Ran) -> dict[str, tuple[float, bool | None]]:
+def counted(one: Ran) -> dict[str, tuple[float, bool | None]]:
     return {found.figure: (found.value, found.meets) for found in papers_figures.counts(one)}
 
 
@@ -40,20 +40,20 @@ def test_a_run_that_did_not_finish_misses_the_target_and_a_skipped_one_does_not(
     tmp_path: Path,
 ) -> None:
     skipped = suite(tmp_path / "a", "paper", run("finished"), run("skipped"))
-    assert told(skipped)["paper: runs finished"] == (1, True)
+    assert counted(skipped)["paper: runs finished"] == (1, True)
     void = suite(tmp_path / "b", "paper", run("finished"), run("void"))
-    assert told(void)["paper: runs finished"] == (1, False)
+    assert counted(void)["paper: runs finished"] == (1, False)
 
 
 def test_an_earlier_try_counts_for_nothing(tmp_path: Path) -> None:
     one = suite(tmp_path, "paper", run("finished"), run("finished", suffix=".void-1"))
-    assert told(one)["paper: runs finished"] == (1, True)
+    assert counted(one)["paper: runs finished"] == (1, True)
 
 
 def test_what_was_left_out_counts_once_however_often_it_was(tmp_path: Path) -> None:
     out = [{"what": "streebog", "reason": "none"}]
     one = suite(tmp_path, "paper", run("finished", left_out=out), run("finished", left_out=out))
-    assert told(one)["paper: parts left out, with a reason"][0] == 1
+    assert counted(one)["paper: parts left out, with a reason"][0] == 1
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Suite:
 
 
 def shares(name: str, suite: Suite, own_cpu_s: float) -> list[Figure]:
-    """What is said where the agent took so much of every phase."""
+    """The figures where the agent took so much of every phase."""
     runs = [
         replace(run, phases=tuple(replace(phase, own_cpu_s=own_cpu_s) for phase in run.phases))
         for run in suite.runs
@@ -86,7 +86,7 @@ def test_our_share_is_said_of_every_entry_and_has_a_target_in_the_papers_suite(
 
 def test_a_suite_that_came_to_no_end_is_not_verified(tmp_path: Path) -> None:
     broken = Ran("paper", suite(tmp_path, "paper").suite_dir, 1.0, "the run ended with 1")
-    assert told(broken)["paper: verified report"] == (0, False)
+    assert counted(broken)["paper: verified report"] == (0, False)
     rows = papers_figures.rows([broken, Ran("paper", None, 1.0, "no plan")], 2.0)
     assert rows[-1]["figure"] == "suites with a verified report"
     assert (rows[-1]["value"], rows[-1]["meets"]) == (0, False)

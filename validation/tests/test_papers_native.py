@@ -104,10 +104,10 @@ def test_assets_come_out_of_an_image_and_what_it_lacks_is_none(tmp_path: Path) -
     out.mkdir()
     make = ["mkfs.ext4", "-q", "-d", str(tmp_path / "tree"), str(root), "8M"]
     subprocess.run(make, check=True)
-    found = native_runs.taken(root, native_runs.SOURCE, out)
+    found = native_runs.extracted(root, native_runs.SOURCE, out)
     assert found is not None
     assert found.read_text() == "source"
-    assert native_runs.taken(root, native_runs.CLIP, out) is None
+    assert native_runs.extracted(root, native_runs.CLIP, out) is None
 
 
 def test_without_an_image_an_archive_of_this_environment_will_do(

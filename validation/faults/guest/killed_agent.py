@@ -3,7 +3,7 @@
     python3 killed_agent.py ORDERS RECORD run --suite-dir DIR …
 
 ORDERS is a JSON list of `[state, moment]`, done in this order for each state; moment is `before`
-the line is written, `half` (half of it is on the medium) or `after` (it is, and nobody was told).
+the line is written, `half` (half of it is on the medium) or `after` (it is there as a whole).
 RECORD gets a JSON line for each kill, on the medium before the kill. One run, once begun, is not
 killed more than twice: more often in one boot could rightly be taken for a crash loop.
 """
@@ -45,9 +45,9 @@ def _next(state: str, run_id: str) -> str:
 
 
 def _die(entry: journals.Entry, moment: str) -> None:
-    told = {**asdict(entry), "moment": moment, "pid": os.getpid()}
+    kill = {**asdict(entry), "moment": moment, "pid": os.getpid()}
     fd = os.open(RECORD, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.write(fd, (json.dumps(told) + "\n").encode())
+    os.write(fd, (json.dumps(kill) + "\n").encode())
     os.fsync(fd)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -3,7 +3,7 @@
     python3 watch.py JOURNAL
 
 The fsync comes between reading and printing: a line that was only in memory could be undone by a
-power cut, and nobody could blame the agent for it. A journal that became shorter (a torn line was
+power cut through no fault of the agent. A journal that became shorter (a torn line was
 cut off) is printed from its beginning again. An empty line every few seconds tells a dead link.
 """
 
