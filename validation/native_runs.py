@@ -185,10 +185,6 @@ def extracted(root: Path, path: str, folder: Path) -> Path | None:
 def _packed(archive: Path) -> Path:
     with tarfile.open(archive, "w:gz", compresslevel=6) as packed:
         for library in LIBRARIES:
-            for file in _sources(Path(sysconfig.get_path(library))):
+            for file in sorted(Path(sysconfig.get_path(library)).rglob("*.py")):
                 packed.add(file, arcname=str(Path(library) / file.relative_to(file.anchor)))
     return archive
-
-
-def _sources(library: Path) -> Iterator[Path]:
-    return (file for file in sorted(library.rglob("*.py")) if file.is_file())

@@ -88,11 +88,7 @@ def family_b(logs: Floats) -> Paired:
     """Workload × configuration along the last axis."""
     others = np.moveaxis(logs[..., 1:], -1, 2)
     base = np.broadcast_to(logs[:, :, None, :, 0], others.shape)
-    return Paired.of(*(_flat(side) for side in (base, others)))
-
-
-def _flat(side: Floats) -> Floats:
-    return side.reshape(side.shape[0], -1, side.shape[-1])
+    return Paired.of(*(side.reshape(len(side), -1, side.shape[-1]) for side in (base, others)))
 
 
 def _scene(blocks: int, ratio: float = 1.0) -> Scene:

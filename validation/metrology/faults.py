@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import cast
 
 import numpy as np
@@ -97,13 +98,6 @@ class OneMeterFault(FaultyMeter):
         return super().advance(energy_j)
 
 
-def _same_records(found: Decoded, clean: Decoded) -> bool:
-    columns = ["t_device_us", "window_s", "flags", "^power_w_.*$"]
-    return found.samples.select(pl.col(columns[:3]), pl.col(columns[3])).equals(
-        clean.samples.select(pl.col(columns[:3]), pl.col(columns[3]))
-    )
-
-
 def _noticed(found: Decoded, clean: Decoded, struck_ns: int, record_s: float) -> bool:
     """See the module's text. A stream that ends with the fault is noticed by the recorder, which
     opens the port again.
@@ -114,7 +108,8 @@ def _noticed(found: Decoded, clean: Decoded, struck_ns: int, record_s: float) ->
     reported_ns = [fault.t_mono_ns for fault in found.faults] + flagged.to_list()
     if any(-early_ns <= t_ns - struck_ns <= late_ns for t_ns in reported_ns):
         return True
-    if _same_records(found, clean):
+    columns = ("t_device_us", "window_s", "flags", "^power_w_.*$")
+    if found.samples.select(columns).equals(clean.samples.select(columns)):
         return True
     after = found.samples.filter(pl.col("t_mono_ns") > struck_ns + early_ns)
     return after.is_empty()
@@ -141,10 +136,10 @@ def notice(kind: str, trials: int) -> Noticed:
         for trial in range(trials):
             chance = np.random.default_rng([number, trial])
             energy_j = a_load(simulator, trial % 10, RECORDS * together)
-            clean_frames = _clean(kind, trial % 10, together)
+            unharmed = clean_frames(kind, trial % 10, together)
             place = float(chance.uniform(0.4, 0.6))
             if fault in WIRE_FAULTS:
-                received = [frame for frame in clean_frames if frame.data and not frame.sent]
+                received = [frame for frame in unharmed if frame.data and not frame.sent]
                 wire = OneFault(FaultyWire(trial), fault, int(place * len(received)))
                 struck_ns = received[wire.at].t_mono_ns
                 frames = _frames(kind, simulators.load(kind)(), energy_j, together, wire.carry)
@@ -154,7 +149,7 @@ def notice(kind: str, trials: int) -> Noticed:
                 meter = OneMeterFault(kind, trial, fault, at)
                 frames = _frames(kind, meter, energy_j, together)
             found = decode_frames(driver_of(kind), frames)
-            clean = decode_frames(driver_of(kind), clean_frames)
+            clean = decode_frames(driver_of(kind), unharmed)
             if not _noticed(found, clean, struck_ns, record_s):
                 missed[fault] += 1
                 worst_limits = max(worst_limits, _error_limits(kind, found, clean))
@@ -171,15 +166,11 @@ def _error_limits(kind: str, found: Decoded, clean: Decoded) -> float:
     return float(np.max(np.abs(read - true) / limit))
 
 
-_CLEAN: dict[tuple[str, int], list[Frame]] = {}
-
-
-def _clean(kind: str, seed: int, together: int) -> list[Frame]:
-    if (kind, seed) not in _CLEAN:
-        simulator = simulators.load(kind)()
-        energy_j = a_load(simulator, seed, RECORDS * together)
-        _CLEAN[kind, seed] = _frames(kind, simulator, energy_j, together)
-    return _CLEAN[kind, seed]
+@cache
+def clean_frames(kind: str, seed: int, together: int) -> list[Frame]:
+    """A stream without a fault."""
+    simulator = simulators.load(kind)()
+    return _frames(kind, simulator, a_load(simulator, seed, RECORDS * together), together)
 
 
 def _frames(

@@ -161,12 +161,6 @@ def _recorded(folder: Path, seconds: float) -> tuple[dict[str, float], float]:
                 process.wait()
 
 
-def _faults(count: int, *, punctual: bool) -> Figure:
-    """A sender that pauses stops the meter's clock, which a driver must take for a loss."""
-    name = "faults that the driver saw"
-    return at_most(name, count, "", 0) if punctual else Figure(name, count, "")
-
-
 def measure(quick: bool = False) -> list[Figure]:
     """Record for some tens of seconds, or some seconds where `quick`."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -178,6 +172,7 @@ def measure(quick: bool = False) -> list[Figure]:
     for fault in decoder.faults:
         print(f"stream: {fault.kind}: {fault.detail}", file=sys.stderr)
     lost = int(sent["frames"]) - len(numbers)
+    seen, faults = "faults that the driver saw", len(decoder.faults)
     rate = sent["frames"] / sent["took_s"] * FRAME_BYTES / 1000
     return [
         Figure("frames sent", sent["frames"], ""),
@@ -186,7 +181,8 @@ def measure(quick: bool = False) -> list[Figure]:
         at_most("frames lost", lost, "", 0),
         at_most("frames out of order", out_of_step, "", 0),
         Figure("times that the sender was late and continued later", sent["put_off"], ""),
-        _faults(len(decoder.faults), punctual=not sent["put_off"]),
+        # A sender that pauses stops the meter's clock, which a driver must take for a loss.
+        Figure(seen, faults, "") if sent["put_off"] else at_most(seen, faults, "", 0),
         Figure("records of 1 ms decoded", decoder.records, ""),
         at_most("recorder's share of one core", 100 * share, "%", 15),
         Figure("sender late, at most", 1000 * sent["late_s"], "ms"),

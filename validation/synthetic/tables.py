@@ -53,17 +53,15 @@ def energy_of(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
     Power follows from energy and time; a row without an energy (None) has none.
     """
-    whole = [
-        {"run_id": run_id_of(row), **DEFAULTS, **row, "power_w": _power_w({**DEFAULTS, **row})}
-        for row in rows
-    ]
-    return pl.DataFrame(whole, schema=dict(ENERGY_SCHEMA))
+    table = []
+    for row in rows:
+        whole = {"run_id": run_id_of(row), **DEFAULTS, **row}
+        energy_j = whole["energy_j"]
+        whole["power_w"] = None if energy_j is None else float(energy_j / whole["duration_s"])
+        table.append(whole)
+    return pl.DataFrame(table, schema=dict(ENERGY_SCHEMA))
 
 
 def run_id_of(row: Mapping[str, Any]) -> str:
     """A run's id where the row gives none."""
     return f"b{row['block']:02d}-{row['configuration']}-{row['workload']}"
-
-
-def _power_w(row: Mapping[str, Any]) -> float | None:
-    return None if row["energy_j"] is None else float(row["energy_j"] / row["duration_s"])

@@ -69,7 +69,7 @@ class Brittle(SmartPower3):
 
 def use(driver: type[Meter], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "driver_of", lambda _: driver(CHANNELS, {}))
-    faults._CLEAN.clear()
+    faults.clean_frames.cache_clear()
 
 
 def test_a_driver_that_says_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_a_driver_that_says_nothing_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.missed["lose"] == found.missed["corrupt"] == 4
     assert found.missed["stall"] == 0  # harmless: every line came
     assert found.worst_limits == float("inf")
-    faults._CLEAN.clear()
+    faults.clean_frames.cache_clear()
 
 
 def test_a_driver_that_is_long_out_of_step_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
