@@ -136,7 +136,7 @@ def _noise(generator: np.random.Generator, until_s: float) -> tuple[Floats, Floa
     fresh_w = generator.normal(0, NOISE_W * np.sqrt(1 - keep**2), len(at_s))
     before_w = generator.normal(0, NOISE_W)
     power_w, _ = lfilter([1.0], [1.0, -keep], fresh_w, zi=[keep * before_w])
-    return at_s, power_w
+    return at_s, np.asarray(power_w)
 
 
 def _wakes(generator: np.random.Generator, until_s: float) -> tuple[Floats, Floats]:
