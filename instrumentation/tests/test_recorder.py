@@ -1,4 +1,4 @@
-"""The recorder as a process of its own, on pseudo-terminals that a simulator talks to."""
+"""The recorder on pseudo-terminals that a simulator talks to."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from instrumentation import recorder
 from instrumentation.decode import DecodeError, decode, main, write_samples
 from instrumentation.ports import Port
 from instrumentation.recorder import Recorder
@@ -62,20 +63,34 @@ def plugged_in(link: Path, send: Send) -> Iterator[SimulatedPort]:
         port.close()
 
 
-class Running:
-    """A recorder process and what it tells."""
+def an_entry(port: object, **changes: Any) -> str:
+    """A meter of the inventory, as JSON."""
+    entry = {
+        "name": "meter0",
+        "kind": "smartpower3",
+        "port": str(port),
+        "origin": "modelled",
+        "channels": {"0": "system", "1": "drive"},
+    }
+    return json.dumps(entry | changes)
 
-    def __init__(self, link: Path, out: Path, *options: str, **entry: Any) -> None:
-        meter = {
-            "name": "meter0",
-            "kind": "smartpower3",
-            "port": str(link),
-            "origin": "modelled",
-            "channels": {"0": "system", "1": "drive"},
-        } | entry
-        self.out = out
-        self.told = out / "status.json"
-        command = [sys.executable, "-m", "instrumentation.recorder", "--meter", json.dumps(meter)]
+
+def read_status(path: Path) -> dict[str, Any]:
+    """The status file; before it is written, that nothing is known."""
+    try:
+        status = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {"state": None, "records": 0, "epoch": 0, "message": ""}
+    assert isinstance(status, dict)
+    return status
+
+
+class Running:
+    """A recorder process."""
+
+    def __init__(self, link: Path, out: Path, *options: str) -> None:
+        self.status_path = out / "status.json"
+        command = [sys.executable, "-m", "instrumentation.recorder", "--meter", an_entry(link)]
         self.process = subprocess.Popen(
             [*command, "--out", str(out), *options],
             stdout=subprocess.PIPE,
@@ -83,16 +98,8 @@ class Running:
             text=True,
         )
 
-    def status(self) -> dict[str, Any]:
-        try:
-            told = json.loads(self.told.read_text())
-        except FileNotFoundError:
-            return {"state": None, "records": 0, "epoch": 0}
-        assert isinstance(told, dict)
-        return told
-
     def wait_until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        while not wanted(status := self.status()):
+        while not wanted(status := read_status(self.status_path)):
             if self.process.poll() is not None:
                 raise AssertionError(f"it ended: {self.process.communicate()}")
             time.sleep(0.05)
@@ -101,6 +108,61 @@ class Running:
     def end(self) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
+
+
+class Bench:
+    """A recorder in a thread of this process; `ports` are the USB devices that it finds."""
+
+    def __init__(
+        self, port: object, out: Path, *, status: Path | None = None, wait: bool = False
+    ) -> None:
+        self.ports: list[Port] = []
+        self.status_path = status or out / "status.json"
+        self.results: list[str] = []
+        self._ended = threading.Event()
+        config = MeterConfig.from_json(an_entry(port))
+        self._recorder = Recorder(
+            config, out, self.status_path, finder=lambda: self.ports, wait=wait
+        )
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self.results.append(self._recorder.run(self._ended.is_set))
+        except RecorderError as error:
+            self.results.append(str(error))
+
+    def __enter__(self) -> Bench:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def wait_until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        while not wanted(status := read_status(self.status_path)):
+            assert self._thread.is_alive(), self.results
+            time.sleep(0.02)
+        return status
+
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(out: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Runs the command line, which must end with 1; what it wrote to standard error."""
+
+    def run(port: object, **changes: Any) -> str:
+        arguments = ["--meter", an_entry(port, **changes), "--out", str(out)]
+        assert recorder.main(arguments) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("fde: ") and captured.err.count("\n") == 1
+        return captured.err
+
+    return run
 
 
 @pytest.fixture
@@ -113,57 +175,70 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "meters" / "meter0"
 
 
-def test_records_until_told_to_stop(link: Path, out: Path) -> None:
+def test_records_until_it_is_stopped(link: Path, out: Path) -> None:
     with plugged_in(link, smartpower3()):
         running = Running(link, out)
         status = running.wait_until(lambda s: s["records"] > 100)
         running.process.send_signal(signal.SIGTERM)
-        code, said, err = running.end()
-    assert (code, err) == (0, "")
+        code, summary, err = running.end()
+    assert (code, err) == (0, "")  # no live line where nobody looks
     assert status["watts"] == {"system": SYSTEM_W, "drive": DRIVE_W}
     assert status["rate_hz"] > 0
-    assert running.status()["state"] == "stopped"
+    assert read_status(out / "status.json")["state"] == "stopped"
     described = json.loads((out / "meter.json").read_text())
     assert (described["kind"], described["origin"]) == ("smartpower3", "modelled")
     assert described["accuracy"]["source"]
     assert not write_samples(out).faults
     samples = pl.read_parquet(out / "samples.parquet")
-    assert f"{samples.height} records" in said
-    assert said.count("\n") == 1
+    assert summary.startswith(f"meter0: {samples.height} records")
+    assert summary.count("\n") == 1
     drive_j = (samples["power_w_drive"] * samples["window_s"]).sum()
     assert drive_j == pytest.approx(DRIVE_W * 0.01 * samples.height)
     assert (samples["t_device_us"].diff().drop_nulls() == 10_000).all()
 
 
+def test_live_line_is_drawn_where_it_is_wanted(link: Path, out: Path) -> None:
+    with plugged_in(link, smartpower3()):
+        running = Running(link, out, "--live")
+        running.wait_until(lambda s: s["records"] > 100)
+        running.process.terminate()
+        _, _, err = running.end()
+    assert "system 20.00 W  drive 0.06 W" in err
+    assert "/100 Hz | 0 gaps 0 faults" in err
+    assert err.endswith("\x1b[K")
+
+
 def test_survives_unplugging_and_another_port_number(link: Path, out: Path) -> None:
     send = smartpower3()
-    with plugged_in(link, send) as first:
-        running = Running(link, out)
-        running.wait_until(lambda s: s["records"] > 20)
-    with plugged_in(link.with_name("other"), lambda _: None) as taken:
-        lost = running.wait_until(lambda s: s["state"] == "lost")
+    with contextlib.ExitStack() as stack:
+        with plugged_in(link, send) as first:
+            bench = stack.enter_context(Bench(link, out))
+            bench.wait_until(lambda s: s["records"] > 20)
+        taken = stack.enter_context(plugged_in(link.with_name("other"), lambda _: None))
+        lost = bench.wait_until(lambda s: s["state"] == "lost")
         assert lost["watts"] == {}  # nobody knows them now
-        with plugged_in(link, send) as second:
-            assert len({first.device, second.device, taken.device}) >= 2
-            status = running.wait_until(lambda s: s["state"] == "recording")
-            assert status["epoch"] == 2
-            many = status["records"] + 20
-            running.wait_until(lambda s: s["records"] > many)
-            running.process.terminate()
-            assert running.end()[0] == 0
+        second = stack.enter_context(plugged_in(link, send))
+        assert len({first.device, second.device, taken.device}) >= 2
+        status = bench.wait_until(lambda s: s["state"] == "recording")
+        assert status["epoch"] == 2
+        bench.wait_until(lambda s: s["records"] > status["records"] + 20)
     samples = decode(out).samples
     assert samples["epoch"].unique().sort().to_list() == [1, 2]
     assert samples["seq"].to_list() == list(range(samples.height))
 
 
-def test_goes_on_in_an_existing_stream(link: Path, out: Path) -> None:
+def test_goes_on_in_an_existing_stream_of_the_same_meter(
+    link: Path, out: Path, refused: Refused
+) -> None:
     with plugged_in(link, smartpower3()):
         for epoch in (1, 2):
-            running = Running(link, out)
-            status = running.wait_until(lambda s: s["state"] == "recording")
-            running.process.terminate()
-            running.end()
+            with Bench(link, out) as bench:
+                status = bench.wait_until(lambda s: s["state"] == "recording")
             assert status["epoch"] == epoch
+        described = (out / "meter.json").read_text()
+        err = refused(link, settings={"interval_ms": 100})
+    assert "was recorded with another settings" in err
+    assert (out / "meter.json").read_text() == described
     assert decode(out).samples["epoch"].max() == 2
 
 
@@ -177,7 +252,7 @@ def test_full_disk_keeps_all_that_came(link: Path, out: Path) -> None:
     assert code == 1
     assert err.count("\n") == 1
     assert err.startswith("fde: meter0: the recording ended")
-    assert running.status()["state"] == "failed"
+    assert read_status(out / "status.json")["state"] == "failed"
     size = (out / "stream.raw").stat().st_size
     assert limit - 200 < size <= limit
     assert size == sum(12 + len(frame.data) for frame in read_frames(out / "stream.raw"))
@@ -200,143 +275,61 @@ def small_disk(at: Path, size_bytes: int) -> Iterator[None]:
 
 
 def test_a_full_disk_is_waited_for_and_leaves_a_hole(link: Path, tmp_path: Path) -> None:
-    disk, status = tmp_path / "disk", tmp_path / "status.json"
+    disk = tmp_path / "disk"
     with small_disk(disk, 4 << 20), plugged_in(link, smartpower3()):
-        running = Running(link, disk / "meter0", "--status", str(status))
-        running.told = status
-        running.wait_until(lambda s: s["records"] > 20)
-        ballast = disk / "ballast"
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(4096))
-        full = running.wait_until(lambda s: s["state"] == "full")
-        assert "is full" in full["message"]
-        assert full["watts"] == {}
-        stream = disk / "meter0/stream.raw"
-        assert stream.stat().st_size == sum(12 + len(f.data) for f in read_frames(stream))
-        ballast.unlink()
-        many = full["records"] + 20
-        running.wait_until(lambda s: s["state"] == "recording" and s["records"] > many)
-        running.process.terminate()
-        code, _, err = running.end()
-        assert (code, err) == (0, "")
+        with Bench(link, disk / "meter0", status=tmp_path / "status.json") as bench:
+            bench.wait_until(lambda s: s["records"] > 20)
+            ballast = disk / "ballast"
+            with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            full = bench.wait_until(lambda s: s["state"] == "full")
+            assert "is full" in full["message"]
+            assert full["watts"] == {}
+            stream = disk / "meter0/stream.raw"
+            assert stream.stat().st_size == sum(12 + len(f.data) for f in read_frames(stream))
+            ballast.unlink()
+            many = full["records"] + 20
+            bench.wait_until(lambda s: s["state"] == "recording" and s["records"] > many)
         samples = decode(disk / "meter0").samples
     assert samples["epoch"].unique().sort().to_list() == [1, 2]
     assert samples["seq"].to_list() == list(range(samples.height))
 
 
-def test_two_recorders_never_write_one_folder(link: Path, out: Path) -> None:
-    with plugged_in(link, smartpower3()):
-        running = Running(link, out)
-        running.wait_until(lambda s: s["records"] > 0)
-        second = Running(link, out, "--status", str(out.with_name("second.json")))
-        code, _, err = second.end()
-        running.process.terminate()
-        assert running.end()[0] == 0
-    assert code == 1
-    assert "another process records into" in err
+def test_two_recorders_never_write_one_folder(link: Path, out: Path, refused: Refused) -> None:
+    """The lock is the open folder's: one process is as good as two."""
+    with plugged_in(link, smartpower3()), Bench(link, out) as bench:
+        bench.wait_until(lambda s: s["records"] > 0)
+        assert "another process records into" in refused(link)
 
 
 def test_a_meter_that_was_heard_before_is_waited_for(link: Path, out: Path) -> None:
-    running = Running(link, out, "--wait")
-    lost = running.wait_until(lambda s: s["state"] == "lost")
-    assert "cannot be opened" in lost["message"]
-    with plugged_in(link, smartpower3()):
-        running.wait_until(lambda s: s["state"] == "recording")
-        running.process.terminate()
-        assert running.end()[0] == 0
+    with Bench(link, out, wait=True) as bench:
+        lost = bench.wait_until(lambda s: s["state"] == "lost")
+        assert "cannot be opened" in lost["message"]
+        with plugged_in(link, smartpower3()):
+            bench.wait_until(lambda s: s["state"] == "recording")
 
 
 def test_it_outlives_a_killed_parent_only_so_long(link: Path, out: Path) -> None:
-    meter = {"name": "meter0", "kind": "smartpower3", "port": str(link), "origin": "modelled"}
     argv = [sys.executable, "-m", "instrumentation.recorder", "--outlive", "1", "--out", str(out)]
-    argv += ["--meter", json.dumps(meter | {"channels": {"0": "system"}})]
+    argv += ["--meter", an_entry(link)]
     code = "import subprocess, sys; subprocess.Popen(sys.argv[1:]); sys.stdin.read()"
+
+    def wait_until(wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        while not wanted(status := read_status(out / "status.json")):
+            time.sleep(0.02)
+        return status
+
     with plugged_in(link, smartpower3()):
         with subprocess.Popen(
             [sys.executable, "-c", code, *argv], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
         ) as parent:
-            before = _until(out, lambda s: s["state"] == "recording")
+            before = wait_until(lambda s: s["state"] == "recording")
             parent.kill()
-        after = _until(out, lambda s: s["records"] > before["records"] + 20)
+        after = wait_until(lambda s: s["records"] > before["records"] + 20)
         assert after["state"] == "recording"
-        _until(out, lambda s: s["state"] == "stopped")
-
-
-def _until(out: Path, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    while True:
-        with contextlib.suppress(FileNotFoundError):
-            status: dict[str, Any] = json.loads((out / "status.json").read_text())
-            if wanted(status):
-                return status
-        time.sleep(0.02)
-
-
-def test_live_line_is_drawn_only_where_it_is_wanted(link: Path, out: Path) -> None:
-    for options, drawn in ((("--live",), True), ((), False)):
-        with plugged_in(link, smartpower3()):
-            running = Running(link, out.with_name(f"drawn-{drawn}"), *options)
-            running.wait_until(lambda s: s["records"] > 100)
-            running.process.terminate()
-            _, said, err = running.end()
-        assert ("\x1b[K" in err) == drawn
-        if drawn:
-            assert "system 20.00 W  drive 0.06 W" in err
-            assert "/100 Hz | 0 gaps 0 faults" in err
-            assert err.endswith("\x1b[K")
-        else:
-            assert err == ""
-        assert said.startswith("meter0: ")
-
-
-def test_a_stream_goes_on_only_as_it_began(link: Path, out: Path) -> None:
-    with plugged_in(link, smartpower3()):
-        running = Running(link, out)
-        running.wait_until(lambda s: s["state"] == "recording")
-        running.process.terminate()
-        running.end()
-        described = (out / "meter.json").read_text()
-        code, _, err = Running(link, out, settings={"interval_ms": 100}).end()
-    assert code == 1
-    assert "was recorded with another settings" in err
-    assert (out / "meter.json").read_text() == described
-
-
-class Bench:
-    """A recorder in this process, with USB devices that are told to it."""
-
-    def __init__(self, out: Path, port: str) -> None:
-        self.ports: list[Port] = []
-        entry = {"name": "meter0", "kind": "smartpower3", "port": port, "origin": "modelled"}
-        config = MeterConfig.from_json(json.dumps(entry | {"channels": {"0": "system"}}))
-        self.ended = threading.Event()
-        self.status_path = out / "status.json"
-        self.said: list[str] = []
-        self._recorder = Recorder(config, out, self.status_path, finder=lambda: self.ports)
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        try:
-            self.said.append(self._recorder.run(self.ended.is_set))
-        except RecorderError as error:
-            self.said.append(str(error))
-
-    def __enter__(self) -> Bench:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        self._thread.join()
-
-    def wait_until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        while True:
-            assert self._thread.is_alive(), self.said
-            with contextlib.suppress(FileNotFoundError):
-                status: dict[str, Any] = json.loads(self.status_path.read_text())
-                if wanted(status):
-                    return status
-            time.sleep(0.02)
+        wait_until(lambda s: s["state"] == "stopped")
 
 
 def test_the_same_usb_device_is_found_under_another_number(tmp_path: Path, out: Path) -> None:
@@ -345,7 +338,7 @@ def test_the_same_usb_device_is_found_under_another_number(tmp_path: Path, out: 
         Port(str(at), "10c4:ea60", number, "1-2")
         for at, number in zip(links, ("A", "A", "B"), strict=True)
     )
-    bench = Bench(out, "usb")
+    bench = Bench("usb", out)
     with contextlib.ExitStack() as plugs:
         with plugged_in(links[0], send):
             bench.ports[:] = [mine]
@@ -362,66 +355,41 @@ def test_the_same_usb_device_is_found_under_another_number(tmp_path: Path, out: 
                 plugs.close()
     assert lost["epoch"] == 1
     assert status["epoch"] == 2
-    assert bench.said[0].startswith("meter0: ")
-    assert "opened 2 times" in bench.said[0]
+    assert bench.results[0].startswith("meter0: ")
+    assert "opened 2 times" in bench.results[0]
 
 
 def test_two_alike_are_refused_with_their_names(out: Path) -> None:
-    bench = Bench(out, "usb")
+    bench = Bench("usb", out)
     bench.ports += [Port(f"/dev/ttyUSB{n}", "10c4:ea60", f"SN{n}", f"1-{n}") for n in "12"]
     with bench:
         bench._thread.join()
-    assert "2 devices fit (/dev/ttyUSB1: serial number SN1, location 1-1" in bench.said[0]
+    assert "2 devices fit (/dev/ttyUSB1: serial number SN1, location 1-1" in bench.results[0]
 
 
-def test_silent_meter_is_said(link: Path, out: Path) -> None:
-    with plugged_in(link, lambda _: None):
-        code, _, err = Running(link, out).end()
-    assert code == 1
-    assert "is silent" in err
-    assert str(link) in err
-    assert "ther ports here (none was opened):" in err
-
-
-def test_foreign_stream_is_shown(link: Path, out: Path) -> None:
+def test_foreign_stream_is_shown(link: Path, refused: Refused) -> None:
     with plugged_in(link, lambda port: port.send(b"$GPGGA,123519,4807.038,N\r\n")):
-        code, _, err = Running(link, out).end()
-    assert code == 1
+        err = refused(link)
     assert "sends no records of a smartpower3" in err
     assert "GPGGA" in err
 
 
-def test_another_meter_is_named(link: Path, out: Path) -> None:
+def test_another_meter_is_named(link: Path, refused: Refused) -> None:
     with plugged_in(link, smartpower3()):
-        code, _, err = Running(link, out, kind="wattsup", channels={"0": "system"}).end()
-    assert code == 1
+        err = refused(link, kind="wattsup", channels={"0": "system"})
     assert "That is a smartpower3: set its kind." in err
 
 
-def test_missing_port_is_said(link: Path, out: Path) -> None:
-    code, _, err = Running(link, out).end()
-    assert code == 1
+def test_missing_port_is_said(link: Path, refused: Refused) -> None:
+    err = refused(link)
     assert err.startswith(f"fde: meter0: {link} is not there")
     assert "Ports here (none was opened):" in err
 
 
-def test_port_in_use_is_said(link: Path, out: Path, tmp_path: Path) -> None:
-    with plugged_in(link, smartpower3()):
-        first = Running(link, tmp_path / "first")
-        first.wait_until(lambda s: s["records"] > 0)
-        code, _, err = Running(link, out).end()
-        first.process.terminate()
-        assert first.end()[0] == 0
-    assert code == 1
-    assert "in use by another program" in err
-
-
-def test_pseudo_terminal_is_never_measured(link: Path, out: Path) -> None:
+def test_pseudo_terminal_is_never_measured(link: Path, out: Path, refused: Refused) -> None:
     with plugged_in(link, smartpower3()) as port:
-        for name in (link, Path(port.device)):
-            code, _, err = Running(name, out, origin="measured").end()
-            assert code == 1
-            assert "pseudo-terminal" in err
+        for name in (link, port.device):
+            assert "pseudo-terminal" in refused(name, origin="measured")
     assert not out.exists()
 
 
@@ -437,11 +405,10 @@ def test_pseudo_terminal_is_never_measured(link: Path, out: Path) -> None:
         ({"baud": "fast"}, "not a valid baud rate"),
     ],
 )
-def test_wrong_entry_is_refused(link: Path, out: Path, entry: dict[str, Any], said: str) -> None:
-    code, _, err = Running(entry.pop("port", link), out, **entry).end()
-    assert code == 1
-    assert said in err
-    assert err.count("\n") == 1
+def test_wrong_entry_is_refused(
+    link: Path, out: Path, entry: dict[str, Any], said: str, refused: Refused
+) -> None:
+    assert said in refused(**{"port": link, **entry})
     assert not out.exists()
 
 
