@@ -80,7 +80,7 @@ class FileCiphers(Workload):
         ),
     )
     small: ClassVar = {
-        "ciphers": "des-cbc,rsa-2048-wrap,rsa-2048-oaep",
+        "ciphers": "rsa-2048-wrap,rsa-2048-oaep",
         "kinds": "text",
         "sizes": "5000",
         "seconds": 0.05,
