@@ -21,8 +21,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from contract import strict_json
-
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 # How far one clock's rate may wander from its own mean: quartz over some degrees, or NTP's slewing.
@@ -97,31 +95,6 @@ def _whole_bytes(fd: int) -> int:
     size = os.fstat(fd).st_size
     tail = os.pread(fd, _LONGEST_LINE_BYTES, max(0, size - _LONGEST_LINE_BYTES))
     return size - len(tail) + tail.rfind(b"\n") + 1
-
-
-def load_readings(path: Path) -> list[ClockReading]:
-    """Readings of a clock.jsonl; a cut-off last line is left out. Raises ClockError."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
-    except FileNotFoundError:
-        raise ClockError(f"{path} is not there: no clock readings were kept.") from None
-    readings = []
-    for number, line in enumerate(lines, start=1):
-        if not line.endswith("\n"):
-            break
-        try:
-            reading = ClockReading(**strict_json.loads(line))
-            times = (reading.t_send_ns, reading.t_target_ns, reading.t_receive_ns)
-            boots = (reading.boot_id, reading.controller_boot_id)
-            if not (
-                all(type(t) is int and abs(t) < 2**63 for t in times)
-                and all(isinstance(boot, str) for boot in boots)
-            ):
-                raise ValueError
-            readings.append(reading)
-        except (ValueError, TypeError):
-            raise ClockError(f"{path} line {number} is not a clock reading.") from None
-    return readings
 
 
 def best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:
