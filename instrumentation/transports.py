@@ -62,11 +62,9 @@ class SerialTransport:
         self._poll.register(self._fd, select.POLLIN)
 
     def fileno(self) -> int:
-        """See `Transport`."""
         return self._fd
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
-        """See `Transport`."""
         if not self._poll.poll(wait_s * 1000):
             return monotonic_ns(), b""
         if self._gather_s:
@@ -95,11 +93,9 @@ class SerialTransport:
         return b"".join(more)
 
     def write(self, data: bytes) -> None:
-        """See `Transport`."""
         self._port.write(data)
 
     def close(self) -> None:
-        """See `Transport`."""
         with contextlib.suppress(OSError):
             self._port.close()
 
@@ -133,7 +129,6 @@ class UsbtmcTransport:
         self._asked = False
 
     def fileno(self) -> int:
-        """See `Transport`."""
         return self._fd
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
@@ -151,7 +146,6 @@ class UsbtmcTransport:
         return t_ns, data
 
     def write(self, data: bytes) -> None:
-        """See `Transport`."""
         self._waiting += data.splitlines(keepends=True)
         self._send()
 
@@ -162,7 +156,6 @@ class UsbtmcTransport:
             self._asked = message.rstrip().endswith(b"?")
 
     def close(self) -> None:
-        """See `Transport`."""
         with contextlib.suppress(OSError):
             os.close(self._fd)
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from instrumentation.meters.rows import COMMON_WORDS, ParseResult, joined
+from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, joined
 from instrumentation.trace import Pieces
-
-TIMINGS = ("device", "index", "poll")
 
 
 class MeterError(Exception):
@@ -25,17 +22,12 @@ class Accuracy:
     `absolute_limit_w`.
 
     `source` says where they are stated and for which range. A limit is taken as the half width of a
-    rectangular distribution (GUM 4.3.7), so the standard uncertainty is limit / √3.
+    rectangular distribution (GUM 4.3.7).
     """
 
     relative_limit: float
     absolute_limit_w: float
     source: str
-
-    def standard_uncertainty_w(self, power_w: float) -> float:
-        """Type B standard uncertainty of a power reading, in W."""
-        relative_w = self.relative_limit * abs(power_w)
-        return math.hypot(relative_w, self.absolute_limit_w) / math.sqrt(3)
 
 
 @dataclass(frozen=True)
@@ -71,6 +63,7 @@ class Meter(ABC):
     gather_s: ClassVar[float] = 0.0
     flag_words: ClassVar[tuple[str, ...]] = COMMON_WORDS
     Settings: ClassVar[type[Any]] = NoSettings
+    _opening = Opening((), 0.0, 0.0)  # sends nothing; a driver may put its own in `_forget`
 
     def __init__(
         self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
@@ -92,6 +85,7 @@ class Meter(ABC):
             raise MeterError(f"Two channels of the {self.kind} have one name in the inventory.")
         self.channels = dict(channels)
         self.epoch = 0
+        self._forget()
 
     @property
     @abstractmethod
@@ -112,17 +106,18 @@ class Meter(ABC):
         self.epoch += 1
         self._forget()
 
-    def request(self, t_ns: int) -> bytes:  # noqa: ARG002 - for drivers that must ask
+    def request(self, t_ns: int) -> bytes:
         """What to send to the meter at `t_ns`; empty if nothing is due. Changes nothing."""
-        return b""
+        return self._opening.request(t_ns)
 
     @property
     def due_ns(self) -> int | None:
         """When to call `request` next; None for a meter that is only listened to."""
-        return None
+        return self._opening.due_ns
 
-    def on_request_sent(self, data: bytes, t_ns: int) -> None:  # noqa: B027 - most meters are never asked
+    def on_request_sent(self, data: bytes, t_ns: int) -> None:  # noqa: ARG002 - for drivers that ask for several things
         """`data`, as `request` gave it, was sent at `t_ns`."""
+        self._opening.on_request_sent(t_ns)
 
     def stop_command(self) -> bytes:
         """What to send before the port is closed, so that the meter is left as it was found."""
@@ -141,7 +136,9 @@ class Meter(ABC):
 
     @abstractmethod
     def _forget(self) -> None:
-        """Drop the unfinished record and everything that does not outlive a closed port."""
+        """Drop the unfinished record and everything that does not outlive a closed port; called
+        once `settings` and `channels` are set, and at each opening.
+        """
 
     def _checked(self, given: Mapping[str, Any]) -> Any:
         """The settings, with their defaults. Raises MeterError."""

@@ -114,13 +114,10 @@ class LineMeter(Meter):
         self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__(channels, settings)
-        self._settings: Settings = self.settings
         self._columns = [self._layout.channels[own] for own in self.channels]
-        delay_s = self._settings.arrival_delay_limit_s
-        self.arrival_delay_limit_s = delay_s or self.period_s
+        self.arrival_delay_limit_s = self.settings.arrival_delay_limit_s or self.period_s
         self.has_energy = any("energy" in column for column in self._columns)
         self.timing = "device" if self._layout.time else "index"
-        self._forget()
 
     @property
     def _layout(self) -> Layout:
@@ -130,9 +127,9 @@ class LineMeter(Meter):
     def accuracy(self) -> Accuracy:
         """See `Meter.accuracy`; from the settings."""
         return Accuracy(
-            self._settings.relative_limit or 0.0,
-            self._settings.absolute_limit_w or 0.0,
-            self._settings.accuracy_source,
+            self.settings.relative_limit or 0.0,
+            self.settings.absolute_limit_w or 0.0,
+            self.settings.accuracy_source,
         )
 
     @property
@@ -146,7 +143,7 @@ class LineMeter(Meter):
 
     def _forget(self) -> None:
         self._inbox = Inbox()
-        start = (self._settings.start.encode(),) if self._settings.start else ()
+        start = (self.settings.start.encode(),) if self.settings.start else ()
         silence_s = max(_SHORTEST_SILENCE_S, _SILENT_PERIODS * self.period_s)
         self._opening = Opening(start, 0.0, silence_s)
         self._shape = self._layout
@@ -155,24 +152,11 @@ class LineMeter(Meter):
         self._before_last: _Line | None = None
         self._doubtful: _Line | None = None
         self._t_device_us = 0
-        self._base_j = [0.0] * len(self._columns)
-
-    def request(self, t_ns: int) -> bytes:
-        """See `Meter.request`: the text `start`."""
-        return self._opening.request(t_ns)
-
-    @property
-    def due_ns(self) -> int | None:
-        """See `Meter.due_ns`."""
-        return self._opening.due_ns
-
-    def on_request_sent(self, data: bytes, t_ns: int) -> None:  # noqa: ARG002 - there is but one request
-        """See `Meter.asked`."""
-        self._opening.on_request_sent(t_ns)
+        self._base_j = [0.0] * len(self.channels)
 
     def stop_command(self) -> bytes:
         """The text `stop`."""
-        return self._settings.stop.encode()
+        return str(self.settings.stop).encode()
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         """See `Meter.feed`. Whatever was corrupted, the next whole line is read again."""
@@ -184,7 +168,7 @@ class LineMeter(Meter):
             if line and not skipped:
                 self._read(line, self._inbox.arrival_ns(0), out)
             self._inbox.drop(end.end())
-        if len(self._inbox.data) > self._settings.max_line_bytes:
+        if len(self._inbox.data) > self.settings.max_line_bytes:
             if not self._skipping:
                 self._refuse(self._inbox.data, self._inbox.arrival_ns(0), out)
             self._skipping = True
@@ -223,7 +207,7 @@ class LineMeter(Meter):
         self._before_last, self._last = last, parsed
 
     def _parsed(self, line: bytes, t_ns: int) -> _Line | None:
-        if len(line) > self._settings.max_line_bytes:
+        if len(line) > self.settings.max_line_bytes:
             return None
         match = self._shape.regex.fullmatch(line)
         if match is None:

@@ -17,7 +17,6 @@ disagree by a factor of two about their scale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -89,17 +88,12 @@ class Mcp39f511n(Meter):
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late")
     Settings: ClassVar[type[Any]] = Settings
 
-    def __init__(
-        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(channels, settings)
-        self._found_exponent: int | None = None
-        self._exponent_now = 0
-        self._forget()
+    # Of the window at the meter; known beyond a reopening, for the last command.
+    _found_exponent: int | None = None
+    _exponent_now: int = 0
 
     @property
     def accuracy(self) -> Accuracy:
-        """See `Meter.accuracy`."""
         return Accuracy(
             relative_limit=0.005,
             absolute_limit_w=0.005,
@@ -136,11 +130,9 @@ class Mcp39f511n(Meter):
 
     @property
     def due_ns(self) -> int | None:
-        """See `Meter.due_ns`."""
         return self._pending[1] + _TIMEOUT_NS if self._pending else self._due_ns
 
     def request(self, t_ns: int) -> bytes:
-        """See `Meter.request`."""
         due_ns = self.due_ns
         if due_ns is not None and t_ns < due_ns:
             return b""
@@ -151,7 +143,7 @@ class Mcp39f511n(Meter):
         return read_request(OUTPUTS, _READ_BYTES[self._asked_count % len(_READ_BYTES)])
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
-        """See `Meter.asked`. An answer that has not come by now is given up."""
+        """An answer that has not come by now is given up."""
         if self._pending is not None:
             self._timeouts += 1
             ms = (t_ns - self._pending[1]) / 1e6
@@ -175,7 +167,6 @@ class Mcp39f511n(Meter):
     # Listening
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        """See `Meter.feed`."""
         out = RowBuilder(len(self.channels))
         for told in self._told:
             out.fault(*told)

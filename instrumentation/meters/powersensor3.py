@@ -14,7 +14,6 @@ in the middle, 25 µs before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -107,16 +106,8 @@ class PowerSensor3(Meter):
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "marker")
     Settings: ClassVar[type[Any]] = Settings
 
-    def __init__(
-        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(channels, settings)
-        self._rails = tuple(_RAILS.index(own) for own in self.channels)
-        self._forget()
-
     @property
     def accuracy(self) -> Accuracy:
-        """See `Meter.accuracy`."""
         given = self.settings
         if (given.relative_limit, given.absolute_limit_w) == (0.03, 0.33):
             source = (
@@ -134,6 +125,7 @@ class PowerSensor3(Meter):
         return float(self.settings.frames / self.settings.frames_hz)
 
     def _forget(self) -> None:
+        self._rails = tuple(_RAILS.index(own) for own in self.channels)
         self._talk = Talk(self._rails)
         self._start_stream()
 
@@ -147,23 +139,19 @@ class PowerSensor3(Meter):
         self._open = Samples.none(len(self.channels))
 
     def request(self, t_ns: int) -> bytes:
-        """See `Meter.request`."""
         return self._talk.request(t_ns)
 
     @property
     def due_ns(self) -> int:
-        """See `Meter.due_ns`."""
         return self._talk.due_ns
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
-        """See `Meter.asked`."""
         self._talk.on_request_sent(data, t_ns)
         if self._talk.streaming:
             self._start_stream()
             self._values = [self._table(rail) for rail in self._rails]
 
     def stop_command(self) -> bytes:
-        """See `Meter.stop_command`."""
         return b"X"
 
     def _table(self, rail: int) -> tuple[Floats, Floats]:

@@ -16,7 +16,6 @@ steady.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -99,15 +98,8 @@ class SmartPower3(Meter):
     )
     Settings: ClassVar[type[Any]] = Settings
 
-    def __init__(
-        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(channels, settings)
-        self._forget()
-
     @property
     def accuracy(self) -> Accuracy:
-        """See `Meter.accuracy`."""
         return Accuracy(
             relative_limit=0.03,
             absolute_limit_w=0.0005,

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from instrumentation.meters.base import Accuracy, Meter
 from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult, RowBuilder
@@ -207,15 +207,8 @@ class WattsUp(Meter):
     arrival_delay_limit_s: float = 0.1
     has_energy: bool = True
 
-    def __init__(
-        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(channels, settings)
-        self._forget()
-
     @property
     def accuracy(self) -> Accuracy:
-        """See `Meter.accuracy`."""
         return Accuracy(
             relative_limit=0.015,
             absolute_limit_w=0.3,
@@ -240,20 +233,10 @@ class WattsUp(Meter):
         self._base_counts = 0
         self._in_step = False
 
-    def request(self, t_ns: int) -> bytes:
-        """See `Meter.request`: version, names of the readings, then the start of logging."""
-        return self._opening.request(t_ns)
-
-    @property
-    def due_ns(self) -> int | None:
-        """See `Meter.due_ns`."""
-        return self._opening.due_ns
-
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
-        """See `Meter.asked`."""
         if data == _VERSION:
             self._asked_version_ns = t_ns
-        self._opening.on_request_sent(t_ns)
+        super().on_request_sent(data, t_ns)
 
     def stop_command(self) -> bytes:
         """Ends the logging to the port."""

@@ -143,16 +143,13 @@ class FaultyMeter:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `Simulator`."""
         return self._meter.settings
 
     @property
     def period_s(self) -> float:
-        """See `Simulator`."""
         return self._meter.period_s
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
-        """See `Simulator.advance`."""
         self._strike()
         self._periods += len(energy_j)
         if len(energy_j):
@@ -160,7 +157,6 @@ class FaultyMeter:
         return self._meter.advance(energy_j - self._switched_on_j)
 
     def receive(self, data: bytes) -> bytes:
-        """See `Simulator.receive`."""
         return self._meter.receive(data)
 
     def _strike(self) -> None:

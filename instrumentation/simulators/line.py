@@ -32,7 +32,6 @@ class LineSimulator:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `Simulator`."""
         return {
             "pattern": _PATTERN,
             "period_s": self.period_s,
@@ -49,11 +48,9 @@ class LineSimulator:
         return self.period_ms / 1000
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
-        """See `Simulator.advance`."""
         return b"".join(self._line(joules) for joules in energy_j.tolist())
 
     def receive(self, data: bytes) -> bytes:
-        """See `Simulator.receive`."""
         *lines, self._heard = (self._heard + data).split(b"\n")
         for line in lines:
             self.running = {b"run": True, b"halt": False}.get(line, self.running)

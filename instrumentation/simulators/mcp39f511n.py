@@ -57,7 +57,6 @@ class Mcp39f511nSimulator:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `Simulator`."""
         return {"window_cycles": 1 << self.exponent, "line_hz": self._line_hz}
 
     @property
@@ -92,7 +91,6 @@ class Mcp39f511nSimulator:
             struct.pack_into("<I", self._memory, 0x16 + 4 * channel, max(0, raw))
 
     def receive(self, data: bytes) -> bytes:
-        """See `Simulator.receive`."""
         self._heard += data
         answers = b""
         while (start := self._heard.find(b"\xa5")) >= 0:

@@ -62,7 +62,6 @@ class PowerSensor3Simulator:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `Simulator`."""
         return {"frames_hz": self._frames_hz}
 
     @property
@@ -76,7 +75,6 @@ class PowerSensor3Simulator:
         return float(self._volt.max()) * _STEP_V / _V_PER_A / max(1, self._frames_hz // 1000)
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
-        """See `Simulator.advance`."""
         power_w = np.diff(energy_j, axis=0, prepend=self._energy_j[None]) * self._frames_hz
         self._energy_j = np.asarray(energy_j[-1], np.float64)
         ideal = (power_w / self._volt * _float32(_V_PER_A) + _float32(_VREF_V)) / _STEP_V

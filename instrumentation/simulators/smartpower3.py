@@ -93,7 +93,6 @@ class SmartPower3Simulator:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `Simulator`."""
         return {"interval_ms": self.interval_ms}
 
     @property
@@ -102,7 +101,6 @@ class SmartPower3Simulator:
         return self.interval_ms / 1000
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
-        """See `Simulator.advance`."""
         return b"".join(self._line(joules) for joules in energy_j.tolist())
 
     def receive(self, data: bytes) -> bytes:  # noqa: ARG002 - it listens to nobody

@@ -60,7 +60,6 @@ class WattsUpSimulator:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `Simulator`."""
         return {}
 
     @property
@@ -76,11 +75,9 @@ class WattsUpSimulator:
         return banner()
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
-        """See `Simulator.advance`."""
         return b"".join(self._second(float(joules)) for joules in energy_j[:, 0])
 
     def receive(self, data: bytes) -> bytes:
-        """See `Simulator.receive`."""
         *commands, self._command = (self._command + data).split(b";")
         return b"".join(self._answer(command.strip()) for command in commands)
 

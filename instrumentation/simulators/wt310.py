@@ -22,7 +22,6 @@ class WT310Simulator(YokogawaSimulator):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """See `YokogawaSimulator`."""
         return {**super().settings, "model": self.model}
 
     def _identity(self) -> str:

@@ -167,7 +167,6 @@ class YokogawaSimulator(ABC):
         return b"".join(self._message(message) for message in queued)
 
     def receive(self, data: bytes) -> bytes:
-        """See `Simulator.receive`."""
         *lines, self._heard = (self._heard + data).split(b"\n")
         return b"".join(self._message(line.decode("ascii", "replace").strip()) for line in lines)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters import registry
-from instrumentation.meters.base import TIMINGS, Meter, MeterError
+from instrumentation.meters.base import Meter, MeterError
 from instrumentation.simulators import registry as simulators
 from instrumentation.simulators.conversation import Wire, conversation, whole
 from instrumentation.simulators.faults import FaultyWire
@@ -95,9 +95,8 @@ def test_describes_itself(kind: str) -> None:
     meter = a_driver(kind)
     assert meter.kind == kind
     assert meter.accuracy.source
-    limit_w = meter.accuracy.relative_limit * 40 + meter.accuracy.absolute_limit_w
-    assert 0 < meter.accuracy.standard_uncertainty_w(40) < limit_w
-    assert meter.timing in TIMINGS
+    assert meter.accuracy.relative_limit * 40 + meter.accuracy.absolute_limit_w > 0
+    assert meter.timing in ("device", "index", "poll")
     assert meter.period_s > 0
     assert 0 < meter.arrival_delay_limit_s < 10
     assert len(set(meter.flag_words)) == len(meter.flag_words) <= 16
