@@ -11,14 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from instrumentation.meters.yokogawa import (
-    NUMBER,
-    RangeSettings,
-    Reading,
-    Yokogawa,
-    number,
-    plausible,
-)
+from instrumentation.meters.yokogawa import FIELDS, RangeSettings, Yokogawa
 
 _WANTED = ("V", "A", "W")
 _ITEMS = (
@@ -26,8 +19,6 @@ _ITEMS = (
     *("VA", "VAR", "PF", "DEGR", "VHZ", "AHZ", "WH", "WHP", "WHM", "AH", "AHP", "AHM"),
     *("MATH", "TIME", "VPK", "APK"),
 )
-_VALUES = ",".join([NUMBER] * len(_WANTED))
-_LINE = re.compile(rf"{_VALUES};{_VALUES};{NUMBER};{NUMBER};(\d{{1,5}})")
 
 
 class WT210(Yokogawa):
@@ -37,6 +28,9 @@ class WT210(Yokogawa):
     name: ClassVar[str] = "Yokogawa WT210"
     usb_ids: ClassVar[tuple[str, ...]] = ()  # it has no USB, and any adapter may be before it
     Settings: ClassVar[type[Any]] = RangeSettings
+    _line_pattern: ClassVar[re.Pattern[str]] = re.compile(
+        "{U},{I},{P};(?P=U),(?P=I),(?P=P);{URANGE};{IRANGE};{C}".format(**FIELDS)
+    )
 
     @property
     def _query(self) -> str:
@@ -47,7 +41,6 @@ class WT210(Yokogawa):
         return 0.001, "as the WT310 that followed it (Yokogawa IM WT310-02EN, 7.3.2); unverified"
 
     def _commands(self) -> list[str]:
-        volts, amperes = self.settings.voltage_range_v, self.settings.current_range_a
         return [
             ":COMM:REM ON",
             ":STAT:QMES ON",
@@ -58,8 +51,7 @@ class WT210(Yokogawa):
             ":CONF:AVER:STAT OFF",
             ":CONF:MODE RMS",
             ":CONF:CFAC 3",
-            ":CONF:VOLT:AUTO ON" if volts is None else f":CONF:VOLT:RANG {volts:g}",
-            ":CONF:CURR:AUTO ON" if amperes is None else f":CONF:CURR:RANG {amperes:g}",
+            *self._range_commands(":CONF"),
             f":SAMP:RATE {self.settings.rate_s:g}",
             ":MEAS:ITEM:"
             + ";".join(f"{item} {'ON' if item in _WANTED else 'OFF'}" for item in _ITEMS),
@@ -68,13 +60,3 @@ class WT210(Yokogawa):
     def stop_command(self) -> bytes:
         """See `Meter.stop_command`: its keys work again."""
         return b":COMM:REM OFF\r\n"
-
-    def _reading(self, line: str) -> Reading | None:
-        match = _LINE.fullmatch(line)
-        if match is None or match.group(1, 2, 3) != match.group(4, 5, 6):
-            return None
-        volts, amperes, power_w, range_v, range_a = (number(match[n]) for n in (1, 2, 3, 7, 8))
-        known = range_v in self.voltage_ranges_v and range_a in self.current_ranges_a
-        if not known or not plausible(power_w, volts, amperes, range_v * range_a):
-            return None
-        return Reading(power_w, volts, amperes, (range_v, range_a), int(match[9]))

@@ -13,14 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from instrumentation.meters.yokogawa import (
-    NUMBER,
-    RangeSettings,
-    Reading,
-    Yokogawa,
-    number,
-    plausible,
-)
+from instrumentation.meters.yokogawa import FIELDS, RangeSettings, Yokogawa
 
 # Limit of error in parts of the range, and its source.
 _OLD = (0.001, "Yokogawa IM WT310-02EN, 7.3.2")
@@ -28,7 +21,6 @@ _E = (0.0005, "Yokogawa IM WT310E-02EN, 7.3.2")
 _MODELS = {"WT310": _OLD, "WT310HC": _OLD, "WT310E": _E, "WT310EH": _E}
 _HIGH_CURRENT = ("WT310HC", "WT310EH")
 _ITEMS = ("P,1", "U,1", "I,1", "URANGE,1", "IRANGE,1", "P,1")
-_LINE = re.compile(",".join([NUMBER] * len(_ITEMS)) + r";(\d{1,5})")
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,6 @@ class Settings(RangeSettings):
 
     @property
     def current_ranges_a(self) -> tuple[float, ...]:
-        """See `RangeSettings`."""
         if self.model in _HIGH_CURRENT:
             return (1.0, 2.0, 5.0, 10.0, 20.0, 40.0)
         return super().current_ranges_a
@@ -57,6 +48,9 @@ class WT310(Yokogawa):
     name: ClassVar[str] = "Yokogawa WT310(E)"
     usb_ids: ClassVar[tuple[str, ...]] = ("0b21:0025",)  # other meters of the maker have it too
     Settings: ClassVar[type[Any]] = Settings
+    _line_pattern: ClassVar[re.Pattern[str]] = re.compile(
+        "{P},{U},{I},{URANGE},{IRANGE},(?P=P);{C}".format(**FIELDS)
+    )
 
     @property
     def _query(self) -> str:
@@ -67,7 +61,6 @@ class WT310(Yokogawa):
         return _MODELS[self.settings.model]
 
     def _commands(self) -> list[str]:
-        volts, amperes = self.settings.voltage_range_v, self.settings.current_range_a
         return [
             ":STAT:QMES ON",
             ":COMM:HEAD OFF",
@@ -78,8 +71,7 @@ class WT310(Yokogawa):
             ":MEAS:AVER:STAT OFF",
             ":INP:MODE RMS",
             ":INP:CFAC 3",
-            ":INP:VOLT:AUTO ON" if volts is None else f":INP:VOLT:RANG {volts:g}",
-            ":INP:CURR:AUTO ON" if amperes is None else f":INP:CURR:RANG {amperes:g}",
+            *self._range_commands(":INP"),
             f":RATE {self.settings.rate_s:g}",
             ":NUM:FORM ASCII",
             f":NUM:NORM:NUM {len(_ITEMS)};"
@@ -89,13 +81,3 @@ class WT310(Yokogawa):
     def _is_identity(self, identity: str) -> bool:
         model = identity.upper().split(",")[1].partition("-")[0]
         return super()._is_identity(identity) and model == self.settings.model
-
-    def _reading(self, line: str) -> Reading | None:
-        match = _LINE.fullmatch(line)
-        if match is None or match[1] != match[6]:
-            return None
-        power_w, volts, amperes, range_v, range_a = (number(match[n]) for n in range(1, 6))
-        known = range_v in self.voltage_ranges_v and range_a in self.current_ranges_a
-        if not known or not plausible(power_w, volts, amperes, range_v * range_a):
-            return None
-        return Reading(power_w, volts, amperes, (range_v, range_a), int(match[7]))

@@ -22,8 +22,11 @@ from instrumentation.meters.rows import (
 
 RATES_S = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 VOLTAGE_RANGES_V = (15.0, 30.0, 60.0, 150.0, 300.0, 600.0)
-# One number of a line; NAN where there is none, INF or 9.9E37 beyond the range.
-NUMBER = r"([+-]?\d+(?:\.\d+)?(?:E[+-]\d\d)?|NAN|INF)"
+# A number of a line; NAN where there is none, INF or 9.9E37 beyond the range.
+_NUMBER = r"[+-]?\d+(?:\.\d+)?(?:E[+-]\d\d)?|NAN|INF"
+_NUMBERS = ("P", "U", "I", "URANGE", "IRANGE")
+# What a line of measured data holds; the condition is the meter's register.
+FIELDS = {name: f"(?P<{name}>{_NUMBER})" for name in _NUMBERS} | {"C": r"(?P<C>\d{1,5})"}
 
 _NOTHING = 9.9e37
 
@@ -126,6 +129,7 @@ class Yokogawa(Meter):
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "auto-range", "range-changed")
     peak_factor: float = 3.0
     voltage_ranges_v: tuple[float, ...] = VOLTAGE_RANGES_V
+    _line_pattern: ClassVar[re.Pattern[str]]
 
     def __init__(
         self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
@@ -136,7 +140,6 @@ class Yokogawa(Meter):
         setup = [message for command in commands for message in (command, _ERROR)]
         self._loop_step = len(setup) + 1
         self._messages = [*setup, _IDENTITY, _EVENT, _WAIT, self._query]
-        self._forget()
 
     # What one meter has of its own
 
@@ -154,9 +157,24 @@ class Yokogawa(Meter):
     def _commands(self) -> list[str]:
         """Sets the meter up."""
 
-    @abstractmethod
     def _reading(self, line: str) -> Reading | None:
         """What a line of measured data says; None where it is not sound."""
+        match = self._line_pattern.fullmatch(line)
+        if match is None:
+            return None
+        power_w, volts, amperes, range_v, range_a = (number(match[name]) for name in _NUMBERS)
+        known = range_v in self.voltage_ranges_v and range_a in self.current_ranges_a
+        if not known or not plausible(power_w, volts, amperes, range_v * range_a):
+            return None
+        return Reading(power_w, volts, amperes, (range_v, range_a), int(match["C"]))
+
+    def _range_commands(self, prefix: str) -> list[str]:
+        """Fixes the ranges, or leaves them to the meter."""
+        fixed = {"VOLT": self.settings.voltage_range_v, "CURR": self.settings.current_range_a}
+        return [
+            f"{prefix}:{name}:AUTO ON" if value is None else f"{prefix}:{name}:RANG {value:g}"
+            for name, value in fixed.items()
+        ]
 
     def _is_identity(self, identity: str) -> bool:
         """Whether this is what such a meter answers to *IDN?."""
@@ -176,7 +194,6 @@ class Yokogawa(Meter):
 
     @property
     def current_ranges_a(self) -> tuple[float, ...]:
-        """See `Ranged`."""
         ranges: tuple[float, ...] = self.settings.current_ranges_a
         return ranges
 
@@ -201,7 +218,6 @@ class Yokogawa(Meter):
 
     @property
     def due_ns(self) -> int | None:
-        """See `Meter.due_ns`."""
         if self._asked_ns is None:
             return 0
         if self._nonsense_ns is not None:
@@ -212,7 +228,6 @@ class Yokogawa(Meter):
         return min(last_ns, self._heard_ns + _SETTLE_NS) if self._inbox else last_ns
 
     def request(self, t_ns: int) -> bytes:
-        """See `Meter.request`."""
         due_ns = self.due_ns
         if due_ns is not None and t_ns < due_ns:
             return b""
@@ -226,7 +241,7 @@ class Yokogawa(Meter):
         return min(self._step, self._loop_step)
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:
-        """See `Meter.asked`. An answer that has not come by now is given up."""
+        """An answer that has not come by now is given up."""
         if self._inbox:
             part = self._inbox.data[:_SHOWN_BYTES]
             self._told.append((t_ns, "framing", f"{part!r} is not a whole line"))
@@ -256,7 +271,6 @@ class Yokogawa(Meter):
     # Listening
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
-        """See `Meter.feed`."""
         out = RowBuilder(len(self.channels))
         for told in self._told:
             out.fault(*told)
