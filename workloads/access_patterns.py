@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import fio
-from workloads.base import Context, Needs, Workload
+from workloads.base import Assets, Context, Needs, Parameters, Workload
 
 MIB = fio.MIB
 SEQUENTIAL_BYTES, RANDOM_BYTES = 4 * MIB, 4096
@@ -37,14 +36,10 @@ class AccessPatterns(Workload):
     small: ClassVar = {"file_mib": 4, "random_mib": 1, "random_seconds": 0.2}
     programs = ("fio",)
 
-    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+    def check(self, parameters: Parameters) -> None:
         fio.check_engine(parameters)
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],
-        assets: Mapping[str, Path],  # noqa: ARG002
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         return Needs(disk_bytes=int(parameters["file_mib"]) * MIB)
 
     def prepare(self, context: Context) -> None:

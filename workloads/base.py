@@ -19,6 +19,10 @@ UNITS = (
 )
 
 
+Parameters = Mapping[str, ParameterValue]
+Assets = Mapping[str, Path]
+
+
 class WorkloadError(Exception):
     """A workload or one of its programs failed; the message is one sentence for people."""
 
@@ -56,8 +60,8 @@ class Context:
     disk: Path
     scratch: Path
     shared: Path
-    assets: Mapping[str, Path]
-    parameters: Mapping[str, ParameterValue]
+    assets: Assets
+    parameters: Parameters
     seed: int
     phase: Callable[[str], AbstractContextManager[Work]]
     drop_caches: Callable[[], None]
@@ -90,11 +94,7 @@ class Workload(ABC):
     programs: ClassVar[tuple[str, ...]] = ()
     assets: ClassVar[tuple[str, ...]] = ()
 
-    def requires(
-        self,
-        parameters: Mapping[str, ParameterValue],  # noqa: ARG002
-        assets: Mapping[str, Path],
-    ) -> list[str]:
+    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:  # noqa: ARG002
         """Reasons why this cannot run here with all its parameters as given, each a sentence with
         the way out; empty if it can."""
         missing = [p for p in self.programs if shutil.which(p) is None]
@@ -105,7 +105,7 @@ class Workload(ABC):
                 reasons.append(f"{self.name} needs {assets[name]}, which is not there.")
         return reasons
 
-    def unnamed(self, assets: Mapping[str, Path]) -> list[str]:
+    def unnamed(self, assets: Assets) -> list[str]:
         """What of `requires` is the inventory's matter: assets that it does not name."""
         return [
             f"{self.name} needs the asset {name}: name it in the inventory."
@@ -113,15 +113,11 @@ class Workload(ABC):
             if name not in assets
         ]
 
-    def check(self, parameters: Mapping[str, ParameterValue]) -> None:  # noqa: B027  as above
+    def check(self, parameters: Parameters) -> None:  # noqa: B027  as above
         """Refuse with WorkloadError, when the plan is made, what their declarations let through:
         lists that say nothing, values that do not go together."""
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],  # noqa: ARG002
-        assets: Mapping[str, Path],  # noqa: ARG002
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         """What must be free before the first run, so that none fails for want of it."""
         return Needs()
 

@@ -6,13 +6,12 @@ programs were ATTO Disk Benchmark (the sizes) and HD Tune (access time, burst ra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import fio, lists
-from workloads.base import Context, Needs, Workload, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 
 KIB, MIB = fio.KIB, fio.MIB
 # The rows of the paper's figures 6, 8 and 10.
@@ -48,15 +47,11 @@ class BlockSizes(Workload):
     small: ClassVar = {"file_mib": 1, "steps": "65536", "seconds": 0.1}
     programs = ("fio",)
 
-    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+    def check(self, parameters: Parameters) -> None:
         fio.check_engine(parameters)
         steps(parameters)
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],
-        assets: Mapping[str, Path],  # noqa: ARG002
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         return Needs(
             disk_bytes=_file_bytes(parameters),
             memory_bytes=max(steps(parameters)) * int(parameters["depth"]),
@@ -80,7 +75,7 @@ class BlockSizes(Workload):
             fio.measure(context, "burst.read", _file(context), _burst(context, size))
 
 
-def steps(parameters: Mapping[str, ParameterValue]) -> tuple[int, ...]:
+def steps(parameters: Parameters) -> tuple[int, ...]:
     """The sizes in bytes; WorkloadError for what is none, or larger than the file."""
     wanted = parameters["steps"]
     file_bytes = _file_bytes(parameters)
@@ -128,7 +123,7 @@ def _burst(context: Context, size: int) -> fio.Job:
     return fio.Job("read", size, size, seconds=float(context.parameters["seconds"]), repeat=True)
 
 
-def _file_bytes(parameters: Mapping[str, ParameterValue]) -> int:
+def _file_bytes(parameters: Parameters) -> int:
     return int(parameters["file_mib"]) * MIB
 
 

@@ -101,6 +101,17 @@ def measure(context: Context, child: Child, phase: str) -> tuple[Work, dict[str,
     return work, child.outcome(answer)
 
 
-def keep(context: Context, phase: str, report: Mapping[str, Any]) -> None:
-    """Keep the child's report of a phase as `<phase>.json`."""
-    (context.kept / f"{phase}.json").write_text(json.dumps(report, indent=1) + "\n")
+def repeat(context: Context, child: Child, phase: str, job: Mapping[str, Any]) -> tuple[Work, int]:
+    """Have a job repeated for the parameter `seconds` as a phase, and its report kept: the work,
+    still to be counted, and how often it was done. MissingError before the phase.
+    """
+    laid_out = child.ask("repeat", job=job, seconds=float(context.parameters["seconds"]))
+    context.drop_caches()
+    work, report = measure(context, child, phase)
+    keep(context, phase, {**laid_out, **report})
+    return work, int(report["steps"])
+
+
+def keep(context: Context, name: str, report: Mapping[str, Any]) -> None:
+    """Keep a report with the run's results as `<name>.json`."""
+    (context.kept / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")

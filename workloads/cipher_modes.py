@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import lists
-from workloads.base import Context, Needs, Workload
-from workloads.child import Child, measure
+from workloads.base import Assets, Context, Needs, Parameters, Workload
+from workloads.child import Child, keep, measure
 from workloads.children.serving import MissingError
 from workloads.crypt import catalogue
 from workloads.crypt.catalogue import CIPHERS, MIB, MODES
@@ -78,19 +76,13 @@ class CipherModes(Workload):
         "seconds": 0.05,
     }
 
-    def requires(
-        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
-    ) -> list[str]:
+    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
         return super().requires(parameters, assets) + catalogue.missing_libraries(self.name)
 
-    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+    def check(self, parameters: Parameters) -> None:
         list(_jobs(parameters))
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],
-        assets: Mapping[str, Path],  # noqa: ARG002
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         largest = max(job.size_bytes for job in _jobs(parameters))
         return Needs(memory_bytes=2 * largest + CHILD_BYTES)
 
@@ -108,10 +100,10 @@ class CipherModes(Workload):
                 rows.append(_measure(context, child, job, seconds))
         told["unsafe"] = catalogue.unsafe(dict.fromkeys(job.cipher for job in jobs))
         told["phases"] = rows
-        (context.kept / "ciphers.json").write_text(json.dumps(told, indent=1) + "\n")
+        keep(context, "ciphers", told)
 
 
-def _jobs(parameters: Mapping[str, ParameterValue]) -> Iterator[Job]:
+def _jobs(parameters: Parameters) -> Iterator[Job]:
     large = {"large": int(parameters["large_mib"]) * MIB}
     for size in lists.numbers("sizes", parameters["sizes"], names=large):
         for cipher in lists.words(parameters["ciphers"]):

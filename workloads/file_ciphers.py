@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import lists
-from workloads.base import Context, Needs, Workload, WorkloadError
-from workloads.child import Child, measure
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
+from workloads.child import Child, keep, measure
 from workloads.crypt import catalogue, samples
 from workloads.crypt.catalogue import MIB
 
@@ -86,19 +84,13 @@ class FileCiphers(Workload):
         "seconds": 0.05,
     }
 
-    def requires(
-        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
-    ) -> list[str]:
+    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
         return super().requires(parameters, assets) + catalogue.missing_libraries(self.name)
 
-    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+    def check(self, parameters: Parameters) -> None:
         list(_jobs(parameters))
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],
-        assets: Mapping[str, Path],  # noqa: ARG002
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         sizes = {job.sample: job.size_bytes for job in _jobs(parameters)}
         largest = max(sizes.values())
         # Beside the samples an encrypted file, with OAEP a third longer, and a decrypted one.
@@ -125,10 +117,10 @@ class FileCiphers(Workload):
                 rows += _measure(context, child, job)
         names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))
         content = {"ciphers": told, "unsafe": catalogue.unsafe(names), "phases": rows}
-        (context.kept / "ciphers.json").write_text(json.dumps(content, indent=1) + "\n")
+        keep(context, "ciphers", content)
 
 
-def _jobs(parameters: Mapping[str, ParameterValue]) -> Iterator[Job]:
+def _jobs(parameters: Parameters) -> Iterator[Job]:
     sizes = lists.numbers("sizes", parameters["sizes"])
     if min(sizes) < samples.SMALLEST_BYTES:
         raise WorkloadError(f"The sizes are at least {samples.SMALLEST_BYTES} B, not {min(sizes)}.")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Context, Needs, Work, Workload
+from workloads.base import Assets, Context, Needs, Parameters, Work, Workload
 
 MIB = 1 << 20
 CACHES = ("cold", "warm")
@@ -75,11 +74,7 @@ class FileIo(Workload):
     program = "dd (coreutils), started by sh"
     programs = ("dd",)
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],
-        assets: Mapping[str, Path],  # noqa: ARG002
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         """The files; for incompressible data its source too; what has to stay in the page cache."""
         sizes_mib = _sizes_mib(parameters)
         made = parameters["source"] == "incompressible"
@@ -123,7 +118,7 @@ class FileIo(Workload):
             _count(work, sizes_mib, indices, rounds)
 
 
-def _sizes_mib(parameters: Mapping[str, ParameterValue]) -> list[int]:
+def _sizes_mib(parameters: Parameters) -> list[int]:
     small = [int(parameters["small_mib"])] * int(parameters["small_files"])
     return [*small, int(parameters["large_mib"])]
 

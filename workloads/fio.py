@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Context, WorkloadError
+from workloads.base import Context, Parameters, WorkloadError
 from workloads.held import Held
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -59,7 +58,7 @@ class Job:
     depth: int = 1
 
 
-def check_engine(parameters: Mapping[str, ParameterValue]) -> None:
+def check_engine(parameters: Parameters) -> None:
     """WorkloadError where the parameters ask for what fio cannot do."""
     depth = int(parameters["depth"])
     if parameters["engine"] == "psync" and depth > 1:

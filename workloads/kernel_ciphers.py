@@ -11,13 +11,12 @@ import errno
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import lists
-from workloads.base import Context, Needs, Workload, WorkloadError
-from workloads.child import Child, keep, measure
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
+from workloads.child import Child, repeat
 from workloads.children.kernel_ciphers import restriction
 from workloads.children.serving import MissingError
 
@@ -73,9 +72,7 @@ class KernelCiphers(Workload):
         "seconds": 0.05,
     }
 
-    def requires(
-        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
-    ) -> list[str]:
+    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
         reasons = super().requires(parameters, assets)
         try:
             with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as asked:
@@ -89,14 +86,10 @@ class KernelCiphers(Workload):
             )
         return reasons
 
-    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+    def check(self, parameters: Parameters) -> None:
         planned(parameters)
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],
-        assets: Mapping[str, Path],  # noqa: ARG002
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         # Two buffers of our own, and the kernel's copy.
         return Needs(memory_bytes=3 * int(parameters["request_kib"]) * KIB)
 
@@ -120,7 +113,7 @@ class Row:
     job: Mapping[str, Any]
 
 
-def planned(parameters: Mapping[str, ParameterValue]) -> list[Row]:
+def planned(parameters: Parameters) -> list[Row]:
     """Every row once, in the order of the parameters; WorkloadError where there is none."""
     rows = list({row.name: row for row in _rows(parameters)}.values())
     if not rows:
@@ -128,7 +121,7 @@ def planned(parameters: Mapping[str, ParameterValue]) -> list[Row]:
     return rows
 
 
-def _rows(parameters: Mapping[str, ParameterValue]) -> Iterator[Row]:
+def _rows(parameters: Parameters) -> Iterator[Row]:
     for cipher in lists.words(parameters["ciphers"]):
         for mode in lists.words(parameters["modes"]):
             for bits in lists.words(parameters["key_bits"]):
@@ -145,12 +138,7 @@ def _row(ciphers: list[str], mode: str, bits: int) -> Row:
 def _measure(context: Context, child: Child, row: Row) -> None:
     """Both phases of a row; MissingError before the first, where this kernel lacks it."""
     request_bytes = int(context.parameters["request_kib"]) * KIB
-    seconds = float(context.parameters["seconds"])
     for direction in DIRECTIONS:
         job = {**row.job, "operation": direction, "request_bytes": request_bytes}
-        told = child.ask("repeat", job=job, seconds=seconds)
-        context.drop_caches()
-        work, report = measure(context, child, f"{row.name}.{direction}")
-        keep(context, f"{row.name}.{direction}", {**told, **report})
-        steps = int(report["steps"])
+        work, steps = repeat(context, child, f"{row.name}.{direction}", job)
         work.add(bytes=steps * request_bytes, operations=steps)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import programs, trees
-from workloads.base import Context, Needs, Workload, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 
 # grep says 1 where no line matches.
 FOUND_OR_NOT = (0, 1)
@@ -41,14 +40,12 @@ class KernelGrep(Workload):
     programs = ("grep", "tar", "wc")
     assets = ("kernel_grep",)
 
-    def requires(
-        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
-    ) -> list[str]:
+    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
         return super().requires(parameters, assets) + trees.archive_reasons(
             self.name, "kernel_grep", assets
         )
 
-    def needs(self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:
         """Room for every copy; memory for one where the page cache is to hold it."""
         copy_bytes = trees.room_bytes(assets["kernel_grep"], str(parameters["only"]))
         return Needs(

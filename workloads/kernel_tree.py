@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import programs, trees
-from workloads.base import Context, Needs, Work, Workload
+from workloads.base import Assets, Context, Needs, Parameters, Work, Workload
 
 AS_ARCHIVE = "as-archive"
 
@@ -37,14 +36,12 @@ class KernelTree(Workload):
     programs = ("cp", "tar", "rm", "sync")
     assets = ("kernel_tree",)
 
-    def requires(
-        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
-    ) -> list[str]:
+    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
         return super().requires(parameters, assets) + trees.archive_reasons(
             self.name, "kernel_tree", assets
         )
 
-    def needs(self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:
         """The archive, the tree, and what that is packed to: never more than the tree takes."""
         tree_bytes = trees.room_bytes(assets["kernel_tree"], str(parameters["only"]))
         return Needs(disk_bytes=assets["kernel_tree"].stat().st_size + 2 * tree_bytes)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import lists
-from workloads.base import Context, Needs, Workload, WorkloadError
-from workloads.child import Child, keep, measure
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
+from workloads.child import Child, repeat
 from workloads.children.serving import MissingError
 
 # Iterations without a PIM: of a volume or container, and of system encryption.
@@ -101,14 +100,10 @@ class KeyDerivation(Workload):
         "seconds": 0.05,
     }
 
-    def check(self, parameters: Mapping[str, ParameterValue]) -> None:
+    def check(self, parameters: Parameters) -> None:
         planned(parameters)
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],
-        assets: Mapping[str, Path],  # noqa: ARG002
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         memory_kib = [derivation.job.get("memory_kib", 0) for derivation in planned(parameters)]
         return Needs(memory_bytes=max(memory_kib, default=0) * KIB)
 
@@ -123,9 +118,11 @@ class KeyDerivation(Workload):
         with Child(self.name, context.disk) as child:
             for derivation in planned(parameters):
                 try:
-                    _measure(context, child, derivation)
+                    work, derived = repeat(context, child, derivation.phase, derivation.job)
                 except MissingError as reason:
                     context.leave_out(derivation.phase, str(reason))
+                else:
+                    work.add(derivations=derived)
 
 
 @dataclass(frozen=True)
@@ -136,7 +133,7 @@ class Derivation:
     job: Mapping[str, Any]
 
 
-def planned(parameters: Mapping[str, ParameterValue]) -> list[Derivation]:
+def planned(parameters: Parameters) -> list[Derivation]:
     """Every derivation once, in the order of the functions; WorkloadError for what is none, and
     where there is none."""
     found = [
@@ -151,7 +148,7 @@ def planned(parameters: Mapping[str, ParameterValue]) -> list[Derivation]:
     return list({derivation.phase: derivation for derivation in found}.values())
 
 
-def _pbkdf2(hash_name: str, parameters: Mapping[str, ParameterValue]) -> Iterator[Derivation]:
+def _pbkdf2(hash_name: str, parameters: Parameters) -> Iterator[Derivation]:
     system = bool(parameters["system"])
     counts = lists.numbers("iterations", parameters["iterations"], optional=True)
     counts += [iterations(hash_name, pim, system=system) for pim in _pims(parameters)]
@@ -160,7 +157,7 @@ def _pbkdf2(hash_name: str, parameters: Mapping[str, ParameterValue]) -> Iterato
         yield Derivation(f"pbkdf2-{hash_name}.{count}i", job)
 
 
-def _argon2id(parameters: Mapping[str, ParameterValue]) -> Iterator[Derivation]:
+def _argon2id(parameters: Parameters) -> Iterator[Derivation]:
     costs = [_cost(word) for word in lists.words(parameters["argon2id"])]
     if not parameters["system"]:
         costs += [argon2id(pim) for pim in _pims(parameters)]
@@ -170,7 +167,7 @@ def _argon2id(parameters: Mapping[str, ParameterValue]) -> Iterator[Derivation]:
         yield Derivation(phase, job)
 
 
-def _pims(parameters: Mapping[str, ParameterValue]) -> list[int]:
+def _pims(parameters: Parameters) -> list[int]:
     return lists.numbers("pims", parameters["pims"], least=0, optional=True)
 
 
@@ -184,13 +181,3 @@ def _cost(word: str) -> Argon2:
             f"a lane), not {word!r}."
         )
     return cost
-
-
-def _measure(context: Context, child: Child, derivation: Derivation) -> None:
-    """Its phase; MissingError before it, where this machine lacks the function."""
-    seconds = float(context.parameters["seconds"])
-    told = child.ask("repeat", job=derivation.job, seconds=seconds)
-    context.drop_caches()
-    work, report = measure(context, child, derivation.phase)
-    keep(context, derivation.phase, {**told, **report})
-    work.add(derivations=int(report["steps"]))

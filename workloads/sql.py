@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import database, programs
-from workloads.base import Context, Needs, Workload, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 
 DATABASE = "fde"
 MIB = 1 << 20
@@ -48,18 +46,12 @@ class Sql(Workload):
     def __init__(self) -> None:
         self._server: database.Instance | None = None
 
-    def requires(
-        self, parameters: Mapping[str, ParameterValue], assets: Mapping[str, Path]
-    ) -> list[str]:
+    def requires(self, parameters: Parameters, assets: Assets) -> list[str]:
         return super().requires(parameters, assets) + database.reasons(
             self.name, str(parameters["server"])
         )
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],
-        assets: Mapping[str, Path],  # noqa: ARG002
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         """The data with the logs, an empty database kept aside, the pool and the server itself."""
         data_bytes = int(parameters["rows"]) * ROW_BYTES
         return Needs(

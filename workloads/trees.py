@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import WorkloadError
+from workloads.base import Assets, WorkloadError
 
 COMPRESSORS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
 
@@ -32,7 +31,7 @@ def compression(archive: Path) -> str:
     return suffix
 
 
-def archive_reasons(workload: str, asset: str, assets: Mapping[str, Path]) -> list[str]:
+def archive_reasons(workload: str, asset: str, assets: Assets) -> list[str]:
     """Why an archive that is there cannot be unpacked here; empty if it can."""
     if asset not in assets or not assets[asset].exists():
         return []

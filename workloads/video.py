@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from contract.parameters import Parameter, ParameterValue
+from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Context, Needs, Workload, WorkloadError
+from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 
 # Played to the null devices, which keep real time; nobody's settings, no terminal, no remote.
 PLAYER = (
@@ -38,11 +37,7 @@ class Video(Workload):
     programs = ("mplayer",)
     assets = ("clip",)
 
-    def needs(
-        self,
-        parameters: Mapping[str, ParameterValue],  # noqa: ARG002
-        assets: Mapping[str, Path],
-    ) -> Needs:
+    def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         """The clip."""
         return Needs(disk_bytes=assets["clip"].stat().st_size)
 

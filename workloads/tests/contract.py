@@ -17,7 +17,7 @@ from pathlib import Path
 
 from contract.parameters import ParameterValue
 from workloads import registry
-from workloads.base import UNITS, Context, Work, Workload, WorkloadError
+from workloads.base import UNITS, Assets, Context, Parameters, Work, Workload, WorkloadError
 
 FOLDERS = ("disk", "scratch", "shared", "kept")
 
@@ -29,7 +29,7 @@ class InjectedError(Exception):
 class Recorded(dict[str, ParameterValue]):
     """Parameters that remember which of them were asked for."""
 
-    def __init__(self, values: Mapping[str, ParameterValue]) -> None:
+    def __init__(self, values: Parameters) -> None:
         super().__init__(values)
         self.used: set[str] = set()
 
@@ -86,8 +86,8 @@ class Phases:
 def context_for(
     root: Path,
     phases: Phases,
-    assets: Mapping[str, Path],
-    parameters: Mapping[str, ParameterValue],
+    assets: Assets,
+    parameters: Parameters,
 ) -> Context:
     """A context with empty directories `disk`, `scratch`, `shared` and `kept` below `root`."""
     folders = {name: root / name for name in FOLDERS}
@@ -156,7 +156,7 @@ def _kept_after_run(phases: Phases, recorded: Recorded, root: Path) -> list[str]
 
 
 def check(
-    name: str, root: Path, assets: Mapping[str, Path], given: Mapping[str, object]
+    name: str, root: Path, assets: Assets, given: Mapping[str, object]
 ) -> tuple[list[str], Phases]:
     """Run a workload once whole and once per phase with a failure at its end.
 
