@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 
@@ -20,7 +18,7 @@ from instrumentation.meters.mcp39f511n_frames import (
 )
 from instrumentation.simulators.conversation import Wire, conversation
 from instrumentation.simulators.mcp39f511n import Mcp39f511nSimulator
-from instrumentation.tests.asking import energies, kinds_of, on_the_nth, talk
+from instrumentation.tests.meter_helpers import energies, exchange, kinds, on_the_nth, talk
 from instrumentation.trace import Frame
 
 # Of green-coding-solutions/green-metrics-tool and the data sheet's frame.
@@ -106,9 +104,7 @@ def test_window_is_set_where_it_differs_and_put_back_at_the_end() -> None:
     meter, simulator = driver(window_cycles=4), Mcp39f511nSimulator(exponent=4)
     meter.opened()
     for t_ns in range(0, 10**9, 10**7):
-        request = meter.request(t_ns)
-        meter.on_request_sent(request, t_ns)
-        meter.feed(simulator.receive(request), t_ns)
+        exchange(meter, simulator, t_ns)
     assert simulator.exponent == 2
     assert simulator.receive(meter.stop_command()) == b"\x06"
     assert simulator.exponent == 4
@@ -118,9 +114,7 @@ def test_window_is_put_back_even_if_it_was_set_a_moment_ago() -> None:
     meter, simulator = driver(window_cycles=4), Mcp39f511nSimulator(exponent=4)
     meter.opened()
     for _ in range(7):  # the registers twice, and the writing
-        request = meter.request(0)
-        meter.on_request_sent(request, 0)
-        meter.feed(simulator.receive(request), 0)
+        exchange(meter, simulator, 0)
     assert simulator.exponent == 2
     simulator.receive(meter.stop_command())
     assert simulator.exponent == 4
@@ -130,7 +124,7 @@ def test_registers_that_do_not_read_the_same_twice_are_read_again() -> None:
     """Damage to the range that the sum does not see: two bytes changed places."""
     wire = on_the_nth(1, lambda piece: piece[:3] + piece[4:5] + piece[3:4] + piece[5:])
     found, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
-    assert kinds_of(found) == ["setup"]
+    assert kinds(found) == ["setup"]
     assert found.samples["power_w_system"].to_list() == pytest.approx(WATTS[:-1], abs=0.002)
 
 
@@ -140,7 +134,7 @@ def test_window_that_cannot_be_set_is_said_and_the_true_one_used() -> None:
             return super()._write(data[:0])
 
     found, _ = talk(lambda: driver(window_cycles=4), Stubborn(), WATTS)
-    assert kinds_of(found) == ["setup"]
+    assert kinds(found) == ["setup"]
     assert set(found.samples["window_s"]) == {0.32}
 
 
@@ -157,9 +151,7 @@ def test_window_that_ends_during_the_first_two_looks_is_no_fault() -> None:
     meter.opened()
     for step in range(10):
         t_ns = step * 10_000_000
-        request = meter.request(t_ns)
-        meter.on_request_sent(request, t_ns)
-        assert not meter.feed(simulator.receive(request), t_ns).faults
+        assert not exchange(meter, simulator, t_ns).faults
         if step == 6:  # the first look at the outputs was taken
             simulator.advance(np.array([[40.0, 0.0]]))
 
@@ -177,7 +169,7 @@ def test_meter_that_stands_still_gives_nothing_and_then_a_gap() -> None:
         start_ns += round(10 * meter.period_s * 1e9)
     # `conversation` opens the port each time; here it was open all along.
     found = decode_frames(driver(), frames)
-    assert kinds_of(found) == ["stale", "gap"]
+    assert kinds(found) == ["stale", "gap"]
     gaps = found.samples.filter(found.samples["flags"].str.contains("gap"))
     assert gaps.height == 1
     assert found.samples["window_s"].max() == pytest.approx(0.32)
@@ -210,7 +202,7 @@ def test_damaged_answer_is_said_and_asked_for_again(kind: str, change: Wire) -> 
     for nth in (0, 4, 12, 25):
         wire = on_the_nth(nth, change)
         found, _ = talk(driver, Mcp39f511nSimulator(), WATTS, wire)
-        assert kinds_of(found) == [kind]
+        assert kinds(found) == [kind]
         assert found.samples.height == len(WATTS) - 1
 
 
@@ -236,9 +228,7 @@ def test_late_answer_is_not_taken_for_the_next() -> None:
     meter.opened()
     t_ns = 0
     for _ in range(6):
-        request = meter.request(t_ns)
-        meter.on_request_sent(request, t_ns)
-        meter.feed(simulator.receive(request), t_ns)
+        exchange(meter, simulator, t_ns)
     request = meter.request(t_ns)
     meter.on_request_sent(request, t_ns)
     late = simulator.receive(request)
@@ -255,9 +245,7 @@ def test_meter_that_was_silent_is_set_up_anew() -> None:
     meter.opened()
     simulator = Mcp39f511nSimulator()
     for _ in range(8):
-        request = meter.request(meter.due_ns or 0)
-        meter.on_request_sent(request, meter.due_ns or 0)
-        meter.feed(simulator.receive(request), 0)
+        exchange(meter, simulator, meter.due_ns or 0)
     assert Request.of(meter.request(10**9)).address == 0x0002
     for second in range(1, 5):
         meter.on_request_sent(meter.request(second * 10**9), second * 10**9)
@@ -268,14 +256,3 @@ def test_meter_that_was_silent_is_set_up_anew() -> None:
 def test_wrong_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(MeterError):
         driver(**wrong)
-
-
-def test_random_bytes_do_no_harm() -> None:
-    chance = random.Random(3)
-    meter = driver()
-    for second in range(2000):
-        if second % 50 == 0:
-            meter.opened()
-        request = meter.request(second * 10**9)
-        meter.on_request_sent(request, second * 10**9)
-        assert not len(meter.feed(chance.randbytes(chance.randrange(90)), second * 10**9).rows)

@@ -114,6 +114,9 @@ def test_refuses_what_it_does_not_have(kind: str) -> None:
         driver({}, simulator.settings)
     with pytest.raises(MeterError, match="cannot name a channel"):
         driver({own: "A B"}, simulator.settings)
+    if len(simulator.channels) > 1:
+        with pytest.raises(MeterError, match="have one name in the inventory"):
+            driver(dict.fromkeys(simulator.channels, "system"), simulator.settings)
     with pytest.raises(MeterError, match="has no setting nonsense"):
         driver({own: "system"}, {**simulator.settings, "nonsense": 1})
 
@@ -197,6 +200,20 @@ def test_foreign_bytes_do_no_harm(kind: str, junk: bytes, seed: int) -> None:
     frames = [*clean[:middle], Frame(clean[middle].t_mono_ns, junk), *clean[middle:]]
     found = decoded(kind, [frame for frame in frames if frame.data or frame is clean[0]])
     assert found.samples.height >= of_clean.samples.height - 2 - len(junk) // 16
+
+
+@every_meter
+def test_answers_at_random_are_no_records(kind: str) -> None:
+    """From the opening on: what is asked before the first record is answered by nonsense, too."""
+    chance = random.Random(3)
+    meter = a_driver(kind)
+    for second in range(1000):
+        if second % 50 == 0:
+            meter.opened()
+        if request := meter.request(second * 10**9):
+            meter.on_request_sent(request, second * 10**9)
+        junk = chance.randbytes(chance.randrange(90)) + b"\r\n" * chance.randrange(2)
+        assert not len(meter.feed(junk, second * 10**9).rows)
 
 
 @every_meter

@@ -26,6 +26,7 @@ from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.powersensor3 import PowerSensor3Simulator, eeprom
+from instrumentation.tests.meter_helpers import flag_words, kinds
 from instrumentation.trace import Frame, Pieces
 
 RAILS = {"0": "system", "2": "drive"}
@@ -64,15 +65,7 @@ def started(**given: int) -> tuple[PowerSensor3, PowerSensor3Simulator]:
 
 
 def words(found: ParseResult) -> list[str]:
-    names = PowerSensor3.flag_words
-    return [
-        " ".join(word for bit, word in enumerate(names) if flags >> bit & 1)
-        for flags in found.rows.flags.tolist()
-    ]
-
-
-def kinds(found: ParseResult) -> list[str]:
-    return [fault.kind for fault in found.faults]
+    return flag_words(PowerSensor3, found)
 
 
 def a_stream(simulator: PowerSensor3Simulator, count: int, seed: int = 1) -> list[bytes]:

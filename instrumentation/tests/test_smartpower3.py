@@ -5,18 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrumentation.meters.base import MeterError
 from instrumentation.meters.rows import ParseResult, joined
 from instrumentation.meters.smartpower3 import SmartPower3
 from instrumentation.meters.smartpower3_lines import LINE, checksums, clean_lines, fits
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator, encode_line
+from instrumentation.tests.meter_helpers import flag_words, kinds
 from instrumentation.trace import Frame, Pieces
 
 # A line of the maker's documentation.
@@ -29,16 +28,8 @@ def fed(lines: list[bytes], channels: dict[str, str] | None = None) -> ParseResu
     return joined([meter.feed(line, n) for n, line in enumerate(lines)])
 
 
-def kinds(found: ParseResult) -> list[str]:
-    return [fault.kind for fault in found.faults]
-
-
 def words(found: ParseResult) -> list[str]:
-    names = SmartPower3.flag_words
-    return [
-        " ".join(word for bit, word in enumerate(names) if flags >> bit & 1)
-        for flags in found.rows.flags.tolist()
-    ]
+    return flag_words(SmartPower3, found)
 
 
 def times_ms(found: ParseResult) -> list[int]:
@@ -117,16 +108,6 @@ def test_restarted_meter_is_said_and_not_bridged() -> None:
     assert kinds(found) == ["restart"]
     assert times_ms(found) == [90_010, 90_020, 10, 20]
     assert words(found) == ["", "", "restart", ""]
-
-
-def test_nothing_is_bridged_over_a_reopening() -> None:
-    meter = SmartPower3({"0": "system"})
-    meter.opened()
-    meter.feed(encode_line(0, (1000, 0)) + encode_line(10, (1000, 0)), 1)
-    meter.opened()
-    assert not len(meter.feed(encode_line(60_000, (1000, 0)), 2).rows)
-    found = meter.feed(encode_line(60_010, (1000, 0)), 3)
-    assert (meter.epoch, found.rows.window_s.tolist()) == (2, [0.01])
 
 
 def test_each_line_has_the_time_of_its_own_first_byte() -> None:
@@ -312,22 +293,3 @@ def test_each_damaged_line_costs_itself_alone(thorough: bool) -> None:
     parts = [meter.feed(b"".join(damaged[n : n + 50]), n) for n in range(0, len(damaged), 50)]
     read = set((joined(parts).rows.t_device_us // 10_000).tolist())
     assert set(range(1, count)) - read <= hurt
-
-
-@pytest.mark.parametrize(
-    "channels",
-    [{}, {"2": "system"}, {"0": "system", "1": "system"}],
-    ids=["none", "foreign", "twice"],
-)
-def test_wrong_channels_are_refused(channels: dict[str, str]) -> None:
-    with pytest.raises(MeterError):
-        SmartPower3(channels)
-
-
-def test_registry_names_the_nearest(tmp_path: Path) -> None:
-    from contract.extensions import ExtensionError
-    from instrumentation.meters import registry
-
-    with pytest.raises(ExtensionError, match="did you mean smartpower3"):
-        registry.load("smartpower")
-    assert not list(tmp_path.iterdir())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from instrumentation.simulators.conversation import Wire
 from instrumentation.simulators.wt210 import WT210Simulator
 from instrumentation.simulators.wt310 import WT310Simulator
 from instrumentation.simulators.yokogawa import YokogawaSimulator, nr3
-from instrumentation.tests.asking import kinds_of, on_the_nth, talk
+from instrumentation.tests.meter_helpers import kinds, on_the_nth, talk
 
 WATTS = [40.0, 41.5, 43.2, 320.0, 119.5, 60.0, 61.0, 62.0, 63.0, 64.0]
 FIXED: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 5.0}
@@ -127,7 +126,7 @@ def test_meter_that_leaves_its_fixed_range_is_noticed(kind: str) -> None:
 
     simulator._update = protective  # type: ignore[method-assign]
     found, _ = talk(lambda: driver(kind, **FIXED), simulator, WATTS)
-    assert set(kinds_of(found)) == {"range"}
+    assert set(kinds(found)) == {"range"}
     assert ["range-changed" in flags for flags in found.samples["flags"]] == [False] * 3 + [
         True
     ] * 6
@@ -137,7 +136,7 @@ def test_meter_that_leaves_its_fixed_range_is_noticed(kind: str) -> None:
 def test_input_beyond_the_range_gives_no_reading_and_a_gap(kind: str) -> None:
     ranges: dict[str, Any] = {"voltage_range_v": 300.0, "current_range_a": 0.5}
     found, _ = talk(lambda: driver(kind, **ranges), SIMULATORS[kind](**ranges), WATTS)
-    assert kinds_of(found) == ["over-range", "gap"]
+    assert kinds(found) == ["over-range", "gap"]
     assert found.samples.height == len(WATTS) - 2
     assert found.samples.filter(found.samples["flags"] == "gap").height == 1
 
@@ -150,7 +149,7 @@ def test_peak_beyond_the_range_is_flagged(kind: str) -> None:
     simulator = SIMULATORS[kind](**ranges, crest=4.0)
     found, _ = talk(lambda: driver(kind, **ranges), simulator, watts)
     assert found.samples["flags"].to_list() == ["", "over-range", "over-range", "", ""]
-    assert kinds_of(found) == ["over-range"]
+    assert kinds(found) == ["over-range"]
 
 
 @both
@@ -170,7 +169,7 @@ def test_meter_without_data_gives_no_record(kind: str) -> None:
     nth = next(n for n, data in enumerate(answers[-4:], len(answers) - 4) if b";" in data)
     wire = on_the_nth(nth, nothing)
     found, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS, wire)
-    assert "no-data" in kinds_of(found)
+    assert "no-data" in kinds(found)
     assert found.samples.height == clean.samples.height - 1
 
 
@@ -190,7 +189,7 @@ def test_refused_command_is_named(kind: str) -> None:
 
 def test_other_model_than_set_is_said() -> None:
     found, _ = talk(lambda: driver("wt310", **FIXED), WT310Simulator(model="WT310"), WATTS)
-    assert kinds_of(found) == ["identity"]
+    assert kinds(found) == ["identity"]
 
 
 @both
@@ -255,7 +254,7 @@ def test_damaged_line_is_said_and_the_next_one_read(
     for nth in range(answers - 14, answers - 8):
         wire = on_the_nth(nth, change)
         found, _ = talk(lambda: driver(kind, **FIXED), SIMULATORS[kind](), WATTS * 2, wire)
-        assert kind_of_fault in kinds_of(found)
+        assert kind_of_fault in kinds(found)
         assert set(found.samples["power_w_system"]) <= set(clean.samples["power_w_system"])
         assert found.samples.height >= clean.samples.height - (
             1 if kind_of_fault == "framing" else 2
@@ -274,19 +273,6 @@ def test_held_meter_is_set_up_anew_and_let_go(kind: str) -> None:
         messages.append(request)
         meter.on_request_sent(request, second * 10**9)
     assert b"\n*CLS\r\n" in messages
-
-
-@both
-def test_random_bytes_do_no_harm(kind: str) -> None:
-    chance = random.Random(3)
-    meter = driver(kind, **FIXED)
-    for second in range(2000):
-        if second % 100 == 0:
-            meter.opened()
-        request = meter.request(second * 10**9)
-        meter.on_request_sent(request, second * 10**9)
-        junk = chance.randbytes(chance.randrange(90)) + b"\r\n" * chance.randrange(2)
-        assert not len(meter.feed(junk, second * 10**9).rows)
 
 
 def test_numbers_have_five_digits() -> None:

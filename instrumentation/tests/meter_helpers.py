@@ -1,4 +1,4 @@
-"""A driver that asks and its simulator in counted time, for tests."""
+"""What tests of drivers share: a driver and its simulator in counted time, faults and flags."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from instrumentation.decode import Decoded, decode_frames
 from instrumentation.meters.base import Meter
+from instrumentation.meters.rows import ParseResult
 from instrumentation.simulators.conversation import Wire, conversation, whole
 from instrumentation.simulators.registry import Simulator
 from instrumentation.trace import Frame
@@ -39,6 +40,21 @@ def on_the_nth(nth: int, change: Callable[[bytes], bytes]) -> Wire:
     return wire
 
 
-def kinds_of(decoded: Decoded) -> list[str]:
-    """The kinds of the faults that were told."""
-    return [fault.kind for fault in decoded.faults]
+def exchange(meter: Meter, simulator: Simulator, t_ns: int) -> ParseResult:
+    """One request, if one is due, and what the driver makes of the answer."""
+    request = meter.request(t_ns)
+    meter.on_request_sent(request, t_ns)
+    return meter.feed(simulator.receive(request), t_ns)
+
+
+def kinds(found: Decoded | ParseResult) -> list[str]:
+    """The kinds of the faults."""
+    return [fault.kind for fault in found.faults]
+
+
+def flag_words(meter: type[Meter], found: ParseResult) -> list[str]:
+    """The flags of each record."""
+    return [
+        " ".join(word for bit, word in enumerate(meter.flag_words) if flags >> bit & 1)
+        for flags in found.rows.flags.tolist()
+    ]
