@@ -113,6 +113,16 @@ def perform(workload: Workload, context: Context) -> None:
         workload.cleanup(context)
 
 
+def performed(
+    name: str, root: Path, assets: Assets | None = None, /, **given: object
+) -> tuple[Context, Phases]:
+    """A whole run with these parameters: what it was given, and its phases."""
+    phases = Phases()
+    context = context_for(root, phases, assets or {}, registry.complete(name, given))
+    perform(registry.load(name), context)
+    return context, phases
+
+
 def _callers() -> set[int]:
     """This process and its ancestors: a shell may name the folder in the command it was given."""
     pid, callers = os.getpid(), set[int]()

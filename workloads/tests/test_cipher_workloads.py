@@ -31,10 +31,7 @@ class Done:
 
 
 def done(root: Path, name: str, **given: object) -> Done:
-    phases = contract.Phases()
-    values = registry.complete(name, {"seconds": 0.01, **given})
-    context = contract.context_for(root / "run", phases, {}, values)
-    contract.perform(registry.load(name), context)
+    context, phases = contract.performed(name, root / "run", **{"seconds": 0.01, **given})
     return Done(context, phases, json.loads((context.kept / "ciphers.json").read_text()))
 
 

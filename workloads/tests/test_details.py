@@ -36,14 +36,6 @@ def made(root: Path, name: str, assets: dict[str, Path], **given: object) -> Con
     return contract.context_for(root, phases, assets, registry.complete(name, given))
 
 
-def performed(root: Path, name: str, assets: dict[str, Path], **given: object) -> list[str]:
-    """The phases of a whole run."""
-    phases = contract.Phases()
-    context = contract.context_for(root, phases, assets, registry.complete(name, given))
-    contract.perform(registry.load(name), context)
-    return phases.names
-
-
 def digests(folder: Path) -> dict[str, str]:
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
@@ -93,8 +85,8 @@ def test_a_source_that_was_not_written_whole_is_not_shared(
 
 
 def test_zero_files_hold_zeros(root: Path) -> None:
-    context = made(root / "a", "file_io", {}, small_files=1, small_mib=1, large_mib=1)
-    contract.perform(registry.load("file_io"), context)
+    sizes = {"small_files": 1, "small_mib": 1, "large_mib": 1}
+    context, _ = contract.performed("file_io", root / "a", **sizes)
     assert all(not any(file.read_bytes()) for file in context.disk.iterdir())
 
 
@@ -115,9 +107,8 @@ def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
 
 
 def test_each_files_seconds_are_kept_as_dd_says_them(root: Path) -> None:
-    given = registry.complete("file_io", {"small_files": 3, "small_mib": 1, "large_mib": 1})
-    context = contract.context_for(root, contract.Phases(), {}, given)
-    contract.perform(registry.load("file_io"), context)
+    sizes = {"small_files": 3, "small_mib": 1, "large_mib": 1}
+    context, _ = contract.performed("file_io", root / "a", **sizes)
     lines = (context.kept / "dd-write-small.txt").read_text().splitlines()
     assert len(lines) == 3
     assert all(line.startswith("1048576 bytes") and " copied, " in line for line in lines)
@@ -125,7 +116,8 @@ def test_each_files_seconds_are_kept_as_dd_says_them(root: Path) -> None:
 
 def test_without_reading_back_nothing_comes_behind_the_large_file(root: Path) -> None:
     sizes = {"small_mib": 1, "large_mib": 1, "read_back": False}
-    assert performed(root, "file_io", {}, **sizes) == ["write-small", "write-large"]
+    _, phases = contract.performed("file_io", root / "a", **sizes)
+    assert phases.names == ["write-small", "write-large"]
 
 
 @pytest.mark.parametrize(("cache", "reads"), [("cold", 1), ("warm", 3)])
@@ -134,20 +126,19 @@ def test_a_warm_cache_has_every_file_read_before(
 ) -> None:
     notes = spy("dd")
     sizes = {"small_files": 1, "small_mib": 1, "large_mib": 1}
-    names = performed(root / "a", "file_io", {}, **sizes, cache=cache)
+    _, phases = contract.performed("file_io", root / "a", **sizes, cache=cache)
     read = [line for line in notes.read_text().splitlines() if "of=/dev/null" in line]
     assert len(read) == 2 * reads
-    assert names == ["write-small", "read-small", "write-large", "read-large"]
+    assert phases.names == ["write-small", "read-small", "write-large", "read-large"]
 
 
 def test_a_warm_cache_is_read_for_a_while_and_all_of_it_counted(
     root: Path, spy: Callable[[str], Path]
 ) -> None:
-    notes, phases = spy("dd"), contract.Phases()
+    notes = spy("dd")
     sizes = {"small_files": 2, "small_mib": 1, "large_mib": 1}
-    given = registry.complete("file_io", {**sizes, "cache": "warm", "warm_seconds": 0.2})
-    context = contract.context_for(root / "a", phases, {}, given)
-    contract.perform(registry.load("file_io"), context)
+    given = {**sizes, "cache": "warm", "warm_seconds": 0.2}
+    _, phases = contract.performed("file_io", root / "a", **given)
     lines = notes.read_text().splitlines()
     amounts = phases.works[phases.names.index("read-small")].amounts
     rounds = sum("file-0000 of=/dev/null" in line for line in lines) - 2
@@ -160,8 +151,8 @@ def test_a_warm_cache_has_every_copy_searched_once_before(
     cache: str, searches: int, root: Path, assets: dict[str, Path], spy: Callable[[str], Path]
 ) -> None:
     notes = spy("grep")
-    names = performed(root / "a", "kernel_grep", assets, copies=2, cache=cache)
-    assert names == ["grep-1", "grep-2"]
+    _, phases = contract.performed("kernel_grep", root / "a", assets, copies=2, cache=cache)
+    assert phases.names == ["grep-1", "grep-2"]
     assert sum(" module " in line for line in notes.read_text().splitlines()) == searches
 
 
@@ -210,8 +201,7 @@ def test_every_write_and_no_read_waits_for_the_drive_if_asked_to(
 ) -> None:
     notes = spy("dd")
     given = {"small_files": 2, "small_mib": 1, "large_mib": 1, "fsync": fsync}
-    context = made(root / "a", "file_io", {}, **given)
-    contract.perform(registry.load("file_io"), context)
+    context, _ = contract.performed("file_io", root / "a", **given)
     calls = [line for line in notes.read_text().splitlines() if "if=" in line]
     disk = str(context.disk)
     writes = [line for line in calls if f"of={disk}" in line]
@@ -226,8 +216,7 @@ def test_every_phase_of_the_tree_waits_for_the_drive_if_asked_to(
     wait: bool, root: Path, assets: dict[str, Path], spy: Callable[[str], Path]
 ) -> None:
     notes = spy("sync")
-    context = made(root / "a", "kernel_tree", assets, sync=wait)
-    contract.perform(registry.load("kernel_tree"), context)
+    context, _ = contract.performed("kernel_tree", root / "a", assets, sync=wait)
     calls = [line for line in notes.read_text().splitlines() if line != "--version"]
     assert calls == [f"-f {context.disk}"] * (4 if wait else 0)
 
@@ -257,10 +246,7 @@ def test_the_tree_is_packed_again_whole(
 
 
 def test_the_kernel_tree_is_deleted_and_counted(root: Path, assets: dict[str, Path]) -> None:
-    phases = contract.Phases()
-    values = registry.complete("kernel_tree", {"only": "*/net/*"})
-    context = contract.context_for(root / "run", phases, assets, values)
-    contract.perform(registry.load("kernel_tree"), context)
+    context, phases = contract.performed("kernel_tree", root / "a", assets, only="*/net/*")
     assert list(context.disk.iterdir()) == []
     copied, *on_tree = (work.amounts for work in phases.works)
     assert copied == {"bytes": assets["kernel_tree"].stat().st_size, "files": 1}
@@ -268,19 +254,15 @@ def test_the_kernel_tree_is_deleted_and_counted(root: Path, assets: dict[str, Pa
 
 
 def test_grep_counts_every_matching_line(root: Path, assets: dict[str, Path]) -> None:
-    phases = contract.Phases()
-    values = registry.complete("kernel_grep", {})
-    context = contract.context_for(root / "run", phases, assets, values)
-    contract.perform(registry.load("kernel_grep"), context)
+    _, phases = contract.performed("kernel_grep", root / "a", assets)
     # 30 files with two lines each; grep -r does not follow the symbolic link.
     assert phases.works[0].amounts["matches"] == 60
     assert phases.works[0].amounts["files"] == 40
 
 
 def test_grep_without_a_match_is_a_failure(root: Path, assets: dict[str, Path]) -> None:
-    context = made(root / "a", "kernel_grep", assets, word="absent")
     with pytest.raises(WorkloadError, match="found no line with 'absent'"):
-        contract.perform(registry.load("kernel_grep"), context)
+        contract.performed("kernel_grep", root / "a", assets, word="absent")
 
 
 def test_copies_that_differ_are_a_failure(root: Path, assets: dict[str, Path]) -> None:
@@ -399,7 +381,7 @@ def test_a_player_that_does_not_keep_time_is_a_failure(
 ) -> None:
     hasty_player("ID_LENGTH=3.00")
     with pytest.raises(WorkloadError, match="did not play in real time"):
-        contract.perform(registry.load("video"), made(root / "a", "video", assets, seconds=2))
+        contract.performed("video", root / "a", assets, seconds=2)
 
 
 def test_a_clip_that_cannot_be_played_is_a_failure(
@@ -407,7 +389,7 @@ def test_a_clip_that_cannot_be_played_is_a_failure(
 ) -> None:
     hasty_player("Failed to recognize file format.")
     with pytest.raises(WorkloadError, match=r"cannot play clip\.y4m: Failed to recognize"):
-        contract.perform(registry.load("video"), made(root / "a", "video", assets))
+        contract.performed("video", root / "a", assets)
 
 
 def test_a_clip_that_is_too_short_is_a_failure(
@@ -415,4 +397,4 @@ def test_a_clip_that_is_too_short_is_a_failure(
 ) -> None:
     hasty_player("ID_LENGTH=3.00")
     with pytest.raises(WorkloadError, match=r"lasts 3.00 s, not the 5 s"):
-        contract.perform(registry.load("video"), made(root / "a", "video", assets, seconds=5))
+        contract.performed("video", root / "a", assets, seconds=5)

@@ -170,8 +170,7 @@ def test_every_phase_works_on_the_file_that_was_laid_out(root: Path) -> None:
 @pytest.mark.parametrize("fresh", [True, False])
 def test_only_fresh_data_cannot_be_made_smaller(fresh: bool, root: Path) -> None:
     given = {"file_mib": 4, "random_mib": 4, "random_seconds": 0.0, "fresh": fresh}
-    context, _ = made(root / "a", "access_patterns", **given)
-    contract.perform(registry.load("access_patterns"), context)
+    context, _ = contract.performed("access_patterns", root / "a", **given)
     (file,) = context.disk.iterdir()
     assert (len(zlib.compress(file.read_bytes())) > 0.99 * 4 * MIB) is fresh
 
@@ -179,8 +178,7 @@ def test_only_fresh_data_cannot_be_made_smaller(fresh: bool, root: Path) -> None
 @with_fio
 def test_a_random_phase_ends_in_time(root: Path) -> None:
     given = {"file_mib": 64, "random_mib": 1 << 20, "random_seconds": 0.1}
-    context, recorded = made(root / "a", "access_patterns", **given)
-    contract.perform(registry.load("access_patterns"), context)
+    _, recorded = contract.performed("access_patterns", root / "a", **given)
     assert all(0 < work.amounts["bytes"] < 1 << 40 for work in recorded.works)
 
 
@@ -190,8 +188,7 @@ def test_sizes_that_direct_io_cannot_have_are_left_out_with_the_reason(
 ) -> None:
     monkeypatch.setattr(fio, "direct_bytes", lambda _path: 4096)
     given = {"file_mib": 1, "steps": "512,4096", "seconds": 0.1, "access_bytes": 512}
-    context, recorded = made(root / "a", "block_sizes", **given)
-    contract.perform(registry.load("block_sizes"), context)
+    _, recorded = contract.performed("block_sizes", root / "a", **given)
     assert recorded.names == ["write.4096B", "read.4096B", "burst.read"]
     assert [what for what, _ in recorded.left_out] == ["write.512B, read.512B", "access.read"]
     assert all("multiples of 4096 B, which 512 B is not" in why for _, why in recorded.left_out)
@@ -200,8 +197,7 @@ def test_sizes_that_direct_io_cannot_have_are_left_out_with_the_reason(
 @with_fio
 def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None:
     given = {"file_mib": 1, "steps": "393216", "seconds": 0.3, "engine": "psync", "depth": 1}
-    context, recorded = made(root / "a", "block_sizes", **given)
-    contract.perform(registry.load("block_sizes"), context)
+    _, recorded = contract.performed("block_sizes", root / "a", **given)
     assert recorded.names == ["write.393216B", "read.393216B", "access.read", "burst.read"]
     for work in recorded.works[:2]:
         assert work.amounts["bytes"] > 10 * MIB

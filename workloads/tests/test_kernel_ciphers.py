@@ -136,8 +136,6 @@ def test_what_this_kernel_lacks_is_left_out_with_its_reason(root: Path) -> None:
     if reasons := workload.requires({}, {}):
         pytest.skip(" ".join(reasons))
     given = {"ciphers": "aes,absent", "modes": "cbc", "key_bits": "128", "seconds": 0.05}
-    values = registry.complete("kernel_ciphers", {**given, "cascades": "aes-absent"})
-    recorded = contract.Phases()
-    contract.perform(workload, contract.context_for(root / "a", recorded, {}, values))
+    _, recorded = contract.performed("kernel_ciphers", root / "a", **given, cascades="aes-absent")
     assert recorded.names == [f"aes-cbc-128.{direction}" for direction in DIRECTIONS]
     assert [what for what, _ in recorded.left_out] == ["absent-cbc-128", "aes-absent-xts-256"]

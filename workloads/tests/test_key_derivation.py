@@ -116,9 +116,5 @@ def test_what_is_no_cost_is_refused(given: dict[str, object], said: str) -> None
 
 def test_what_veracrypt_lacks_on_a_system_disk_is_left_out(root: Path) -> None:
     given = {"functions": "argon2id", "system": True, "argon2id": "t1-m64KiB-p1", "seconds": 0.0}
-    recorded = contract.Phases()
-    values = registry.complete("key_derivation", given)
-    contract.perform(
-        registry.load("key_derivation"), contract.context_for(root / "a", recorded, {}, values)
-    )
+    _, recorded = contract.performed("key_derivation", root / "a", **given)
     assert recorded.left_out[0][0] == "VeraCrypt's argon2id for a system disk"
