@@ -18,7 +18,7 @@ from pathlib import Path
 from serial.tools import list_ports
 
 from instrumentation.meters import registry
-from instrumentation.meters.base import Meter, MeterError
+from instrumentation.meters.base import MeterError
 
 _USB = re.compile(r"usb(?::([0-9a-fA-F]{4}:[0-9a-fA-F]{4})(?::(?P<serial>.+)|@(?P<location>.+))?)?")
 _PTY_MAJORS = range(136, 144)  # kernel, Documentation/admin-guide/devices.txt
@@ -217,43 +217,28 @@ def _ambiguous(found: Sequence[Port]) -> str:
     return f"{len(found)} devices fit ({choices}): say which one, as {way} or by its path"
 
 
-def _known_by(drivers: Sequence[Meter], data: bytes, t_ns: int) -> str:
-    for driver in drivers:
-        if len(driver.feed(data, t_ns).rows):
-            return driver.kind
-    return ""
-
-
-def _drivers(besides: str = "") -> list[Meter]:
-    """Every driver that needs no description of its own, as it would be without one."""
-    made = []
+def looks_like(data: bytes, besides: str) -> str:
+    """The kind of meter, other than one, that these bytes are a stream of; empty if of none."""
     for kind in registry.kinds():
         if kind == besides:
             continue
-        cls = registry.load(kind)
+        driver = registry.load(kind)
         try:
-            driver = cls({own: f"ch_{n}" for n, own in enumerate(cls.own_channels)})
+            meter = driver({own: f"ch_{n}" for n, own in enumerate(driver.own_channels)})
         except (MeterError, AttributeError):  # its channels are known by its settings alone
             continue
-        driver.opened()
-        made.append(driver)
-    return made
-
-
-def looks_like(data: bytes, besides: str) -> str:
-    """The kind of meter, other than one, that these bytes are a stream of; empty if of none."""
-    return _known_by(_drivers(besides), data, 0)
+        meter.opened()
+        if len(meter.feed(data, 0).rows):
+            return kind
+    return ""
 
 
 def what_is_here(besides: str = "", finder: Finder = all_ports) -> str:
     """A sentence on the ports of this machine other than one, by what the kernel knows of them."""
-    ports = [port for port in finder() if not besides or _real(port.device) != _real(besides)]
+    real = os.path.realpath(besides) if besides else ""
+    ports = [port for port in finder() if os.path.realpath(port.device) != real]
     told = "; ".join(map(_told, ports))
     return f"{'Other ports' if besides else 'Ports'} here (none was opened): {told or 'none'}."
-
-
-def _real(device: str) -> str:
-    return os.path.realpath(device)
 
 
 def _told(port: Port) -> str:

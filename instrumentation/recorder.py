@@ -135,7 +135,9 @@ class Recorder:
         self._device = ""
         try:
             self._device = self._lookup.device()
-            self._check_origin()
+            if self._config.origin == "measured" and is_pseudo_terminal(self._device):
+                name = self._config.name
+                raise RecorderError(f"{name}: {self._device} became a pseudo-terminal.")
             meter = self._meter
             self._transport = open_transport(
                 self._device, self._config.baud, meter.period_s, meter.gather_s
@@ -153,10 +155,6 @@ class Recorder:
         self._limits = Limits.of(self._meter)
         self._status.opened(self._meter.epoch)
         return True
-
-    def _check_origin(self) -> None:
-        if self._config.origin == "measured" and is_pseudo_terminal(self._device):
-            raise RecorderError(f"{self._config.name}: {self._device} became a pseudo-terminal.")
 
     def _ask(self, writer: StreamWriter) -> None:
         """Send what is due to a meter that must be asked; kept, for the answer depends on it."""
@@ -260,15 +258,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with noted_signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as ended:
             config = MeterConfig.from_json(options.meter)
             recorder = Recorder(config, options.out, status, live=live, wait=options.wait)
-            said = recorder.run(lambda: bool(ended) or parent.long_gone())
+            try:
+                summary = recorder.run(lambda: bool(ended) or parent.long_gone())
+            finally:
+                if live:
+                    live.clear()
     except RecorderError as error:
-        if live:
-            live.clear()
         print(f"fde: {error}", file=sys.stderr)
         return 1
-    if live:
-        live.clear()
-    print(said)
+    print(summary)
     return 0
 
 

@@ -65,7 +65,7 @@ class RecordingFolder:
             writer = StreamWriter(path)
         except StreamError as error:
             raise RecorderError(f"{path} is not a meter stream ({error}): move it away.") from None
-        self._describe(described)
+        files.write_json(self._out / "meter.json", described)
         return writer
 
     def _check_same_meter(self, described: dict[str, object]) -> None:
@@ -77,10 +77,6 @@ class RecordingFolder:
         for name in ("kind", "channels", "settings"):
             if isinstance(before, dict) and before.get(name, described[name]) != described[name]:
                 raise RecorderError(words.another_stream(self._out, name))
-
-    def _describe(self, described: dict[str, object]) -> None:
-        """Whole or not at all: without it the stream is worth nothing."""
-        files.write_json(self._out / "meter.json", described)
 
     def has_room(self) -> bool:
         """Whether a recording that waits for room can continue."""

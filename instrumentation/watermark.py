@@ -97,12 +97,12 @@ def play(chips: Sequence[int], chip_s: float, cpus: Collection[int] | None = Non
         for cpu in sorted(os.sched_getaffinity(0) if cpus is None else cpus):
             children.append(_child(cpu))
         for child in children:
-            _heard(child)
+            _answer(child)
         start_ns = time.monotonic_ns() + LEAD_NS
         ends = [start_ns + round(n * chip_s * 1e9) for n in range(len(chips) + 1)]
         for child in children:
-            _tell(child, json.dumps(_stretches(chips, ends)))
-        seen = [_edges(_heard(child)) for child in children]
+            _send(child, json.dumps(_stretches(chips, ends)))
+        seen = [json.loads(_answer(child)) for child in children]
     finally:
         for child in children:
             child.kill()
@@ -148,7 +148,7 @@ def _child(cpu: int) -> subprocess.Popen[str]:
         ) from error
 
 
-def _heard(child: subprocess.Popen[str]) -> str:
+def _answer(child: subprocess.Popen[str]) -> str:
     assert child.stdout is not None
     line = child.stdout.readline()
     if not line.endswith("\n"):
@@ -159,17 +159,13 @@ def _heard(child: subprocess.Popen[str]) -> str:
     return line
 
 
-def _tell(child: subprocess.Popen[str], line: str) -> None:
+def _send(child: subprocess.Popen[str], line: str) -> None:
     assert child.stdin is not None
     try:
         child.stdin.write(line + "\n")
         child.stdin.flush()
     except BrokenPipeError:
-        _heard(child)
-
-
-def _edges(line: str) -> list[tuple[int, int]]:
-    return [(int(t), int(level)) for t, level in json.loads(line)]
+        _answer(child)
 
 
 def _close(pipe: IO[str]) -> None:
