@@ -67,12 +67,16 @@ class BlockSizes(Workload):
                 continue
             for way in ("write", "read"):
                 fio.measure(context, f"{way}.{size}B", _file(context), _step(context, way, size))
+        seconds = float(context.parameters["seconds"])
         size = int(context.parameters["access_bytes"])
         if not _left_out(context, "access.read", size, unit):
-            fio.measure(context, "access.read", _file(context), _access(context, size))
+            area = _file_bytes(context.parameters)
+            access = fio.Job("randread", size, area, seconds=seconds, repeat=True)
+            fio.measure(context, "access.read", _file(context), access)
         size = int(context.parameters["burst_kib"]) * KIB
         if not _left_out(context, "burst.read", size, unit):
-            fio.measure(context, "burst.read", _file(context), _burst(context, size))
+            burst = fio.Job("read", size, size, seconds=seconds, repeat=True)
+            fio.measure(context, "burst.read", _file(context), burst)
 
 
 def steps(parameters: Parameters) -> tuple[int, ...]:
@@ -112,15 +116,6 @@ def _step(context: Context, way: str, size: int) -> fio.Job:
         engine=str(context.parameters["engine"]),
         depth=int(context.parameters["depth"]),
     )
-
-
-def _access(context: Context, size: int) -> fio.Job:
-    area, seconds = _file_bytes(context.parameters), float(context.parameters["seconds"])
-    return fio.Job("randread", size, area, seconds=seconds, repeat=True)
-
-
-def _burst(context: Context, size: int) -> fio.Job:
-    return fio.Job("read", size, size, seconds=float(context.parameters["seconds"]), repeat=True)
 
 
 def _file_bytes(parameters: Parameters) -> int:
