@@ -71,12 +71,12 @@ class Child:
         """What the child says; WorkloadError if it failed or has ended."""
         if not answer.endswith(b"\n"):
             raise WorkloadError(f"The child that does {self._module} ended {self._last_words()}")
-        said = json.loads(answer)
-        if "missing" in said:
-            raise MissingError(str(said["missing"]))
-        if "error" in said:
-            raise WorkloadError(str(said["error"]))
-        outcome: dict[str, Any] = said["outcome"]
+        reply = json.loads(answer)
+        if "missing" in reply:
+            raise MissingError(str(reply["missing"]))
+        if "error" in reply:
+            raise WorkloadError(str(reply["error"]))
+        outcome: dict[str, Any] = reply["outcome"]
         return outcome
 
     def _exchange(self, line: bytes) -> bytes:
@@ -90,8 +90,8 @@ class Child:
     def _last_words(self) -> str:
         status = self._process.wait()
         self._errors.seek(0)
-        said = programs.last_line(self._errors.read().decode(errors="replace"))
-        return f"(status {status}): {said or 'it said nothing.'}"
+        last = programs.last_line(self._errors.read().decode(errors="replace"))
+        return f"(status {status}): {last or 'it said nothing.'}"
 
 
 def measure(context: Context, child: Child, phase: str) -> tuple[Work, dict[str, Any]]:

@@ -90,17 +90,17 @@ class CipherModes(Workload):
         jobs = list(_jobs(context.parameters))
         aes_instructions = bool(context.parameters["aes_instructions"])
         seconds = float(context.parameters["seconds"])
-        told: dict[str, Any] = {}
+        report: dict[str, Any] = {}
         rows = []
         environment = catalogue.environment(aes_instructions)
         with Child(self.name, context.disk, environment) as child:
-            told["aes_instructions"] = _instructions(context, child, jobs, aes_instructions)
-            jobs = _possible(context, child, jobs, told)
+            report["aes_instructions"] = _instructions(context, child, jobs, aes_instructions)
+            jobs = _possible(context, child, jobs, report)
             for job in jobs:
                 rows.append(_measure(context, child, job, seconds))
-        told["unsafe"] = catalogue.unsafe(dict.fromkeys(job.cipher for job in jobs))
-        told["phases"] = rows
-        keep(context, "ciphers", told)
+        report["unsafe"] = catalogue.unsafe(dict.fromkeys(job.cipher for job in jobs))
+        report["phases"] = rows
+        keep(context, "ciphers", report)
 
 
 def _jobs(parameters: Parameters) -> Iterator[Job]:
@@ -136,7 +136,7 @@ def _instructions(
     return {"allowed": aes_instructions, **found}
 
 
-def _possible(context: Context, child: Child, jobs: list[Job], told: dict[str, Any]) -> list[Job]:
+def _possible(context: Context, child: Child, jobs: list[Job], report: dict[str, Any]) -> list[Job]:
     """The jobs that a library here can do, their answers checked; the others are left out."""
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for cipher, mode in dict.fromkeys((job.cipher, job.mode) for job in jobs):
@@ -145,7 +145,7 @@ def _possible(context: Context, child: Child, jobs: list[Job], told: dict[str, A
         except MissingError as reason:
             known[cipher, mode] = {"reason": str(reason)}
             context.leave_out(f"{cipher}-{mode}", str(reason))
-    told["ciphers"] = [{"cipher": "-".join(pair), **answer} for pair, answer in known.items()]
+    report["ciphers"] = [{"cipher": "-".join(pair), **answer} for pair, answer in known.items()]
     return [job for job in jobs if "reason" not in known[job.cipher, job.mode]]
 
 

@@ -105,18 +105,18 @@ class FileCiphers(Workload):
 
     def run(self, context: Context) -> None:
         jobs = list(_jobs(context.parameters))
-        told: list[dict[str, Any]] = []
+        made: list[dict[str, Any]] = []
         rows: list[dict[str, Any]] = []
         with Child(self.name, context.disk, catalogue.environment(True)) as child:
             for recipe in dict.fromkeys(job.recipe for job in jobs):
                 found = child.ask("recipe", recipe=recipe, seed=context.seed)
-                told.append({"cipher": recipe, **found})
+                made.append({"cipher": recipe, **found})
                 if recipe == OAEP:
                     jobs = _bounded(context, jobs, float(found["unwrap_s"]))
             for job in jobs:
                 rows += _measure(context, child, job)
         names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))
-        content = {"ciphers": told, "unsafe": catalogue.unsafe(names), "phases": rows}
+        content = {"ciphers": made, "unsafe": catalogue.unsafe(names), "phases": rows}
         keep(context, "ciphers", content)
 
 

@@ -103,8 +103,8 @@ class FileIo(Workload):
             programs.cold_start(context, *WARM_UP, *_preload_commands(context, sizes_mib, indices))
             write = programs.script(context.scratch / "write", writes, between=between)
             with programs.held(write, name="dd") as go, context.phase(f"write-{label}") as work:
-                said = go()
-            _keep(context, f"write-{label}", said)
+                output = go()
+            _keep(context, f"write-{label}", output)
             _count(work, sizes_mib, indices)
             if not context.parameters["read_back"]:
                 continue
@@ -113,8 +113,8 @@ class FileIo(Workload):
             rounds = _warmed(context, reads, warm_s) if warm else 1
             read = programs.script(context.scratch / "read", reads, rounds, between=between)
             with programs.held(read, name="dd") as go, context.phase(f"read-{label}") as work:
-                said = go()
-            _keep(context, f"read-{label}", said)
+                output = go()
+            _keep(context, f"read-{label}", output)
             _count(work, sizes_mib, indices, rounds)
 
 
@@ -179,9 +179,9 @@ def _warmed(context: Context, reads: list[list[str]], seconds: float) -> int:
     return max(1, math.ceil(seconds / took_s))
 
 
-def _keep(context: Context, phase: str, said: str) -> None:
+def _keep(context: Context, phase: str, output: str) -> None:
     """The lines in which dd says bytes and seconds, one a file."""
-    lines = [line for line in said.splitlines(keepends=True) if " copied, " in line]
+    lines = [line for line in output.splitlines(keepends=True) if " copied, " in line]
     (context.kept / f"dd-{phase}.txt").write_text("".join(lines), encoding="utf-8")
 
 

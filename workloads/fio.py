@@ -122,8 +122,8 @@ def counted(output: str) -> dict[str, float]:
             "operations": float(sum(side["total_ios"] for side in sides)),
         }
     except (KeyError, TypeError, ValueError) as error:
-        said = programs.last_line(output) or "silence"
-        raise WorkloadError(f"fio gave no report: {said}") from error
+        last = programs.last_line(output) or "silence"
+        raise WorkloadError(f"fio gave no report: {last}") from error
     if job["error"] or not all(amounts.values()):
         raise WorkloadError(f"fio moved no data, or failed with error {job['error']}.")
     return amounts

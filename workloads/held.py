@@ -29,7 +29,7 @@ class Held:
         self._argv, self._folder = argv, folder
 
     def __enter__(self) -> Self:
-        self._said, say = os.pipe()
+        self._reports, say = os.pipe()
         hear, self._word = os.pipe()
         # fio sends the standard output of what it runs to a file, of the last command alone.
         hooks = (
@@ -87,7 +87,7 @@ class Held:
 
     def _expect(self, word: bytes) -> None:
         # The end in place of a word: fio, or what it runs, is gone.
-        if os.read(self._said, len(word)) != word:
+        if os.read(self._reports, len(word)) != word:
             self._check(self._process.communicate()[0].decode(errors="replace"))
             raise WorkloadError("fio ended before its time, without an error.")
 
@@ -95,12 +95,12 @@ class Held:
         status = self._process.returncode
         if status:
             self._errors.seek(0)
-            said = programs.last_line(self._errors.read().decode(errors="replace"))
+            reason = programs.last_line(self._errors.read().decode(errors="replace"))
             rest = [line for line in output.splitlines() if "Saving output of" not in line]
-            reason = said or programs.last_line("\n".join(rest)) or "it printed no reason"
+            reason = reason or programs.last_line("\n".join(rest)) or "it printed no reason"
             raise WorkloadError(f"fio failed (status {status}): {reason}")
 
     def _close(self) -> None:
         self._errors.close()
-        os.close(self._said)
+        os.close(self._reports)
         os.close(self._word)

@@ -119,7 +119,7 @@ def _result(
     # From the end: a reader that fails ends those before it.
     for each in reversed(started):
         if each.process.returncode not in ok:
-            reason = last_line(each.said()) or last_line(output) or "it printed no reason"
+            reason = last_line(each.stderr_text()) or last_line(output) or "it printed no reason"
             raise WorkloadError(f"{name or each.name} failed {_status(each.process)}: {reason}")
     return output
 
@@ -177,7 +177,7 @@ class _Started:
     output: IO[bytes]
     errors: IO[bytes]
 
-    def said(self) -> str:
+    def stderr_text(self) -> str:
         self.errors.seek(0)
         return self.errors.read().decode(errors="replace")
 

@@ -36,6 +36,6 @@ class Library:
             *(password, len(password), salt, len(salt), key, length),
         )
         if status:
-            said = self._library.argon2_error_message(status).decode()
-            raise WorkloadError(f"{NAME} failed with {cost.memory_kib} KiB of memory: {said}.")
+            reason = self._library.argon2_error_message(status).decode()
+            raise WorkloadError(f"{NAME} failed with {cost.memory_kib} KiB of memory: {reason}.")
         return key.raw

@@ -173,8 +173,8 @@ def _settings() -> str | None:
         except (ImportError, OSError, AttributeError):
             continue
         info.restype = ctypes.c_char_p
-        said = info(_INFO_CPU_SETTINGS)
-        return said.decode() if said else None
+        settings = info(_INFO_CPU_SETTINGS)
+        return settings.decode() if settings else None
     return None
 
 

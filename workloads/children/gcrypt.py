@@ -48,8 +48,8 @@ class Library:
                 *(iterations, length, key),
             )
             if status:
-                said = self._library.gcry_strerror(status).decode()
-                raise WorkloadError(f"{self.name} failed at PBKDF2 with {hash_name}: {said}.")
+                reason = self._library.gcry_strerror(status).decode()
+                raise WorkloadError(f"{self.name} failed at PBKDF2 with {hash_name}: {reason}.")
             return key.raw
 
         return derive

@@ -43,17 +43,17 @@ def serve(answers: Mapping[str, Answer]) -> None:
             if line == GO:
                 if task is None:
                     raise WorkloadError("There is no task to do.")
-                said: Outcome = {"outcome": task()}
+                reply: Outcome = {"outcome": task()}
             else:
                 task = None  # its buffers go before there are others
                 request = json.loads(line)
                 outcome, task = answers[request["do"]](request)
-                said = {"outcome": outcome}
+                reply = {"outcome": outcome}
         except MissingError as reason:
-            said = {"missing": str(reason)}
+            reply = {"missing": str(reason)}
         except (WorkloadError, OSError, MemoryError) as error:
-            said = {"error": str(error) or type(error).__name__}
-        print(json.dumps(said), flush=True)
+            reply = {"error": str(error) or type(error).__name__}
+        print(json.dumps(reply), flush=True)
 
 
 def _die_with(parent: int) -> None:
