@@ -48,7 +48,7 @@ class Port:
         return f"usb:{self.usb_id}@{self.location}"
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """Device and name, for people."""
         words = [self.name] if self.usb_id else []
         words += [self.description] if self.description not in ("", "n/a") else []
@@ -189,7 +189,7 @@ class Lookup:
 
     def _missing(self, ports: Sequence[Port], match: re.Match[str]) -> str:
         ids = [match[1].lower()] if match[1] else list(self._usb_ids)
-        alike = [port.told for port in ports if port.usb_id in ids]
+        alike = [port.label for port in ports if port.usb_id in ids]
         if alike:
             return f"it is not plugged in; of its kind there is {', '.join(alike)}"
         if not ids:
@@ -237,10 +237,10 @@ def what_is_here(besides: str = "", finder: Finder = all_ports) -> str:
     """A sentence on the ports of this machine other than one, by what the kernel knows of them."""
     real = os.path.realpath(besides) if besides else ""
     ports = [port for port in finder() if os.path.realpath(port.device) != real]
-    told = "; ".join(map(_told, ports))
-    return f"{'Other ports' if besides else 'Ports'} here (none was opened): {told or 'none'}."
+    labels = "; ".join(map(_label_with_kinds, ports))
+    return f"{'Other ports' if besides else 'Ports'} here (none was opened): {labels or 'none'}."
 
 
-def _told(port: Port) -> str:
+def _label_with_kinds(port: Port) -> str:
     kinds = [kind for kind in registry.kinds() if port.usb_id in registry.load(kind).usb_ids]
-    return f"{port.told}, perhaps a {' or '.join(kinds)}" if kinds else port.told
+    return f"{port.label}, perhaps a {' or '.join(kinds)}" if kinds else port.label

@@ -74,7 +74,7 @@ def advised(meter: Ranged, seen: Extremes, needs: Needs) -> dict[str, float]:
     return {"voltage_range_v": volts, "current_range_a": amperes}
 
 
-def told(config: MeterConfig, meter: Ranged, needs: Needs) -> str:
+def report(config: MeterConfig, meter: Ranged, needs: Needs) -> str:
     """What was seen and what to set, for people. Raises RangingError."""
     seen = meter.extremes
     ranges = advised(meter, seen, needs)
@@ -107,7 +107,7 @@ def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> b
     """Ask the meter and hear it until `stopped()` says so; the first bytes that came. Raises
     OSError when the port is lost.
     """
-    heard = b""
+    first = b""
     meter.opened()
     while not stopped():
         t_ns = monotonic_ns()
@@ -119,8 +119,8 @@ def listen(meter: Meter, transport: Transport, stopped: Callable[[], bool]) -> b
         came_ns, data = transport.read(min(_WAIT_S, max(0.0, wait_s)))
         if data:
             meter.feed(data, came_ns)
-            heard = heard or data
-    return heard
+            first = first or data
+    return first
 
 
 def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> str:
@@ -137,7 +137,7 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
     except OSError as error:
         raise RecorderError(cannot_open(config, error, device)) from None
     try:
-        heard = listen(meter, transport, stopped)
+        first = listen(meter, transport, stopped)
         if stop_command := meter.stop_command():
             transport.write(stop_command)
     except OSError as error:
@@ -146,11 +146,11 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
         ) from None
     finally:
         transport.close()
-    if not heard:
+    if not first:
         raise RecorderError(silent(config, (monotonic_ns() - start_ns) / 1e9, device))
     if not meter.extremes.readings:
-        raise RecorderError(foreign(config, heard, device))
-    return told(config, meter, needs)
+        raise RecorderError(foreign(config, first, device))
+    return report(config, meter, needs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

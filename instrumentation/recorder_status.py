@@ -143,7 +143,7 @@ class Status:
         now_ns = monotonic_ns()
         self._due_ns = now_ns + _PERIOD_NS
         self.rate_hz = self._rate(now_ns)
-        told = {
+        content = {
             "format": "fde-recorder-status/1",
             "name": self.name,
             "kind": self._config.kind,
@@ -165,6 +165,6 @@ class Status:
             "last_fault": self.last_fault,
         }
         with contextlib.suppress(OSError):
-            files.write_json(self._path, told, sync=False)
+            files.write_json(self._path, content, sync=False)
         if self._shown is not None:
             self._shown(self)

@@ -183,7 +183,7 @@ class LineMeter(Meter):
         if parsed is None:
             self._refuse(line, t_ns, out)
             return
-        self._opening.heard(t_ns)
+        self._opening.on_record(t_ns)
         last = self._last
         if last is None:
             self._last = parsed

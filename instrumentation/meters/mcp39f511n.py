@@ -113,7 +113,7 @@ class Mcp39f511n(Meter):
         self._timeouts = 0
         self._asked_count = 0
         self._stray_bytes = 0
-        self._told: list[tuple[int, str, str]] = []  # faults that no call of feed has told yet
+        self._pending_faults: list[tuple[int, str, str]] = []  # for the next call of feed
         self._last_ns: int | None = None  # when the newest record came
         self._start_over()
 
@@ -147,7 +147,7 @@ class Mcp39f511n(Meter):
         if self._pending is not None:
             self._timeouts += 1
             ms = (t_ns - self._pending[1]) / 1e6
-            self._told.append((t_ns, "timeout", f"no whole answer in {ms:.0f} ms"))
+            self._pending_faults.append((t_ns, "timeout", f"no whole answer in {ms:.0f} ms"))
             if self._timeouts >= _LOST_ANSWERS:
                 self._start_over()
         self._inbox.clear()
@@ -168,9 +168,9 @@ class Mcp39f511n(Meter):
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         out = RowBuilder(len(self.channels))
-        for told in self._told:
-            out.fault(*told)
-        self._told.clear()
+        for fault in self._pending_faults:
+            out.fault(*fault)
+        self._pending_faults.clear()
         self._inbox.add(data, t_ns)
         if self._pending is None:
             self._stray_bytes += len(self._inbox)

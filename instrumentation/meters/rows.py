@@ -189,7 +189,7 @@ class Opening:
             self._next = (self._next + 1) % len(self._requests)
             self.due_ns = t_ns + (self._pause_ns if self._next else self._silence_ns)
 
-    def heard(self, t_ns: int) -> None:
+    def on_record(self, t_ns: int) -> None:
         """A record came: nothing needs to be sent until there is a silence again."""
         if self._requests:
             self._next = 0

@@ -126,7 +126,7 @@ class Trust:
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def broken(self, failing: Mapping[str, bool]) -> list[str]:
         """Those relations that fail and are trusted."""
@@ -143,8 +143,8 @@ class Trust:
     def newly_dropped(self) -> list[str]:
         """Relations that are no longer used and were not told of before."""
         dropped = [name for name in self._failed if not self.trusts(name)]
-        fresh = [name for name in dropped if name not in self._told]
-        self._told.update(fresh)
+        fresh = [name for name in dropped if name not in self._reported]
+        self._reported.update(fresh)
         return fresh
 
 
@@ -258,10 +258,10 @@ class WattsUp(Meter):
         return out.take()
 
     def _report_junk(self, junk: bytes, t_ns: int, out: RowBuilder) -> None:
-        told = junk.strip(_IGNORED)
+        junk = junk.strip(_IGNORED)
         # A port opened in mid-packet starts with the rest of that packet.
-        if told and (self._in_step or len(told) > _MOST_BYTES // 2):
-            out.fault(t_ns, "framing", f"{len(told)} bytes belong to no packet: {told[:40]!r}")
+        if junk and (self._in_step or len(junk) > _MOST_BYTES // 2):
+            out.fault(t_ns, "framing", f"{len(junk)} bytes belong to no packet: {junk[:40]!r}")
 
     def _read_packet(self, packet: bytes, t_ns: int, out: RowBuilder) -> None:
         """`packet` is without its semicolon."""
@@ -283,8 +283,8 @@ class WattsUp(Meter):
     def _read_version(self, values: list[bytes], t_ns: int, out: RowBuilder) -> None:
         if self._asked_version_ns is not None and t_ns - self._asked_version_ns <= _ANSWER_NS:
             return
-        said = b",".join(values).decode("ascii", "backslashreplace")
-        out.fault(t_ns, "banner", f"the meter was switched on, it is {said}")
+        version = b",".join(values).decode("ascii", "backslashreplace")
+        out.fault(t_ns, "banner", f"the meter was switched on, it is {version}")
         self._switched_on = True
         self._opening.again()
 
@@ -303,7 +303,7 @@ class WattsUp(Meter):
         if any(value != b"_" and not _NUMBER.fullmatch(value) for value in values):
             out.fault(t_ns, "framing", f"readings that are not numbers: {b','.join(values)[:80]!r}")
             return
-        self._opening.heard(t_ns)
+        self._opening.on_record(t_ns)
         numbers = [None if value == b"_" else int(value) for value in values]
         record = _Record(t_ns, dict(zip(layout, numbers, strict=True)))
         if record.readings["W"] is None:

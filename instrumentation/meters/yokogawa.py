@@ -205,7 +205,7 @@ class Yokogawa(Meter):
         self._asked_ns: int | None = None  # when the pending query was sent
         self._nonsense_ns: int | None = None  # when a line came instead of its answer
         self._timeouts = 0
-        self._told: list[tuple[int, str, str]] = []  # faults that no call of feed has told yet
+        self._pending_faults: list[tuple[int, str, str]] = []  # for the next call of feed
         self._last_ns: int | None = None
         self._start_over()
 
@@ -244,10 +244,10 @@ class Yokogawa(Meter):
         """An answer that has not come by now is given up."""
         if self._inbox:
             part = self._inbox.data[:_SHOWN_BYTES]
-            self._told.append((t_ns, "framing", f"{part!r} is not a whole line"))
+            self._pending_faults.append((t_ns, "framing", f"{part!r} is not a whole line"))
         elif self._asked_ns is not None and self._nonsense_ns is None:
             ms = (t_ns - self._asked_ns) / 1e6
-            self._told.append((t_ns, "timeout", f"no answer in {ms:.0f} ms"))
+            self._pending_faults.append((t_ns, "timeout", f"no answer in {ms:.0f} ms"))
         self._timeouts += self._asked_ns is not None
         self._inbox.clear()
         message = data[:-2].decode("ascii", "replace")
@@ -272,9 +272,9 @@ class Yokogawa(Meter):
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:
         out = RowBuilder(len(self.channels))
-        for told in self._told:
-            out.fault(*told)
-        self._told.clear()
+        for fault in self._pending_faults:
+            out.fault(*fault)
+        self._pending_faults.clear()
         self._inbox.add(data, t_ns)
         self._heard_ns = t_ns
         while (end := self._inbox.data.find(b"\n")) >= 0:
@@ -373,7 +373,7 @@ class Yokogawa(Meter):
         before, self._ranges = self._ranges or ranges, ranges
         wrong = any(should not in (None, now) for should, now in zip(fixed, ranges, strict=True))
         if wrong and (ranges != before or self._last_ns is None):
-            told = f"{ranges[0]:g} V, {ranges[1]:g} A"
-            out.fault(t_ns, "range", f"the meter is at {told}, not as set")
+            actual = f"{ranges[0]:g} V, {ranges[1]:g} A"
+            out.fault(t_ns, "range", f"the meter is at {actual}, not as set")
         auto = _AUTO_RANGE * (None in fixed)
         return auto | _RANGE_CHANGED * (wrong or ranges != before)

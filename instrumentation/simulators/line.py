@@ -27,7 +27,7 @@ class LineSimulator:
         self.period_ms = period_ms
         self.t_ms = t_ms
         self.running = False
-        self._heard = b""
+        self._received = b""
         self._before_j = [0.0, 0.0]
 
     @property
@@ -51,7 +51,7 @@ class LineSimulator:
         return b"".join(self._line(joules) for joules in energy_j.tolist())
 
     def receive(self, data: bytes) -> bytes:
-        *lines, self._heard = (self._heard + data).split(b"\n")
+        *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
             self.running = {b"run": True, b"halt": False}.get(line, self.running)
         return b""

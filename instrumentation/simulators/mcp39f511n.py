@@ -41,7 +41,7 @@ class Mcp39f511nSimulator:
         self._line_dv = round(line_v * 10)
         self._memory = bytearray(_MEMORY_BYTES)
         self._address = 0
-        self._heard = b""
+        self._received = b""
         self._seen_j = np.zeros(2)
         self._windows = 0
         struct.pack_into("<HH", self._memory, 0x02, 0x0003, 0x1510)  # status, version
@@ -91,16 +91,16 @@ class Mcp39f511nSimulator:
             struct.pack_into("<I", self._memory, 0x16 + 4 * channel, max(0, raw))
 
     def receive(self, data: bytes) -> bytes:
-        self._heard += data
+        self._received += data
         answers = b""
-        while (start := self._heard.find(b"\xa5")) >= 0:
-            self._heard = self._heard[start:]
-            if len(self._heard) < 2 or len(self._heard) < self._heard[1]:
+        while (start := self._received.find(b"\xa5")) >= 0:
+            self._received = self._received[start:]
+            if len(self._received) < 2 or len(self._received) < self._received[1]:
                 return answers
-            length = max(self._heard[1], 1)
-            frame, self._heard = self._heard[:length], self._heard[length:]
+            length = max(self._received[1], 1)
+            frame, self._received = self._received[:length], self._received[length:]
             answers += self._answer(frame)
-        self._heard = b""
+        self._received = b""
         return answers
 
     def _answer(self, frame: bytes) -> bytes:

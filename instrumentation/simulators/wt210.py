@@ -56,5 +56,5 @@ class WT210Simulator(YokogawaSimulator):
         return ""
 
     def _range(self, header: str, which: int) -> str:
-        now = self.told_ranges[which]
+        now = self.shown_ranges[which]
         return self._headed(header, nr3(now, now))

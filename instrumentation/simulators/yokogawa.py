@@ -96,7 +96,7 @@ class YokogawaSimulator(ABC):
         self.hold = False
         self.commands: list[str] = []  # every unit that was understood
         self._line_end = line_end
-        self._heard = b""
+        self._received = b""
         self._waiting = False
         self._queued: list[str] = []  # messages that came while it waits
         self._filter = ["NEVER"] * 16
@@ -106,7 +106,7 @@ class YokogawaSimulator(ABC):
         self._headers = True
         self._seen_j = 0.0
         self.power_w = self.rms_v = self.rms_a = math.nan
-        self.told_ranges = (self.volts.now, self.amperes.now)  # those of the last update
+        self.shown_ranges = (self.volts.now, self.amperes.now)  # those of the last update
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -134,14 +134,14 @@ class YokogawaSimulator(ABC):
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:
         """See `Simulator.advance`: an update in each period, and what waited for it."""
-        said = b""
+        sent = b""
         for joules in energy_j[:, 0].tolist():
             mean_w = (joules - self._seen_j) / self.rate_s
             self._seen_j = joules
             if not self.hold:
                 self._update(mean_w)
-                said += self._resume()
-        return said
+                sent += self._resume()
+        return sent
 
     def _update(self, mean_w: float) -> None:
         self.rms_v, self.rms_a = self.line_v, abs(mean_w) / self.line_v
@@ -153,7 +153,7 @@ class YokogawaSimulator(ABC):
         self.power_w = math.inf if over_v or over_a else mean_w
         self.rms_v = math.inf if over_v else self.rms_v
         self.rms_a = math.inf if over_a else self.rms_a
-        self.told_ranges = (self.volts.now, self.amperes.now)
+        self.shown_ranges = (self.volts.now, self.amperes.now)
         self.volts.follow(self.line_v, peak_v)
         self.amperes.follow(abs(mean_w) / self.line_v, peak_a)
         if self._filter[1] == "FALL":
@@ -167,7 +167,7 @@ class YokogawaSimulator(ABC):
         return b"".join(self._message(message) for message in queued)
 
     def receive(self, data: bytes) -> bytes:
-        *lines, self._heard = (self._heard + data).split(b"\n")
+        *lines, self._received = (self._received + data).split(b"\n")
         return b"".join(self._message(line.decode("ascii", "replace").strip()) for line in lines)
 
     def _message(self, message: str) -> bytes:
@@ -204,7 +204,7 @@ class YokogawaSimulator(ABC):
             self._filter[int(filter_bit[1])] = "FALL" if value.upper() == "FALL" else "NEVER"
             return ""
         for pattern, action in (self._shared() | self._own()).items():
-            if said(pattern, header):
+            if is_header(pattern, header):
                 return str(action(value))
         return None
 
@@ -273,15 +273,15 @@ class YokogawaSimulator(ABC):
 
     def values(self, *items: str) -> str:
         """Measured data, one after the other, in the ranges of its update."""
-        volts, amperes = self.told_ranges
-        said_of = {
+        volts, amperes = self.shown_ranges
+        texts = {
             "P": nr3(self.power_w, volts * amperes),
             "U": nr3(self.rms_v, volts),
             "I": nr3(self.rms_a, amperes),
             "URANGE": nr3(volts, volts),
             "IRANGE": nr3(amperes, amperes),
         }
-        return ",".join(said_of.get(item, "NAN") for item in items)
+        return ",".join(texts.get(item, "NAN") for item in items)
 
 
 def is_on(value: str) -> bool:
@@ -290,7 +290,7 @@ def is_on(value: str) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def said(pattern: str, header: str) -> bool:
+def is_header(pattern: str, header: str) -> bool:
     """Whether a header is this one, in its long or short form."""
     wanted, given = pattern.split(":"), header.upper().split(":")
     return len(wanted) == len(given) and all(

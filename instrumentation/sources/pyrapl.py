@@ -107,6 +107,6 @@ class PyraplSource:
         try:
             return step()
         except Exception as error:  # noqa: BLE001 - pyRAPL raises anything
-            said = str(error) or "no reason given"
-            self.error = f"pyRAPL failed ({type(error).__name__}): {said}"
+            reason = str(error) or "no reason given"
+            self.error = f"pyRAPL failed ({type(error).__name__}): {reason}"
             return None

@@ -13,7 +13,7 @@ import pytest
 from instrumentation import ranging
 from instrumentation.meters.ranges import Extremes, Ranged
 from instrumentation.meters.wt310 import WT310
-from instrumentation.ranging import Needs, RangingError, advised, smallest, told
+from instrumentation.ranging import Needs, RangingError, advised, report, smallest
 from instrumentation.recorder_port import MeterConfig
 from instrumentation.simulators.play import Player
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
@@ -74,7 +74,7 @@ def meter_that_saw(seen: Extremes) -> WT310:
 def test_advice_names_the_ranges_and_the_error_there() -> None:
     seen = Extremes(240, 231.0, 0.84, 187.3, 300.0, 1.0)
     config = MeterConfig.from_json(json.dumps(entry(Path("none"), model="WT310E", rate_s=0.5)))
-    text = told(config, meter_that_saw(seen), Needs())
+    text = report(config, meter_that_saw(seen), Needs())
     settings = json.loads(next(line for line in text.splitlines() if "{" in line).split(": ", 1)[1])
     assert settings == {
         "model": "WT310E",
@@ -90,7 +90,7 @@ def test_advice_names_the_ranges_and_the_error_there() -> None:
 def test_advice_tells_of_clipped_readings_and_of_higher_ranges() -> None:
     seen = Extremes(240, 231.0, 0.84, 187.3, 300.0, 5.0, over_range=3)
     config = MeterConfig.from_json(json.dumps(entry(Path("none"))))
-    text = told(config, meter_that_saw(seen), Needs())
+    text = report(config, meter_that_saw(seen), Needs())
     assert "3 readings were beyond the range" in text
     assert "went up to 5 A" in text
 
