@@ -75,14 +75,14 @@ def _handled(handlers: dict[signal.Signals, _Handler]) -> Iterator[None]:
 def lasting(say: Callable[[str], None]) -> Callable[[str], None]:
     """`say` that never fails: what nobody can read any more is let pass."""
 
-    def said(line: str) -> None:
+    def lasting_say(line: str) -> None:
         try:
             say(line)
         except OSError as error:
             if error.errno in _TERMINAL_GONE:
                 _let_go_of_terminal()
 
-    return said
+    return lasting_say
 
 
 def _let_go_of_terminal() -> None:

@@ -39,8 +39,8 @@ class Range:
         )
 
     def keywords(self) -> dict[str, Any]:
-        told = {"minimum": self.least, "maximum": self.most, "exclusiveMinimum": self.above}
-        return {key: bound for key, bound in told.items() if bound is not None}
+        bounds = {"minimum": self.least, "maximum": self.most, "exclusiveMinimum": self.above}
+        return {key: bound for key, bound in bounds.items() if bound is not None}
 
 
 @dataclass(frozen=True)
@@ -154,24 +154,24 @@ def _inside(place: str, name: object) -> str:
 
 def _other(place: str, value: object, wanted: tuple[Any, ...]) -> ValueError:
     shown = value if isinstance(value, str | int | float | None) else type(value).__name__
-    said = f"{place or 'it'} is {shown!r:.60}"
+    text = f"{place or 'it'} is {shown!r:.60}"
     for one in wanted:
         if isinstance(one, Text) and one.words:
-            said += f", but {one.words}"
+            text += f", but {one.words}"
         elif isinstance(one, Range | Text):
-            said += "".join(f", {key} {bound}" for key, bound in one.keywords().items())
+            text += "".join(f", {key} {bound}" for key, bound in one.keywords().items())
     known = [repr(one) for one in wanted if isinstance(one, str)]
-    return ValueError(said + (f", not {' or '.join(known)}" if known else ""))
+    return ValueError(text + (f", not {' or '.join(known)}" if known else ""))
 
 
 def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
     """What `_read` asks of a document of this shape."""
     origin, inner = get_origin(shape), get_args(shape)
     if origin is Annotated:
-        told = schema(inner[0])
+        bounded = schema(inner[0])
         for limit in inner[1:]:
-            told |= limit.keywords()
-        return told
+            bounded |= limit.keywords()
+        return bounded
     if origin is Literal:
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
