@@ -87,19 +87,16 @@ class Mcp39f511n(Meter):
     arrival_delay_limit_s: float = 0.03
     flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late")
     Settings: ClassVar[type[Any]] = Settings
+    accuracy = Accuracy(
+        relative_limit=0.005,
+        absolute_limit_w=0.005,
+        source="Microchip DS20005473B: 0.5 % across a dynamic range of 4000:1, taken as the "
+        "limit at every load; 5 mW: half a step of 10 mW",
+    )
 
     # Of the window at the meter; known beyond a reopening, for the last command.
     _found_exponent: int | None = None
     _exponent_now: int = 0
-
-    @property
-    def accuracy(self) -> Accuracy:
-        return Accuracy(
-            relative_limit=0.005,
-            absolute_limit_w=0.005,
-            source="Microchip DS20005473B: 0.5 % across a dynamic range of 4000:1, taken as the "
-            "limit at every load; 5 mW: half a step of 10 mW",
-        )
 
     @property
     def period_s(self) -> float:

@@ -97,15 +97,12 @@ class SmartPower3(Meter):
         "doubtful",
     )
     Settings: ClassVar[type[Any]] = Settings
-
-    @property
-    def accuracy(self) -> Accuracy:
-        return Accuracy(
-            relative_limit=0.03,
-            absolute_limit_w=0.0005,
-            source="wiki.odroid.com, SmartPower3, specifications: 3 % typical above 5 V and 1 A, "
-            "taken as the limit at every load; 0.5 mW: half the last digit of the protocol",
-        )
+    accuracy = Accuracy(
+        relative_limit=0.03,
+        absolute_limit_w=0.0005,
+        source="wiki.odroid.com, SmartPower3, specifications: 3 % typical above 5 V and 1 A, "
+        "taken as the limit at every load; 0.5 mW: half the last digit of the protocol",
+    )
 
     @property
     def period_s(self) -> float:

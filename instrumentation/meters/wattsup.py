@@ -206,20 +206,13 @@ class WattsUp(Meter):
     # Nowhere stated: the adapter's 16 ms and five times that for the meter's own work.
     arrival_delay_limit_s: float = 0.1
     has_energy: bool = True
-
-    @property
-    def accuracy(self) -> Accuracy:
-        return Accuracy(
-            relative_limit=0.015,
-            absolute_limit_w=0.3,
-            source="Watts Up? specifications: 1.5 % + 3 counts of the displayed "
-            "value; a count is 0.1 W",
-        )
-
-    @property
-    def period_s(self) -> float:
-        """One second, as it is told to."""
-        return _PERIOD_S
+    period_s: float = _PERIOD_S
+    accuracy = Accuracy(
+        relative_limit=0.015,
+        absolute_limit_w=0.3,
+        source="Watts Up? specifications: 1.5 % + 3 counts of the displayed "
+        "value; a count is 0.1 W",
+    )
 
     def _forget(self) -> None:
         self._inbox = Inbox()

@@ -43,6 +43,8 @@ class WattsUpSimulator:
     channels = ("0",)
     full_scale_w = 1800.0
     resolution_w = 0.0501
+    period_s = 1.0
+    settings: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, fields: int = 18, logged: Sequence[str] = _NAMES) -> None:
         self.names = _NAMES[:fields]
@@ -57,15 +59,6 @@ class WattsUpSimulator:
         self._seconds = 0
         self._largest = [0, 0, 0]
         self._smallest = [1 << 30] * 3
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        return {}
-
-    @property
-    def period_s(self) -> float:
-        """One second."""
-        return 1.0
 
     def switch_off_and_on(self) -> bytes:
         """It forgets what it was told and what it has counted, and says who it is."""
