@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -157,16 +157,7 @@ class MeterConfig:
 
     def described(self) -> dict[str, Any]:
         """What meter.json says of it."""
-        return {
-            "format": "fde-meter/2",
-            "name": self.name,
-            "kind": self.kind,
-            "port": self.port,
-            "baud": self.baud,
-            "origin": self.origin,
-            "channels": self.channels,
-            **self.driver().described(),
-        }
+        return {"format": "fde-meter/2", **asdict(self), **self.driver().described()}
 
 
 _NEEDED = ("name", "kind", "port", "origin", "channels")

@@ -156,15 +156,9 @@ class Meter(ABC):
 
     def described(self) -> dict[str, Any]:
         """What meter.json says of the driver."""
-        accuracy = self.accuracy
         return {
             "settings": asdict(self.settings),
             "timing": self.timing,
             "arrival_delay_limit_s": self.arrival_delay_limit_s,
-            "accuracy": {
-                "relative_limit": accuracy.relative_limit,
-                "absolute_limit_w": accuracy.absolute_limit_w,
-                "distribution": "rectangular",
-                "source": accuracy.source,
-            },
+            "accuracy": {**asdict(self.accuracy), "distribution": "rectangular"},
         }
