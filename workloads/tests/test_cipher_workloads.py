@@ -20,14 +20,16 @@ pytestmark = pytest.mark.skipif(
     bool(catalogue.missing_libraries("this test")),
     reason=" ".join(catalogue.missing_libraries("this test")),
 )
-FEW: dict[str, object] = {"ciphers": "blowfish-448", "modes": "ctr,ecb", "sizes": "1001,large"}
+needs_aes = pytest.mark.skipif(
+    bool(catalogue.reason_against(True)), reason=catalogue.reason_against(True)
+)
 
 
 @dataclass(frozen=True)
 class Done:
     context: Context
     phases: contract.Phases
-    told: dict[str, Any]
+    report: dict[str, Any]
 
 
 def done(root: Path, name: str, **given: object) -> Done:
@@ -35,8 +37,9 @@ def done(root: Path, name: str, **given: object) -> Done:
     return Done(context, phases, json.loads((context.kept / "ciphers.json").read_text()))
 
 
-def test_every_mode_size_and_direction_is_a_phase_and_the_inputs_bytes_count(root: Path) -> None:
-    run = done(root, "cipher_modes", **FEW, large_mib=1)
+def test_every_mode_size_and_direction_is_a_phase_counted_by_its_input(root: Path) -> None:
+    few = {"ciphers": "blowfish-448", "modes": "ctr,ecb", "sizes": "1001,large", "large_mib": 1}
+    run = done(root, "cipher_modes", **few)
     assert run.phases.names == [
         f"blowfish-448-{mode}.{verb}.{size}B"
         for size in (1001, 1 << 20)
@@ -47,18 +50,16 @@ def test_every_mode_size_and_direction_is_a_phase_and_the_inputs_bytes_count(roo
         size = int(name.rpartition(".")[2].removesuffix("B"))
         assert work.amounts["bytes"] == work.amounts["operations"] * size
     assert run.phases.left_out == []
-
-
-def test_what_did_which_cipher_is_kept(root: Path) -> None:
-    told = done(root, "cipher_modes", **FEW, large_mib=1).told
-    assert {each["cipher"]: each["library"].split()[0] for each in told["ciphers"]} == {
+    # What did which cipher is kept.
+    ciphers = run.report["ciphers"]
+    assert {each["cipher"]: each["library"].split()[0] for each in ciphers} == {
         "blowfish-448-ctr": "PyCryptodome",
         "blowfish-448-ecb": "OpenSSL",
     }
-    assert all(each["held_against"] for each in told["ciphers"])
-    assert list(told["unsafe"]) == ["blowfish-448"]
-    assert told["aes_instructions"] == {}
-    for each in told["phases"]:
+    assert all(each["held_against"] for each in ciphers)
+    assert list(run.report["unsafe"]) == ["blowfish-448"]
+    assert run.report["aes_instructions"] == {}
+    for each in run.report["phases"]:
         assert 0 <= each["python_share_at_most"] <= 1 and each["seconds"] >= 0.01
 
 
@@ -74,13 +75,12 @@ def test_a_cipher_that_no_library_has_is_left_out(
     assert run.phases.names == ["3des-ecb.encrypt.1000B", "3des-ecb.decrypt.1000B"]
 
 
+@needs_aes
 def test_aes_without_the_processors_instructions_is_proven(root: Path) -> None:
-    if catalogue.reason_against(True):
-        pytest.skip(catalogue.reason_against(True))
     given = {"ciphers": "aes-128,des", "modes": "ecb", "sizes": "1000", "aes_instructions": False}
     run = done(root, "cipher_modes", **given)
     assert len(run.phases.names) == 4 and run.phases.left_out == []
-    rates = run.told["aes_instructions"]
+    rates = run.report["aes_instructions"]
     assert rates["with"]["aes_mib_per_s"] > rates["without"]["aes_mib_per_s"]
 
 
@@ -108,12 +108,11 @@ def test_a_processor_that_has_no_instructions_needs_no_mask(
     assert run.phases.left_out == [] and len(run.phases.names) == 2
 
 
+@needs_aes
 def test_a_mask_that_is_not_believed_leaves_aes_out(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the mask is empty, so AES is as fast with it as without."""
-    if catalogue.reason_against(True):
-        pytest.skip(catalogue.reason_against(True))
     monkeypatch.setattr(catalogue, "MASK", "~0x0")
     # Far beyond what another program's load makes of two like rates.
     monkeypatch.setattr(catalogue, "LEAST_RATIO", 50.0)
@@ -149,8 +148,8 @@ def test_files_are_counted_and_what_takes_too_long_is_left_out_with_figures(root
     ((what, reason),) = run.phases.left_out
     assert what == "rsa-2048-oaep of 10000 B"
     assert "takes 53 private operations of" in reason and "raise oaep_max_bytes" in reason
-    assert list(run.told["unsafe"]) == ["des"]
-    assert {each["cipher"] for each in run.told["ciphers"]} == {"des-cbc", "rsa-2048-oaep"}
+    assert list(run.report["unsafe"]) == ["des"]
+    assert {each["cipher"] for each in run.report["ciphers"]} == {"des-cbc", "rsa-2048-oaep"}
 
 
 @pytest.mark.parametrize(("file_io", "fsync"), [(True, True), (True, False), (False, True)])

@@ -317,11 +317,16 @@ def test_sysbench_reports_are_read() -> None:
         sql.counted("what is this\n", 50)
 
 
-def test_a_server_that_cannot_start_says_why(root: Path) -> None:
-    reasons = database.reasons("sql")
-    binaries = database.find()
-    if reasons or binaries is None:
+@pytest.fixture
+def binaries() -> database.Binaries:
+    """A database server that can be run here."""
+    found, reasons = database.find(), database.reasons("sql")
+    if reasons or found is None:
         pytest.skip(" ".join(reasons))
+    return found
+
+
+def test_a_server_that_cannot_start_says_why(root: Path, binaries: database.Binaries) -> None:
     data = root / "data"
     database.initialise(binaries, data, root / "tmp")
     (data / "ibdata1").write_bytes(b"no table space")
@@ -330,11 +335,9 @@ def test_a_server_that_cannot_start_says_why(root: Path) -> None:
     assert contract.processes_using(root) == []
 
 
-def test_a_second_database_is_a_copy_of_the_empty_first_one(root: Path) -> None:
-    binaries = database.find()
-    reasons = database.reasons("sql")
-    if reasons or binaries is None:
-        pytest.skip(" ".join(reasons))
+def test_a_second_database_is_a_copy_of_the_empty_first_one(
+    root: Path, binaries: database.Binaries
+) -> None:
     context = made(root / "run", "sql", {})
     for name in ("first", "second"):
         data, temporary = context.disk / name, context.disk / f"{name}-tmp"
@@ -350,11 +353,7 @@ def test_a_second_database_is_a_copy_of_the_empty_first_one(root: Path) -> None:
         binaries = replace(binaries, install=Path("/bin/false"))
 
 
-def test_a_place_the_server_cannot_enter_is_named(root: Path) -> None:
-    binaries = database.find()
-    reasons = database.reasons("sql")
-    if reasons or binaries is None:
-        pytest.skip(" ".join(reasons))
+def test_a_place_the_server_cannot_enter_is_named(root: Path, binaries: database.Binaries) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root gives the data to another user")
     root.chmod(0o700)
