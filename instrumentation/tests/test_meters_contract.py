@@ -211,6 +211,7 @@ def test_answers_at_random_are_no_records(kind: str) -> None:
         if second % 50 == 0:
             meter.opened()
         if request := meter.request(second * 10**9):
+            assert meter.request(second * 10**9) == request, "to ask what is due changes nothing"
             meter.on_request_sent(request, second * 10**9)
         junk = chance.randbytes(chance.randrange(90)) + b"\r\n" * chance.randrange(2)
         assert not len(meter.feed(junk, second * 10**9).rows)

@@ -206,15 +206,6 @@ def test_junk_between_frames_is_told_however_it_comes() -> None:
     assert fault.detail == "37 bytes before this are no PowerSensor3 frame"
 
 
-def test_damage_costs_the_same_byte_by_byte() -> None:
-    at_once, _ = started(window_ms=0)
-    byte_by_byte, _ = started(window_ms=0)
-    data = b"".join(frame(50 * n)[n % 5 == 0 :] for n in range(1, 60))
-    found = joined([byte_by_byte.feed(data[n : n + 1], 7) for n in range(len(data))])
-    same(at_once.feed(data, 7), found)
-    assert len(found.rows) == 47
-
-
 def test_a_rail_that_is_off_at_the_meter_gives_no_records_and_says_why() -> None:
     simulator = PowerSensor3Simulator()
     simulator.eeprom = eeprom((True, True, False, True))
@@ -249,12 +240,6 @@ def test_a_stream_that_falls_silent_is_started_again() -> None:
     assert meter.request(5_900_000_000) == b""
     assert meter.request(6_000_000_000) == STOP
     assert meter.stop_command() == b"X"
-
-
-def test_request_changes_nothing() -> None:
-    meter = PowerSensor3(RAILS)
-    meter.opened()
-    assert meter.request(0) == meter.request(0) == STOP
 
 
 def test_missing_frames_end_a_record_and_are_flagged() -> None:
