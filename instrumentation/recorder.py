@@ -242,7 +242,6 @@ class Recorder:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; see the module's text."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.recorder")
     parser.add_argument("--meter", required=True, help="one entry of meters, as JSON")
     parser.add_argument("--out", required=True, type=Path, help="directory of this meter")

@@ -109,7 +109,6 @@ class Status:
             self.last_fault = f"{fault.kind}: {fault.detail}"
 
     def enter(self, state: str, message: str = "") -> None:
-        """Change the state and tell it at once."""
         self.state, self.message = state, message
         if state != "recording":
             self.watts = {}  # nobody knows them now

@@ -62,7 +62,6 @@ class Pieces:
 
     @classmethod
     def of(cls, frames: Sequence[Frame]) -> Pieces:
-        """Those frames' bytes."""
         data = b"".join([frame.data for frame in frames])
         return cls([f.t_mono_ns for f in frames], [len(f.data) for f in frames], data)
 

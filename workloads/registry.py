@@ -14,7 +14,6 @@ _GROUP = Group("workload", "fde.workloads", "workloads", "name", Workload)
 
 
 def names() -> tuple[str, ...]:
-    """The names of all workloads."""
     return _GROUP.names()
 
 

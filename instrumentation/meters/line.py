@@ -125,7 +125,6 @@ class LineMeter(Meter):
 
     @property
     def accuracy(self) -> Accuracy:
-        """See `Meter.accuracy`; from the settings."""
         return Accuracy(
             self.settings.relative_limit or 0.0,
             self.settings.absolute_limit_w or 0.0,
@@ -134,11 +133,9 @@ class LineMeter(Meter):
 
     @property
     def period_s(self) -> float:
-        """From the settings."""
         return float(self.settings.period_s)
 
     def available_channels(self) -> tuple[str, ...]:
-        """See `Meter.available_channels`; from the pattern."""
         return tuple(self._layout.channels)
 
     def _forget(self) -> None:
@@ -155,7 +152,6 @@ class LineMeter(Meter):
         self._base_j = [0.0] * len(self.channels)
 
     def stop_command(self) -> bytes:
-        """The text `stop`."""
         return str(self.settings.stop).encode()
 
     def feed(self, data: bytes, t_ns: int) -> ParseResult:

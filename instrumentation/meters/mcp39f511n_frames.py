@@ -61,7 +61,6 @@ class Request(NamedTuple):
 
     @property
     def answer_bytes(self) -> int:
-        """Length of the whole answer."""
         return self.size + 3 if self.size else 1
 
 

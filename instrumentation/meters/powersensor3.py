@@ -121,7 +121,6 @@ class PowerSensor3(Meter):
 
     @property
     def period_s(self) -> float:
-        """The window."""
         return float(self.settings.frames / self.settings.frames_hz)
 
     def _forget(self) -> None:

@@ -52,7 +52,6 @@ class Sensor:
         return cls(kind, pair, vref_v, sensitivity, used)
 
     def to_bytes(self) -> bytes:
-        """The 41 bytes of the EEPROM."""
         return _SENSOR.pack(self.type, self.pair, self.vref_v, self.sensitivity, self.used)
 
 
@@ -75,7 +74,6 @@ class Talk:
         self._before: tuple[Sensor, ...] = ()
 
     def request(self, t_ns: int) -> bytes:
-        """What is due at `t_ns`."""
         return self._next if t_ns >= self.due_ns else b""
 
     def on_request_sent(self, data: bytes, t_ns: int) -> None:

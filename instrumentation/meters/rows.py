@@ -163,7 +163,6 @@ class Inbox:
         self._arrivals += [arrival for arrival in moved if arrival[0] > 0]
 
     def clear(self) -> None:
-        """Forget all bytes."""
         self.drop(len(self.data))
 
 
@@ -184,7 +183,6 @@ class Opening:
         return self._requests[self._next]
 
     def on_request_sent(self, t_ns: int) -> None:
-        """What was due was sent."""
         if self._requests:
             self._next = (self._next + 1) % len(self._requests)
             self.due_ns = t_ns + (self._pause_ns if self._next else self._silence_ns)

@@ -106,7 +106,6 @@ class SmartPower3(Meter):
 
     @property
     def period_s(self) -> float:
-        """The interval set at the meter."""
         return float(self.settings.interval_ms) / 1000
 
     def _forget(self) -> None:

@@ -189,7 +189,6 @@ class Yokogawa(Meter):
 
     @property
     def period_s(self) -> float:
-        """The update interval."""
         return float(self.settings.rate_s)
 
     @property

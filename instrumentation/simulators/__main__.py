@@ -32,7 +32,6 @@ def _watts(words: str | None, channels: Sequence[str]) -> list[float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; see the module's text."""
     parser = argparse.ArgumentParser(prog="python -m instrumentation.simulators")
     parser.add_argument("--kind", required=True, help=", ".join(registry.kinds()))
     parser.add_argument("--link", required=True, type=Path, help="becomes a link to the port")

@@ -44,7 +44,6 @@ class LineSimulator:
 
     @property
     def period_s(self) -> float:
-        """Time between two lines."""
         return self.period_ms / 1000
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:

@@ -61,7 +61,6 @@ class Mcp39f511nSimulator:
 
     @property
     def period_s(self) -> float:
-        """One window."""
         return (1 << self.exponent) / self._line_hz
 
     @property

@@ -145,7 +145,6 @@ class Player:
         return self._wire.hit + len(self._meter.struck) + self.unplugged
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Play."""
         start_s = time.monotonic()
         while not stopped():
             due_s = start_s + (self._done + self._together) * self._period_s

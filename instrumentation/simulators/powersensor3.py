@@ -66,7 +66,6 @@ class PowerSensor3Simulator:
 
     @property
     def period_s(self) -> float:
-        """Time of one frame."""
         return 1 / self._frames_hz
 
     @property

@@ -97,7 +97,6 @@ class SmartPower3Simulator:
 
     @property
     def period_s(self) -> float:
-        """The interval in s."""
         return self.interval_ms / 1000
 
     def advance(self, energy_j: NDArray[np.float64]) -> bytes:

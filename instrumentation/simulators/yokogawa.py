@@ -119,7 +119,6 @@ class YokogawaSimulator(ABC):
 
     @property
     def period_s(self) -> float:
-        """The update interval."""
         return self.rate_s
 
     @property

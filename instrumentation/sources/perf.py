@@ -95,7 +95,6 @@ class PerfSource:
 
     @property
     def names(self) -> Sequence[str]:
-        """The zones' names."""
         return [zone.name for zone in self.zones]
 
     def read(self) -> dict[str, Reading | ReadFailure]:

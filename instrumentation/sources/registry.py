@@ -15,7 +15,6 @@ _GROUP = Group("energy source", "fde.sources", "instrumentation.sources", "name"
 
 
 def names() -> tuple[str, ...]:
-    """All sources."""
     return _GROUP.names()
 
 

@@ -81,7 +81,6 @@ class _Whole:
 
 
 def _same(request: Mapping[str, Any]) -> tuple[Outcome, None]:
-    """Compare two files."""
     if not filecmp.cmp(request["first"], request["second"], shallow=False):
         name = Path(request["first"]).name
         raise WorkloadError(f"{name} was not decrypted to what it was before.")
