@@ -100,7 +100,7 @@ def test_a_damaged_stream_is_named_and_leaves_the_old_table(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("described", "said"),
+    ("described", "message"),
     [
         ({"kind": "nonsense"}, "There is no kind of meter called 'nonsense'"),
         ({"channels": {"9": "system"}}, "has no channel 9"),
@@ -111,11 +111,11 @@ def test_a_damaged_stream_is_named_and_leaves_the_old_table(tmp_path: Path) -> N
 def test_a_wrong_description_is_one_sentence(
     tmp_path: Path,
     described: dict[str, object],
-    said: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = recorded(tmp_path / "meter0", [lines(3)], **described)
     assert main([str(folder)]) == 1
     err = capsys.readouterr().err
-    assert err.startswith("fde: ") and said in err
+    assert err.startswith("fde: ") and message in err
     assert err.count("\n") == 1

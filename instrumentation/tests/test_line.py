@@ -80,7 +80,7 @@ def test_channels_are_those_of_the_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"pattern": ""}, "pattern is missing"),
         ({"pattern": 7}, "pattern is a text"),
@@ -111,10 +111,10 @@ def test_channels_are_those_of_the_groups() -> None:
         ({"start": 1}, "start is a text"),
     ],
 )
-def test_wrong_descriptions_are_refused(settings: dict[str, Any], said: str) -> None:
+def test_wrong_descriptions_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(MeterError, match="settings of the line cannot be used") as refused:
         a_meter(**{"pattern": r"(?P<power_w>\d+)", **settings})
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(

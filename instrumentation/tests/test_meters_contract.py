@@ -188,8 +188,8 @@ def test_faults_on_the_wire_are_noticed_and_survived(kind: str, fault: str) -> N
     assert found.faults
     assert found.samples.height >= 2000 - 3 * (wire.hit + 2)  # in step with the next record
     # No fault without a trace: whatever is missing has a gap or a fault in its place.
-    told = sum(f.kind != "restart" for f in found.faults)
-    assert told >= 0.9 * wire.hit or fault == "lose"
+    reported = sum(f.kind != "restart" for f in found.faults)
+    assert reported >= 0.9 * wire.hit or fault == "lose"
 
 
 @every_meter

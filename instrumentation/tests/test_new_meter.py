@@ -87,7 +87,7 @@ def test_new_meter_is_clean(package: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("", "cannot name a meter"),
         ("Foo", "cannot name a meter"),
@@ -103,9 +103,9 @@ def test_new_meter_is_clean(package: Path) -> None:
         ("play", "is there already"),
     ],
 )
-def test_other_names_are_refused_and_change_nothing(name: str, said: str, package: Path) -> None:
+def test_other_names_are_refused_and_change_nothing(name: str, message: str, package: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in package.rglob("*")}
-    with pytest.raises(NewMeterError, match=said):
+    with pytest.raises(NewMeterError, match=message):
         lay_out(name, package)
     assert {path: path.stat().st_mtime_ns for path in package.rglob("*")} == before
 

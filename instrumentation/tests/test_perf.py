@@ -171,16 +171,16 @@ def test_no_permission_gives_the_command_that_mends_it(tmp_path: Path) -> None:
     try:
         PerfSource.open(tmp_path).close()
     except PerfError as error:
-        said = str(error)
+        message = str(error)
     else:
         pytest.skip("kernel.perf_event_paranoid lets everybody count on this machine")
     finally:
         if as_root:
             os.seteuid(0)
-    level = re.search(r"\(kernel.perf_event_paranoid is (-?\d)\)", said)
+    level = re.search(r"\(kernel.perf_event_paranoid is (-?\d)\)", message)
     assert level is not None
     assert int(level[1]) > 0
-    assert "`sudo sysctl kernel.perf_event_paranoid=0`" in said
+    assert "`sudo sysctl kernel.perf_event_paranoid=0`" in message
 
 
 def test_a_count_that_cannot_be_read_is_a_reason(tmp_path: Path) -> None:

@@ -142,15 +142,15 @@ def test_a_fast_clock_is_fast(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["drip=1"], "no fault drip: there are drop, "),
         (["drop"], "drop has no number"),
         (["drop=2"], "is not a probability"),
     ],
 )
-def test_wrong_faults_are_refused(words: list[str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_wrong_faults_are_refused(words: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         faults.Faults.parse(words)
 
 
@@ -177,14 +177,14 @@ def test_command_line_plays_until_it_is_told_to_stop(tmp_path: Path) -> None:
             devices |= {str(link.readlink())}
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
-    said, err = process.communicate(timeout=60)
+    message, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
-    assert said.startswith(f"A smartpower3 at {link}")
+    assert message.startswith(f"A smartpower3 at {link}")
     assert not link.is_symlink()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--kind", "smartpower4"), "did you mean smartpower3"),
         (("--kind", "smartpower3", "--watts", "1"), "has 2 channels (0, 1): give as many watts"),
@@ -194,12 +194,12 @@ def test_command_line_plays_until_it_is_told_to_stop(tmp_path: Path) -> None:
     ],
 )
 def test_command_line_refuses_in_one_sentence(
-    tmp_path: Path, options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = options if "--link" in options else (*options, "--link", str(tmp_path / "m"))
     assert main(words) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("fde: ") and said in err
+    assert err.startswith("fde: ") and message in err
     assert err.count("\n") == 1
     assert not os.path.lexists(tmp_path / "m")

@@ -67,7 +67,7 @@ def _as_ports(strangers: list[SimulatedPort]) -> list[Port]:
 
 
 @pytest.mark.parametrize(
-    ("port", "said"),
+    ("port", "message"),
     [
         ("{silent}", "is silent"),
         ("{busy}", "is in use by another program"),
@@ -78,7 +78,7 @@ def _as_ports(strangers: list[SimulatedPort]) -> list[Port]:
 )
 def test_no_port_but_the_named_one_is_opened(
     port: str,
-    said: str,
+    message: str,
     strangers: list[SimulatedPort],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -93,14 +93,14 @@ def test_no_port_but_the_named_one_is_opened(
     entry = MeterConfig(
         "meter0", "smartpower3", port.format(**places), 115200, "modelled", {"0": "system"}
     )
-    with opened() as paths, pytest.raises(RecorderError, match=said) as told:
+    with opened() as paths, pytest.raises(RecorderError, match=message) as refused:
         Recorder(entry, tmp_path / "out", tmp_path / "status.json", finder=all_ports).run(
             lambda: False
         )
-    assert _untouched(strangers, paths), told.value
+    assert _untouched(strangers, paths), refused.value
     assert (silent.device in paths) == ("silent" in port)
     assert silent.receive() == b""
-    assert all(stranger.device in str(told.value) for stranger in strangers)
+    assert all(stranger.device in str(refused.value) for stranger in strangers)
     held.close()
     for own in (silent, busy):
         own.close()
@@ -130,10 +130,10 @@ def test_the_one_of_its_kind_is_opened_where_the_kind_alone_was_named(
 
 def test_ports_are_told_by_what_the_kernel_knows(strangers: list[SimulatedPort]) -> None:
     found = _as_ports(strangers)
-    told = probe.what_is_here(str(strangers[0].link), lambda: found)
-    assert told.startswith("Other ports here (none was opened): ")
-    assert strangers[0].device not in told
-    assert f"{found[3].device} (usb:{SMARTPOWER}:S3), perhaps a smartpower3" in told
+    text = probe.what_is_here(str(strangers[0].link), lambda: found)
+    assert text.startswith("Other ports here (none was opened): ")
+    assert strangers[0].device not in text
+    assert f"{found[3].device} (usb:{SMARTPOWER}:S3), perhaps a smartpower3" in text
     assert probe.what_is_here(finder=lambda: []) == "Ports here (none was opened): none."
 
 

@@ -125,10 +125,10 @@ def test_run_finds_the_ranges(playing: Path, kind: str, capsys: pytest.CaptureFi
     # Whatever the inventory fixes so far is left to the meter during the run.
     meter = json.dumps(entry(playing, kind, voltage_range_v=300, current_range_a=0.5))
     assert ranging.main(["--meter", meter, "--seconds", "2.5"]) == 0
-    said = capsys.readouterr()
-    assert "230 V, 0.813 A, 187 W" in said.out
-    assert '"voltage_range_v": 300.0, "current_range_a": 2.0' in said.out
-    assert "Load the machine now" in said.err
+    message = capsys.readouterr()
+    assert "230 V, 0.813 A, 187 W" in message.out
+    assert '"voltage_range_v": 300.0, "current_range_a": 2.0' in message.out
+    assert "Load the machine now" in message.err
 
 
 def test_meter_without_ranges_has_nothing_to_set(
@@ -155,8 +155,8 @@ def test_foreign_or_silent_meter_is_said(
     playing: Path, why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ranging.main(["--meter", json.dumps(entry(playing)), "--seconds", "1"]) == 1
-    said = capsys.readouterr().err
-    assert f"fde: meter0 at {playing} {why}" in said
+    message = capsys.readouterr().err
+    assert f"fde: meter0 at {playing} {why}" in message
 
 
 def test_missing_port_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

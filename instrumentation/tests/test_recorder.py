@@ -394,7 +394,7 @@ def test_pseudo_terminal_is_never_measured(link: Path, out: Path, refused: Refus
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({"kind": "smartpower"}, "did you mean smartpower3"),
         ({"origin": "guessed"}, "measured or modelled"),
@@ -406,9 +406,9 @@ def test_pseudo_terminal_is_never_measured(link: Path, out: Path, refused: Refus
     ],
 )
 def test_wrong_entry_is_refused(
-    link: Path, out: Path, entry: dict[str, Any], said: str, refused: Refused
+    link: Path, out: Path, entry: dict[str, Any], message: str, refused: Refused
 ) -> None:
-    assert said in refused(**{"port": link, **entry})
+    assert message in refused(**{"port": link, **entry})
     assert not out.exists()
 
 

@@ -80,9 +80,11 @@ def test_without_counters_there_is_a_sentence(
     try:
         source = opener()
     except SourceError as error:
-        said = [str(error)]
+        message = [str(error)]
     else:
         readings = source.read()
-        said = [r.error for r in readings.values() if isinstance(r, ReadFailure)] or [source.error]
+        message = [r.error for r in readings.values() if isinstance(r, ReadFailure)] or [
+            source.error
+        ]
         source.close()
-    assert all(sentence.strip() and "\n" not in sentence for sentence in said)
+    assert all(sentence.strip() and "\n" not in sentence for sentence in message)

@@ -130,10 +130,10 @@ def instrument() -> Iterator[tuple[UsbtmcTransport, int]]:
 
 def _heard(master: int, size: int) -> bytes:
     """What was written to a pseudo-terminal, which is passed on in parts: `size` bytes or more."""
-    heard = b""
-    while select.select([master], [], [], 5.0 if len(heard) < size else 0.1)[0]:
-        heard += os.read(master, 100)
-    return heard
+    received = b""
+    while select.select([master], [], [], 5.0 if len(received) < size else 0.1)[0]:
+        received += os.read(master, 100)
+    return received
 
 
 def test_usbtmc_reads_once_after_each_query_and_not_otherwise(
@@ -176,8 +176,8 @@ def test_a_port_that_does_not_open_is_given_up(tmp_path: Path) -> None:
         os.close(os.open(fifo, os.O_RDONLY))
         raise OSError(errno.ENODEV, "it opened after all")
 
-    for said in ("did not open it", "still hangs"):
-        with pytest.raises(OSError, match=said) as raised:
+    for message in ("did not open it", "still hangs"):
+        with pytest.raises(OSError, match=message) as raised:
             in_time(str(fifo), opened, limit_s=0.2)
         assert raised.value.errno == errno.ETIMEDOUT
     os.close(os.open(fifo, os.O_WRONLY))  # the driver comes to its senses

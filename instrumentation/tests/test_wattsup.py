@@ -136,15 +136,15 @@ def test_version_that_was_asked_for_is_no_fault() -> None:
 def test_banner_in_mid_stream_is_kept_and_the_meter_started_again() -> None:
     simulator = a_simulator()
     before = seconds_of(simulator, [1500.0] * 10)
-    said = simulator.switch_off_and_on()
+    message = simulator.switch_off_and_on()
     assert simulator.advance(np.array([[15_050.0]])) == b""
     meter = WattsUp({"0": "system"})
     meter.opened()
     meter.on_request_sent(b"#V,R,0;", -5 * SECOND_NS)
-    fed([*before, said], meter)
+    fed([*before, message], meter)
     assert meter.request(12 * SECOND_NS) == b"#V,R,0;"
     simulator.receive(b"#L,W,3,E,1,1;")
-    rows, faults = fed([*before, said, *seconds_of(simulator, [1500.0] * 3, 15_050)])
+    rows, faults = fed([*before, message, *seconds_of(simulator, [1500.0] * 3, 15_050)])
     assert kinds(faults) == ["banner", "restart", "gap"]
     assert "2,20000,7,11,1,0" in faults[0].detail
     assert rows.flags.tolist() == [0] * 9 + [GAP | RESTART, 0, 0]
@@ -280,7 +280,7 @@ def test_no_single_change_gives_a_wrong_figure_unseen() -> None:
     packets, used_j = seconds_of(a_simulator(), watts), np.cumsum(watts)
     meter = WattsUp({"0": "system"})
     meter.opened()
-    told = changed = 0
+    reported = changed = 0
     faulty = False
     for n, packet in enumerate(packets):
         was_faulty, faulty = faulty, n > 5 and n % 7 == 0
@@ -291,11 +291,11 @@ def test_no_single_change_gives_a_wrong_figure_unseen() -> None:
             assert done.rows.energy_j is not None
             assert abs(done.rows.energy_j[0, 0] - used_j[n]) <= 3 * 360
             assert not done.rows.flags[0] & RESTART
-        told += bool({"framing", "inconsistent"} & set(kinds(done.faults)))
+        reported += bool({"framing", "inconsistent"} & set(kinds(done.faults)))
         changed += arrived != packet
         if not (was_faulty or faulty) and n > 5:
             assert len(done.rows) == 1 or n % 7 == 2  # back in step
-    assert told >= 0.85 * changed
+    assert reported >= 0.85 * changed
 
 
 def test_an_unasked_banner_after_other_requests_is_still_one() -> None:

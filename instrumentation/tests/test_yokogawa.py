@@ -34,24 +34,24 @@ def driver(kind: str, **settings: Any) -> Yokogawa:
 def set_up(meter: Yokogawa, simulator: YokogawaSimulator) -> list[str]:
     """Ask until the meter waits for its data; what was said."""
     meter.opened()
-    said: list[str] = []
-    while len(said) < 100 and (not said or ":COMM:WAIT" not in said[-1]):
+    sent: list[str] = []
+    while len(sent) < 100 and (not sent or ":COMM:WAIT" not in sent[-1]):
         request = meter.request(0)
-        said.append(request.decode().strip())
+        sent.append(request.decode().strip())
         meter.on_request_sent(request, 0)
         if answer := simulator.receive(request):
             assert not meter.feed(answer, 0).faults
-    return said
+    return sent
 
 
 @both
 def test_each_command_is_followed_by_a_look_at_its_error(kind: str) -> None:
-    said = set_up(driver(kind, **FIXED), SIMULATORS[kind]())
-    setting = said[: said.index("*IDN?")]
+    sent = set_up(driver(kind, **FIXED), SIMULATORS[kind]())
+    setting = sent[: sent.index("*IDN?")]
     assert setting[0] == "*CLS"
     assert set(setting[1::2]) == {":STAT:ERR?"}
     assert not any(command.endswith("?") for command in setting[::2])
-    assert said[-3:] == ["*IDN?", ":STAT:EESR?", ":COMM:WAIT 1"]
+    assert sent[-3:] == ["*IDN?", ":STAT:EESR?", ":COMM:WAIT 1"]
 
 
 @both

@@ -36,11 +36,11 @@ with Child("key_derivation", Path(sys.argv[1])) as child:
 
 def test_a_task_is_repeated_for_as_long_as_asked_and_at_least_once(root: Path) -> None:
     with Child("key_derivation", root) as child:
-        told = child.ask("repeat", job=JOB, seconds=0)
+        laid_out = child.ask("repeat", job=JOB, seconds=0)
         once = child.outcome(child.go())
         child.ask("repeat", job=JOB, seconds=0.2)
         longer = [child.outcome(child.go()) for _ in range(2)]
-    assert told["job"] == JOB and told["library"].startswith("OpenSSL")
+    assert laid_out["job"] == JOB and laid_out["library"].startswith("OpenSSL")
     assert once["steps"] == 1
     for each in longer:
         assert each["steps"] > 1 and each["seconds"] >= 0.2

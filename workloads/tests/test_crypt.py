@@ -207,7 +207,9 @@ def test_a_missing_library_is_named_with_its_package() -> None:
         "print('\\n'.join(registry.load(sys.argv[1]).requires({}, {})))"
     )
     for name in ("file_ciphers", "cipher_modes"):
-        said = programs.run([sys.executable, "-I", "-S", "-c", code, name]).splitlines()
-        assert said[0].endswith("library cryptography: install the package python3-cryptography.")
-        assert said[1].endswith("library Cryptodome: install the package python3-pycryptodome.")
-        assert len(said) == 2 and all(line.startswith(f"{name} needs ") for line in said)
+        message = programs.run([sys.executable, "-I", "-S", "-c", code, name]).splitlines()
+        assert message[0].endswith(
+            "library cryptography: install the package python3-cryptography."
+        )
+        assert message[1].endswith("library Cryptodome: install the package python3-pycryptodome.")
+        assert len(message) == 2 and all(line.startswith(f"{name} needs ") for line in message)

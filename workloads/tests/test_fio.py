@@ -53,14 +53,14 @@ def report(**changes: object) -> str:
 
 def test_the_papers_accesses_are_what_fio_is_told(root: Path) -> None:
     context, _ = made(root, "access_patterns")
-    told = {
+    commands = {
         (way, order): fio.command(
             Path("file"), access_patterns.job(context, way, order), context.seed
         )
         for way in ("write", "read")
         for order in ("sequential", "random")
     }
-    for (way, order), argv in told.items():
+    for (way, order), argv in commands.items():
         random = order == "random"
         assert option(argv, "rw") == ("rand" if random else "") + way
         assert option(argv, "bs") == str(4 * (KIB if random else MIB))
@@ -78,7 +78,7 @@ def test_bytes_and_operations_are_those_of_fios_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         ("", "fio gave no report: silence"),
         ("fio: cannot allocate", "fio gave no report: fio: cannot allocate"),
@@ -87,8 +87,8 @@ def test_bytes_and_operations_are_those_of_fios_report() -> None:
         (report(read={"io_bytes": 0, "total_ios": 0}), "moved no data"),
     ],
 )
-def test_a_report_that_says_nothing_is_an_error(output: str, said: str) -> None:
-    with pytest.raises(WorkloadError, match=said):
+def test_a_report_that_says_nothing_is_an_error(output: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
         fio.counted(output)
 
 
@@ -108,7 +108,7 @@ def test_the_papers_steps_are_21_from_512_bytes_to_64_mib() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "said"),
+    ("steps", "message"),
     [
         ("4k", "not paper are whole numbers from 1 on, .*, not '4k'"),
         ("paper,512", "whole numbers .*, not 'paper'"),
@@ -117,8 +117,8 @@ def test_the_papers_steps_are_21_from_512_bytes_to_64_mib() -> None:
         ("2097152", "lie between 512 B and the file's 1048576 B .file_mib.: 2097152"),
     ],
 )
-def test_steps_that_cannot_be_are_refused(steps: str, said: str) -> None:
-    with pytest.raises(WorkloadError, match=said):
+def test_steps_that_cannot_be_are_refused(steps: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
         registry.complete("block_sizes", {"steps": steps, "file_mib": 1})
 
 
@@ -228,9 +228,9 @@ def test_a_fio_that_dies_is_an_error_with_its_last_words(when: str, root: Path) 
         file.write_bytes(bytes(MIB))
     # There is no such file, or no direct I/O of 100 bytes.
     argv = fio.command(file, fio.Job("read", 100, 1000), context.seed)
-    said = "file creation disallowed" if when == "before" else "Invalid argument"
+    message = "file creation disallowed" if when == "before" else "Invalid argument"
     with (
-        pytest.raises(WorkloadError, match=rf"^fio failed \(status 1\): .*{said}"),
+        pytest.raises(WorkloadError, match=rf"^fio failed \(status 1\): .*{message}"),
         held.Held(argv, context.scratch) as one,
     ):
         one.go()

@@ -37,15 +37,15 @@ def test_every_cipher_has_its_modes_and_sizes_and_cascades_have_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"modes": "ecb"}, "modes of kernel_ciphers knows no 'ecb'; did you mean cbc"),
         ({"key_bits": "192"}, "key_bits of kernel_ciphers knows no '192'"),
         ({"ciphers": "", "cascades": " ,"}, "nothing to do: name ciphers or cascades"),
     ],
 )
-def test_what_has_no_known_answers_is_refused(given: dict[str, str], said: str) -> None:
-    with pytest.raises(WorkloadError, match=said):
+def test_what_has_no_known_answers_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
         rows(**given)
 
 
@@ -108,17 +108,17 @@ def test_a_key_size_without_an_answer_is_missing_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "said"),
+    ("level", "message"),
     [(None, ""), ("0\n", ""), ("1\n", "restrict to 0, it is 1"), ("2\n", "restrict to 0, it is 2")],
 )
 def test_a_kernel_that_keeps_its_ciphers_to_itself_is_told(
-    level: str | None, said: str, root: Path, monkeypatch: pytest.MonkeyPatch
+    level: str | None, message: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = root / "restrict"
     if level is not None:
         file.write_text(level)
     monkeypatch.setattr(child, "RESTRICTION", file)
-    assert said in child.restriction() and bool(said) == bool(child.restriction())
+    assert message in child.restriction() and bool(message) == bool(child.restriction())
 
 
 def test_the_driver_is_the_one_the_kernel_would_take() -> None:

@@ -98,7 +98,7 @@ def test_memory_is_what_the_largest_argon2id_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"functions": "md5"}, "functions of key_derivation knows no 'md5'; there are: sha512, "),
         ({"iterations": "1e6"}, "The iterations are whole numbers from 1 on"),
@@ -109,8 +109,8 @@ def test_memory_is_what_the_largest_argon2id_needs() -> None:
         ({"argon2id": "t1-m16KiB-p4"}, "at least 8 KiB a lane.*, not 't1-m16KiB-p4'"),
     ],
 )
-def test_what_is_no_cost_is_refused(given: dict[str, object], said: str) -> None:
-    with pytest.raises(WorkloadError, match=said):
+def test_what_is_no_cost_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
         phases(**given)
 
 

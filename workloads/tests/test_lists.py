@@ -18,19 +18,19 @@ def test_numbers_may_have_names_and_are_bounded() -> None:
     assert lists.numbers("sizes", "10, large,10", names={"large": 1 << 20}) == [10, 1 << 20]
     assert lists.numbers("pims", "0,0", least=0) == [0]
     assert lists.numbers("pims", "", optional=True) == []
-    for text, said in (
+    for text, message in (
         ("2k", "The sizes are whole numbers from 1 on or large, with commas .*, not '2k'"),
         ("0", "not '0'"),
         ("1 2", "not '1 2'"),
         ("²", "not '²'"),
         ("", "The sizes are empty: name at least one"),
     ):
-        with pytest.raises(WorkloadError, match=said):
+        with pytest.raises(WorkloadError, match=message):
             lists.numbers("sizes", text, names={"large": 1})
 
 
 @pytest.mark.parametrize(
-    ("modes", "said"),
+    ("modes", "message"),
     [
         ("cbc ecb", "modes of cipher_modes takes words with commas between them, not 'cbc ecb'"),
         ("ecb,ctx", r"modes of cipher_modes knows no 'ctx'; did you mean ctr\?"),
@@ -38,8 +38,8 @@ def test_numbers_may_have_names_and_are_bounded() -> None:
         (" ,", "modes of cipher_modes is empty: choose from ecb, cbc"),
     ],
 )
-def test_a_wrong_word_is_refused_when_the_plan_is_made(modes: str, said: str) -> None:
-    with pytest.raises(WorkloadError, match=said):
+def test_a_wrong_word_is_refused_when_the_plan_is_made(modes: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message):
         registry.complete("cipher_modes", {"modes": modes})
 
 

@@ -80,7 +80,7 @@ def test_a_new_workload_is_clean(package: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("", "cannot name a workload"),
         ("Foo", "cannot name a workload"),
@@ -94,9 +94,9 @@ def test_a_new_workload_is_clean(package: Path) -> None:
         ("base", "is there already"),
     ],
 )
-def test_other_names_are_refused_and_change_nothing(name: str, said: str, package: Path) -> None:
+def test_other_names_are_refused_and_change_nothing(name: str, message: str, package: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in package.rglob("*")}
-    with pytest.raises(NewWorkloadError, match=said):
+    with pytest.raises(NewWorkloadError, match=message):
         lay_out(name, package)
     assert {path: path.stat().st_mtime_ns for path in package.rglob("*")} == before
 

@@ -90,8 +90,8 @@ def test_the_page_cache_is_emptied_between_the_commands_of_a_script(tmp_path: Pa
     files = [tmp_path / name for name in ("first", "last")]
     writes = [["dd", "if=/dev/zero", f"of={file}", "bs=1M", "count=2"] for file in files]
     made = programs.script(tmp_path / "script", writes, between=programs.DROP_CACHES)
-    said = programs.run(made, name="dd")
-    assert said.count(" copied, ") == 2
+    message = programs.run(made, name="dd")
+    assert message.count(" copied, ") == 2
     first, last = (
         int(subprocess.check_output(["fincore", "-nbo", "RES", str(file)])) for file in files
     )

@@ -93,14 +93,16 @@ def test_a_workload_is_described_with_all_it_may_be_told_and_what_is_missing(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert describe.main(["kernel_grep"]) == 0
-    said = capsys.readouterr().out
-    assert "  word = module: what is searched for\n" in said
-    assert "  cache = cold (cold, warm): " in said
-    assert "  cannot run here: kernel_grep needs the program grep: install its package.\n" in said
-    assert "assets    kernel_grep" in said and "needs the asset" not in said
+    message = capsys.readouterr().out
+    assert "  word = module: what is searched for\n" in message
+    assert "  cache = cold (cold, warm): " in message
+    assert (
+        "  cannot run here: kernel_grep needs the program grep: install its package.\n" in message
+    )
+    assert "assets    kernel_grep" in message and "needs the asset" not in message
     assert describe.main(["all"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"\n{name}: " in f"\n{said}" for name in registry.names())
+    message = capsys.readouterr().out
+    assert all(f"\n{name}: " in f"\n{message}" for name in registry.names())
 
 
 def test_describing_speaks_plainly_of_what_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
