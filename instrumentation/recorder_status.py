@@ -56,13 +56,10 @@ _RATE_TICKS = 10
 
 
 class Status:
-    """Counts what happens and tells it about twice a second, to `shown` too.
+    """Counts what happens and writes it about twice a second, to `shown` too.
 
-    The file holds `format`, `name`, `kind`, `origin`, `port`, `state` (`starting`, `recording`,
-    `lost`, `full` (the disk), `stopped`, `failed`), `message`, `pid`, `t_mono_ns`, `t_record_ns`
-    (of the last record, 0 before the first), `epoch`, `records`, `bytes`, `rate_hz` (records per
-    second over the last 5 s), `due_hz` (what the driver expects), `watts` by channel, `gaps`,
-    `faults`, `last_fault`.
+    The file is a `contract.documents.RecorderStatus`: `state` is `full` while the disk is,
+    `rate_hz` is over the last 5 s, `due_hz` what the driver expects.
     """
 
     def __init__(
