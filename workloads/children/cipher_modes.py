@@ -15,6 +15,7 @@ from workloads.children import serving
 from workloads.children.serving import MissingError, Outcome, Task, serve
 from workloads.crypt import known_answers, libraries
 from workloads.crypt.catalogue import CIPHERS, MIB, WHOLE_BLOCKS, padded
+from workloads.crypt.known_answers import xor
 
 BLOCK_BYTES = 16
 _PLAIN = "00112233445566778899aabbccddeeff"
@@ -68,11 +69,6 @@ def xts(encrypt: Encrypt, tweak: Encrypt, iv: bytes, plain: bytes, block: int) -
     start = block * BLOCK_BYTES
     mask = _times_alpha(tweak(iv), block)
     return xor(encrypt(xor(plain[start : start + BLOCK_BYTES], mask)), mask)
-
-
-def xor(one: bytes, other: bytes) -> bytes:
-    """Bit by bit, of equal lengths."""
-    return bytes(a ^ b for a, b in zip(one, other, strict=True))
 
 
 def _times_alpha(value: bytes, times: int) -> bytes:

@@ -156,11 +156,11 @@ def by_definition(mode: str, block: Block, iv: bytes, plain: bytes) -> bytes:
         if mode == "ecb":
             out += block(part)
         elif mode == "cbc":
-            register = block(_xor(part, register))
+            register = block(xor(part, register))
             out += register
         else:
             stream = block(register)
-            result = _xor(part, stream)
+            result = xor(part, stream)
             out += result
             if mode == "ofb":
                 register = stream
@@ -172,7 +172,8 @@ def by_definition(mode: str, block: Block, iv: bytes, plain: bytes) -> bytes:
     return out
 
 
-def _xor(left: bytes, right: bytes) -> bytes:
+def xor(left: bytes, right: bytes) -> bytes:
+    """Bit by bit, as far as the shorter one goes."""
     return bytes(a ^ b for a, b in zip(left, right, strict=False))
 
 
