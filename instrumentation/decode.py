@@ -151,13 +151,11 @@ def decode_frames(meter: Meter, frames: Iterable[Frame]) -> Decoded:
 def open_recording(meter_dir: Path) -> tuple[Decoder, Iterator[Frame | Pieces]]:
     """A fresh decoder and the stream of a meter's directory. Raises DecodeError."""
     try:
-        described = strict_json.loads((meter_dir / "meter.json").read_text(encoding="utf-8"))
+        with _as_decode_errors(meter_dir):
+            text = (meter_dir / "meter.json").read_text(encoding="utf-8")
+        described = strict_json.loads(text)
         driver = registry.load(described["kind"])
         meter = driver(described["channels"], described.get("settings", {}))
-    except FileNotFoundError as error:
-        raise DecodeError(
-            f"{error.filename} is not there: {meter_dir} is not a recording."
-        ) from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DecodeError(
             f"{meter_dir / 'meter.json'} is not a meter's description ({error})."

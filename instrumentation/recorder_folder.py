@@ -9,7 +9,6 @@ import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 from contract import files, strict_json
 from instrumentation import recorder_port as words
@@ -42,12 +41,7 @@ class RecordingFolder:
             raise RecorderError(words.recorded_already(self._config, self._out)) from None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
     def writer(self) -> StreamWriter:
