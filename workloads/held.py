@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from workloads import programs
@@ -58,7 +57,7 @@ class Held:
         try:
             self._expect(b"ready\n")
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
@@ -74,12 +73,7 @@ class Held:
         self._check(output)
         return output[max(output.find("{\n"), 0) :]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         programs.kill_group(self._process)
         assert self._process.stdout
         self._process.stdout.close()
