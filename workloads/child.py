@@ -83,8 +83,7 @@ class Child:
 
     def _last_words(self) -> str:
         status = self._process.wait()
-        self._errors.seek(0)
-        last = programs.last_line(self._errors.read().decode(errors="replace"))
+        last = programs.last_line(programs.whole_text(self._errors))
         return f"(status {status}): {last or 'it said nothing.'}"
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from contract.parameters import Parameter
 from workloads import programs
-from workloads.base import Assets, Context, Needs, Parameters, Work, Workload
+from workloads.base import Assets, Context, Needs, Parameters, Workload
 
 MIB = 1 << 20
 CACHES = ("cold", "warm")
@@ -94,28 +94,35 @@ class FileIo(Workload):
         sizes_mib = _sizes_mib(context.parameters)
         warm = context.parameters["cache"] == "warm"
         warm_s = float(context.parameters["warm_seconds"])
-        dropping = context.parameters["between_files"] == "drop-caches"
-        between = programs.DROP_CACHES if dropping else ""
         files = [context.disk / f"file-{i:04d}" for i in range(len(sizes_mib))]
         groups = {"small": range(len(files) - 1), "large": range(len(files) - 1, len(files))}
         for label, indices in groups.items():
+            size_bytes = MIB * sum(sizes_mib[i] for i in indices)
             writes = [_write_command(context, files[i], sizes_mib, i) for i in indices]
             programs.cold_start(context, *WARM_UP, *_preload_commands(context, sizes_mib, indices))
-            write = programs.script(context.scratch / "write", writes, between=between)
-            with programs.held(write, name="dd") as go, context.phase(f"write-{label}") as work:
-                output = go()
-            _keep(context, f"write-{label}", output)
-            _count(work, sizes_mib, indices)
+            _measure(context, f"write-{label}", writes, size_bytes)
             if not context.parameters["read_back"]:
                 continue
             reads = [_dd(files[i], Path("/dev/null")) for i in indices]
             programs.cold_start(context, *WARM_UP)
             rounds = _warmed(context, reads, warm_s) if warm else 1
-            read = programs.script(context.scratch / "read", reads, rounds, between=between)
-            with programs.held(read, name="dd") as go, context.phase(f"read-{label}") as work:
-                output = go()
-            _keep(context, f"read-{label}", output)
-            _count(work, sizes_mib, indices, rounds)
+            _measure(context, f"read-{label}", reads, size_bytes, rounds)
+
+
+def _measure(
+    context: Context, phase: str, commands: list[list[str]], size_bytes: int, rounds: int = 1
+) -> None:
+    """All the files `rounds` times as a phase; the lines in which dd gives the bytes and seconds of
+    each file are kept.
+    """
+    dropping = context.parameters["between_files"] == "drop-caches"
+    between = programs.DROP_CACHES if dropping else ""
+    script = programs.script(context.scratch / phase, commands, rounds, between=between)
+    with programs.held(script, name="dd") as go, context.phase(phase) as work:
+        output = go()
+    lines = [line for line in output.splitlines(keepends=True) if " copied, " in line]
+    (context.kept / f"dd-{phase}.txt").write_text("".join(lines), encoding="utf-8")
+    work.add(bytes=rounds * size_bytes, files=rounds * len(commands))
 
 
 def _sizes_mib(parameters: Parameters) -> list[int]:
@@ -177,14 +184,3 @@ def _warmed(context: Context, reads: list[list[str]], seconds: float) -> int:
     programs.run(once, name="dd")
     took_s = time.monotonic() - started_s
     return max(1, math.ceil(seconds / took_s))
-
-
-def _keep(context: Context, phase: str, output: str) -> None:
-    """The lines in which dd says bytes and seconds, one a file."""
-    lines = [line for line in output.splitlines(keepends=True) if " copied, " in line]
-    (context.kept / f"dd-{phase}.txt").write_text("".join(lines), encoding="utf-8")
-
-
-def _count(work: Work, sizes_mib: list[int], indices: range, rounds: int = 1) -> None:
-    size_bytes = sum(sizes_mib[i] for i in indices) * MIB
-    work.add(bytes=rounds * size_bytes, files=rounds * len(indices))

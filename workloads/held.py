@@ -88,8 +88,7 @@ class Held:
     def _check(self, output: str) -> None:
         status = self._process.returncode
         if status:
-            self._errors.seek(0)
-            reason = programs.last_line(self._errors.read().decode(errors="replace"))
+            reason = programs.last_line(programs.whole_text(self._errors))
             rest = [line for line in output.splitlines() if "Saving output of" not in line]
             reason = reason or programs.last_line("\n".join(rest)) or "it printed no reason"
             raise WorkloadError(f"fio failed (status {status}): {reason}")

@@ -119,7 +119,9 @@ def _result(
     # From the end: a reader that fails ends those before it.
     for each in reversed(started):
         if each.process.returncode not in ok:
-            reason = last_line(each.stderr_text()) or last_line(output) or "it printed no reason"
+            reason = (
+                last_line(whole_text(each.errors)) or last_line(output) or "it printed no reason"
+            )
             raise WorkloadError(f"{name or each.name} failed {_status(each.process)}: {reason}")
     return output
 
@@ -170,16 +172,18 @@ def last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
+def whole_text(file: IO[bytes]) -> str:
+    """What was written to a file that is open."""
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
 @dataclass(frozen=True)
 class _Started:
     name: str
     process: subprocess.Popen[bytes]
     output: IO[bytes]
     errors: IO[bytes]
-
-    def stderr_text(self) -> str:
-        self.errors.seek(0)
-        return self.errors.read().decode(errors="replace")
 
     def close(self) -> None:
         kill_group(self.process)
