@@ -86,6 +86,11 @@ def test_a_recording_without_records_has_the_columns_all_the_same(tmp_path: Path
     assert samples.is_empty()
 
 
+def test_a_folder_without_a_recording_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DecodeError, match=r"meter\.json is not there: .* is not a recording"):
+        decode(tmp_path)
+
+
 def test_a_damaged_stream_is_named_and_leaves_the_old_table(tmp_path: Path) -> None:
     folder = recorded(tmp_path / "meter0", [lines(20)])
     write_samples(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -20,7 +19,7 @@ import polars as pl
 import pytest
 
 from instrumentation import recorder
-from instrumentation.decode import DecodeError, decode, main, write_samples
+from instrumentation.decode import decode, write_samples
 from instrumentation.ports import Port
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
@@ -380,12 +379,6 @@ def test_another_meter_is_named(link: Path, refused: Refused) -> None:
     assert "That is a smartpower3: set its kind." in err
 
 
-def test_missing_port_is_said(link: Path, refused: Refused) -> None:
-    err = refused(link)
-    assert err.startswith(f"fde: meter0: {link} is not there")
-    assert "Ports here (none was opened):" in err
-
-
 def test_pseudo_terminal_is_never_measured(link: Path, out: Path, refused: Refused) -> None:
     with plugged_in(link, smartpower3()) as port:
         for name in (link, port.device):
@@ -410,13 +403,3 @@ def test_wrong_entry_is_refused(
 ) -> None:
     assert message in refused(**{"port": link, **entry})
     assert not out.exists()
-
-
-def test_decoding_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(DecodeError, match="not a recording"):
-        decode(tmp_path)
-    (tmp_path / "meter.json").write_text('{"kind": "smartpower3", "channels": {"0": "system"}}')
-    (tmp_path / "stream.raw").write_bytes(os.urandom(4) + b"\xff" * 60)
-    assert main([str(tmp_path)]) == 1
-    assert "not a raw meter stream" in capsys.readouterr().err
-    assert not (tmp_path / "samples.parquet").exists()
