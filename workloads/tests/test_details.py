@@ -84,12 +84,6 @@ def test_a_source_that_was_not_written_whole_is_not_shared(
     assert list(context.shared.iterdir()) == []
 
 
-def test_zero_files_hold_zeros(root: Path) -> None:
-    sizes = {"small_files": 1, "small_mib": 1, "large_mib": 1}
-    context, _ = contract.performed("file_io", root / "a", **sizes)
-    assert all(not any(file.read_bytes()) for file in context.disk.iterdir())
-
-
 @pytest.fixture
 def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Puts a program first that notes its arguments, one call a line, and then is the real one."""
@@ -106,9 +100,10 @@ def spy(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     return put
 
 
-def test_each_files_seconds_are_kept_as_dd_says_them(root: Path) -> None:
+def test_zero_files_hold_zeros_and_each_files_seconds_are_kept_as_dd_says_them(root: Path) -> None:
     sizes = {"small_files": 3, "small_mib": 1, "large_mib": 1}
     context, _ = contract.performed("file_io", root / "a", **sizes)
+    assert all(not any(file.read_bytes()) for file in context.disk.iterdir())
     lines = (context.kept / "dd-write-small.txt").read_text().splitlines()
     assert len(lines) == 3
     assert all(line.startswith("1048576 bytes") and " copied, " in line for line in lines)
