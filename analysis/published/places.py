@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from analysis.published.reference import FOLDER, MARK, citations, known, marked, published
+from analysis.published.reference import MARK, citations, known, marked, published, rows
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,9 @@ class Place:
 
 @cache
 def _all() -> tuple[Place, ...]:
-    with (FOLDER / "places.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(
-            Place(**{**row, "entries": tuple(row["entries"].split())})  # type: ignore[arg-type]
-            for row in csv.DictReader(file)
-        )
+    return tuple(
+        Place(**row | {"entries": tuple(row["entries"].split())}) for row in rows("places")
+    )
 
 
 def places(paper: str | None = None) -> list[Place]:

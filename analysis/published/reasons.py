@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from analysis.energy.trust import program_of
+from analysis.published import reference
 from analysis.published.beside import PLAIN, Beside
-from analysis.published.reference import FOLDER
 from analysis.suite.records import MEASURED, MODELLED, Suite
 
 AES, EMULATOR = "aes", "QEMU"
@@ -18,23 +17,23 @@ AES, EMULATOR = "aes", "QEMU"
 
 @dataclass(frozen=True)
 class Hardware:
-    """A processor or drive of a paper; `aes` and `rotational` are yes, no, unknown or empty."""
+    """A processor or drive of a paper; `aes` and `rotational` are yes, no, unknown or empty.
+
+    `note` says how that is known.
+    """
 
     paper: str
     kind: str
     name: str
     aes: str
     rotational: str
+    note: str
 
 
 @cache
 def hardware() -> tuple[Hardware, ...]:
     """What data/reference/hardware.csv knows of the papers' machines."""
-    with (FOLDER / "hardware.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return tuple(
-        Hardware(r["paper"], r["kind"], r["name"], r["aes"], r["rotational"]) for r in rows
-    )
+    return tuple(Hardware(**row) for row in reference.rows("hardware"))
 
 
 def reasons(suite: Suite, rows: Sequence[Beside]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parents[2] / "data" / "reference"
 CONDITIONS = (
@@ -116,21 +117,15 @@ class ReferenceConfiguration:
 @cache
 def citations() -> tuple[Citation, ...]:
     """The papers, the one whose testbed this is first."""
-    return tuple(Citation(**row) for row in _rows("papers"))
+    return tuple(Citation(**row) for row in rows("papers"))
 
 
 @cache
 def configurations() -> dict[str, ReferenceConfiguration]:
     """The configurations of the papers' rows, by name."""
     return {
-        row["configuration"]: ReferenceConfiguration(
-            row["configuration"],
-            row["kind"],
-            row["cipher"],
-            _whole(row["key_bits"]),
-            row["label"],
-        )
-        for row in _rows("configurations")
+        row["configuration"]: ReferenceConfiguration(**row | {"key_bits": _whole(row["key_bits"])})
+        for row in rows("configurations")
     }
 
 
@@ -147,42 +142,24 @@ def published(paper: str | None = None) -> list[Published]:
 
 @cache
 def _figures(paper: str) -> tuple[Published, ...]:
-    return tuple(_figure(row) for row in _rows(paper))
+    return tuple(_figure(row) for row in rows(paper))
 
 
-def _figure(row: dict[str, str]) -> Published:
-    half = row["half_width_95"]
+def _figure(row: dict[str, Any]) -> Published:
+    half = row.pop("half_width_95")
+    whole = ("size_bytes", "block_bytes", "iterations")
+    changed: dict[str, Any] = {name: _whole(row[name]) for name in whole}
+    changed |= {"value": float(row["value"]), "doubtful": row["doubtful"] == "yes"}
     return Published(
-        paper=row["paper"],
-        entry=row["entry"],
-        place=row["place"],
-        page=row["page"],
-        subject=row["subject"],
-        operation=row["operation"],
-        file_type=row["file_type"],
-        size_bytes=_whole(row["size_bytes"]),
-        block_bytes=_whole(row["block_bytes"]),
-        mode=row["mode"],
-        pattern=row["pattern"],
-        device=row["device"],
-        software=row["software"],
-        iterations=_whole(row["iterations"]),
-        machine=row["machine"],
-        workload=row["workload"],
-        phase=row["phase"],
-        configuration=row["configuration"],
-        quantity=row["quantity"],
-        value=float(row["value"]),
+        **row | changed,
         printed=row["value"],
         half_width=float(half) if half else None,
         printed_half=half,
-        unit=row["unit"],
-        doubtful=row["doubtful"] == "yes",
-        note=row["note"],
     )
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def rows(name: str) -> list[dict[str, Any]]:
+    """The rows of a file of data/reference, all of them texts."""
     with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -212,11 +189,7 @@ class Unsafe:
 @cache
 def known() -> tuple[Unsafe, ...]:
     """All that data/reference/unsafe.csv names."""
-    with (FOLDER / "unsafe.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(
-            Unsafe(row["name"], tuple(row["words"].split()), row["why"], row["source"])
-            for row in csv.DictReader(file)
-        )
+    return tuple(Unsafe(**row | {"words": tuple(row["words"].split())}) for row in rows("unsafe"))
 
 
 @cache
