@@ -126,8 +126,7 @@ def _seal(suite: Suite) -> str:
 
 
 def _runs(suite: Suite, told: IncidentLog) -> str:
-    planned = suite.plan.get("runs")
-    entries = [e for e in planned if isinstance(e, dict)] if isinstance(planned, list) else []
+    entries = suite.entries("runs")
     done = {run.run_id for run in suite.runs}
     blocks: dict[str, bool] = {}
     for entry in entries:

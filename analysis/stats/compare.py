@@ -82,7 +82,7 @@ class Compared:
     @property
     def other_work(self) -> list[str]:
         """Workloads that were not given the same parameters, so that they did other work."""
-        given = [_named(suite.plan.get("workloads")) for suite in (self.a, self.b)]
+        given = [suite.named("workloads") for suite in (self.a, self.b)]
         names = dict.fromkeys(ratio.workload for ratio in self.joules)
         return [n for n in names if len({_canonical(of.get(n, {})) for of in given}) > 1]
 
@@ -142,7 +142,7 @@ def differences(a: Suite, b: Suite) -> Iterator[Difference]:
     for name in dict.fromkeys([*meters[0], *meters[1]]):
         yield from _unlike(f"meter {name}", *(of.get(name) for of in meters))
     for kind in ("configurations", "workloads"):
-        entries = [_named(suite.plan.get(kind)) for suite in (a, b)]
+        entries = [suite.named(kind) for suite in (a, b)]
         for name in dict.fromkeys([*entries[0], *entries[1]]):
             yield from _unlike(f"{kind[:-1]} {name}", *(entry.get(name) for entry in entries))
 
@@ -170,12 +170,6 @@ def _text(value: Any) -> str | None:
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
-
-
-def _named(entries: Any) -> dict[str, Any]:
-    if not isinstance(entries, list):
-        return {}
-    return {str(e["name"]): e for e in entries if isinstance(e, Mapping) and "name" in e}
 
 
 def _component(energies: Sequence[pl.DataFrame]) -> str:

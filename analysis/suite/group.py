@@ -72,7 +72,7 @@ def shared(suites: Sequence[Suite]) -> Shared:
     kept: dict[str, tuple[str, ...]] = {}
     said: list[str] = []
     for kind in ("workloads", "configurations"):
-        entries = [_named(suite.plan.get(kind)) for suite in suites]
+        entries = [suite.named(kind) for suite in suites]
         names = suites[0].workloads if kind == "workloads" else suites[0].configurations
         kept[kind] = tuple(n for n in names if all(e.get(n) == entries[0][n] for e in entries))
         if not kept[kind]:
@@ -154,9 +154,3 @@ def _plans(suites: Sequence[Suite]) -> Iterator[str]:
 
 def _text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, dict | list) else str(value)
-
-
-def _named(entries: Any) -> dict[str, Any]:
-    if not isinstance(entries, list):
-        return {}
-    return {str(e["name"]): e for e in entries if isinstance(e, Mapping) and "name" in e}

@@ -207,7 +207,7 @@ class _Told:
 def incident_log(suite: Suite) -> IncidentLog:
     """The facts of a suite; reads all times of all meters."""
     told = _told(suite.journal)
-    planned = _planned(suite.plan)
+    planned = [str(e["run_id"]) for e in suite.entries("runs") if "run_id" in e]
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
@@ -331,9 +331,3 @@ def _seconds(entries: Sequence[Entry]) -> float | None:
 def _wait(cause: str, times: Sequence[tuple[float | None, str]]) -> Wait:
     seconds = sum(length for length, _ in times if length is not None)
     return Wait(cause, len(times), seconds, times[-1][1])
-
-
-def _planned(plan: Mapping[str, Any]) -> list[str]:
-    runs = plan.get("runs")
-    entries = runs if isinstance(runs, list) else []
-    return [str(e["run_id"]) for e in entries if isinstance(e, Mapping) and "run_id" in e]

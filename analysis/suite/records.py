@@ -183,7 +183,7 @@ class Suite:
     @property
     def configurations(self) -> list[str]:
         """Names in the plan's order."""
-        return _names(self.plan.get("configurations", []))
+        return list(self.named("configurations"))
 
     @property
     def baseline(self) -> str | None:
@@ -213,48 +213,48 @@ class Suite:
 
     def disk_of(self, name: str) -> str:
         """Role of the disk that a configuration lies on; empty where the plan does not say."""
-        return next((str(e.get("disk") or "") for e in self._entries if e.get("name") == name), "")
+        return str(self.named("configurations").get(name, {}).get("disk") or "")
 
     def label(self, name: str) -> str:
         """What the plan says that a configuration is called; its name where that is no label."""
-        label = next((e.get("label") for e in self._entries if e.get("name") == name), None)
+        label = self.named("configurations").get(name, {}).get("label")
         return label if isinstance(label, str) and _LABEL.fullmatch(label) else name
 
-    @property
-    def _entries(self) -> list[Mapping[str, Any]]:
-        given = self.plan.get("configurations")
+    def entries(self, key: str) -> list[Mapping[str, Any]]:
+        """What the plan lists under `configurations`, `workloads` or `runs`."""
+        given = self.plan.get(key)
         return [e for e in given if isinstance(e, Mapping)] if isinstance(given, list) else []
 
+    def named(self, key: str) -> dict[str, Mapping[str, Any]]:
+        """The same by name; the first of a name counts."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for entry in self.entries(key):
+            if "name" in entry:
+                found.setdefault(str(entry["name"]), entry)
+        return found
+
     def _encrypted_by(self, whom: str) -> list[str]:
-        by = {str(e.get("name")): e.get("encrypted_by") for e in self._entries}
-        return [name for name in self.configurations if by.get(name) == whom]
+        entries = self.named("configurations").items()
+        return [name for name, entry in entries if entry.get("encrypted_by") == whom]
 
     @property
     def workloads(self) -> list[str]:
         """Names in the plan's order, without the drift_check."""
-        return [name for name in _names(self.plan.get("workloads", [])) if name != DRIFT_CHECK]
+        return [name for name in self.named("workloads") if name != DRIFT_CHECK]
 
     def workload_of(self, name: str) -> str:
         """The workload that an entry of the plan runs: its own name where it names no other."""
-        return str(self._entry(name).get("workload") or name)
+        return str(self.named("workloads").get(name, {}).get("workload") or name)
 
     def counts_overall(self, name: str) -> bool:
         """Whether an entry is a part of the figure over all workloads."""
-        return self._entry(name).get("overall") is not False
-
-    def _entry(self, name: str) -> Mapping[str, Any]:
-        given = self.plan.get("workloads")
-        for entry in given if isinstance(given, list) else []:
-            if isinstance(entry, Mapping) and entry.get("name") == name:
-                return entry
-        return {}
+        return self.named("workloads").get(name, {}).get("overall") is not False
 
     @cached_property
     def planned(self) -> frozenset[tuple[str, str]]:
         """Pairs of workload and configuration that the plan has runs of; all where it has none."""
-        runs = self.plan.get("runs")
-        entries = [e for e in runs if isinstance(e, Mapping)] if isinstance(runs, list) else []
-        found = {(str(e.get("workload")), str(e.get("configuration"))) for e in entries}
+        runs = self.entries("runs")
+        found = {(str(e.get("workload")), str(e.get("configuration"))) for e in runs}
         every = ((w, c) for w in self.workloads for c in self.configurations)
         return frozenset(found or every)
 
@@ -294,9 +294,3 @@ class Suite:
     def _analysis(self) -> Mapping[str, Any]:
         value = self.plan.get("analysis")
         return value if isinstance(value, Mapping) else {}
-
-
-def _names(entries: Any) -> list[str]:
-    if not isinstance(entries, Sequence):
-        return []
-    return [str(e["name"]) for e in entries if isinstance(e, Mapping) and "name" in e]
