@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-from scipy.stats import t as student
+from scipy import special
 
 from analysis.energy.curve import (
     FILL,
@@ -295,4 +295,4 @@ class _Channel:
 def _few(count: Ints) -> Floats:
     """Square of what a 95 % interval from so few values is wider by than with many."""
     known = np.maximum(count - 1, 2)  # of two, their range stands for the scatter
-    return np.asarray((student.ppf(0.975, known) / 1.959964) ** 2)
+    return np.asarray((special.stdtrit(known, 0.975) / 1.959964) ** 2)

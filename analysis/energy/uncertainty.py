@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
-from scipy.stats import chi2
+from scipy.special import chdtri, ndtr
 
 from analysis.energy.windows import Windows
 from analysis.suite.clocks import Floats
@@ -55,7 +54,7 @@ class Resolution:
         """
         if freedom < 1:
             return self
-        variance = squares_w2 / float(chi2.ppf(0.05, freedom)) - self.quantum_w**2 / 12
+        variance = squares_w2 / float(chdtri(freedom, 0.95)) - self.quantum_w**2 / 12
         least_w = max(self.quantum_w / 4, math.sqrt(max(0.0, variance)))
         return replace(self, noise_w=min(self.noise_w, least_w))
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 from scipy.optimize import least_squares
-from scipy.stats import t as student
 
 from analysis.suite.clocks import Floats, Ints
 
@@ -357,7 +357,7 @@ def _judged(model: Model, solved: _Solved, marks: Sequence[Watermark]) -> Fit:
             f"the power rises by {float(solved.swings_w.min()):.3g} W under load, which is not "
             "clear of the noise"
         )
-    times = float(student.ppf(0.975, free))
+    times = float(special.stdtrit(free, 0.975))
     window_bound_s = times * float(sigma[-1])
     wrong_s = abs(solved.window_s - model.told_s)
     blind_s = 0.5 * wrong_s if wrong_s > window_bound_s else 0.0

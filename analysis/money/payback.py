@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy import special
 
 from analysis.stats.stats import Estimate, Span, estimate, ratio_of_means
 from analysis.suite.assumptions import Assumptions
@@ -185,7 +185,7 @@ def _probability(saved: Span, price: float, n: int) -> float | None:
     """
     if saved.low is None or saved.high is None:
         return None
-    error = (saved.high - saved.low) / 2 / float(stats.t.ppf(0.975, n - 1))
+    error = (saved.high - saved.low) / 2 / float(special.stdtrit(n - 1, 0.975))
     if error <= 0 or not math.isfinite(error):
         return 1.0 if saved.mid >= price else 0.0
-    return float(stats.t.sf((price - saved.mid) / error, n - 1))
+    return float(special.stdtr(n - 1, (saved.mid - price) / error))

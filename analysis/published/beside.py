@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
@@ -164,7 +164,7 @@ class Beside:
             return None
         if self.here.numerator is None:
             return self.published_ratio, self.measured_ratio
-        return 1 / self.published_ratio, _turned(self.measured_ratio)
+        return 1 / self.published_ratio, self.measured_ratio.turned
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ def configuration_here(suite: Suite, name: str) -> str | None:
         return suite.baseline
     alike = [
         str(entry.get("name"))
-        for entry in _entries(suite)
+        for entry in suite.entries("configurations")
         if entry.get("kind") == wanted.kind
         and (not wanted.cipher or _cipher(entry) == wanted.cipher)
         and (not wanted.key_bits or entry.get("key_bits") == wanted.key_bits)
@@ -236,11 +236,6 @@ def _cipher(entry: Mapping[str, Any]) -> str:
     """The cipher without its mode; a cascade of TrueCrypt stays what it is."""
     cipher = str(entry.get("cipher") or "")
     return cipher if entry.get("kind") == "tcrypt" else cipher.split("-", maxsplit=1)[0]
-
-
-def _entries(suite: Suite) -> list[Mapping[str, Any]]:
-    given = suite.plan.get("configurations")
-    return [e for e in given if isinstance(e, Mapping)] if isinstance(given, list) else []
 
 
 def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:
@@ -358,10 +353,3 @@ def _origin(energy: pl.DataFrame, one: _Ours) -> str:
         return records.joint(rows["origin"].unique())
     there = set(rows["origin"].unique())
     return records.SYNTHETIC if records.SYNTHETIC in there else records.MEASURED
-
-
-def _turned(c: Comparison) -> Comparison:
-    def inverse(value: float | None) -> float | None:
-        return 1 / value if value else None
-
-    return replace(c, ratio=1 / c.ratio, low=inverse(c.high), high=inverse(c.low))

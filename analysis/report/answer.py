@@ -121,25 +121,9 @@ def against(found: Results, base: str | None, name: str | None) -> Contrast | No
         if (c.base, c.other) == (base, name):
             return c
         if (c.base, c.other) == (name, base):
-            comparison = None if c.comparison is None else turned(c.comparison)
+            comparison = None if c.comparison is None else c.comparison.turned
             return replace(c, base=c.other, other=c.base, comparison=comparison)
     return None
-
-
-def turned(c: Comparison) -> Comparison:
-    """The same comparison the other way round."""
-
-    def inverse(value: float | None) -> float | None:
-        return None if not value else 1 / value
-
-    return replace(
-        c,
-        ratio=1 / c.ratio,
-        low=inverse(c.high),
-        high=inverse(c.low),
-        low90=inverse(c.high90),
-        high90=inverse(c.low90),
-    )
 
 
 def judgement(c: Comparison) -> str:

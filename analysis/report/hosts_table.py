@@ -72,14 +72,4 @@ def _rows(found: Hosts, effect: Effect) -> Iterator[dict[str, Any]]:
 
 
 def _of(c: Comparison) -> dict[str, Any]:
-    return {
-        "n": c.n,
-        "ratio": c.ratio,
-        "ratio_low": c.low,
-        "ratio_high": c.high,
-        "p_value": c.p_value,
-        "p_holm": c.p_holm,
-        "p_equivalence": c.p_equivalence,
-        "p_equivalence_holm": c.p_equivalence_holm,
-        "verdict": c.verdict,
-    }
+    return {"n": c.n, **c.columns, "verdict": c.verdict}

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import stats
 
 from analysis.energy.energy import ALL, WORK
 from analysis.stats.stats import Comparison, Estimate, Floats, compare, judged
@@ -108,6 +107,8 @@ def permutation_p(log_ratios: Sequence[float]) -> float | None:
 
     Exact for up to 13 blocks, else from 9 999 seeded draws.
     """
+    from scipy import stats  # slow to import, and seldom needed
+
     if len(log_ratios) < 2:
         return None
     test = stats.permutation_test(

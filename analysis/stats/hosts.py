@@ -187,12 +187,11 @@ def _effect(
     blocks = min(map(len, logs))
     general = None
     if len(logs) >= factor.LEAST_HOSTS:
-        general = _comparison(factor.hosts_in_general(means), len(logs), margin)
+        general = factor.hosts_in_general(means).compared(len(logs), margin)
     if blocks < factor.LEAST_BLOCKS:
-        ratio = exp(float(np.mean(means)))
-        these = Comparison(blocks, ratio, None, None, None, None, None, None, None, margin)
+        these = Comparison.alone(blocks, exp(float(np.mean(means))), margin)
         return Effect(*key, declared, by_host, (), tuple(used), these, general)
-    these = _comparison(factor.these_hosts(logs), blocks, margin)
+    these = factor.these_hosts(logs).compared(blocks, margin)
     differ = float(factor.p_differ(logs))
     alike = float(factor.p_alike(logs, margin))
     known = None if np.isnan(differ) else differ
@@ -211,23 +210,6 @@ def _sides(joules: Joules, used: Sequence[str], base: str, other: str) -> tuple[
         return np.empty(0), np.empty(0)
     means = np.mean(np.log(values), axis=-1)
     return means[0], means[1]
-
-
-def _comparison(said: factor.Stated, n: int, margin: float) -> Comparison:
-    low, high = (exp(limit) for limit in said.interval(0.95))
-    low90, high90 = (exp(limit) for limit in said.interval(0.9))
-    return Comparison(
-        n,
-        exp(said.mean),
-        low,
-        high,
-        low90,
-        high90,
-        float(said.p_value()),
-        float(said.p_equivalence(margin)),
-        None,
-        margin,
-    )
 
 
 def _families(effects: Sequence[Effect]) -> list[Effect]:

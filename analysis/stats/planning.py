@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import special
 
 from analysis.stats.stats import LEVEL, Estimate, Floats, half_width
 from analysis.suite.records import Suite
@@ -37,8 +37,10 @@ def detectable(sd_log: float | None, n: int, power: float = 0.8) -> float | None
 @lru_cache
 def _noncentrality(n: int, power: float) -> float:
     """Distance from 1 in standard errors of the mean at which the test has this power."""
+    from scipy import optimize, stats  # slow to import, and seldom needed
+
     freedom = n - 1
-    critical = float(stats.t.ppf(1 - LEVEL / 2, freedom))
+    critical = float(special.stdtrit(freedom, 1 - LEVEL / 2))
 
     def lacking(distance: float) -> float:
         # The noncentral t squared: both of its tails at once.
@@ -60,7 +62,7 @@ def blocks_for(sd_log: float, n: int, half_width: float) -> int:
 
 def second_stage(sd_log: Floats, n: int, half_width: float) -> Floats:
     """As `blocks_for`, for an array of deviations."""
-    critical = float(stats.t.ppf(1 - LEVEL / 2, n - 1))
+    critical = float(special.stdtrit(n - 1, 1 - LEVEL / 2))
     needed = np.ceil((critical * sd_log / math.log1p(half_width)) ** 2)
     return np.asarray(np.maximum(n, needed))
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,46 @@ class Comparison:
     p_holm: float | None = None
     p_equivalence_holm: float | None = None
 
+    @classmethod
+    def alone(cls, n: int, ratio: float, margin: float) -> Comparison:
+        """A ratio without interval and tests."""
+        return cls(n, ratio, None, None, None, None, None, None, None, margin)
+
+    @property
+    def turned(self) -> Comparison:
+        """The same comparison the other way round."""
+
+        def inverse(value: float | None) -> float | None:
+            return None if not value else 1 / value
+
+        return replace(
+            self,
+            ratio=1 / self.ratio,
+            low=inverse(self.high),
+            high=inverse(self.low),
+            low90=inverse(self.high90),
+            high90=inverse(self.low90),
+        )
+
     @property
     def verdict(self) -> Verdict:
         """By the family's p-values where there is one, else by its own."""
         if self.p_holm is None or self.p_equivalence_holm is None:
             return verdict(self.p_value, self.p_equivalence)
         return verdict(self.p_holm, self.p_equivalence_holm)
+
+    @property
+    def columns(self) -> dict[str, float | None]:
+        """As columns of a table; data/README.md says what they are."""
+        return {
+            "ratio": self.ratio,
+            "ratio_low": self.low,
+            "ratio_high": self.high,
+            "p_value": self.p_value,
+            "p_holm": self.p_holm,
+            "p_equivalence": self.p_equivalence,
+            "p_equivalence_holm": self.p_equivalence_holm,
+        }
 
     @property
     def both(self) -> bool:
@@ -122,52 +156,58 @@ class Comparison:
 
 
 @dataclass(frozen=True, eq=False)
-class Paired:
-    """Student's t of paired log-ratios: mean and standard deviation over `n` ≥ 2 blocks.
-
-    `mean` and `sd` are arrays of one shape, an element a comparison.
-    """
+class LogRatio:
+    """A mean log-ratio with its standard error and degrees of freedom; arrays of one shape."""
 
     mean: Floats
-    sd: Floats
-    n: int
+    error: Floats
+    df: Floats
 
     @classmethod
-    def of(cls, log_base: Floats, log_other: Floats) -> Paired:
-        """From logarithms; the blocks lie along the last axis, at least two."""
-        difference = log_other - log_base
-        mean, sd = np.mean(difference, axis=-1), np.std(difference, axis=-1, ddof=1)
+    def of(cls, logs: Floats) -> LogRatio:
+        """Student's t over log-ratios along the last axis, two at least."""
+        n = logs.shape[-1]
+        mean, sd = np.mean(logs, axis=-1), np.std(logs, axis=-1, ddof=1)
         sd = np.where(sd < NO_SCATTER, 0.0, sd)
         mean = np.where((sd == 0) & (np.abs(mean) < NO_SCATTER), 0.0, mean)
-        return cls(mean, sd, difference.shape[-1])
+        return cls(mean, sd / math.sqrt(n), np.full(np.shape(mean), n - 1.0))
 
-    def interval(self, confidence: float) -> tuple[Floats, Floats]:
-        """Limits of the mean log-ratio."""
-        half = half_width(self.sd, self.n, confidence)
+    def interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
+        """Limits of the mean."""
+        half = special.stdtrit(self.df, 0.5 + confidence / 2) * self.error
         return self.mean - half, self.mean + half
 
     def p_value(self) -> Floats:
-        """Two-sided, of a mean log-ratio of 0."""
-        return 2 * stats.t.sf(np.abs(self._t(0.0)), self.n - 1)
+        """Two-sided, of a mean of 0."""
+        return np.asarray(2 * special.stdtr(self.df, -np.abs(self._t(0.0))))
 
     def p_equivalence(self, margin: float) -> Floats:
         """TOST: the larger p of the tests against 1/(1 + margin) and 1 + margin (Schuirmann)."""
         limit = math.log1p(margin)
-        above = stats.t.sf(self._t(-limit), self.n - 1)
-        below = stats.t.cdf(self._t(limit), self.n - 1)
-        return np.maximum(above, below)
+        above = special.stdtr(self.df, -self._t(-limit))
+        below = special.stdtr(self.df, self._t(limit))
+        return np.asarray(np.maximum(above, below))
 
     def _t(self, log_ratio: float) -> Floats:
-        """Distance of the mean from `log_ratio` in standard errors, ±∞ without any scatter."""
+        """Distance from `log_ratio` in standard errors; ±∞ without any scatter."""
         distance = self.mean - log_ratio
-        error = self.sd / math.sqrt(self.n)
         certain = np.where(distance == 0, 0.0, np.copysign(np.inf, distance))
-        return np.where(error > 0, distance / np.where(error > 0, error, 1.0), certain)
+        error = np.where(self.error > 0, self.error, 1.0)
+        return np.where(self.error > 0, distance / error, certain)
+
+    def compared(self, n: int, margin: float, sd_log: float | None = None) -> Comparison:
+        """A single one as a comparison over `n` blocks."""
+        low, high = map(exp, self.interval())
+        low90, high90 = map(exp, self.interval(1 - 2 * LEVEL))
+        p_value, p_equivalence = float(self.p_value()), float(self.p_equivalence(margin))
+        return Comparison(
+            n, exp(self.mean), low, high, low90, high90, p_value, p_equivalence, sd_log, margin
+        )
 
 
 def half_width(sd: float | Floats, n: int, confidence: float) -> Floats:
     """Half width of Student's interval of a mean of `n` ≥ 2 values with this deviation."""
-    return np.asarray(sd) * (float(stats.t.ppf(0.5 + confidence / 2, n - 1)) / math.sqrt(n))
+    return np.asarray(sd) * (float(special.stdtrit(n - 1, 0.5 + confidence / 2)) / math.sqrt(n))
 
 
 def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
@@ -196,23 +236,9 @@ def compare(base: Sequence[float], other: Sequence[float], margin: float) -> Com
         return None
     logs = np.log(pairs)
     if n < 2:
-        ratio = exp(logs[1, 0] - logs[0, 0])
-        return Comparison(n, ratio, None, None, None, None, None, None, None, margin)
-    paired = Paired.of(logs[0], logs[1])
-    low, high = (exp(limit) for limit in paired.interval(0.95))
-    low90, high90 = (exp(limit) for limit in paired.interval(1 - 2 * LEVEL))
-    return Comparison(
-        n,
-        exp(paired.mean),
-        low,
-        high,
-        low90,
-        high90,
-        float(paired.p_value()),
-        float(paired.p_equivalence(margin)),
-        float(paired.sd),
-        margin,
-    )
+        return Comparison.alone(n, exp(logs[1, 0] - logs[0, 0]), margin)
+    paired = LogRatio.of(logs[1] - logs[0])
+    return paired.compared(n, margin, float(paired.error) * math.sqrt(n))
 
 
 def verdict(p_value: float | None, p_equivalence: float | None) -> Verdict:
@@ -290,7 +316,7 @@ def ratio_of_means(
         raise ValueError("a ratio to a mean of 0 is not defined")
     if n < 2:
         return Span(y / x, None, None)
-    t2 = float(stats.t.ppf(0.5 + confidence / 2, n - 1)) ** 2
+    t2 = float(special.stdtrit(n - 1, 0.5 + confidence / 2)) ** 2
     yy, xy, xx = (
         float(np.cov(a, b, ddof=1)[0, 1]) * t2 / n
         for a, b in ((numerator, numerator), (numerator, denominator), (denominator, denominator))

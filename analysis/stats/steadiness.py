@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import stats
+from scipy import special
 
 from analysis.energy.energy import ALL
 from analysis.stats.contrasts import IDLE
@@ -228,7 +228,7 @@ def _outliers(cells: list[_Cell]) -> list[Outlier]:
         logs = np.array([cell.log for cell in left])
         distance = layout.deleted_t(logs)
         worst = int(np.argmax(np.abs(distance)))
-        chance = 2 * stats.t.sf(abs(float(distance[worst])), layout.freedom - 1)
+        chance = 2 * float(special.stdtr(layout.freedom - 1, -abs(distance[worst])))
         if chance * len(left) >= FLAGGED:
             break
         own = layout.residual[worst, worst]

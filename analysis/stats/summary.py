@@ -140,7 +140,8 @@ def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
                 "ci_high_j": mean.high,
                 "mean_s": _mean(group.seconds),
                 "mean_w": _mean(group.power_w),
-                **_compared(found),
+                **({} if found is None else found.columns),
+                "detectable": None if found is None else detectable(found.sd_log, found.n),
                 "verdict": _word(key[1] == suite.baseline, found),
                 "origin": records.joint(group.origins | beside),
             }
@@ -206,19 +207,6 @@ def _versus(suite: Suite, groups: Mapping[Key, _Group]) -> dict[Key, Comparison]
         members = [key for key in alone if key[2:] == family]
         judged_by_key |= zip(members, judged([alone[key] for key in members]), strict=True)
     return judged_by_key
-
-
-def _compared(found: Comparison | None) -> dict[str, float | None]:
-    return {
-        "ratio": found.ratio if found else None,
-        "ratio_low": found.low if found else None,
-        "ratio_high": found.high if found else None,
-        "p_value": found.p_value if found else None,
-        "p_holm": found.p_holm if found else None,
-        "p_equivalence": found.p_equivalence if found else None,
-        "p_equivalence_holm": found.p_equivalence_holm if found else None,
-        "detectable": detectable(found.sd_log, found.n) if found else None,
-    }
 
 
 def _mean(values: BlockValues) -> float | None:

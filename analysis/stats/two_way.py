@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from analysis.stats.stats import LEVEL, Floats
 
@@ -35,7 +35,7 @@ class Slope:
 
     def interval(self) -> tuple[Floats, Floats]:
         """Student's 95 % limits."""
-        half = self.error * float(stats.t.ppf(1 - LEVEL / 2, self.freedom))
+        half = self.error * float(special.stdtrit(self.freedom, 1 - LEVEL / 2))
         return self.value - half, self.value + half
 
 
@@ -84,7 +84,7 @@ class Layout:
 
     def block_half_widths(self, values: Floats) -> Floats:
         """95 % half widths of the blocks' effects, by the scatter within blocks."""
-        critical = float(stats.t.ppf(1 - LEVEL / 2, self.freedom))
+        critical = float(special.stdtrit(self.freedom, 1 - LEVEL / 2))
         return critical * self.within_sd(values)[..., None] * np.sqrt(self.unscaled)
 
     def slope_within(self, values: Floats, x: Floats) -> Slope | None:
@@ -115,7 +115,7 @@ class Layout:
         rest = np.maximum(np.sum(left**2, axis=-1) - more, ROUNDING**2)
         told = (tested > 0) & (freedom > 0)
         one, other = np.where(told, tested, 1), np.where(told, freedom, 1)
-        p_values = stats.f.sf(np.maximum(more - less, 0.0) / one / (rest / other), one, other)
+        p_values = special.fdtrc(one, other, np.maximum(more - less, 0.0) / one / (rest / other))
         return np.asarray(np.where(told, p_values, np.nan))
 
     def deleted_t(self, values: Floats) -> Floats:

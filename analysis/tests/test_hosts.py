@@ -23,7 +23,7 @@ from analysis.report.hosts_table import table
 from analysis.stats import host_effects as factor
 from analysis.stats.hosts import Effect, Hosts, hosts
 from analysis.stats.results import results, write
-from analysis.stats.stats import Floats
+from analysis.stats.stats import Floats, LogRatio
 from analysis.suite.group import members
 from analysis.suite.manifest import canonical_sha256
 from analysis.suite.records import SuiteError
@@ -52,7 +52,7 @@ def test_a_mean_of_two_hosts_is_welchs() -> None:
 
 def test_one_host_and_hosts_in_general_are_students() -> None:
     (one,) = logs(2, (0.01, 0.02, 7))
-    for found in (factor.of_one(one), factor.hosts_in_general(one)):
+    for found in (LogRatio.of(one), factor.hosts_in_general(one)):
         wanted = stats.ttest_1samp(one, 0.0)
         limits = wanted.confidence_interval(0.95)
         assert [float(x) for x in found.interval()] == pytest.approx([limits.low, limits.high])

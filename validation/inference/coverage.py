@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from analysis.stats.stats import Floats, Paired
+from analysis.stats.stats import Floats, LogRatio
 from validation.bench import Figure, within
 from validation.inference.simulated import FEW, SEED, SUITES, Scene, covered, simulate
 
@@ -42,7 +42,7 @@ def _covered(scene: Scene, suites: int) -> float:
     return covered(paired(found.logs).interval(0.95), math.log(scene.ratio))
 
 
-def paired(logs: Floats) -> Paired:
+def paired(logs: Floats) -> LogRatio:
     """The second configuration against the first, over all workloads: as the answer is computed."""
     means = np.mean(logs, axis=1)
-    return Paired.of(means[..., 0], means[..., 1])
+    return LogRatio.of(means[..., 1] - means[..., 0])

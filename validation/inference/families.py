@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from analysis.stats.contrasts import contrasts, permutation_p
-from analysis.stats.stats import LEVEL, Floats, Paired, holm
+from analysis.stats.stats import LEVEL, Floats, LogRatio, holm
 from analysis.stats.summary import summarise
 from analysis.suite.records import Suite
 from validation.bench import Figure
@@ -77,18 +77,19 @@ def _any(p_values: Floats) -> float:
     return share(np.any(holm(p_values) < LEVEL, axis=-1))
 
 
-def family_a(logs: Floats) -> Paired:
+def family_a(logs: Floats) -> LogRatio:
     """Contrasts along the last axis."""
     means = np.mean(logs, axis=1)
     base, other = (np.stack([means[..., pair[k]] for pair in CONTRASTS], axis=1) for k in (0, 1))
-    return Paired.of(base, other)
+    return LogRatio.of(other - base)
 
 
-def family_b(logs: Floats) -> Paired:
+def family_b(logs: Floats) -> LogRatio:
     """Workload × configuration along the last axis."""
     others = np.moveaxis(logs[..., 1:], -1, 2)
     base = np.broadcast_to(logs[:, :, None, :, 0], others.shape)
-    return Paired.of(*(side.reshape(len(side), -1, side.shape[-1]) for side in (base, others)))
+    logs = others - base
+    return LogRatio.of(logs.reshape(len(logs), -1, logs.shape[-1]))
 
 
 def _scene(blocks: int, ratio: float = 1.0) -> Scene:
@@ -125,7 +126,7 @@ def largest_difference(scene: Scene, suites: int) -> float:
     return apart
 
 
-def _vectorised(family: Paired) -> Floats:
+def _vectorised(family: LogRatio) -> Floats:
     different, equivalent = family.p_value(), family.p_equivalence(MARGIN)
     columns = (different, holm(different), equivalent, holm(equivalent))
     return np.stack([column[0] for column in columns], axis=-1)
