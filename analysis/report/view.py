@@ -6,11 +6,10 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from matplotlib.figure import Figure
-
-from analysis.report.figures import style
+if TYPE_CHECKING:  # slow to import, and not every use of a page's words draws
+    from matplotlib.figure import Figure
 
 
 class Verdict(str):
@@ -204,6 +203,8 @@ class Picture(Block):
     @property
     def source(self) -> str:
         """The SVG as the address of an image."""
+        from analysis.report.figures import style
+
         return f"data:image/svg+xml;base64,{b64encode(style.svg(self.drawn).encode()).decode()}"
 
 

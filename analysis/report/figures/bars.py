@@ -59,6 +59,9 @@ class Bar:
     mean: Estimate
 
 
+Placed = tuple[Bar, float, float]  # with its place and width along the axis of names
+
+
 def plots_of(workload: str) -> tuple[Plot, ...]:
     """What is drawn of a workload: the paper's figures of it, else the energy of its components."""
     known = tuple(plot for plot in PLOTS if plot.workload == workload)
@@ -112,12 +115,16 @@ def _upright(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure
     axes = figure.subplots(1, len(groups), squeeze=False, width_ratios=widths)[0]
     seen: dict[str, BarContainer] = {}
     for axis, group in zip(axes, groups, strict=True):
-        for j, component in enumerate(group):
-            width = 0.8 / len(found[component])
-            for i, bar in enumerate(found[component]):
-                x = j + (i - (len(found[component]) - 1) / 2) * width
-                look = looks[bar.configuration]
-                seen.setdefault(bar.configuration, _bar(axis, (x, width), bar, look, True))
+        placed = [
+            (bar, j + (i - (len(found[component]) - 1) / 2) * width, width)
+            for j, component in enumerate(group)
+            for width in (0.8 / len(found[component]),)
+            for i, bar in enumerate(found[component])
+        ]
+        for one in placed:
+            name = one[0].configuration
+            seen.setdefault(name, _bar(axis, one, looks[name], True))
+        _whiskers_and_dots(axis, placed, True)
         axis.set_xticks(range(len(group)), [words.name_of(c) for c in group])
         axis.tick_params(axis="x", length=0)
         axis.set_ylim(bottom=0)
@@ -137,9 +144,10 @@ def _lying(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure:
     figure = Figure(figsize=(7.2, 1.1 + 0.23 * len(names)), layout="constrained")
     axes: Sequence[Axes] = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
     for axis, (component, bars) in zip(axes, found.items(), strict=True):
-        for bar in bars:
-            place = float(names.index(bar.configuration))
-            _bar(axis, (place, 0.8), bar, looks[bar.configuration], False)
+        placed = [(bar, float(names.index(bar.configuration)), 0.8) for bar in bars]
+        for one in placed:
+            _bar(axis, one, looks[one[0].configuration], False)
+        _whiskers_and_dots(axis, placed, False)
         axis.set_xlim(left=0)
         axis.locator_params(axis="x", nbins=4)
         title = words.name_of(component)
@@ -156,12 +164,9 @@ def _all(found: Mapping[str, list[Bar]]) -> list[Bar]:
     return [bar for bars in found.values() for bar in bars]
 
 
-def _bar(
-    axis: Axes, at: tuple[float, float], bar: Bar, look: style.Look, upright: bool
-) -> BarContainer:
-    """One bar with its whisker and dots; `at` is its place and width along the axis of names."""
-    place, width = at
-    drawn = (axis.bar if upright else axis.barh)(
+def _bar(axis: Axes, placed: Placed, look: style.Look, upright: bool) -> BarContainer:
+    bar, place, width = placed
+    return (axis.bar if upright else axis.barh)(
         place,
         bar.mean.mean,
         width * 0.92,
@@ -170,17 +175,38 @@ def _bar(
         edgecolor=look.hatch_colour,
         linewidth=0.5,
     )
-    half = bar.mean.half_width
-    if half is not None:
-        x, y = (place, bar.mean.mean) if upright else (bar.mean.mean, place)
-        along = {"yerr": half} if upright else {"xerr": half}
-        axis.errorbar(x, y, color=style.INK, capsize=2.5, lw=1, **along)  # type: ignore[arg-type]
-    if len(bar.values) <= DOTS:
-        spread = np.linspace(-0.22, 0.22, len(bar.values)) * width if len(bar.values) > 1 else [0.0]
-        places = (place + np.asarray(spread)).tolist()
-        both = (places, list(bar.values)) if upright else (list(bar.values), places)
+
+
+def _whiskers_and_dots(axis: Axes, all_placed: Sequence[Placed], upright: bool) -> None:
+    """Of all bars at once: one by one they take most of the time that a picture takes."""
+    whiskers = [
+        (place, bar.mean.mean, half)
+        for bar, place, _ in all_placed
+        if (half := bar.mean.half_width) is not None
+    ]
+    if whiskers:
+        places, means, halves = zip(*whiskers, strict=True)
+        x, y = (places, means) if upright else (means, places)
+        axis.errorbar(
+            x,
+            y,
+            xerr=None if upright else halves,
+            yerr=halves if upright else None,
+            fmt="none",
+            ecolor=style.INK,
+            capsize=2.5,
+            elinewidth=1,
+        )
+    dots = [
+        (place + shift * width, value)
+        for bar, place, width in all_placed
+        if len(bar.values) <= DOTS
+        for shift, value in zip(_spread(len(bar.values)), bar.values, strict=True)
+    ]
+    if dots:
+        along, values = zip(*dots, strict=True)
         axis.plot(
-            *both,
+            *((along, values) if upright else (values, along)),
             linestyle="none",
             marker="o",
             markersize=2.6,
@@ -188,4 +214,8 @@ def _bar(
             markeredgecolor=style.INK,
             markeredgewidth=0.6,
         )
-    return drawn
+
+
+def _spread(count: int) -> list[float]:
+    """Where dots stand across a bar of width 1."""
+    return np.linspace(-0.22, 0.22, count).tolist() if count > 1 else [0.0]

@@ -22,6 +22,7 @@ BAND = "#e4eef5"  # what is shaded: a margin, a phase
 COLOURS = ("#E69F00", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 HATCHES = (".", "xx", "\\\\", "++", "--", "*", "||")  # rings or dense dots would be long to write
 MARKERS = ("^", "v", "D", "P", "X", "<", ">")
+SVG_DPI = 72.0  # an SVG's points
 NO_DATE = {"Date": None, "Creator": None}  # the same figure gives the same bytes
 SED_COLOUR = "#0072B2"
 
@@ -107,6 +108,10 @@ def svg(figure: Figure) -> str:
         text.set_text("".join(c for c in text.get_text() if c.isprintable() or c == "\n"))
     buffer = io.StringIO()
     with mpl.rc_context(RC):
+        if (engine := figure.get_layout_engine()) is not None:
+            figure.dpi = SVG_DPI
+            engine.execute(figure)
+            figure.set_layout_engine(None)  # else savefig draws all of it once more to lay it out
         figure.savefig(buffer, format="svg", metadata=NO_DATE, facecolor="none")
     return re.sub(r' d="[^"]*"', _shorter, buffer.getvalue())
 
