@@ -15,6 +15,7 @@ from analysis.stats.summary import joint_origin
 
 MOST = 0.8  # a part that explains this much of the difference makes the difference
 SPLIT = ("Difference (J)", "by time (J)", "by power (J)")
+SECONDS = 4  # of the cells of a row, how much longer it takes
 TOLD = 4  # so many configurations have a sentence; the table has them all
 
 MORALS = {  # by what makes the difference, and whether it is more
@@ -83,12 +84,7 @@ def _parts(found: Results, energy: pl.DataFrame, workload: str, component: str) 
         [
             [
                 words.name_of(part),
-                found.suite.label(split.other),
-                words.signed(split.delta_j),
-                words.signed(split.by_time_j),
-                words.signed(split.by_power_j),
-                words.signed(split.delta_w),
-                makes(split) or "inconclusive",
+                *(cell for i, cell in enumerate(_row(found, split)) if i != SECONDS),
             ]
             for part in others
             for split in _splits(found, energy, workload, part)

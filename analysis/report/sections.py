@@ -58,7 +58,7 @@ class Report:
     @cached_property
     def twice(self) -> list[list[str]]:
         """Cross-checks."""
-        return trust_section.twice(self.found)
+        return list(trust_section.twice(self.found))
 
     def page(self) -> Page:
         """The whole page."""

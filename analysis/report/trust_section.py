@@ -166,13 +166,8 @@ def trust_section(found: Results, known_twice: Sequence[Sequence[str]]) -> Block
     return page if suite.void else page + view.paragraph("No run is void.")
 
 
-def twice(found: Results) -> list[list[str]]:
-    """Cross-checks: what, compared with, found, and agrees, disagrees, cannot tell."""
-    return list(_twice(found))
-
-
-def _twice(found: Results) -> Iterator[list[str]]:
-    """Rows of the first table; the last cell is one of agrees, disagrees, cannot tell."""
+def twice(found: Results) -> Iterator[list[str]]:
+    """Cross-checks: what, compared with, found, and agrees, disagrees or cannot tell."""
     suite = found.suite
     for agreement in readers.agreements(suite):
         yield ["RAPL, our reader", agreement.reader, *readers_row(agreement)]

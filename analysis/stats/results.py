@@ -46,14 +46,10 @@ def uncovered(energy: pl.DataFrame) -> list[str]:
     return sorted(uncovered_phases(energy)["run_id"].unique())
 
 
-def reservations(suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None) -> list[str]:
-    """One sentence each for runs void to the end, runs that a meter missed, and drift."""
-    return list(_reservations(suite, energy, drift_check))
-
-
-def _reservations(
+def reservations(
     suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
 ) -> Iterator[str]:
+    """One sentence each for runs void to the end, runs that a meter missed, and drift."""
     if suite.void:
         blocks = sorted({run.block + 1 for run in suite.void})
         where = f"block{'s' * (len(blocks) > 1)} {', '.join(map(str, blocks))}"
