@@ -177,8 +177,9 @@ def _plan(folder: Path) -> dict[str, Any]:
         raise SuiteError(f"{path} cannot be read as JSON: fetch the suite again.") from None
     found = plan.get("format") if isinstance(plan, dict) else None
     if found != plans.FORMAT:
+        named = "names no format" if found is None else f"has the format {found!r}"
         raise SuiteError(
-            f"{path} has the format {found!r}, this version reads {plans.FORMAT!r}: "
+            f"{path} {named}, this version reads {plans.FORMAT!r}: "
             "use the version of the testbed that made it."
         )
     if not names.safe(plan.get("suite_id", folder.name)):
