@@ -1,16 +1,108 @@
-"""One synthetic suite for all tests that only read."""
+"""Synthetic suites for the tests that only read, each made once for all processes of a test run."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pickle
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from validation.synthetic.suite import Truth, write_suite
+from analysis.__main__ import main
+from analysis.report.figures import style
+from analysis.report.sections import Report
+from analysis.stats.results import Results, results
+from analysis.tests.faulty_suite import FaultySuite, faulty
+from analysis.tests.pages import Parsed, Shared, text_of, write_wide
+from validation.synthetic.papers import write_papers_suite
+from validation.synthetic.suite import Options, Truth, write_suite
 
 
 @pytest.fixture(scope="session")
-def whole_suite(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
-    """Three blocks, four configurations, six workloads, sealed; read only."""
-    folder = tmp_path_factory.mktemp("suites") / "whole"
-    return folder, write_suite(folder)
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
+    """Calls a function with a new folder, in the first process that asks for its name.
+
+    Returns the folder, which is read only, and what the function returned (it is pickled).
+    """
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+
+    def made(name: str, make: Callable[[Path], Any]) -> tuple[Path, Any]:
+        folder, kept = root / "shared" / name, root / f"{name}.pickle"
+        with (root / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                kept.write_bytes(pickle.dumps(make(folder)))
+        return folder, pickle.loads(kept.read_bytes())
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def whole_suite(shared: Shared) -> tuple[Path, Truth]:
+    """Three blocks, four configurations, six workloads, sealed."""
+    return shared("whole", write_suite)
+
+
+@pytest.fixture(scope="session")
+def found(whole_suite: tuple[Path, Truth]) -> Results:
+    return results(whole_suite[0])
+
+
+@pytest.fixture(scope="session")
+def report_html(whole_suite: tuple[Path, Truth], shared: Shared) -> str:
+    """The page of the whole suite, by the command itself."""
+
+    def report(folder: Path) -> None:
+        shutil.copytree(whole_suite[0], folder)
+        assert main(["report", str(folder)]) == 0
+        assert main(["verify", str(folder)]) == 0
+
+    return (shared("report", report)[0] / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def page(report_html: str) -> Parsed:
+    return Parsed(report_html)
+
+
+@pytest.fixture(scope="session")
+def wide(shared: Shared) -> Results:
+    """Seventeen configurations, two workloads, three blocks."""
+    return results(shared("wide", write_wide)[0])
+
+
+@pytest.fixture(scope="session")
+def papers(shared: Shared) -> Results:
+    """The workloads of all five papers."""
+    return results(shared("papers", write_papers_suite)[0])
+
+
+@pytest.fixture(scope="session")
+def papers_page(shared: Shared, papers: Results) -> str:
+    """All texts of the page of `papers`."""
+    return str(shared("papers-page", lambda _: text_of(Report(papers).page()))[1])
+
+
+@pytest.fixture(scope="session")
+def night(shared: Shared) -> FaultySuite:
+    """A suite that went through a night of faults."""
+    found: FaultySuite = shared("night", faulty)[1]
+    return found
+
+
+@pytest.fixture(scope="session")
+def small_suite(shared: Shared) -> Path:
+    """Two blocks, four configurations, two workloads; copied before anything is done to it."""
+    options = Options(blocks=2, interval_ms=100, workloads=("sql", "idle"))
+    return shared("small", lambda folder: write_suite(folder, options))[0]
+
+
+@pytest.fixture
+def no_svg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are drawn, and not laid out: for tests of what stands around them."""
+    monkeypatch.setattr(style, "svg", lambda _: "<svg/>")

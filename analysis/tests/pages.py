@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,6 +18,12 @@ from analysis.stats.results import Results
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
 Piece = TypeVar("Piece", bound=Block)
+# A figure that is none, and the words that no verdict here has.
+UNWANTED = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback|no significant")
+VOID = frozenset({"meta", "img", "br", "hr"})
+LOADING = frozenset({"src", "href", "srcset", "data", "action", "poster"})
+# Calls a function with a new folder, once for all processes; that folder, and what it returned.
+Shared = Callable[[str, Callable[[Path], Any]], tuple[Path, Any]]
 CIPHERS = ("aes", "serpent", "twofish", "camellia", "cast6", "aria", "sm4")
 
 
@@ -41,16 +49,14 @@ def many(count: int) -> dict[str, dict[str, object]]:
     return found
 
 
-def write_wide(folder: Path, step: float, noise: float = 0.004) -> None:
-    """Seventeen configurations, each slower than the last by `step`; two workloads."""
+def write_wide(folder: Path) -> None:
+    """Seventeen configurations, each slower than the last by 3 %; two workloads, three blocks."""
     known = many(17)
     with pytest.MonkeyPatch.context() as patch:
         for i, (name, stack) in enumerate(known.items()):
             patch.setitem(STACKS, name, stack)
-            patch.setitem(SLOWER, name, 1 + step * i)
-        options = Options(
-            configurations=tuple(known), workloads=("sql", "idle"), interval_ms=100, noise=noise
-        )
+            patch.setitem(SLOWER, name, 1 + 0.03 * i)
+        options = Options(configurations=tuple(known), workloads=("sql", "idle"), interval_ms=100)
         write_suite(folder, options)
 
 
@@ -81,6 +87,53 @@ def pieces(kind: type[Piece], shown: object) -> list[Piece]:
 def cells(shown: object) -> list[str]:
     """What stands in the rows of all tables."""
     return [text for table in pieces(Table, shown) for row in table.rows for text in row]
+
+
+class Parsed(HTMLParser):
+    """What a page's HTML holds, and the tags that were left open."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.headings: list[int] = []
+        self.anchors: list[str] = []
+        self.links: list[str] = []
+        self.sources: list[str] = []
+        self.scopes: list[str | None] = []
+        self.pictures: list[str] = []
+        self.tables: list[str | None] = []
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.words: list[str] = []
+        self.feed(text)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, f"</{tag}> does not close <{self.open[-1:]}>"
+        self.open.pop()
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in VOID
+        self.handle_starttag(tag, attrs)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        if re.fullmatch(r"h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        self.anchors += [known["id"] or ""] if known.get("id") else []
+        self.links += [known.get("href") or ""] if tag == "a" else []
+        self.sources += [value or "" for name, value in attrs if name in LOADING]
+        self.scopes += [known.get("scope")] if tag == "th" else []
+        self.pictures += [known.get("alt") or ""] if tag == "img" else []
+        self.tables += [known.get("aria-label")] if tag == "table" else []
 
 
 class _Guests(HTMLParser):

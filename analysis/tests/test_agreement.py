@@ -23,20 +23,18 @@ from analysis.published.here import PANDA_SIZES, likes, plain_unit
 from analysis.published.reasons import hardware, reasons
 from analysis.published.reference import citations, published
 from analysis.report import published_section
-from analysis.stats.results import Results, results
+from analysis.stats.results import Results
 from analysis.stats.stats import Comparison
 from analysis.suite.records import Suite
 from analysis.tests.pages import cells, text_of
-from validation.synthetic.papers import COST, SPEED, write_papers_suite
+from validation.synthetic.papers import COST, SPEED
 
 MB = 2**20
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    folder = tmp_path_factory.mktemp("papers") / "suite"
-    write_papers_suite(folder)
-    return results(folder)
+def found(papers: Results) -> Results:
+    return papers
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from analysis.report.trace import find, nearest
 from analysis.stats.compare import compare, welch
 from analysis.stats.results import load
 from analysis.suite.manifest import canonical_sha256
+from analysis.tests.pages import Shared
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import IDLE_W, Options, write_suite
 
@@ -34,14 +35,14 @@ def _plan(folder: Path, **changes: object) -> None:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    root = tmp_path_factory.mktemp("two")
-    write_suite(root / "a", SMALL)
-    write_suite(root / "b", replace(SMALL, host="other", seed=8, blocks=3))
-    (root / "b" / "provenance" / "before.json").write_text(
-        json.dumps({"kernel": "6.13.0-test", "packages": {"cryptsetup": "2.7.5"}}), encoding="utf-8"
-    )
-    write_manifest(root / "b")
+def two(shared: Shared) -> tuple[Path, Path]:
+    def make(root: Path) -> None:
+        write_suite(root / "a", SMALL)
+        kernel = {"kernel": "6.13.0-test"}
+        options = replace(SMALL, host="other", seed=8, blocks=3, machine=kernel)
+        write_suite(root / "b", options)
+
+    root, _ = shared("two", make)
     return root / "a", root / "b"
 
 
@@ -96,7 +97,7 @@ def test_a_night_that_was_dearer_as_a_whole_changes_the_joules_and_not_the_cost(
     for name, warmer in (("a", 1.0), ("b", 1.1)):
         idle_w = tuple(watts * warmer for watts in IDLE_W)
         monkeypatch.setattr("validation.synthetic.suite.IDLE_W", idle_w)
-        write_suite(tmp_path / name, replace(SMALL, host=name, blocks=8, noise=0.001))
+        write_suite(tmp_path / name, replace(SMALL, host=name, blocks=5, noise=0.001))
     found = compare(tmp_path / "a", tmp_path / "b")
     assert all(r.low is not None and r.low > 1.02 for r in found.joules)
     assert all(abs(r.ratio - 1) < 0.01 for r in found.costs)

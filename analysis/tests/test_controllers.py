@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from analysis.stats.results import Results, results, verify, write
 from analysis.suite.clocks import shifts
 from analysis.suite.recordings import read as recordings
 from analysis.suite.suite_folder import read
-from analysis.tests.pages import text_of
+from analysis.tests.pages import Shared, text_of
 from analysis.tests.reboots import FIRST, SECOND, reboot_controller, reboot_target
 from validation.synthetic.folder import Clocks, clock_lines, write_lines, write_manifest
 from validation.synthetic.suite import Options, Truth, write_suite
@@ -43,18 +44,24 @@ def between(truth: Truth, number: int) -> float:
     return starts[number] - 0.3
 
 
-def made(folder: Path) -> tuple[Path, Truth]:
-    """A small suite with a burst of clock readings a second."""
-    truth = write_suite(folder / "s", SMALL)
-    end_s = max(end for _, end in truth.runs.values())
-    lines = clock_lines(end_s + 2, Clocks(), np.random.default_rng(3), bursts=round(end_s))
-    write_lines(folder / "s" / "clock.jsonl", lines)
-    write_manifest(folder / "s")
-    return folder / "s", truth
+@pytest.fixture
+def made(shared: Shared, tmp_path: Path) -> tuple[Path, Truth]:
+    """A small suite with a burst of clock readings a second, which a test may change."""
+
+    def make(folder: Path) -> Truth:
+        truth = write_suite(folder, SMALL)
+        end_s = max(end for _, end in truth.runs.values())
+        lines = clock_lines(end_s + 2, Clocks(), np.random.default_rng(3), bursts=round(end_s))
+        write_lines(folder / "clock.jsonl", lines)
+        write_manifest(folder)
+        return truth
+
+    folder, truth = shared("clocked", make)
+    return shutil.copytree(folder, tmp_path / "s"), truth
 
 
-def test_the_controller_started_again_while_the_target_stayed_up(tmp_path: Path) -> None:
-    folder, truth = made(tmp_path)
+def test_the_controller_started_again_while_the_target_stayed_up(made: tuple[Path, Truth]) -> None:
+    folder, truth = made
     plain = results(folder).energy
     at_s = between(truth, 4)
     reboot_controller(folder, at_s)
@@ -74,8 +81,8 @@ def test_the_controller_started_again_while_the_target_stayed_up(tmp_path: Path)
     assert "fell silent" not in told  # how far two boots are apart need not be known
 
 
-def test_the_target_lost_power_while_the_controller_stayed_up(tmp_path: Path) -> None:
-    folder, truth = made(tmp_path)
+def test_the_target_lost_power_while_the_controller_stayed_up(made: tuple[Path, Truth]) -> None:
+    folder, truth = made
     reboot_target(folder, between(truth, 3))
     found = results(folder)
     assert len(found.clock.models) == 2
@@ -83,8 +90,8 @@ def test_the_target_lost_power_while_the_controller_stayed_up(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("target_first", [True, False])
-def test_both_were_started_again(tmp_path: Path, target_first: bool) -> None:
-    folder, truth = made(tmp_path)
+def test_both_were_started_again(made: tuple[Path, Truth], target_first: bool) -> None:
+    folder, truth = made
     target_s, controller_s = between(truth, 3), between(truth, 5)
     if not target_first:
         target_s, controller_s = controller_s, target_s
@@ -105,10 +112,10 @@ def test_both_were_started_again(tmp_path: Path, target_first: bool) -> None:
     ids=["no wall time", "wall time", "wall time stepped back", "no time at all"],
 )
 def test_nothing_links_the_two_boots_but_wall_time(
-    tmp_path: Path, wall: tuple[str, str] | None, hours: bool
+    made: tuple[Path, Truth], wall: tuple[str, str] | None, hours: bool
 ) -> None:
     """Both lost power at the same time, so that no boot of the target saw both."""
-    folder, truth = made(tmp_path)
+    folder, truth = made
     at_s = between(truth, 4)
     reboot_target(folder, at_s)
     reboot_controller(folder, at_s, wall=wall)
@@ -122,10 +129,10 @@ def test_nothing_links_the_two_boots_but_wall_time(
 
 
 def test_runs_that_went_while_the_controller_was_away_get_no_samples_of_its_next_boot(
-    tmp_path: Path,
+    made: tuple[Path, Truth],
 ) -> None:
     """The target worked on alone and then lost power: its last runs lie behind all records."""
-    folder, truth = made(tmp_path)
+    folder, truth = made
     at_s = between(truth, 5)
     reboot_target(folder, at_s)
     reboot_controller(folder, between(truth, 3), away_s=at_s - between(truth, 3))
@@ -139,8 +146,8 @@ def test_runs_that_went_while_the_controller_was_away_get_no_samples_of_its_next
     assert max(off[run_id] for run_id in order if run_id not in unseen) < 4e-3
 
 
-def test_a_phase_across_the_break_is_filled_over_its_true_length(tmp_path: Path) -> None:
-    folder, truth = made(tmp_path)
+def test_a_phase_across_the_break_is_filled_over_its_true_length(made: tuple[Path, Truth]) -> None:
+    folder, truth = made
     run_id = sorted(truth.runs, key=lambda name: truth.runs[name])[4]
     phase = "tar" if "kernel_tree" in run_id else "query"
     begin, end = truth.phases_s[run_id, phase]
@@ -156,8 +163,8 @@ def test_a_phase_across_the_break_is_filled_over_its_true_length(tmp_path: Path)
     assert row["energy_j"] == pytest.approx(truth.energy_j[run_id, phase, "system"], rel=0.03)
 
 
-def test_two_recordings_are_verified_and_traced(tmp_path: Path) -> None:
-    folder, truth = made(tmp_path)
+def test_two_recordings_are_verified_and_traced(made: tuple[Path, Truth], tmp_path: Path) -> None:
+    folder, truth = made
     reboot_controller(folder, between(truth, 4))
     write(results(folder))
     assert verify(folder).problems == ()
@@ -176,8 +183,10 @@ def test_two_recordings_are_verified_and_traced(tmp_path: Path) -> None:
     assert any("meter0.2/stream.raw was changed" in said for said in verify(folder).problems)
 
 
-def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(tmp_path: Path) -> None:
-    folder, _ = made(tmp_path)
+def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(
+    made: tuple[Path, Truth],
+) -> None:
+    folder, _ = made
     meter = folder / "meters" / "meter0"
     described = json.loads((meter / "meter.json").read_text())
     for name in ("rig", "rig.2"):
@@ -191,8 +200,10 @@ def test_a_meter_whose_own_name_has_a_number_is_no_second_recording(tmp_path: Pa
     assert [meter.name for meter in read(folder).meters] == ["meter0", "rig", "rig.2"]
 
 
-def test_a_recording_of_another_kind_of_meter_is_left_out_and_told(tmp_path: Path) -> None:
-    folder, truth = made(tmp_path)
+def test_a_recording_of_another_kind_of_meter_is_left_out_and_told(
+    made: tuple[Path, Truth],
+) -> None:
+    folder, truth = made
     reboot_controller(folder, between(truth, 4))
     path = folder / "meters" / "meter0.2" / "meter.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "timing": "poll"}))
@@ -202,8 +213,10 @@ def test_a_recording_of_another_kind_of_meter_is_left_out_and_told(tmp_path: Pat
     assert suite.meters[0].samples.records < 2000
 
 
-def test_an_older_suite_without_the_controllers_boot_reads_as_before(tmp_path: Path) -> None:
-    folder, truth = made(tmp_path)
+def test_an_older_suite_without_the_controllers_boot_reads_as_before(
+    made: tuple[Path, Truth],
+) -> None:
+    folder, truth = made
     path = folder / "meters" / "meter0" / "meter.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "controller_boot_id": FIRST}))
     write_manifest(folder)
@@ -213,9 +226,9 @@ def test_an_older_suite_without_the_controllers_boot_reads_as_before(tmp_path: P
     assert max(errors(results(folder), truth).values()) < 4e-3
 
 
-def test_lines_without_a_boot_belong_to_the_first(tmp_path: Path) -> None:
+def test_lines_without_a_boot_belong_to_the_first(made: tuple[Path, Truth]) -> None:
     """A suite that an older version began and this one continued with."""
-    folder, truth = made(tmp_path)
+    folder, truth = made
     reboot_controller(folder, between(truth, 4))
     path = folder / "clock.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]

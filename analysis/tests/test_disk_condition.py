@@ -12,19 +12,18 @@ import pytest
 from analysis.report.disks_section import SILENT, disk_table
 from analysis.report.view import Table
 from analysis.stats.disks import conditions, findings, limit_k, too_warm
-from analysis.stats.results import results
+from analysis.stats.results import Results, results
 from analysis.suite.records import Run, Suite
-from analysis.suite.suite_folder import read
 from analysis.tests.pages import pieces, text_of
-from validation.synthetic.suite import Options, Truth, write_suite
+from validation.synthetic.suite import Options, write_suite
 
 PLAIN, SED = "SYNTHETIC-PLAIN", "SYNTHETIC-SED"
 Change = Callable[[Run, str, dict[str, Any]], dict[str, Any]]
 
 
 @pytest.fixture
-def suite(whole_suite: tuple[Path, Truth]) -> Suite:
-    return read(whole_suite[0])
+def suite(found: Results) -> Suite:
+    return found.suite
 
 
 def changed(suite: Suite, change: Change, on: str = SED) -> Suite:
@@ -113,13 +112,12 @@ def test_a_link_or_a_cache_that_changed_is_said_with_where(suite: Suite) -> None
     assert "plain: write back; Opal drive: write through" in cache
 
 
-def test_what_a_disk_keeps_to_itself_is_said_and_no_nought(suite: Suite, tmp_path: Path) -> None:
+def test_what_a_disk_keeps_to_itself_is_said_and_no_nought(found: Results, suite: Suite) -> None:
     silent = changed(suite, lambda _r, _w, d: dict.fromkeys(d))
     opal = conditions(silent)[1]
     assert (opal.temperature_c, opal.warmer_k, opal.counted) == ({}, {}, {})
     assert (opal.settings, opal.life) == ({}, {})
-    write_suite(tmp_path / "s", Options(blocks=1, workloads=("idle",)))
-    shown = disk_table(replace(results(tmp_path / "s"), suite=silent))
+    shown = disk_table(replace(found, suite=silent))
     (row,) = (row[1:] for table in pieces(Table, shown) for row in table.rows if SED in row)
     assert row == [SED, *[SILENT] * 10]
     assert "No temperature is reported by the disk under Opal drive" in text_of(shown)

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.energy.energy import counted, run_edges
 from analysis.energy.metered import Metered
-from analysis.stats.results import results
+from analysis.stats.results import Results, results
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Counter
 from instrumentation.sources.counter import Reading
@@ -80,8 +80,8 @@ def test_known_joules_are_recovered_across_three_clocks(tmp_path: Path) -> None:
         assert float(np.median(errors(energy, truth, component, None))) < 4e-3
 
 
-def test_all_is_the_sum_of_the_phases_without_the_tail(whole_suite: tuple[Path, Truth]) -> None:
-    energy = results(whole_suite[0]).energy
+def test_all_is_the_sum_of_the_phases_without_the_tail(found: Results) -> None:
+    energy = found.energy
     keys = ["run_id", "source", "component"]
     parts = (
         energy.filter(~pl.col("phase").is_in(["all", "tail", "between"]))
@@ -95,11 +95,11 @@ def test_all_is_the_sum_of_the_phases_without_the_tail(whole_suite: tuple[Path, 
 
 
 def test_phases_pauses_and_tail_are_the_run_from_its_first_mark_to_its_last(
-    whole_suite: tuple[Path, Truth],
+    found: Results, whole_suite: tuple[Path, Truth]
 ) -> None:
     """To 1 µJ: the counters against their own first and last count, the meter against the truth."""
     folder, truth = whole_suite
-    energy = results(folder).energy
+    energy = found.energy
     parts = (
         energy.filter(pl.col("phase") != "all")
         .group_by("run_id", "component")
@@ -123,11 +123,9 @@ def test_phases_pauses_and_tail_are_the_run_from_its_first_mark_to_its_last(
         assert whole[path.name, "system"][1] == pytest.approx(length_s, rel=2e-5)
 
 
-def test_a_meters_phases_and_pauses_meet_without_gap_or_overlap(
-    whole_suite: tuple[Path, Truth],
-) -> None:
+def test_a_meters_phases_and_pauses_meet_without_gap_or_overlap(found: Results) -> None:
     """The rows of a run add up to one stretch calculated with none of the inner edges."""
-    suite = results(whole_suite[0]).suite
+    suite = found.suite
     clock = TargetClock.fit(suite.clock)
     meter = suite.meters[0]
     run = suite.runs[5]
@@ -136,17 +134,15 @@ def test_a_meters_phases_and_pauses_meet_without_gap_or_overlap(
     limit_s = meter.arrival_delay_limit_s
     both = Metered.of(meter.samples, meter.timing, limit_s, meter.channels, ends)
     stretch = sorted(edge.t_ns for edge in ends)
-    rows = results(whole_suite[0]).energy.filter(
-        (pl.col("run_id") == run.run_id) & (pl.col("phase") != "all")
-    )
+    rows = found.energy.filter((pl.col("run_id") == run.run_id) & (pl.col("phase") != "all"))
     for channel in meter.channels:
         energy = both.energy(channel, [(stretch[0], stretch[1])])
         parts = rows.filter(pl.col("component") == channel)
         assert float(parts["energy_j"].sum()) == pytest.approx(energy.energy_j, abs=1e-6)
 
 
-def test_every_joule_has_both_parts_of_its_uncertainty(whole_suite: tuple[Path, Truth]) -> None:
-    energy = results(whole_suite[0]).energy
+def test_every_joule_has_both_parts_of_its_uncertainty(found: Results) -> None:
+    energy = found.energy
     assert energy["energy_statistical_j"].null_count() == 0
     assert (energy["energy_statistical_j"] > 0).all()
     metered = energy.filter(pl.col("source") == "meter0")
@@ -201,11 +197,12 @@ def test_a_sum_that_lacks_a_phase_is_no_figure(tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     document["phases"][1]["counters"][1]["start"] = None
     path.write_text(json.dumps(document))
-    rows = results(tmp_path / "s").energy.filter(pl.col("component") == "dram")
-    found = {r["phase"]: (r["energy_j"] is None, r["flags"]) for r in rows.iter_rows(named=True)}
-    assert found["load"] == (True, "read-failed")
-    assert found["all"] == (True, "read-failed incomplete")
-    assert found["between"] == (True, "read-failed incomplete")
-    assert found["query"] == (False, "")
-    package = results(tmp_path / "s").energy.filter(pl.col("component") == "package-0")
+    energy = results(tmp_path / "s").energy
+    rows = energy.filter(pl.col("component") == "dram")
+    by = {r["phase"]: (r["energy_j"] is None, r["flags"]) for r in rows.iter_rows(named=True)}
+    assert by["load"] == (True, "read-failed")
+    assert by["all"] == (True, "read-failed incomplete")
+    assert by["between"] == (True, "read-failed incomplete")
+    assert by["query"] == (False, "")
+    package = energy.filter(pl.col("component") == "package-0")
     assert package["energy_j"].null_count() == 0

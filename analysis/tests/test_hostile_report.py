@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,8 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
-from analysis.stats.results import results
 from analysis.suite.manifest import canonical_sha256
-from analysis.tests.pages import live_markup, whole_page
+from analysis.tests.pages import live_markup
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 
@@ -75,69 +75,53 @@ def poisoned(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_hostile_suite_makes_a_report_that_does_nothing(poisoned: Path, tmp_path: Path) -> None:
-    """By make itself, from another folder, so that what it starts would leave its mark there."""
-    argv = [
-        "make",
-        "-f",
-        str(ROOT / "Makefile"),
-        "-o",
-        ".venv/.locked",
-        f"PYTHONPATH={ROOT}",
-        "report",
-    ]
+def test_a_hostile_suite_makes_a_report_that_does_nothing(
+    poisoned: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """From a folder of its own, in which what it starts would leave its mark."""
     work = tmp_path / "work"
     work.mkdir()
-    (work / ".venv").symlink_to(ROOT / ".venv")
-    escaped = str(poisoned).replace("$", "$$")  # what make itself would read of it
-    done = subprocess.run(
-        [*argv, f"SUITE_DIR={escaped}"],
-        cwd=work,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "\x1b" not in done.stdout and "\x07" not in done.stdout + done.stderr
+    monkeypatch.chdir(work)
+    assert main(["report", str(poisoned)]) == 0
+    said = "".join(capsys.readouterr())
+    assert "\x1b" not in said and "\x07" not in said
     page = (poisoned / "report.html").read_text(encoding="utf-8")
     assert "alert(1)" in page  # it is there to be read
     assert live_markup(page) == ""
+    assert live_markup(f"<p>{TEXT}</p>")  # which the search itself would find
     assert not list(tmp_path.rglob("pwned"))
-    assert sorted(path.name for path in work.iterdir()) == [".venv"]
+    assert not list(work.iterdir())
 
 
-def test_the_newest_folder_is_one_word_whatever_it_is_called(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    (work / "data" / "suites" / NAME).mkdir(parents=True)
-    (work / ".venv").symlink_to(ROOT / ".venv")
-    for step in ("report", "verify", "summary", "report-pdf"):
-        done = subprocess.run(
-            [
-                "make",
-                "-f",
-                str(ROOT / "Makefile"),
-                "-o",
-                ".venv/.locked",
-                f"PYTHONPATH={ROOT}",
-                step,
-            ],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        said = [line for line in done.stderr.splitlines() if line.startswith("fde: ")]
-        assert len(said) == 1 and NAME in said[0], done.stderr
+@pytest.mark.parametrize("step", ["report", "verify", "summary", "report-pdf"])
+@pytest.mark.parametrize("named", [True, False], ids=["named", "newest"])
+def test_make_passes_on_a_folder_as_one_word_whatever_it_is_called(
+    step: str, named: bool, tmp_path: Path
+) -> None:
+    """An interpreter that only prints its arguments stands in for the virtual environment's."""
+    interpreter = tmp_path / ".venv" / "bin" / "python"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.write_text('#!/bin/sh\nprintf "<%s>\\n" "$@"\n', encoding="utf-8")
+    interpreter.chmod(0o755)
+    folder = Path("data", "suites", NAME)
+    (tmp_path / folder).mkdir(parents=True)
+    argv = ["make", "-f", str(ROOT / "Makefile"), "-o", ".venv/.locked", step]
+    escaped = str(folder).replace("$", "$$")  # what make itself would read of it
+    argv += [f"SUITE_DIR={escaped}"] * named
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"<{folder}{'' if named else '/'}>"
     assert not list(tmp_path.rglob("pwned"))
 
 
-@pytest.mark.parametrize("what", ["report", "verify", "summary", "trace"])
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
 def test_a_folder_that_leads_elsewhere_is_refused(
-    what: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, small_suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, outside = tmp_path / "suite", tmp_path / "outside"
-    write_suite(folder, SMALL)
+    folder, outside = shutil.copytree(small_suite, tmp_path / "suite"), tmp_path / "outside"
     outside.mkdir()
     make: dict[str, Callable[[], None]] = {
         "link": lambda: (folder / ".energy.parquet.part").symlink_to(outside / "x"),
@@ -145,13 +129,8 @@ def test_a_folder_that_leads_elsewhere_is_refused(
         "pipe": lambda: os.mkfifo(folder / "next.json"),
     }
     make[kind]()
-    assert main([what, str(folder)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"fde: In {folder}, ") and len(said.splitlines()) == 1
+    for what in ("report", "verify", "summary", "trace"):
+        assert main([what, str(folder)]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"fde: In {folder}, ") and len(said.splitlines()) == 1
     assert not list(outside.iterdir())
-
-
-def test_the_whole_page_of_a_hostile_suite_is_text(poisoned: Path) -> None:
-    page = whole_page(results(poisoned))
-    assert "alert(1)" in page and live_markup(page) == ""
-    assert live_markup(f"<p>{TEXT}</p>")  # which the search itself would find

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -27,7 +27,7 @@ from analysis.stats.stats import Floats, LogRatio
 from analysis.suite.group import members
 from analysis.suite.manifest import canonical_sha256
 from analysis.suite.records import SuiteError
-from analysis.tests.pages import text_of
+from analysis.tests.pages import Shared, text_of
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_group, write_suite
 
@@ -120,38 +120,48 @@ def test_hosts_without_scatter_have_no_test_and_no_warning() -> None:
 
 
 @pytest.fixture(scope="module")
-def same(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def same_folders(shared: Shared) -> list[Path]:
     """Three hosts with the same effects."""
-    root = tmp_path_factory.mktemp("same")
-    return write_group(root, {"alder": 1, "birch": 1, "cedar": 1}, OPTIONS)
+    dearer = {"alder": 1.0, "birch": 1.0, "cedar": 1.0}
+    return members(shared("same-hosts", lambda root: write_group(root, dearer, OPTIONS))[1])
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def same(same_folders: list[Path]) -> Hosts:
+    return hosts(same_folders)
+
+
+@pytest.fixture(scope="module")
+def other_folder(shared: Shared) -> Path:
     """Two hosts, on the second of which software costs more."""
-    return write_group(tmp_path_factory.mktemp("other"), {"alder": 1, "birch": 1.6}, OPTIONS)
+    dearer = {"alder": 1.0, "birch": 1.6}
+    return Path(shared("other-hosts", lambda root: write_group(root, dearer, OPTIONS))[1])
+
+
+@pytest.fixture(scope="module")
+def other(other_folder: Path) -> Hosts:
+    return hosts(members(other_folder))
 
 
 def effects(found: Hosts) -> dict[tuple[str, str], Effect]:
     return {(e.workload, e.other): e for e in (*found.overall, *found.single) if e.base == "plain"}
 
 
-def test_equal_hosts_are_alike_and_their_mean_is_the_truth(same: Path) -> None:
-    found = hosts(members(same))
-    assert found.names == ["alder", "birch", "cedar"]
-    assert found.component == "system"
-    for key, effect in effects(found).items():
+def test_equal_hosts_are_alike_and_their_mean_is_the_truth(same: Hosts) -> None:
+    assert same.names == ["alder", "birch", "cedar"]
+    assert same.component == "system"
+    for key, effect in effects(same).items():
         assert effect.hosts != "differ", key
         assert effect.these is not None and effect.general is not None
         assert effect.general.n == 3 and effect.these.n == 5
-    whole = effects(found)["all", "dmcrypt-aes256"]
+    whole = effects(same)["all", "dmcrypt-aes256"]
     assert whole.hosts == "alike"
     assert whole.these is not None and whole.these.verdict == "differs"
-    assert not found.shared.said
+    assert not same.shared.said
 
 
-def test_hosts_that_differ_are_told_apart_and_not_where_they_do_not(other: Path) -> None:
-    found = effects(hosts(members(other)))
+def test_hosts_that_differ_are_told_apart_and_not_where_they_do_not(other: Hosts) -> None:
+    found = effects(other)
     assert found["all", "dmcrypt-aes256"].hosts == "differ"
     assert found["kernel_grep", "dmcrypt-aes128"].hosts == "differ"
     assert found["all", "opal"].hosts == "alike"
@@ -159,14 +169,12 @@ def test_hosts_that_differ_are_told_apart_and_not_where_they_do_not(other: Path)
     assert all(effect.general is None for effect in found.values())  # two hosts
 
 
-def test_each_hosts_own_figures_are_those_of_its_own_report(other: Path) -> None:
-    folders = members(other)
-    found = hosts(folders)
-    for folder, name in zip(folders, found.names, strict=True):
-        own = results(folder)
+def test_each_hosts_own_figures_are_those_of_its_own_report(other: Hosts) -> None:
+    for host in other.hosts:
+        own, name = results(host.suite.folder), host.name
         for contrast in own.contrasts:
             mine = next(
-                e for e in found.overall if (e.base, e.other) == (contrast.base, contrast.other)
+                e for e in other.overall if (e.base, e.other) == (contrast.base, contrast.other)
             ).by_host[name]
             assert contrast.comparison is not None
             assert mine.ratio == pytest.approx(contrast.comparison.ratio, rel=1e-12)
@@ -174,20 +182,20 @@ def test_each_hosts_own_figures_are_those_of_its_own_report(other: Path) -> None
             assert mine.p_holm == pytest.approx(contrast.comparison.p_holm, rel=1e-6)
         for row in own.summary.filter(component="system").iter_rows(named=True):
             if row["ratio"] is not None:
-                cell = effects(found)[row["workload"], row["configuration"]].by_host[name]
+                cell = effects(other)[row["workload"], row["configuration"]].by_host[name]
                 assert cell.ratio == pytest.approx(row["ratio"])
                 assert cell.verdict == row["verdict"]
 
 
-def test_the_answer_never_pools_hosts_that_differ(other: Path, same: Path) -> None:
-    drive, software, general = hosts_sections.sentences(hosts(members(other)))
+def test_the_answer_never_pools_hosts_that_differ(other: Hosts, same: Hosts) -> None:
+    drive, software, general = hosts_sections.sentences(other)
     assert "alike within ±2 %" in drive
     assert "on alder" in software and "on birch" in software
     assert (
         "the hosts differ significantly; their mean" in software and "is no host's own" in software
     )
     assert "is unknown from 2" in general and "alder and birch alone" in general
-    drive, software, general = hosts_sections.sentences(hosts(members(same)))
+    drive, software, general = hosts_sections.sentences(same)
     assert "On these 3 hosts" in software and "differ significantly" not in software
     assert "3 were chosen at random" in general and "the host is the unit" in general
 
@@ -199,44 +207,49 @@ def stub(folder: Path) -> None:
 
 
 def test_the_command_writes_one_page_that_leads_to_the_hosts(
-    other: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    other: Hosts,
+    other_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    shutil.copytree(other_folder.parent, tmp_path / "hosts")
+    group = tmp_path / "hosts" / other_folder.name
     monkeypatch.setattr(build, "build", stub)
-    assert main(["report", str(other)]) == 0
+    assert main(["report", str(group)]) == 0
     said = capsys.readouterr().out
     assert "MODELLED" in said and "these hosts" in said
-    page = (other / "report.html").read_text(encoding="utf-8")
+    page = (group / "report.html").read_text(encoding="utf-8")
     for word in ("NaN", "None", ">nan", "<script", "http://", "https://"):
         assert word not in re.sub(r'src="data:[^"]*"', "", page), word
     for word in ("AMD Ryzen 5 3600", "ExampleMaker A100 sed", "modelled", "Welch", "drift check"):
         assert word in page, word
     links = [unquote(link) for link in re.findall(r'href="(\.\.[^"]*)"', page)]
     assert len(links) == 2
-    assert all((other / link).is_file() for link in links)
-    rows = pl.read_parquet(other / "hosts.parquet")
-    assert rows.equals(table(hosts(members(other))))
-    assert pl.read_csv(other / "hosts.csv").height == rows.height
-    before = {path: (path / "report.html").stat().st_mtime_ns for path in members(other)}
-    assert main(["report", str(other)]) == 0  # the hosts' own are up to date
-    assert before == {path: (path / "report.html").stat().st_mtime_ns for path in members(other)}
+    assert all((group / link).is_file() for link in links)
+    rows = pl.read_parquet(group / "hosts.parquet")
+    assert rows.equals(table(other))
+    assert pl.read_csv(group / "hosts.csv").height == rows.height
+    before = {path: (path / "report.html").stat().st_mtime_ns for path in members(group)}
+    assert main(["report", str(group)]) == 0  # the hosts' own are up to date
+    assert before == {path: (path / "report.html").stat().st_mtime_ns for path in members(group)}
     capsys.readouterr()
-    assert main(["verify", str(other)]) == 0
+    assert main(["verify", str(group)]) == 0
     said = capsys.readouterr().out
-    assert all(f"{path.name}:\n" in said for path in members(other))
+    assert all(f"{path.name}:\n" in said for path in members(group))
 
 
 def test_suites_named_one_by_one_have_a_page_below_build(
-    same: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    same_folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "build", stub)
-    built = hosts_page.write(members(same)[:2], tmp_path)
+    monkeypatch.setattr(build, "build", lambda _: None)
+    built = hosts_page.write(same_folders[:2], tmp_path)
     assert built.page.parent == tmp_path / "synthetic-alder-20260101T000000Z-and-1-more"
     assert "is unknown from 2" in built.text
 
 
-def test_every_statement_has_its_row(same: Path) -> None:
-    found = hosts(members(same))
-    rows = table(found)
+def test_every_statement_has_its_row(same: Hosts) -> None:
+    rows = table(same)
     one = rows.filter(workload="sql", configuration="opal")
     assert one["statement"].to_list() == [*["host"] * 3, "these-hosts", "hosts-in-general"]
     assert one["host"].to_list() == ["alder", "birch", "cedar", "", ""]
@@ -244,10 +257,9 @@ def test_every_statement_has_its_row(same: Path) -> None:
     assert one["n"].to_list() == [5, 5, 5, 5, 3]
 
 
-def test_pictures_have_a_marker_a_host_and_their_mean(same: Path) -> None:
-    found = hosts(members(same))
-    by_name = {"SQL": [e for e in found.single if e.workload == "sql"]}
-    (drawn,) = hosts_forest.draw(found, by_name)
+def test_pictures_have_a_marker_a_host_and_their_mean(same: Hosts) -> None:
+    by_name = {"SQL": [e for e in same.single if e.workload == "sql"]}
+    (drawn,) = hosts_forest.draw(same, by_name)
     labels = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert labels == ["alder", "birch", "cedar", "mean of these hosts"]
     looks = [hosts_forest.look(number) for number in range(12)]
@@ -267,10 +279,13 @@ def altered(folder: Path, **changes: object) -> None:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[list[Path]]:
+def pair(shared: Shared, tmp_path: Path) -> list[Path]:
     """Two small hosts that a test may spoil."""
     small = replace(OPTIONS, blocks=2, configurations=("plain", "opal"))
-    yield members(write_group(tmp_path, {"alder": 1, "birch": 1}, small))
+    dearer = {"alder": 1.0, "birch": 1.0}
+    folder, group = shared("pair", lambda root: write_group(root, dearer, small))
+    shutil.copytree(folder, tmp_path / "pair")
+    return members(tmp_path / "pair" / group.name)
 
 
 def plan_of(folder: Path) -> dict[str, list[dict[str, object]]]:

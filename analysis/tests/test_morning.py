@@ -12,7 +12,8 @@ import pytest
 from analysis.__main__ import main
 from analysis.report import morning
 from analysis.stats.results import results, write
-from analysis.tests.faulty_suite import FaultySuite, faulty
+from analysis.tests.faulty_suite import FaultySuite
+from analysis.tests.pages import Shared
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 
@@ -31,11 +32,12 @@ def summary(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("calm") / "s"
-    write_suite(folder, CALM)
-    write(results(folder))
-    return folder
+def calm(shared: Shared) -> Path:
+    def make(folder: Path) -> None:
+        write_suite(folder, CALM)
+        write(results(folder))
+
+    return shared("calm", make)[0]
 
 
 @pytest.fixture
@@ -60,10 +62,12 @@ def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[8].startswith("next: make verify SUITE_DIR=")
 
 
-def test_a_night_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bad: FaultySuite = faulty(tmp_path)
-    write(results(bad.folder))
-    text = " ".join(" ".join(summary(bad.folder, capsys)).split())
+def test_a_night_of_faults(
+    night: FaultySuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(night.folder, tmp_path / "s")
+    write(results(folder))
+    text = " ".join(" ".join(summary(folder, capsys)).split())
     for said in (
         "1 of 2 blocks whole; 17 of 18 runs finished, 1 void to the end",
         "void tries 4, repeated 5: 2× The throttle counter rose by 12",

@@ -11,15 +11,9 @@ import polars as pl
 import pytest
 
 from analysis.money.costs import paybacks
-from analysis.stats.results import Results, results
-from validation.synthetic.suite import Truth
+from analysis.stats.results import Results
 
 SCRIPT = Path(__file__).parents[1] / "notebook.py"
-
-
-@pytest.fixture(scope="module")
-def found(whole_suite: tuple[Path, Truth]) -> Results:
-    return results(whole_suite[0])
 
 
 @pytest.fixture(scope="module")

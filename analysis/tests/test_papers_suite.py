@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,34 +31,19 @@ from analysis.stats.summary import MB, block_values, per_unit
 from analysis.suite.incidents import incident_log
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
-from analysis.tests.pages import text_of
+from analysis.tests.pages import UNWANTED, text_of
 from validation.synthetic.papers import (
     BLOCKS,
     COMPARISONS,
     EXTRA_BLOCKS,
     NO_CASCADES,
-    write_papers_suite,
 )
-from validation.synthetic.suite import Options, Truth, write_suite
-
-BAD = re.compile(r"(?<![A-Za-z])(nan|NaN|inf|None)(?![A-Za-z])|Traceback")
+from validation.synthetic.suite import Truth
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("papers") / "suite"
-    write_papers_suite(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def found(folder: Path) -> Results:
-    return results(folder)
-
-
-@pytest.fixture(scope="module")
-def page(found: Results) -> str:
-    return text_of(Report(found).page())
+def found(papers: Results) -> Results:
+    return papers
 
 
 def planned(suite: Suite, change: Callable[[dict[str, Any]], None]) -> Suite:
@@ -91,7 +75,7 @@ def test_repeats_are_averaged_within_their_block(found: Results) -> None:
     assert width / 2 == pytest.approx(4.30265 * deviation / math.sqrt(3), rel=1e-4)
 
 
-def test_extra_blocks_count_where_they_are(found: Results, page: str) -> None:
+def test_extra_blocks_count_where_they_are(found: Results, papers_page: str) -> None:
     n = {
         row["configuration"]: row["n"]
         for row in found.summary.filter(workload="kernel_tree", component="system").iter_rows(
@@ -101,8 +85,8 @@ def test_extra_blocks_count_where_they_are(found: Results, page: str) -> None:
     assert n["plain"] == BLOCKS
     assert n["dmcrypt-aes128"] == BLOCKS + EXTRA_BLOCKS
     assert found.suite.planned_blocks == BLOCKS + EXTRA_BLOCKS
-    assert f"{BLOCKS + EXTRA_BLOCKS} blocks" in page
-    assert f"{BLOCKS + EXTRA_BLOCKS} of {BLOCKS} blocks" not in page
+    assert f"{BLOCKS + EXTRA_BLOCKS} blocks" in papers_page
+    assert f"{BLOCKS + EXTRA_BLOCKS} of {BLOCKS} blocks" not in papers_page
 
 
 def test_a_contrast_in_one_workload_has_its_extra_blocks(found: Results) -> None:
@@ -208,7 +192,7 @@ def test_per_a_unit_the_amounts_of_work_do_not_matter(found: Results) -> None:
     assert after.ratio == pytest.approx(before.ratio)
 
 
-def test_the_answers_stand_below_their_questions(found: Results, page: str) -> None:
+def test_the_answers_stand_below_their_questions(found: Results, papers_page: str) -> None:
     text = text_of(questions_section.questions_section(found))
     told = [text.index(str(q["question"])) for q in COMPARISONS]
     assert told == sorted(told)
@@ -219,7 +203,8 @@ def test_the_answers_stand_below_their_questions(found: Results, page: str) -> N
     )
     assert "significant increase" in said[0]
     assert "The tail of File write and read takes" in said[2]
-    assert page.index(str(COMPARISONS[0]["question"])) < page.index("Contrasts: system energy")
+    question = papers_page.index(str(COMPARISONS[0]["question"]))
+    assert question < papers_page.index("Contrasts: system energy")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +227,7 @@ def test_a_question_that_cannot_be_answered_says_why(
 
     other = Results(planned(found.suite, ask), found.clock, found.energy, found.summary, ())
     assert told in questions_section.sentences(other)[0]
-    assert not BAD.search(text_of(questions_section.questions_section(other)))
+    assert not UNWANTED.search(text_of(questions_section.questions_section(other)))
 
 
 @pytest.mark.parametrize("given", [None, 7, "x", [7, None], {}])
@@ -313,7 +298,7 @@ def test_older_runs_say_nothing_of_the_cpu(whole_suite: tuple[Path, Truth]) -> N
 
 
 def test_skipped_runs_are_not_void_and_are_said_everywhere(
-    found: Results, folder: Path, page: str
+    found: Results, papers_page: str
 ) -> None:
     suite = found.suite
     assert {run.workload for run in suite.skipped} == {"cascades"}
@@ -326,12 +311,12 @@ def test_skipped_runs_are_not_void_and_are_said_everywhere(
         missing_section.sentence(suite)
         == "skipped: cascades; left out: 1 part of The kernel's ciphers"
     )
-    lines = morning.lines(folder)
+    lines = morning.lines(suite.folder)
     assert any(line.startswith("skipped: cascades; left out") for line in lines)
     assert len(lines) <= 10
     for text in (NO_CASCADES, "camellia-xts-256", "This kernel has no camellia"):
-        assert text in page
-    assert "Not measured:" in page
+        assert text in papers_page
+    assert "Not measured:" in papers_page
     rows = [r for r in tables.headline_rows(found, ("system",)) if r[0] == "cascades"]
     assert [row[-2] for row in rows] == ["skipped"]
 
@@ -357,14 +342,14 @@ def test_what_was_never_planned_has_no_row(found: Results) -> None:
     assert ("Key derivation", "Opal drive") not in rows
 
 
-def test_the_page_of_all_papers_is_whole(page: str) -> None:
-    assert not BAD.search(page)
+def test_the_page_of_all_papers_is_whole(papers_page: str) -> None:
+    assert not UNWANTED.search(papers_page)
     for name in ("fujimoto", "sassani", "analiza", "panda", "verma"):
-        assert f"paper-{name}" in page
+        assert f"paper-{name}" in papers_page
     # What stands in for a size that is not there says of what it is.
-    assert "here of 2\u00a0MB" in page
-    assert "here of 500\u202f000 iterations" in page
-    assert page.count("Runs on a battery, Opal drive") == 1, "one paper's sums stand with it"
+    assert "here of 2\u00a0MB" in papers_page
+    assert "here of 500\u202f000 iterations" in papers_page
+    assert papers_page.count("Runs on a battery, Opal drive") == 1, "one paper's sums stand with it"
 
 
 def test_a_suite_of_one_configuration_says_so(found: Results) -> None:
@@ -379,7 +364,7 @@ def test_a_suite_of_one_configuration_says_so(found: Results) -> None:
     said = answer.sentences(other)
     assert len(said) == 1
     assert "one configuration (plain)" in said[0]
-    assert not BAD.search(text_of(Report(other).answer()))
+    assert not UNWANTED.search(text_of(Report(other).answer()))
 
 
 @pytest.mark.parametrize(
@@ -391,10 +376,11 @@ def test_a_suite_of_one_configuration_says_so(found: Results) -> None:
         {"kept": 7},
     ],
 )
-def test_a_broken_record_makes_its_run_void(folder: Path, tmp_path: Path, broken: object) -> None:
-    copy = tmp_path / "suite"
-    shutil.copytree(folder, copy)
-    path = next((copy / "runs").glob("*-video/run.json"))
+def test_a_broken_record_makes_its_run_void(
+    small_suite: Path, tmp_path: Path, broken: object
+) -> None:
+    copy = shutil.copytree(small_suite, tmp_path / "suite")
+    path = next((copy / "runs").glob("*-sql/run.json"))
     assert isinstance(broken, dict)
     document = {**json.loads(path.read_text(encoding="utf-8")), **broken}
     path.write_text(json.dumps(document), encoding="utf-8")
@@ -405,14 +391,13 @@ def test_a_broken_record_makes_its_run_void(folder: Path, tmp_path: Path, broken
 
 def test_the_table_can_be_written_and_read(found: Results, tmp_path: Path) -> None:
     copy = tmp_path / "suite"
-    shutil.copytree(found.suite.folder, copy)
+    copy.mkdir()
     write(replace(found, suite=replace(found.suite, folder=copy)))
     again = pl.read_parquet(copy / "energy.parquet")
     assert again.equals(found.energy)
 
 
-def test_an_extra_block_makes_no_suite_larger_that_has_none(tmp_path: Path) -> None:
-    write_suite(tmp_path / "s", Options(blocks=2, interval_ms=100, workloads=("idle",)))
-    suite = read(tmp_path / "s")
+def test_an_extra_block_makes_no_suite_larger_that_has_none(small_suite: Path) -> None:
+    suite = read(small_suite)
     assert suite.planned_blocks == 2
     assert planned(suite, lambda plan: plan.update(blocks=None)).planned_blocks is None

@@ -7,11 +7,10 @@ import pytest
 from analysis.report.figures import by_phase, by_size
 from analysis.report.words import PhaseName, parse
 from analysis.report.workload_section import workload_section
-from analysis.stats.results import Results, results
+from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS, PerUnit
 from analysis.tests.pages import text_of
-from validation.synthetic.papers import write_papers_suite
 
 
 def row(phase: str, energy_j: float | None, configuration: str = "plain") -> PerUnit:
@@ -20,10 +19,8 @@ def row(phase: str, energy_j: float | None, configuration: str = "plain") -> Per
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    path = tmp_path_factory.mktemp("papers") / "suite"
-    write_papers_suite(path)
-    return results(path)
+def found(papers: Results) -> Results:
+    return papers
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,23 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from analysis.report.figures import bars, blocks, forest, style, timeline
-from analysis.stats.results import Results, results
+from analysis.stats.results import Results
 from analysis.suite.samples import Samples, of_table
-from analysis.tests.pages import many, write_wide
-from validation.synthetic.suite import Truth
-
-
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """Seventeen configurations, two workloads, three blocks."""
-    folder = tmp_path_factory.mktemp("suites") / "wide"
-    write_wide(folder, step=0.02, noise=0.01)
-    return results(folder)
-
-
-@pytest.fixture(scope="module")
-def found(whole_suite: tuple[Path, Truth]) -> Results:
-    return results(whole_suite[0])
+from analysis.tests.pages import many
 
 
 def pictures(found: Results) -> Iterator[Figure]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -13,10 +12,9 @@ from analysis.published.reference import Published, citations, published
 from analysis.report.published_section import published_section
 from analysis.report.published_tables import doubts, tables, value
 from analysis.report.view import Bullets, Folded
-from analysis.stats.results import Results, results
+from analysis.stats.results import Results
 from analysis.suite.records import Suite
 from analysis.tests.pages import cells, pieces, text_of
-from validation.synthetic.suite import Truth
 
 OWN_NAMES = {
     "plain": "bare",
@@ -24,11 +22,6 @@ OWN_NAMES = {
     "dmcrypt-aes128": "luks-small",
     "dmcrypt-aes256": "luks-large",
 }
-
-
-@pytest.fixture(scope="module")
-def found(whole_suite: tuple[Path, Truth]) -> Results:
-    return results(whole_suite[0])
 
 
 def renamed(found: Results) -> Results:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from analysis.energy.energy import ENERGY_SCHEMA
 from analysis.stats.results import differences, results, write
 from analysis.suite import manifest
 from analysis.suite.records import SuiteError
+from analysis.tests.pages import Shared
 from validation.synthetic.suite import Options, write_suite
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
@@ -25,13 +27,16 @@ SMALL = Options(blocks=3, interval_ms=100, workloads=("file_io", "kernel_grep"))
 
 
 @pytest.fixture(scope="module")
-def suites(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def suites(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """data/suites with two suites on two hosts, of which only the first has its report's tables."""
-    root = tmp_path_factory.mktemp("root")
-    for name, host in (("first", "bench"), ("second", "other")):
-        write_suite(root / "data" / "suites" / name, replace(SMALL, host=host))
-    write(results(root / "data" / "suites" / "first"))
-    return root / "data" / "suites"
+
+    def make(root: Path) -> None:
+        for name, host in (("first", "bench"), ("second", "other")):
+            write_suite(root / "data" / "suites" / name, replace(SMALL, host=host))
+        write(results(root / "data" / "suites" / "first"))
+
+    root = tmp_path_factory.mktemp("tidy") / "root"  # some tests change it for a while
+    return shutil.copytree(shared("tidy", make)[0], root) / "data" / "suites"
 
 
 def test_one_suite_is_its_energy_table(suites: Path) -> None:
@@ -114,7 +119,7 @@ def test_what_is_no_suite_is_said(
 
 def test_the_same_suite_twice_is_not_two(suites: Path, tmp_path: Path) -> None:
     assert len(load(suites / "first", f"{suites}/fir*")) == len(load(suites / "first"))
-    write_suite(tmp_path / "copy", SMALL)
+    shutil.copytree(suites / "first", tmp_path / "copy")
     with pytest.raises(SuiteError, match="stands in two of these folders"):
         load(suites / "first", tmp_path / "copy")
 

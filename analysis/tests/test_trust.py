@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from analysis.energy import trust
 from analysis.report.sections import Report
 from analysis.report.trust_section import twice
-from analysis.stats.results import results
-from analysis.suite.suite_folder import read
-from validation.synthetic.suite import Truth
+from analysis.stats.results import Results
 
 
 def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:
@@ -67,9 +64,8 @@ def test_several_packages_and_memories_count_by_their_sums_alone() -> None:
 
 
 def test_a_machine_without_a_dram_zone_is_said_to_have_none(
-    whole_suite: tuple[Path, Truth],
+    found: Results,
 ) -> None:
-    found = results(whole_suite[0])
     energy, summary = (
         frame.filter(pl.col("component") != "dram") for frame in (found.energy, found.summary)
     )
@@ -84,8 +80,8 @@ def test_without_a_meter_there_is_nothing_to_compare() -> None:
     assert trust.whole(rows(("a", "rapl", "package-0", 4.0))).runs == 0
 
 
-def test_only_a_machine_proves_its_storage(whole_suite: tuple[Path, Truth]) -> None:
-    suite = read(whole_suite[0])
+def test_only_a_machine_proves_its_storage(found: Results) -> None:
+    suite = found.suite
     count = len(suite.runs)
     assert trust.proof(suite, "measured").endswith(f"in {count} of them")
     unproven = replace(suite.runs[0], proof={"ok": False})
@@ -96,9 +92,9 @@ def test_only_a_machine_proves_its_storage(whole_suite: tuple[Path, Truth]) -> N
 
 @pytest.mark.parametrize(("after", "changed"), [("6.0 Gbps", False), ("3.0 Gbps", True)])
 def test_a_link_that_a_refused_read_changed_is_told(
-    whole_suite: tuple[Path, Truth], after: str, changed: bool
+    found: Results, after: str, changed: bool
 ) -> None:
-    suite = read(whole_suite[0])
+    suite = found.suite
     refused = {"S": {"error": "ENODATA", "link_before": "6.0 Gbps", "link_after": after}}
     said = trust.proof(replace(suite, after={"locked_reads": refused}), "measured")
     assert "S refused a read (ENODATA)" in said
