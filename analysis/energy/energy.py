@@ -65,14 +65,11 @@ def _rests(run: Run, settle_ns: int, pad_ns: int) -> dict[int, tuple[Side | None
         if pause_ns < pad_ns:
             continue
         rests[phase.t_end_ns] = ("after", pad_ns)
-        if then is not None and pause_ns >= pad_ns and _ends_in_rest(pause_ns, pad_ns):
+        # One padding and nothing else, or something in between and then a padding of its own.
+        in_rest = pause_ns <= pad_ns + SLACK_NS or pause_ns >= 2 * pad_ns
+        if then is not None and in_rest:
             rests[then.t_start_ns] = ("before", pad_ns)
     return rests
-
-
-def _ends_in_rest(pause_ns: int, pad_ns: int) -> bool:
-    """One padding and nothing else, or something in between and then a padding of its own."""
-    return pause_ns <= pad_ns + SLACK_NS or pause_ns >= 2 * pad_ns
 
 
 def _seconds_ns(plan: Mapping[str, Any], key: str) -> int:

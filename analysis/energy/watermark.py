@@ -233,12 +233,6 @@ class Fit:
     quality: float | None = None
     readings: int = 0
 
-    def at_ms(self, t_ns: int) -> float:
-        """Offset at a time of the controller's clock: the straight line through the watermarks."""
-        if not self.offset_ms:
-            raise ValueError(self.problem)
-        return self.offset_ms[0] + (self.skew_ppm or 0.0) * (t_ns - self.middle_ns[0]) * 1e-12
-
 
 class _Solved(NamedTuple):
     """Where the residuals are least; `every` are the derivatives in all parameters."""

@@ -45,7 +45,10 @@ def page(found: Compared) -> Page:
     head += answer.banner(found.origin) + view.paragraph(CAUTION)
     differ = view.paragraph(_differ(found))
     differ += view.table(
-        "Plans, meters and machines", ("What", "A", "B"), _differences(found), words=3
+        "Plans, meters and machines",
+        ("What", "A", "B"),
+        [[one.what, _short(one.a), _short(one.b)] for one in found.differences[:MOST]],
+        words=3,
     )
     if found.other_work:
         differ += view.note("Not alike. ", view.paragraph(_other_work(found)), "warning")
@@ -83,12 +86,6 @@ def _differ(found: Compared) -> str:
         return "Nothing that the plans and the machines tell differs but the time and the order."
     more = f"; {count - MOST} more are not shown" if count > MOST else ""
     return f"{count} thing{'s differ' if count > 1 else ' differs'} between them{more}."
-
-
-def _differences(found: Compared) -> list[list[str]]:
-    return [
-        [one.what, *(_short(side) for side in (one.a, one.b))] for one in found.differences[:MOST]
-    ]
 
 
 def _short(value: str | None) -> str:

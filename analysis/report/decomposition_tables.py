@@ -54,7 +54,7 @@ def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) 
     )
     parts = _parts(found, energy, workload, component)
     page += view.folded("Time or power in each component", parts)
-    if _has_rest(found, workload):
+    if workload != IDLE and IDLE in set(found.energy["workload"]):
         rest = _rest(found, workload, component)
         page += view.folded("What the machine at rest would take, and the tail", rest)
     return page
@@ -163,10 +163,6 @@ def _row(found: Results, split: Decomposition) -> list[str]:
         words.signed(split.delta_w),
         makes(split) or "inconclusive",
     ]
-
-
-def _has_rest(found: Results, workload: str) -> bool:
-    return workload != IDLE and IDLE in set(found.energy["workload"])
 
 
 def _rest(found: Results, workload: str, component: str) -> Blocks:

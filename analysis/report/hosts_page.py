@@ -48,7 +48,8 @@ def write(folders: Sequence[Path], out: Path) -> Built:
         place = out / f"{folders[0].resolve().name}-and-{len(folders) - 1}-more"
         place.mkdir(parents=True, exist_ok=True)
     for folder in folders:
-        if not (folder / "report.html").exists() or not _current(folder):
+        current = manifest.current(folder / "energy.parquet")
+        if not current or not (folder / "report.html").exists():
             build.build(folder)
     found = hosts(folders)
     held = io.BytesIO()
@@ -58,10 +59,6 @@ def write(folders: Sequence[Path], out: Path) -> Built:
     files.write(place / "hosts.csv", [table.write_csv().encode()])
     files.write(place / "report.html", [render.html(page(found, place)).encode()])
     return Built(place / "report.html", render.text(hosts_sections.terminal(found)))
-
-
-def _current(folder: Path) -> bool:
-    return manifest.current(folder / "energy.parquet")
 
 
 def page(found: Hosts, place: Path) -> Page:

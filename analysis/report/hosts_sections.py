@@ -135,16 +135,14 @@ def _general(found: Hosts) -> str:
         told = f"{sure} of {len(there)} configurations have a verdict"
     else:
         told = "; ".join(
-            f"{found.first.label(name)} {words.change(c)}, {_short(c)}" for name, c in there
+            f"{found.first.label(name)} {words.change(c)}, "
+            f"{words.verdict(c.verdict, c.ratio, c.both)}"
+            for name, c in there
         )
     return (
         f"For hosts in general, as far as these {count} were chosen at random from them "
         f"(the host is the unit, not the block): {told}."
     )
-
-
-def _short(c: Comparison) -> str:
-    return words.verdict(c.verdict, c.ratio, c.both)
 
 
 def heading(effect: Effect, found: Hosts) -> str:

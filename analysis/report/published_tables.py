@@ -73,12 +73,8 @@ def doubts(figures: Iterable[Published]) -> Blocks:
         return ()
     return view.folded(
         f"{count} doubtful figures, left as printed ({len(by)} reasons)",
-        view.bullets(f"{_who(part)}. {_sentence(reason)}." for reason, part in by.items()),
+        view.bullets(f"{_who(part)}. {r[:1].upper()}{r[1:]}." for r, part in by.items()),
     )
-
-
-def _sentence(reason: str) -> str:
-    return reason[:1].upper() + reason[1:]
 
 
 def _who(part: Sequence[Published]) -> str:
@@ -143,7 +139,9 @@ def _pivot(
     free = [n for n in CONDITIONS if n != "operation"]  # that stands with the quantity
     common = [n for n in free if len({_cell(p, n) for p in part}) == 1]
     names = [n for n in free if _varies(part, n, lambda p: f"{p.place}|{column(p)}")]
-    of_place = [n for n in free if n not in {*names, *common} and not _varies(part, n, _place)]
+    of_place = [
+        n for n in free if n not in {*names, *common} and not _varies(part, n, lambda p: p.place)
+    ]
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for figure in part:
         place = ", ".join(filter(None, [figure.place, *(_cell(figure, n) for n in of_place)]))
@@ -168,10 +166,6 @@ def _varies(part: Sequence[Published], name: str, within: Text) -> bool:
     for figure in part:
         values.setdefault(within(figure), set()).add(_cell(figure, name))
     return any(len(found) > 1 for found in values.values())
-
-
-def _place(figure: Published) -> str:
-    return figure.place
 
 
 def _places(part: Sequence[Published]) -> str:

@@ -33,7 +33,8 @@ def contrasts_section(found: Results) -> Blocks:
     """One table of the family, its terms in one line each, and the next suite."""
     compared = found.contrasts
     page = view.table(
-        f"Contrasts: system energy over {_over(found)} (geometric mean within a block)",
+        f"Contrasts: system energy over “{answer.over_all(found.suite)}” (geometric mean within a "
+        "block)",
         CONTRAST_HEADERS,
         [_row(found, contrast) for contrast in compared],
         words=2,
@@ -45,10 +46,6 @@ def contrasts_section(found: Results) -> Blocks:
     page += view.bullets(_terms(len(tested), max((c.n for c in tested), default=0)))
     page += view.folded("The same in each workload alone", _by_workload(found))
     return page + view.paragraph(str(found.next_suite["sentence"]))
-
-
-def _over(found: Results) -> str:
-    return f"“{answer.over_all(found.suite)}”"
 
 
 def _by_workload(found: Results) -> Blocks:

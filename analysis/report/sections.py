@@ -62,18 +62,21 @@ class Report:
 
     def page(self) -> Page:
         """The whole page."""
+        units = workload_section.units_section(self.found)
+        money = money_section.money_section(self.found)
+        published = published_section.published_section(self.found)
         below = (
             Section("All figures", "figures", self.figures()),
             Section("Each workload", "workloads", self.workloads()),
-            Section("Per unit of work", "units", self.units(), "Per unit"),
-            Section("Money and batteries", "money", self.money(), "Money"),
-            Section("Published, and in this suite", "published", self.published(), "Published"),
+            Section("Per unit of work", "units", units, "Per unit"),
+            Section("Money and batteries", "money", money, "Money"),
+            Section("Published, and in this suite", "published", published, "Published"),
             Section("How steady the machine was", "steadiness", self.steadiness(), "Steadiness"),
             Section("How far to trust it", "trust", self.trust(), "Trust"),
-            Section("Provenance", "provenance", self.provenance()),
+            Section("Provenance", "provenance", provenance.provenance_section(self.found)),
         )
         first = Section("The answer", "answer", self.answer() + view.index(below))
-        asked = self.questions()
+        asked = questions_section.questions_section(self.found)
         questions = [Section("The questions of this suite", "questions", asked)] * bool(asked)
         return Page(
             f"Disk encryption in joules: {self.found.suite.suite_id}",
@@ -97,14 +100,6 @@ class Report:
         said = view.join(view.paragraph(s, "answer") for s in answer.sentences(self.found))
         box = trust_section.trust_box(self.found, self.twice, self.steady, self.found.drift_check)
         return view.columns(said, tables.matrix(self.found), box)
-
-    def questions(self) -> Blocks:
-        """The declared questions, each with its answer; nothing where none was asked."""
-        return questions_section.questions_section(self.found)
-
-    def units(self) -> Blocks:
-        """Joules per unit of work, and rates."""
-        return workload_section.units_section(self.found)
 
     def figures(self) -> Blocks:
         """All ratios in pictures, the contrasts with their tests, and the joules themselves."""
@@ -158,18 +153,6 @@ class Report:
     def trust(self) -> Blocks:
         """How far to trust this, in full."""
         return trust_section.trust_section(self.found, self.twice)
-
-    def money(self) -> Blocks:
-        """Payback and batteries."""
-        return money_section.money_section(self.found)
-
-    def published(self) -> Blocks:
-        """Published figures beside ours, and the paper's own arithmetic."""
-        return published_section.published_section(self.found)
-
-    def provenance(self) -> Blocks:
-        """Machine, kernel, packages, plan; where the time went."""
-        return provenance.provenance_section(self.found)
 
 
 def _memory(found: Results) -> str:

@@ -89,17 +89,13 @@ def plus_minus(value: Estimate | None, unit: str = "") -> str:
     text = number(value.mean, places)
     if value.half_width is not None:
         half = number(value.half_width, places)
-        text += f" ± {half}" if half.strip("0.") else f" ± <{_last_digit(places)}"
+        text += f" ± {half}" if half.strip("0.") else f" ± <{number(10.0**-places, places)}"
     return f"{text} {unit}".rstrip()
 
 
 def _bearable(value: float) -> int:
     """Decimals beyond which nobody reads on: five digits in all, four decimals at most."""
     return 4 if abs(value) < 10 else max(0, 4 - math.floor(math.log10(abs(value))))
-
-
-def _last_digit(places: int) -> str:
-    return number(10.0**-places, places)
 
 
 def signed(value: Estimate | None, unit: str = "") -> str:

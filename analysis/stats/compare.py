@@ -8,7 +8,6 @@ common cancels there.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +83,7 @@ class Compared:
         """Workloads that were not given the same parameters, so that they did other work."""
         given = [suite.named("workloads") for suite in (self.a, self.b)]
         names = dict.fromkeys(ratio.workload for ratio in self.joules)
-        return [n for n in names if len({_canonical(of.get(n, {})) for of in given}) > 1]
+        return [n for n in names if given[0].get(n, {}) != given[1].get(n, {})]
 
 
 def compare(folder_a: Path, folder_b: Path) -> Compared:
@@ -166,10 +165,6 @@ def _text(value: Any) -> str | None:
     if isinstance(value, Mapping):
         return "there"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def _component(energies: Sequence[pl.DataFrame]) -> str:

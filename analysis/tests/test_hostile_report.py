@@ -34,12 +34,12 @@ KEPT = {
 }
 
 
-def _poisoned(document: Any, key: str = "", renamed: dict[str, str] | None = None) -> Any:
+def _poisoned(document: Any, key: str = "") -> Any:
     """Each text that is no code with markup behind it, and each unknown key besides."""
     if isinstance(document, dict):
-        return {k: _poisoned(v, k, renamed) for k, v in document.items()} | {TEXT: TEXT}
+        return {k: _poisoned(v, k) for k, v in document.items()} | {TEXT: TEXT}
     if isinstance(document, list):
-        return [_poisoned(entry, key, renamed) for entry in document]
+        return [_poisoned(entry, key) for entry in document]
     return document + TEXT if isinstance(document, str) and key not in KEPT else document
 
 

@@ -21,8 +21,9 @@ from analysis.report import (
     trust_section,
     words,
 )
+from analysis.report.money_section import money_section
 from analysis.report.sections import Report
-from analysis.report.view import Bullets, Matrix, Note, Picture, Section
+from analysis.report.view import Bullets, Matrix, Note, Page, Picture, Section
 from analysis.stats.decomposition import Decomposition
 from analysis.stats.results import Results, results
 from analysis.stats.stats import Comparison, Estimate
@@ -272,8 +273,9 @@ def test_the_report_on_paper(small_suite: Path, tmp_path: Path) -> None:
         pdf.write(tmp_path)
     assert pdf.main([str(tmp_path)]) == 1
     folder = shutil.copytree(small_suite, tmp_path / "s")
-    report = Report(results(folder))
-    page = replace(report.page(), sections=(Section("Money", "money", report.money()),))
+    found = results(folder)
+    money = Section("Money", "money", money_section(found))
+    page = Page("The report", "The report", Report(found).head(), (money,))
     (folder / "report.html").write_text(render.html(page), encoding="utf-8")
     assert pdf.main([str(folder)]) == 0
     document = (folder / "report.pdf").read_bytes()

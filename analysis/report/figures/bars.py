@@ -140,7 +140,8 @@ def _upright(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure
 def _lying(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure:
     """A row a configuration, named at its left, a panel a component."""
     looks = style.palette(suite)
-    names = [n for n in suite.configurations if any(b.configuration == n for b in _all(found))]
+    there = {bar.configuration for bars in found.values() for bar in bars}
+    names = [name for name in suite.configurations if name in there]
     figure = Figure(figsize=(7.2, 1.1 + 0.23 * len(names)), layout="constrained")
     axes: Sequence[Axes] = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
     for axis, (component, bars) in zip(axes, found.items(), strict=True):
@@ -158,10 +159,6 @@ def _lying(plot: Plot, found: Mapping[str, list[Bar]], suite: Suite) -> Figure:
     for axis in axes:
         axis.tick_params(axis="y", length=0)
     return figure
-
-
-def _all(found: Mapping[str, list[Bar]]) -> list[Bar]:
-    return [bar for bars in found.values() for bar in bars]
 
 
 def _bar(axis: Axes, placed: Placed, look: style.Look, upright: bool) -> BarContainer:

@@ -37,14 +37,13 @@ def draw(summary: pl.DataFrame, suite: Suite, component: str) -> list[Figure]:
     by = {name: _of(rows, suite, name) for name in suite.workloads}
     by = {name: found for name, found in by.items() if found}
     sheets = list(intervals.sheets(by, lambda of: len(of) + 1, ROWS))
-    return [
-        _sheet(sheet, suite, scale, component, (_part(number, len(sheets)), where))
-        for number, sheet in enumerate(sheets, start=1)
+    parts = [
+        f", {n} of {len(sheets)}" if len(sheets) > 1 else "" for n in range(1, 1 + len(sheets))
     ]
-
-
-def _part(number: int, of: int) -> str:
-    return f", {number} of {of}" if of > 1 else ""
+    return [
+        _sheet(sheet, suite, scale, component, (part, where))
+        for sheet, part in zip(sheets, parts, strict=True)
+    ]
 
 
 def _of(rows: pl.DataFrame, suite: Suite, workload: str) -> list[Row]:

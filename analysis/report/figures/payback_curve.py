@@ -73,8 +73,10 @@ def _panel(axis: Axes, payback: Payback, a: Assumptions, years: np.ndarray) -> N
         axis.fill_between(years, found.low, found.high, color=SHADE, lw=0, label="95 % interval")
     axis.plot(years, found.mid, color=LINE, lw=1.8, label="saved, less the extra price")
     axis.axhline(0, color=style.INK, lw=0.9, label="repaid")
-    axis.axhline(-a.sed_extra_price, color="#777777", lw=0.9, ls=":", label=_price(a))
-    axis.axvline(a.life_years, color="#D55E00", lw=1.1, ls="--", label=_life(a))
+    price = f"extra price, {words.given(a.sed_extra_price)} {a.currency}"
+    axis.axhline(-a.sed_extra_price, color="#777777", lw=0.9, ls=":", label=price)
+    life = f"end of the drive's life, {words.given(a.life_years)} years"
+    axis.axvline(a.life_years, color="#D55E00", lw=1.1, ls="--", label=life)
     axis.set_xlim(0, float(years[-1]))
     axis.margins(y=0.08)
 
@@ -94,11 +96,3 @@ def _tell(axis: Axes, payback: Payback, a: Assumptions) -> None:
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
         zorder=1.5,
     )
-
-
-def _price(a: Assumptions) -> str:
-    return f"extra price, {words.given(a.sed_extra_price)} {a.currency}"
-
-
-def _life(a: Assumptions) -> str:
-    return f"end of the drive's life, {words.given(a.life_years)} years"
