@@ -11,11 +11,10 @@ from analysis.energy.uncertainty import TypeB
 from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
 from analysis.stats.contrasts import working
 from analysis.stats.stats import Estimate, Span, estimate
+from analysis.stats.summary import BlockValues
 from analysis.suite import records
 from analysis.suite.assumptions import PAPER_WORKLOAD
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, Meter, Suite
-
-BlockValues = Mapping[int, float]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import polars as pl
 
 from analysis.energy.energy import ALL, WORK
 from analysis.stats.stats import Comparison, Estimate, Floats, compare, judged
-from analysis.stats.summary import BlockValues, compare_blocks, estimate_of, quotients
+from analysis.stats.summary import BlockValues, block_means, compare_blocks, estimate_of
 from analysis.suite.records import SYSTEM, Suite
 
 IDLE = "idle"
@@ -66,8 +66,7 @@ def by_workload(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> 
             continue
         for workload in working(suite):
             sides = joules.get((workload, base), {}), joules.get((workload, other), {})
-            both = sorted(sides[0].keys() & sides[1].keys())
-            one = compare([sides[0][b] for b in both], [sides[1][b] for b in both], suite.margin)
+            one = compare_blocks(*sides, suite.margin)
             if one is not None:
                 found.append(InWorkload(workload, base, other, one))
     family = judged([one.comparison for one in found])
@@ -274,4 +273,4 @@ def _answer(
 
 def _values(energy: pl.DataFrame, side: Side, per: str) -> BlockValues:
     rows = energy.filter((pl.col("workload") == side.workload) & (pl.col("phase") == side.phase))
-    return quotients(rows, pl.col("energy_j"), pl.col(per) if per else pl.lit(1.0))
+    return block_means(rows, pl.col("energy_j") / (pl.col(per) if per else 1.0))

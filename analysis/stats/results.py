@@ -23,7 +23,7 @@ from analysis.stats.summary import summarise
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
-from analysis.suite.manifest import trail
+from analysis.suite.manifest import Findings, trail
 from analysis.suite.records import TAIL, Suite, SuiteError, joint
 from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import PLAN, read
@@ -213,15 +213,7 @@ RELATIVE = 1e-12  # the same code on the same bytes; only the order of summing m
 ABSOLUTE = 1e-12
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What was found to be well, and what was not; both as sentences."""
-
-    said: tuple[str, ...]
-    problems: tuple[str, ...]
-
-
-def verify(folder: Path) -> Outcome:
+def verify(folder: Path) -> Findings:
     """Check the sums of the seal and of the journal; compare energy.parquet with what raw bytes
     give. Raises SuiteError."""
     again = results(folder, raw=True)
@@ -234,18 +226,18 @@ def verify(folder: Path) -> Outcome:
     path = folder / "energy.parquet"
     if not path.exists():
         problems.append("There is no energy.parquet to compare: make the report first.")
-        return Outcome(tuple(said), tuple(problems))
+        return Findings(tuple(said), tuple(problems))
     try:
         kept = pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError):
         problems.append("energy.parquet cannot be read: make the report again.")
-        return Outcome(tuple(said), tuple(problems))
+        return Findings(tuple(said), tuple(problems))
     difference = differences(kept, again.energy)
     if difference:
         problems.append(f"energy.parquet does not follow from the raw bytes: {difference}.")
     else:
         said.append(f"{len(kept)} rows of energy.parquet were made again from the raw bytes.")
-    return Outcome(tuple(said), tuple(problems))
+    return Findings(tuple(said), tuple(problems))
 
 
 def differences(kept: pl.DataFrame, made: pl.DataFrame) -> str:

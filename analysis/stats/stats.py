@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -26,27 +26,19 @@ class Span:
 
     def scaled(self, factor: float) -> Span:
         """The same in another unit; `factor` is exact and not negative."""
-        return Span(
-            self.mid * factor,
-            None if self.low is None else self.low * factor,
-            None if self.high is None else self.high * factor,
-        )
+        return self._changed(lambda value: value * factor)
 
     def shifted(self, by: float) -> Span:
         """The same with something exact added."""
-        return Span(
-            self.mid + by,
-            None if self.low is None else self.low + by,
-            None if self.high is None else self.high + by,
-        )
+        return self._changed(lambda value: value + by)
 
     def not_below(self, least: float) -> Span:
         """The same, cut off at what it cannot fall short of."""
-        return Span(
-            max(least, self.mid),
-            None if self.low is None else max(least, self.low),
-            None if self.high is None else max(least, self.high),
-        )
+        return self._changed(lambda value: max(least, value))
+
+    def _changed(self, change: Callable[[float], float]) -> Span:
+        low, high = (None if end is None else change(end) for end in (self.low, self.high))
+        return Span(change(self.mid), low, high)
 
 
 Verdict = Literal["differs", "equivalent", "inconclusive"]

@@ -65,27 +65,20 @@ def block_values(
     column: str = "energy_j",
 ) -> dict[int, float]:
     """Mean of `column` by block; a block without a figure is left out."""
-    rows = (
-        rows_of(energy, workload, configuration, component, phase)
-        .filter(pl.col(column).is_not_null())
-        .group_by("block")
-        .agg(pl.col(column).mean())
-        .sort("block")
-    )
-    return {int(block): float(value) for block, value in rows.iter_rows()}
+    rows = rows_of(energy, workload, configuration, component, phase)
+    return block_means(rows, pl.col(column))
 
 
-def quotients(energy: pl.DataFrame, over: pl.Expr, under: pl.Expr) -> dict[int, float]:
-    """By block, the mean over its runs of one quantity over another; without it where one lacks."""
-    quotient = (over / under).alias("quotient")
-    rows = (
-        energy.select("block", quotient)
-        .filter(pl.col("quotient").is_finite())
+def block_means(rows: pl.DataFrame, value: pl.Expr) -> dict[int, float]:
+    """By block, the mean over its rows of a quantity; a block without any is left out."""
+    means = (
+        rows.select("block", value.alias("value"))
+        .filter(pl.col("value").is_finite())
         .group_by("block")
-        .agg(pl.col("quotient").mean())
+        .agg(pl.col("value").mean())
         .sort("block")
     )
-    return {int(block): float(value) for block, value in rows.iter_rows()}
+    return {int(block): float(mean) for block, mean in means.iter_rows()}
 
 
 def estimate_of(values: BlockValues) -> Estimate | None:

@@ -99,14 +99,14 @@ class _Last:
 
 
 @dataclass(frozen=True)
-class Trail:
+class Findings:
     """What was found to be well, and what was not; both as sentences."""
 
     said: tuple[str, ...]
     problems: tuple[str, ...]
 
 
-def trail(folder: Path, counted: Collection[str]) -> Trail:
+def trail(folder: Path, counted: Collection[str]) -> Findings:
     """Hold the runs that are `counted` as finished against journal, run.json and rapl.jsonl."""
     last = _last(folder)
     problems: list[str] = []
@@ -120,12 +120,12 @@ def trail(folder: Path, counted: Collection[str]) -> Trail:
         if len({*run.boots, str(document.get("boot_id"))}) > 1:
             problems.append(f"Run {run_id} did not begin and finish in one boot of the target.")
     if problems or not counted:
-        return Trail((), tuple(problems))
+        return Findings((), tuple(problems))
     sentence = (
         f"{len(counted)} finished runs have the sums that the journal closed them with, each in "
         "one boot of the target."
     )
-    return Trail((sentence,), ())
+    return Findings((sentence,), ())
 
 
 def _last(folder: Path) -> dict[str, _Last]:
