@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -15,6 +16,8 @@ from analysis.report import render
 from analysis.report.sections import Report
 from analysis.report.view import Block, Table
 from analysis.stats.results import Results
+from analysis.suite.manifest import canonical_sha256
+from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
 Piece = TypeVar("Piece", bound=Block)
@@ -58,6 +61,17 @@ def write_wide(folder: Path) -> None:
             patch.setitem(SLOWER, name, 1 + 0.03 * i)
         options = Options(configurations=tuple(known), workloads=("sql", "idle"), interval_ms=100)
         write_suite(folder, options)
+
+
+def change_plan(folder: Path, **changes: object) -> None:
+    """Change the plan of a suite as if it had been planned so."""
+    plan = {**json.loads((folder / "plan.json").read_text(encoding="utf-8")), **changes}
+    plan["sha256"] = canonical_sha256(plan)
+    (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    for path in (folder / "runs").glob("*/run.json"):
+        run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": plan["sha256"]}
+        path.write_text(json.dumps(run), encoding="utf-8")
+    write_manifest(folder)
 
 
 def whole_page(found: Results) -> str:

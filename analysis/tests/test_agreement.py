@@ -26,6 +26,7 @@ from analysis.report import published_section
 from analysis.stats.results import Results
 from analysis.stats.stats import Comparison
 from analysis.suite.records import Suite
+from analysis.tests.known import known
 from analysis.tests.pages import cells, text_of
 from validation.synthetic.papers import COST, SPEED
 
@@ -50,8 +51,7 @@ def one(rows: Sequence[Beside], **wanted: Any) -> Beside:
 
 
 def mean(row: Beside) -> float:
-    assert row.measured is not None
-    return row.measured.mean
+    return known(row.measured).mean
 
 
 def compared(ratio: float, low: float | None, high: float | None) -> Comparison:
@@ -85,8 +85,7 @@ def test_speeds_are_bytes_over_time_in_the_papers_unit(rows: dict[str, list[Besi
     assert serpent.published.unit == "MB/s"
     assert serpent.against == "AES"  # whatever the unit
     assert serpent.published_ratio == pytest.approx(932 / 1024 / 5.3)
-    assert serpent.measured_ratio is not None
-    assert serpent.measured_ratio.ratio == pytest.approx(0.15, rel=0.05)
+    assert known(serpent.measured_ratio).ratio == pytest.approx(0.15, rel=0.05)
     assert plain_unit("KB/ms") == (1024_000, "B/s")
 
 
@@ -106,8 +105,7 @@ def test_steps_stand_against_plain_on_the_same_drive(rows: dict[str, list[Beside
     )
     assert step.configuration == "tcrypt-aes256"
     assert step.against == "none"
-    assert step.measured_ratio is not None
-    assert step.measured_ratio.ratio == pytest.approx(1 / COST["tcrypt-aes256"], rel=0.05)
+    assert known(step.measured_ratio).ratio == pytest.approx(1 / COST["tcrypt-aes256"], rel=0.05)
     factor, _ = plain_unit(step.published.unit)
     assert mean(step) * factor == pytest.approx(40 / 0.2 / COST["tcrypt-aes256"], rel=0.05)
 
@@ -134,8 +132,7 @@ def test_truecrypt_and_dmcrypt_are_apart_and_bestcrypt_is_not_there(
         ("dm-crypt", "dmcrypt-aes256"),
     }
     serpent = one(figure, subject="Serpent-256")
-    assert serpent.measured_ratio is not None
-    assert serpent.measured_ratio.ratio == pytest.approx(1.3 / 1.8, rel=0.05)
+    assert known(serpent.measured_ratio).ratio == pytest.approx(1.3 / 1.8, rel=0.05)
 
 
 def test_a_cascade_is_not_taken_for_its_first_cipher(found: Results) -> None:
@@ -169,8 +166,7 @@ def test_throughputs_of_different_sizes_are_compared(rows: dict[str, list[Beside
     des = one(rows["verma"], entry="table-ii", subject="DES", quantity="throughput")
     assert des.published.size_bytes == 128 * MB
     assert des.against == "Blowfish"
-    assert des.measured_ratio is not None
-    assert des.measured_ratio.ratio == pytest.approx(60 / 110, rel=0.05)
+    assert known(des.measured_ratio).ratio == pytest.approx(60 / 110, rel=0.05)
     time = one(rows["verma"], entry="table-ii", subject="DES", quantity="time")
     assert time.against == "DES"  # 128 MB beside 256 MB say nothing
 
@@ -212,9 +208,8 @@ def test_rsa_stands_there_twice(rows: dict[str, list[Beside]]) -> None:
 
 def test_joules_stand_beside_every_time(rows: dict[str, list[Beside]]) -> None:
     des = one(rows["panda"], entry="table-i", subject="DES", size_bytes=MB)
-    assert des.joules is not None
     assert des.joules_per == "MB"
-    assert des.joules.mean == pytest.approx(30.0 / SPEED["des"], rel=0.05)
+    assert known(des.joules).mean == pytest.approx(30.0 / SPEED["des"], rel=0.05)
     key = one(rows["analiza"], entry="figure-3", subject="HMAC-SHA-256")
     assert key.joules_per == "derivation"
 
@@ -245,13 +240,10 @@ def test_the_rule(there: float, here: float, low: float | None, high: float, say
 
 def test_rates_are_turned_into_costs(rows: dict[str, list[Beside]]) -> None:
     serpent = one(rows["analiza"], entry="figure-1", subject="Serpent", operation="encrypt")
-    both = serpent.cost_ratios
-    assert both is not None
+    both = known(serpent.cost_ratios)
     assert both[0] > 1
     assert both[1].ratio > 1
-    assert both[1].low is not None
-    assert both[1].high is not None
-    assert both[1].low < both[1].ratio < both[1].high
+    assert known(both[1].low) < both[1].ratio < known(both[1].high)
     assert judged(serpent) == "agrees"  # 5.8 and 6.7
 
 
@@ -276,8 +268,7 @@ def test_pairs_are_counted_within_their_group(rows: dict[str, list[Beside]]) -> 
     told = agreement(table)
     # Here AES is the fastest, then Blowfish, DES, 3DES: two pairs with AES stand otherwise.
     assert (told.pairs, told.same_order) == (6, 4)
-    assert told.furthest is not None
-    assert told.furthest.published.subject == "AES"
+    assert known(told.furthest).published.subject == "AES"
 
 
 def test_nothing_is_said_where_there_is_nothing(rows: dict[str, list[Beside]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -15,23 +14,10 @@ from analysis.__main__ import main
 from analysis.report.trace import find, nearest
 from analysis.stats.compare import compare, welch
 from analysis.stats.results import load
-from analysis.suite.manifest import canonical_sha256
-from analysis.tests.pages import Shared
-from validation.synthetic.folder import write_manifest
+from analysis.tests.pages import Shared, change_plan
 from validation.synthetic.suite import IDLE_W, Options, write_suite
 
 SMALL = Options(blocks=4, interval_ms=100, workloads=("kernel_grep", "sql"))
-
-
-def _plan(folder: Path, **changes: object) -> None:
-    """Change the plan of a suite as if it had been planned so."""
-    plan = {**json.loads((folder / "plan.json").read_text(encoding="utf-8")), **changes}
-    plan["sha256"] = canonical_sha256(plan)
-    (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-    for path in (folder / "runs").glob("*/run.json"):
-        run = {**json.loads(path.read_text(encoding="utf-8")), "plan_sha256": plan["sha256"]}
-        path.write_text(json.dumps(run), encoding="utf-8")
-    write_manifest(folder)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +114,7 @@ def test_other_parameters_are_said_to_be_other_work(
     two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_suite(tmp_path / "c", replace(SMALL, host="third"))
-    _plan(
+    change_plan(
         tmp_path / "c",
         workloads=[
             {"name": "kernel_grep", "parameters": {"copies": 3}},

@@ -6,6 +6,7 @@ import pytest
 
 from analysis.stats.decomposition import decompose, idle_share, tail
 from analysis.stats.stats import estimate
+from analysis.tests.known import known
 from validation.synthetic.tables import energy_of
 
 
@@ -24,8 +25,7 @@ def test_the_parts_are_exactly_the_whole_in_every_block() -> None:
             row("plain", 2, 99.0, 9.8),  # no partner
         ]
     )
-    found = decompose(energy, "write", "plain", "soft", "system")
-    assert found is not None
+    found = known(decompose(energy, "write", "plain", "soft", "system"))
     assert found.n == 2
     assert found.delta_j == estimate([50.0, 45.0])
     assert found.by_time_j.mean + found.by_power_j.mean == pytest.approx(47.5, rel=1e-12)
@@ -89,8 +89,7 @@ def test_tail_and_idle_share_stand_on_the_rest_of_the_same_block() -> None:
         ]
     )
     assert tail(energy, "write", "a", "system") == estimate([4.0, 3.0])
-    share = idle_share(energy, "write", "a", "system")
-    assert share is not None
+    share = known(idle_share(energy, "write", "a", "system"))
     assert share.share == estimate([0.5, 0.6])
     assert share.above_j == estimate([50.0, 36.0])
     assert tail(energy, "write", "b", "system") is None

@@ -14,6 +14,7 @@ from analysis.report.sections import Report
 from analysis.stats.results import results, write
 from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, drift_check, places_of
 from analysis.suite.records import Suite
+from analysis.tests.known import known
 from analysis.tests.pages import text_of
 from analysis.tests.test_steadiness import KINDS, NO_CLOCK, run
 from validation.synthetic.suite import Options, write_suite
@@ -34,8 +35,7 @@ def idle_suite(last_w: float, **plan: Any) -> tuple[Suite, pl.DataFrame]:
 
 def test_an_older_plans_drift_check_is_the_first_and_the_last_idling_of_the_baseline() -> None:
     suite, energy = idle_suite(30.4)
-    found = drift_check(suite, energy, NO_CLOCK)
-    assert found is not None
+    found = known(drift_check(suite, energy, NO_CLOCK))
     assert (found.workload, found.configuration) == ("idle", "plain")
     (reading,) = found.readings
     assert (reading.first_w, reading.last_w) == pytest.approx((30.0, 30.4))
@@ -43,32 +43,29 @@ def test_an_older_plans_drift_check_is_the_first_and_the_last_idling_of_the_base
     assert found.hours == pytest.approx(1.6)
     assert found.verdict == MOVED
     for last_w, verdict in ((29.8, HELD), (29.6, MOVED)):
-        other = drift_check(*idle_suite(last_w), NO_CLOCK)
-        assert other is not None
+        other = known(drift_check(*idle_suite(last_w), NO_CLOCK))
         assert other.verdict == verdict
 
 
 def test_a_change_that_the_instruments_alone_may_make_is_no_move() -> None:
     suite, energy = idle_suite(30.4)
     doubtful = energy.with_columns(energy_statistical_j=pl.lit(3.0))  # 1 % of 300 J, twice
-    found = drift_check(suite, doubtful, NO_CLOCK)
-    assert found is not None
+    found = known(drift_check(suite, doubtful, NO_CLOCK))
     assert found.verdict == CANNOT_TELL
     assert found.worst.uncertainty == pytest.approx(1.96 * 0.01 * 2**0.5, rel=0.03)
-    sure = drift_check(suite, energy.with_columns(energy_statistical_j=pl.lit(0.3)), NO_CLOCK)
-    assert sure is not None
+    sure = known(
+        drift_check(suite, energy.with_columns(energy_statistical_j=pl.lit(0.3)), NO_CLOCK)
+    )
     assert sure.verdict == MOVED
 
 
 def test_the_plan_names_the_drift_check_and_its_limit() -> None:
     given = {"workload": "write", "configuration": "plain", "limit": 0.05}
-    told = drift_check(*idle_suite(30.4, drift_check=given), NO_CLOCK)
-    assert told is not None
+    told = known(drift_check(*idle_suite(30.4, drift_check=given), NO_CLOCK))
     assert (told.workload, told.limit, told.verdict) == ("write", 0.05, HELD)
     nonsense: object
     for nonsense in ({"limit": 0}, {"limit": "x"}, {"limit": True}, [], None, {"workload": None}):
-        found = drift_check(*idle_suite(30.4, drift_check=nonsense), NO_CLOCK)
-        assert found is not None
+        found = known(drift_check(*idle_suite(30.4, drift_check=nonsense), NO_CLOCK))
         assert (found.workload, found.limit) == ("idle", 0.01)
 
 
@@ -92,11 +89,10 @@ def test_each_phase_is_held_against_itself_on_what_matters(
     tmp_path: Path, last: float, verdict: str
 ) -> None:
     report = made(tmp_path / "s", last, blocks=1, configurations=("plain",))
-    assert report.found.drift_check is not None
-    assert report.found.drift_check.verdict == verdict
-    seen = {(r.phase, r.component) for r in report.found.drift_check.readings}
+    assert known(report.found.drift_check).verdict == verdict
+    seen = {(r.phase, r.component) for r in known(report.found.drift_check).readings}
     assert seen == set(itertools.product(("idle", "busy"), ("system", "drive", "package-0")))
-    for reading in report.found.drift_check.readings:
+    for reading in known(report.found.drift_check).readings:
         assert reading.change == pytest.approx(last - 1, abs=4e-3)
     said = text_of(report.answer())
     assert ("held" if verdict == HELD else "moved by") in said

@@ -11,6 +11,7 @@ from analysis.energy.metered import Metered
 from analysis.energy.uncertainty import Resolution
 from analysis.energy.windows import Windows
 from analysis.suite import samples
+from analysis.tests.known import known
 from analysis.tests.test_align import table
 
 S = 1_000_000_000
@@ -279,8 +280,7 @@ def test_two_phases_that_meet_within_a_window_share_its_doubt() -> None:
     found = metered(powers, [3.4, 7.5, 7.501, 15.15])
     a, b, c, d = (round(t * S) for t in (3.4, 7.5, 7.501, 15.15))
     apart = [found.energy("system", [pair]).statistical_j or 0 for pair in ((a, b), (c, d))]
-    together = found.energy("system", [(a, b), (c, d)]).statistical_j
-    assert together is not None
+    together = known(found.energy("system", [(a, b), (c, d)]).statistical_j)
     assert together == pytest.approx(found.energy("system", [(a, d)]).statistical_j, rel=0.02)
     assert together < 0.8 * float(np.hypot(apart[0], apart[1]))
 

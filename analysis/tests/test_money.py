@@ -18,6 +18,7 @@ from analysis.stats.results import Results, results
 from analysis.stats.stats import Span, estimate
 from analysis.suite.assumptions import Assumptions
 from analysis.suite.clocks import TargetClock
+from analysis.tests.known import known
 from analysis.tests.pages import pieces, text_of
 from validation.synthetic.suite import ASSUMPTIONS, Options, write_suite
 from validation.synthetic.tables import energy_of, suite_of
@@ -77,8 +78,7 @@ def test_saving_by_the_gigabyte_is_of_the_bytes_that_the_phases_counted(found: R
     run = next(r for r in found.suite.runs if r.workload == "file_io")
     gigabytes = sum(p.work["bytes"] for p in run.measured_phases) / 1e9
     assert gigabytes > 0
-    assert first.saving_per_gb_j is not None
-    assert first.saving_per_gb_j.mean == pytest.approx(first.saving_j.mean / gigabytes)
+    assert known(first.saving_per_gb_j).mean == pytest.approx(first.saving_j.mean / gigabytes)
     without = found.energy.with_columns(pl.lit(None, pl.Float64).alias("bytes"))
     assert costs.paybacks(found.suite, without)[0].saving_per_gb_j is None
 
@@ -157,8 +157,11 @@ def test_without_a_declared_duty_nothing_is_said_of_one(tmp_path: Path) -> None:
 
 def swings(found: Results) -> tuple[list[sensitivity.Swing], Any, Assumptions]:
     first, _ = costs.profiles(found.suite, found.energy)
-    assert found.suite.assumptions is not None
-    return sensitivity.swings(first, found.suite.assumptions), first, found.suite.assumptions
+    return (
+        sensitivity.swings(first, known(found.suite.assumptions)),
+        first,
+        known(found.suite.assumptions),
+    )
 
 
 def test_every_assumption_moves_the_present_value_by_itself(found: Results) -> None:
@@ -209,22 +212,18 @@ def test_the_course_ends_at_the_present_value_and_crosses_zero_when_repaid(
         assert run.mid[1] == pytest.approx(first.net_present_value.mid)
         assert run.low is not None
         assert run.low[1] == pytest.approx(first.net_present_value.low)
-        repaid = sensitivity.repaid_after_years(first.saving_per_year, a)
-        assert repaid is not None
+        repaid = known(sensitivity.repaid_after_years(first.saving_per_year, a))
         assert sensitivity.course(first, a, [repaid.mid]).mid[0] == pytest.approx(0, abs=1e-12)
         if rate == 0:
-            assert first.years is not None
-            assert repaid.mid == pytest.approx(first.years.mid)
+            assert repaid.mid == pytest.approx(known(first.years).mid)
 
 
 def test_interest_may_eat_the_saving_for_ever() -> None:
     a = Assumptions(25.0, "USD", 0.12, 50.0, 4.0, 24.0, discount_rate=0.03)
     assert sensitivity.repaid_after_years(Span(0.7, 0.6, 0.8), a) is None
-    repaid = sensitivity.repaid_after_years(Span(0.8, 0.7, 0.9), a)
-    assert repaid is not None
+    repaid = known(sensitivity.repaid_after_years(Span(0.8, 0.7, 0.9), a))
     assert repaid.high is None
-    assert repaid.low is not None
-    assert repaid.low < repaid.mid
+    assert known(repaid.low) < repaid.mid
     assert sensitivity.repaid_after_years(Span(-1.0, None, None), a) is None
 
 
@@ -233,8 +232,7 @@ def test_pictures_have_units_and_their_origin_and_are_never_of_nothing(found: Re
     bars, first, a = swings(given)
     paybacks = costs.profiles(given.suite, given.energy)
     labels = {p.against: given.suite.label(p.against) for p in paybacks}
-    curve = payback_curve.draw(paybacks, a, labels, "modelled")
-    assert curve is not None
+    curve = known(payback_curve.draw(paybacks, a, labels, "modelled"))
     assert curve.get_suptitle().endswith("(modelled)")
     assert [axis.get_title(loc="left") for axis in curve.axes] == [
         "beside dm-crypt AES-128",
@@ -244,12 +242,10 @@ def test_pictures_have_units_and_their_origin_and_are_never_of_nothing(found: Re
     assert curve.axes[1].get_xlabel() == "Years since the purchase"
     many = [replace(paybacks[0], against=name) for name in "abcdefg"]
     labels = dict.fromkeys("abcdefg", "a name that is too long for one line")
-    whole = payback_curve.draw(many, a, labels, "measured")
-    assert whole is not None
+    whole = known(payback_curve.draw(many, a, labels, "measured"))
     assert len(whole.axes) == 7
     assert all(axis.get_title(loc="left").count("\n") == 1 for axis in whole.axes)
-    drawn = tornado.draw(bars, first, a, "dm-crypt AES-128", "synthetic")
-    assert drawn is not None
+    drawn = known(tornado.draw(bars, first, a, "dm-crypt AES-128", "synthetic"))
     assert drawn.get_suptitle().endswith("(synthetic)")
     assert "(USD)" in drawn.axes[0].get_xlabel()
     assert len(drawn.axes[0].get_yticklabels()) == len(bars)

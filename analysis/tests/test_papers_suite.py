@@ -31,6 +31,7 @@ from analysis.stats.summary import MB, block_values, per_unit
 from analysis.suite.incidents import incident_log
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
+from analysis.tests.known import known
 from analysis.tests.pages import UNWANTED, text_of
 from validation.synthetic.papers import (
     BLOCKS,
@@ -98,11 +99,8 @@ def test_a_contrast_in_one_workload_has_its_extra_blocks(found: Results) -> None
     )
     assert (tree.n, grep.n) == (BLOCKS + EXTRA_BLOCKS, BLOCKS)
     assert tree.ratio == pytest.approx(1.25 / 1.2, rel=0.02)
-    assert tree.p_value is not None
-    assert tree.p_holm is not None
-    assert tree.p_holm > tree.p_value
-    over_all = next(c for c in found.contrasts if c.base == "dmcrypt-aes128").comparison
-    assert over_all is not None
+    assert known(tree.p_holm) > known(tree.p_value)
+    over_all = known(next(c for c in found.contrasts if c.base == "dmcrypt-aes128").comparison)
     assert over_all.n == BLOCKS
 
 
@@ -136,16 +134,12 @@ def test_joules_per_unit_are_joules_over_work_by_blocks(found: Results) -> None:
         column="duration_s",
     )
     done = 0.5 * MB / 4096
-    assert one.energy_j is not None
-    assert one.rate is not None
-    assert one.energy_j.n == BLOCKS
-    assert one.energy_j.mean == pytest.approx(np.mean(list(joules.values())) / done)
-    assert one.rate.mean == pytest.approx(np.mean([done / s for s in seconds.values()]))
-    assert one.energy_j.low is not None
-    assert one.ratio is not None
-    assert one.ratio.ratio == pytest.approx(1.3, rel=0.05)
-    assert one.cpu_share is not None
-    assert one.cpu_share.mean == pytest.approx(0.6, rel=1e-4)
+    assert known(one.energy_j).n == BLOCKS
+    assert known(one.energy_j).mean == pytest.approx(np.mean(list(joules.values())) / done)
+    assert known(one.rate).mean == pytest.approx(np.mean([done / s for s in seconds.values()]))
+    assert known(one.energy_j).low is not None
+    assert known(one.ratio).ratio == pytest.approx(1.3, rel=0.05)
+    assert known(one.cpu_share).mean == pytest.approx(0.6, rel=1e-4)
 
 
 def test_a_unit_that_not_every_phase_counts_is_no_unit_of_all(found: Results) -> None:
@@ -166,17 +160,13 @@ def test_declared_questions_are_answered_on_every_configuration(found: Results) 
     by = {(a.question.name, a.configuration): a for a in found.answers}
     assert len([name for name, _ in by if name == "caching"]) == 4  # where both sides are planned
     assert [c for name, c in by if name == "sql-size"] == ["plain", "dmcrypt-aes256"]
-    cold = by["caching", "plain"].comparison
-    assert cold is not None
+    cold = known(by["caching", "plain"].comparison)
     assert cold.ratio == pytest.approx(2.0, rel=0.1)  # first over second
     assert cold.n == BLOCKS
     assert cold.verdict == "differs"
-    assert cold.p_holm is not None
-    assert cold.p_value is not None
-    assert cold.p_holm > cold.p_value  # one family with the others
+    assert known(cold.p_holm) > known(cold.p_value)  # one family with the others
     tail = by["delayed-writes", "plain"]
-    assert tail.first is not None
-    assert tail.first.mean == pytest.approx(0.3 * 21.0, rel=0.05)
+    assert known(tail.first).mean == pytest.approx(0.3 * 21.0, rel=0.05)
 
 
 def test_per_a_unit_the_amounts_of_work_do_not_matter(found: Results) -> None:

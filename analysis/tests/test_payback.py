@@ -18,6 +18,7 @@ from analysis.money.payback import (
 from analysis.report.payback_text import chance, payback_sentence, price
 from analysis.stats.stats import Estimate, Span
 from analysis.suite.assumptions import Assumptions, assumptions_of
+from analysis.tests.known import known
 from validation.synthetic.suite import ASSUMPTIONS
 
 PAPER = Assumptions(25.0, "USD", 0.12, 50.0, 3.0, 100.0)
@@ -48,43 +49,34 @@ def said(found: Payback) -> str:
 def test_the_papers_arithmetic() -> None:
     assert runs_to_repay(25, 1000, 0.12) == pytest.approx(750_000, rel=1e-12)
     found = reckon([3000.0, 3001.0, 2999.0], [2000.0, 2000.0, 2000.0])
-    assert found.runs is not None
-    assert found.runs.mid == pytest.approx(750_000)
-    assert found.hours is not None
-    assert found.hours.mid == pytest.approx(25_000)
+    assert known(found.runs).mid == pytest.approx(750_000)
+    assert known(found.hours).mid == pytest.approx(25_000)
 
 
 def test_interval_of_the_saving_is_carried_to_runs_hours_and_years() -> None:
     found = reckon(*SAVES)
     assert found.runs is not None
-    assert found.hours is not None
-    assert found.years is not None
-    assert found.saving_j.low is not None
-    assert found.saving_j.high is not None
     assert found.runs.mid == pytest.approx(runs_to_repay(25, 1010, 0.12))
-    assert found.runs.low == pytest.approx(runs_to_repay(25, found.saving_j.high, 0.12))
-    assert found.runs.high == pytest.approx(runs_to_repay(25, found.saving_j.low, 0.12))
+    assert found.runs.low == pytest.approx(runs_to_repay(25, known(found.saving_j.high), 0.12))
+    assert found.runs.high == pytest.approx(runs_to_repay(25, known(found.saving_j.low), 0.12))
     # All runs took the same time, so hours are runs in another unit.
-    for hours, runs in zip(limits(found.hours), limits(found.runs), strict=True):
+    for hours, runs in zip(limits(known(found.hours)), limits(found.runs), strict=True):
         assert hours == pytest.approx(runs * 120 / 3600)
-    assert found.years.mid == pytest.approx(found.runs.mid / (100 * 365.25))
+    assert known(found.years).mid == pytest.approx(found.runs.mid / (100 * 365.25))
 
 
 def limits(span: Span) -> list[float]:
-    assert span.low is not None
-    assert span.high is not None
-    assert span.low <= span.mid <= span.high
-    return [span.mid, span.low, span.high]
+    assert known(span.low) <= span.mid <= known(span.high)
+    return [span.mid, known(span.low), known(span.high)]
 
 
 def test_break_even_prices_repay_themselves_exactly_in_a_life() -> None:
     found = reckon(*SAVES)
     runs = runs_to_repay(found.break_even_price.mid, found.saving_j.mean, 0.12)
     assert runs == pytest.approx(100 * 365.25 * 3)
-    assert found.break_even_electricity is not None
-    runs = runs_to_repay(25, found.saving_j.mean, found.break_even_electricity.mid)
+    runs = runs_to_repay(25, found.saving_j.mean, known(found.break_even_electricity).mid)
     assert runs == pytest.approx(100 * 365.25 * 3)
-    limits(found.break_even_electricity)
+    limits(known(found.break_even_electricity))
 
 
 def test_present_value_is_what_the_years_cash_flows_are_worth() -> None:
@@ -98,9 +90,8 @@ def test_present_value_is_what_the_years_cash_flows_are_worth() -> None:
     expected = sum(yearly / 1.03**year for year in (1, 2, 3)) - 25
     assert found.net_present_value.mid == pytest.approx(expected)
     assert found.net_present_value.mid == pytest.approx(net_present_value(1010, 100, PAPER))
-    assert found.saving_j.low is not None
     assert limits(found.net_present_value)[1] == pytest.approx(
-        net_present_value(found.saving_j.low, 100, PAPER)
+        net_present_value(known(found.saving_j.low), 100, PAPER)
     )
 
 
@@ -108,13 +99,10 @@ def test_carbon_only_where_the_grid_is_known() -> None:
     found = reckon(*SAVES)
     assert found.co2_kg_per_year is None
     assert found.co2_kg_in_life is None
-    grid = assumptions_of({**ASSUMPTIONS, "life_years": 3, "grid_g_co2_per_kwh": 400})
-    assert grid is not None
+    grid = known(assumptions_of({**ASSUMPTIONS, "life_years": 3, "grid_g_co2_per_kwh": 400}))
     found = reckon(*SAVES, grid)
-    assert found.co2_kg_per_year is not None
-    assert found.co2_kg_in_life is not None
-    assert found.co2_kg_per_year.mid == pytest.approx(1010 / 3.6e6 * 50 * 365.25 * 0.4)
-    assert found.co2_kg_in_life.mid == pytest.approx(3 * found.co2_kg_per_year.mid)
+    assert known(found.co2_kg_per_year).mid == pytest.approx(1010 / 3.6e6 * 50 * 365.25 * 0.4)
+    assert known(found.co2_kg_in_life).mid == pytest.approx(3 * known(found.co2_kg_per_year).mid)
 
 
 def test_no_payback_where_the_interval_holds_zero() -> None:
@@ -135,8 +123,7 @@ def test_the_verdict_comes_first() -> None:
     text = payback_sentence(reckon(*SAVES, cheap), cheap, lambda name: name)
     assert text.startswith("The drive pays for itself")
     assert "within its 3 years of life" in text
-    years = reckon(*SAVES).years
-    assert years is not None
+    years = known(reckon(*SAVES).years)
     open_ = replace(PAPER, life_years=years.mid)
     text = payback_sentence(reckon(*SAVES, open_), open_, lambda name: name)
     assert text.startswith("Whether the drive pays for itself in its life is open")
@@ -153,8 +140,7 @@ def test_a_drive_that_needs_more_is_never_repaid() -> None:
     found = reckon([1000.0, 1001.0, 1002.0], [2000.0, 2000.0, 2000.0])
     assert not found.demonstrated
     assert found.break_even_price.high == 0
-    assert found.probability is not None
-    assert found.probability < 0.001
+    assert known(found.probability) < 0.001
     assert "needs more energy" in said(found)
     with pytest.raises(ValueError, match="never repaid"):
         runs_to_repay(25, 0, 0.12)
@@ -171,8 +157,7 @@ def test_savings_without_any_scatter_are_sure() -> None:
 
 def test_hours_are_never_below_zero() -> None:
     found = reckon([210.0, 208.0, 212.0], [200.0] * 3, sed_s=[10.0, 300.0, 20.0])
-    assert found.hours is not None
-    assert found.hours.low == 0
+    assert known(found.hours).low == 0
 
 
 def test_battery_limits_are_swapped() -> None:
@@ -211,8 +196,7 @@ def test_intervals_cover_what_is_true() -> None:
     for _ in range(suites):
         found = simulated(generator, 200.0)
         for name, span_of, true in FIGURES:
-            span = span_of(found)
-            assert span is not None
+            span = known(span_of(found))
             low, high = span.low, span.high
             assert low is not None
             assert high is not None
@@ -243,8 +227,7 @@ def test_probability_is_as_often_small_as_it_says() -> None:
     for _ in range(1500):
         saving = TRUE_SAVING_J + generator.normal(0, 300, 8)
         found = reckon(saving.tolist(), [0.0] * 8, just)
-        assert found.probability is not None
-        said_so.append(found.probability)
+        said_so.append(known(found.probability))
     for level in (0.05, 0.5, 0.95):
         assert np.mean(np.asarray(said_so) < level) == pytest.approx(level, abs=0.03)
 
@@ -256,8 +239,7 @@ def test_assumptions_that_are_no_positive_number_are_refused(value: object) -> N
 
 
 def test_what_is_optional_has_its_defaults() -> None:
-    found = assumptions_of(ASSUMPTIONS)
-    assert found is not None
+    found = known(assumptions_of(ASSUMPTIONS))
     assert found.discount_rate == 0.03
     assert found.grid_g_co2_per_kwh is None
     assert found.profile == {"kernel_tree": 50.0}
@@ -269,8 +251,7 @@ def test_what_is_optional_has_its_defaults() -> None:
         "duty": {"sql": 2, "video": 1},
         "ranges": {"life_years": [3, 8]},
     }
-    found = assumptions_of(given)
-    assert found is not None
+    found = known(assumptions_of(given))
     assert found.discount_rate == 0
     assert found.grid_g_co2_per_kwh == 380
     assert found.profile == {"sql": 2, "video": 1}

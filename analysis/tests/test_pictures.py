@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from analysis.report.figures import bars, blocks, forest, style, timeline
 from analysis.stats.results import Results
 from analysis.suite.samples import Samples, of_table
+from analysis.tests.known import known
 from analysis.tests.pages import many
 
 
@@ -25,11 +26,9 @@ def pictures(found: Results) -> Iterator[Figure]:
     yield from forest.draw(found.summary, suite, "system")
     for workload in suite.workloads:
         for plot in bars.plots_of(workload):
-            figure = bars.draw(plot, energy, suite)
-            assert figure is not None
+            figure = known(bars.draw(plot, energy, suite))
             yield figure
-        run = timeline.typical_run(suite, workload)
-        assert run is not None
+        run = known(timeline.typical_run(suite, workload))
         for drawn in (
             timeline.draw(suite, run, found.clock),
             blocks.draw(suite, energy, workload, "system", {(0, suite.configurations[-1])}),
@@ -94,8 +93,7 @@ def test_an_origin_stands_in_the_title_unless_it_is_measured() -> None:
 
 
 def test_labels_of_seventeen_bars_do_not_touch(wide: Results) -> None:
-    figure = bars.draw(bars.plots_of("sql")[0], wide.energy, wide.suite)
-    assert figure is not None
+    figure = known(bars.draw(bars.plots_of("sql")[0], wide.energy, wide.suite))
     labels = named(figure.axes[0])
     assert [t.get_text() for t in labels] == [
         wide.suite.label(c) for c in wide.suite.configurations
@@ -106,8 +104,7 @@ def test_labels_of_seventeen_bars_do_not_touch(wide: Results) -> None:
 def test_the_papers_figures_are_there(found: Results) -> None:
     drawn = [plot for w in found.suite.workloads for plot in bars.plots_of(w)]
     assert {plot.paper for plot in drawn} == {0, 1, 2, 3, 4, 5, 6}
-    figure = bars.draw(bars.PLOTS[1], found.energy, found.suite)
-    assert figure is not None
+    figure = known(bars.draw(bars.PLOTS[1], found.energy, found.suite))
     assert [len(axis.patches) for axis in figure.axes] == [3 * 4, 4]
     assert [t.get_text() for t in figure.legends[0].get_texts()] == [
         "plain",
@@ -189,8 +186,7 @@ def test_a_picture_over_time_reads_only_its_runs_stretch(found: Results) -> None
     guarded = Samples(meter.samples.columns, meter.samples.records, never, stretch)
     suite = replace(found.suite, meters=(replace(meter, samples=guarded),))
     for run in suite.runs[::20]:
-        figure = timeline.draw(suite, run, found.clock)
-        assert figure is not None
+        figure = known(timeline.draw(suite, run, found.clock))
         curves = {line.get_label(): line for line in figure.axes[0].lines}
         assert set(curves) == {"system", "drive", "CPU package"}
         length_s = (run.t_end_ns - run.t_start_ns) / 1e9
@@ -204,8 +200,7 @@ def test_a_picture_over_time_reads_only_its_runs_stretch(found: Results) -> None
 def test_the_curve_holds_the_energy_of_the_run(found: Results) -> None:
     """Placed by its own stretch alone, the curve's area is the energy from first to last mark."""
     run = next(run for run in found.suite.runs if run.workload == "kernel_tree")
-    figure = timeline.draw(found.suite, run, found.clock)
-    assert figure is not None
+    figure = known(timeline.draw(found.suite, run, found.clock))
     line = next(c for c in figure.axes[0].lines if c.get_label() == "system")
     seconds, watts = (np.asarray(v, float) for v in (line.get_xdata(), line.get_ydata()))
     area = float(np.trapezoid(watts, seconds))
@@ -217,33 +212,28 @@ def test_the_curve_holds_the_energy_of_the_run(found: Results) -> None:
 def test_a_gap_in_the_records_stays_a_gap(found: Results) -> None:
     run = next(run for run in found.suite.runs if run.workload == "kernel_tree")
     (meter,) = found.suite.meters
-    middle = found.clock.to_controller_ns(run.boot_id, (run.t_start_ns + run.t_end_ns) // 2)
-    assert middle is not None
+    middle = known(found.clock.to_controller_ns(run.boot_id, (run.t_start_ns + run.t_end_ns) // 2))
     table = pl.concat(meter.samples.tables(meter.samples.columns))
     holed = table.filter((pl.col("t_mono_ns") - middle).abs() > 700_000_000)
     suite = replace(found.suite, meters=(replace(meter, samples=of_table(holed)),))
-    figure = timeline.draw(suite, run, found.clock)
-    assert figure is not None
+    figure = known(timeline.draw(suite, run, found.clock))
     line = next(c for c in figure.axes[0].lines if c.get_label() == "system")
     assert np.isnan(np.asarray(line.get_ydata(), float)).sum() == 1
 
 
 def test_flagged_blocks_are_ringed_and_named(found: Results) -> None:
     flagged = {(1, "opal")}
-    figure = blocks.draw(found.suite, found.energy, "sql", "system", flagged)
-    assert figure is not None
+    figure = known(blocks.draw(found.suite, found.energy, "sql", "system", flagged))
     rings = [line for axis in figure.axes for line in axis.lines if line.get_markersize() == 11]
     assert [np.asarray(ring.get_xdata()).tolist() for ring in rings] == [[2], [2]]
     said = [text.get_text() for axis in figure.axes for text in axis.texts]
     assert said == ["Opal drive, block 2"] * 2
-    calm = blocks.draw(found.suite, found.energy, "sql", "system")
-    assert calm is not None
+    calm = known(blocks.draw(found.suite, found.energy, "sql", "system"))
     assert not [text for axis in calm.axes for text in axis.texts]
 
 
 def test_the_blocks_changes_are_those_of_the_joules(found: Results) -> None:
-    figure = blocks.draw(found.suite, found.energy, "sql", "system")
-    assert figure is not None
+    figure = known(blocks.draw(found.suite, found.energy, "sql", "system"))
     ratio = {line.get_label(): line for line in figure.axes[1].lines}["dm-crypt AES-256"]
     rows = found.energy.filter(
         (pl.col("workload") == "sql")
@@ -263,8 +253,7 @@ def test_one_block_has_no_course(found: Results) -> None:
 def test_svg_is_the_same_twice_and_keeps_its_text_and_hatches(found: Results) -> None:
     texts = []
     for _ in range(2):
-        figure = bars.draw(bars.PLOTS[3], found.energy, found.suite)
-        assert figure is not None
+        figure = known(bars.draw(bars.PLOTS[3], found.energy, found.suite))
         texts.append(style.svg(figure))
     assert texts[0] == texts[1]
     assert texts[0].count("<pattern") == 3
@@ -282,8 +271,7 @@ def test_what_all_configurations_do_together_is_drawn_boldly(
     risen = suite.energy.with_columns(
         energy_j=pl.col("energy_j") * (1 + 0.1 * (pl.col("block") == 2))
     )
-    figure = blocks.draw(suite.suite, risen, "sql", "system")
-    assert figure is not None
+    figure = known(blocks.draw(suite.suite, risen, "sql", "system"))
     bold = next(line for line in figure.axes[0].lines if line.get_label() == "all together")
     first, second, third = np.asarray(bold.get_ydata(), float)
     assert third - (first + second) / 2 == pytest.approx(9.7, abs=1.5)

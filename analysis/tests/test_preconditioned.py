@@ -17,6 +17,7 @@ from analysis.report.view import Paragraph, Picture
 from analysis.stats.results import Results, results
 from analysis.suite.records import Suite
 from analysis.suite.suite_folder import read
+from analysis.tests.known import known
 from analysis.tests.pages import pieces, text_of
 from validation.synthetic.suite import Options, write_suite
 
@@ -153,8 +154,7 @@ def done(suite: Suite, role: str) -> Any:
 
 
 def test_the_picture_has_the_rounds_the_window_and_its_bounds(found: Results) -> None:
-    figure = rounds.draw(done(found.suite, "plain"), found.origin)
-    assert figure is not None
+    figure = known(rounds.draw(done(found.suite, "plain"), found.origin))
     assert figure.get_suptitle() == "Preconditioning of disk plain (modelled)"
     (axis,) = figure.axes
     assert axis.get_ylabel().endswith("(MiB/s)")

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from analysis.stats.stats import compare, estimate, verdict
+from analysis.tests.known import known
 
 
 def test_interval_is_students_t_by_hand() -> None:
@@ -23,8 +24,7 @@ def test_interval_is_students_t_by_hand() -> None:
 
 def test_one_block_has_no_interval_and_no_verdict() -> None:
     assert estimate([5.0]).low is None
-    found = compare([100.0], [150.0], 0.02)
-    assert found is not None
+    found = known(compare([100.0], [150.0], 0.02))
     assert found.ratio == pytest.approx(1.5)
     assert (found.low, found.verdict) == (None, "inconclusive")
 
@@ -35,8 +35,7 @@ def test_ratio_is_that_of_paired_logarithms() -> None:
     test = scipy_stats.ttest_rel(np.log(other), np.log(base))
     interval = test.confidence_interval(0.95)
     assert found is not None
-    assert found.low is not None
-    assert found.low == pytest.approx(math.exp(interval.low), rel=1e-12)
+    assert known(found.low) == pytest.approx(math.exp(interval.low), rel=1e-12)
     assert found.high == pytest.approx(math.exp(interval.high), rel=1e-12)
     # Blocks differ by half, the pairs hardly: unpaired, nothing would be seen.
     assert found.verdict == "differs"
@@ -53,8 +52,7 @@ def test_ratio_is_that_of_paired_logarithms() -> None:
     ],
 )
 def test_verdicts(other: list[float], word: str) -> None:
-    found = compare([1.0] * 4, other, 0.02)
-    assert found is not None
+    found = known(compare([1.0] * 4, other, 0.02))
     assert found.verdict == word
 
 
@@ -68,8 +66,7 @@ def test_five_percent_is_the_level_of_both_tests() -> None:
 
 def test_rounding_is_no_scatter() -> None:
     """Nine times the last digit of a float: a t test of that alone would be beyond doubt."""
-    found = compare([1.0] * 10, [1 + 2.3e-16] * 9 + [1.0], 0.02)
-    assert found is not None
+    found = known(compare([1.0] * 10, [1 + 2.3e-16] * 9 + [1.0], 0.02))
     assert (found.p_value, found.sd_log, found.verdict) == (1.0, 0.0, "equivalent")
     assert not found.both
 
@@ -81,11 +78,8 @@ def test_what_is_no_energy_has_no_ratio(bad: float) -> None:
 
 
 def test_huge_scatter_is_still_numbers() -> None:
-    found = compare([1.0, 1.0], [1e-300, 1e300], 0.02)
-    assert found is not None
-    assert found.low is not None
-    assert found.high is not None
-    assert 0 < found.low < 1 < found.high < math.inf
+    found = known(compare([1.0, 1.0], [1e-300, 1e300], 0.02))
+    assert 0 < known(found.low) < 1 < known(found.high) < math.inf
 
 
 def test_margin_is_as_wide_below_as_above() -> None:
@@ -93,9 +87,8 @@ def test_margin_is_as_wide_below_as_above() -> None:
     below = compare([1.012, 1.011, 1.013, 1.012], [1.0] * 4, 0.02)
     assert above is not None
     assert below is not None
-    assert above.high90 is not None
     assert below.p_equivalence == pytest.approx(above.p_equivalence, rel=1e-9)
-    assert below.low90 == pytest.approx(1 / above.high90, rel=1e-9)
+    assert below.low90 == pytest.approx(1 / known(above.high90), rel=1e-9)
 
 
 def test_no_scatter_is_not_a_division_by_zero() -> None:

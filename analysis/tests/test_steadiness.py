@@ -16,6 +16,7 @@ from analysis.stats.steadiness import hours_of, places_of, steadiness
 from analysis.stats.two_way import Layout
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite
+from analysis.tests.known import known
 from validation.synthetic.tables import energy_of, run_id_of, suite_of
 
 KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt", "true": "tcrypt"}
@@ -122,9 +123,10 @@ def test_place_and_blocks_are_those_of_the_whole_regression() -> None:
     place = np.array([[places[row[0], row[1]]] for row in rows], float)
     logs = np.log([row[2] for row in rows])
     fit = OLS(logs, np.hstack([place, block, name])).fit()
-    assert found.place_percent is not None
-    assert found.place_percent.mean == pytest.approx(100 * math.expm1(fit.params[0]), rel=1e-6)
-    assert found.place_percent.low == pytest.approx(100 * math.expm1(fit.conf_int()[0, 0]))
+    assert known(found.place_percent).mean == pytest.approx(
+        100 * math.expm1(fit.params[0]), rel=1e-6
+    )
+    assert known(found.place_percent).low == pytest.approx(100 * math.expm1(fit.conf_int()[0, 0]))
     alone = OLS(logs, np.hstack([block, name])).fit()
     effects = alone.params[:5] - np.mean(alone.params[:5])
     told = [found.blocks[b].mean for b in range(5)]
@@ -159,8 +161,7 @@ def test_carry_over_is_the_whole_regressions_f_test() -> None:
 
 def test_a_carry_over_is_found_where_there_is_one_and_told_by_workload() -> None:
     there = steadiness(*made(12, carry=0.01, place=0.001), NO_CLOCK)
-    assert there[0].carry_over_p is not None
-    assert there[0].carry_over_p < 1e-4
+    assert known(there[0].carry_over_p) < 1e-4
     said = carry_over_sentence(there, 4)
     assert "changes the joules of write" in said
     assert "1/4 of that" in said
@@ -182,11 +183,9 @@ def test_an_outlier_is_flagged_and_stays_in_the_figures() -> None:
     assert found.outliers[0].deviations > 5
     (beside,) = found.beside
     assert (beside.configuration, beside.left_out) == ("soft", (3,))
-    assert beside.with_all is not None
-    assert beside.without is not None
-    assert (beside.with_all.n, beside.without.n) == (8, 7)
+    assert (known(beside.with_all).n, known(beside.without).n) == (8, 7)
     truth = math.exp(0.05 * 2)
-    assert abs(beside.without.ratio - truth) < abs(beside.with_all.ratio - truth)
+    assert abs(known(beside.without).ratio - truth) < abs(known(beside.with_all).ratio - truth)
 
 
 def test_an_outlier_of_the_baseline_is_part_of_every_ratio() -> None:
@@ -281,8 +280,7 @@ def test_times_across_boots_need_the_clock() -> None:
 
 def test_deleted_residuals_are_those_of_statsmodels() -> None:
     blocks, names = np.repeat(range(4), 3), np.tile(range(3), 4)
-    layout = Layout.of(tuple(blocks.tolist()), tuple(names.tolist()))
-    assert layout is not None
+    layout = known(Layout.of(tuple(blocks.tolist()), tuple(names.tolist())))
     logs = np.random.default_rng(6).normal(0, 1, 12)
     design = np.array(
         [
@@ -296,6 +294,5 @@ def test_deleted_residuals_are_those_of_statsmodels() -> None:
 
 
 def test_no_residual_at_all_is_no_distance() -> None:
-    layout = Layout.of((0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 0, 1))
-    assert layout is not None
+    layout = known(Layout.of((0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 0, 1)))
     assert layout.deleted_t(np.zeros(6)).tolist() == [0.0] * 6

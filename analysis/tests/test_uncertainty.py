@@ -19,6 +19,7 @@ from analysis.energy.uncertainty import (
 )
 from analysis.energy.windows import Windows
 from analysis.suite.records import Counter
+from analysis.tests.known import known
 from instrumentation.sources.counter import Reading
 
 
@@ -50,8 +51,7 @@ def test_the_interval_lies_between_its_parts_and_their_sum(limit: float, sigma: 
 
 
 def test_type_b_by_hand() -> None:
-    found = TypeB.of({"relative_limit": 0.03, "absolute_limit_w": 0.1}, 200.0, 10.0)
-    assert found is not None
+    found = known(TypeB.of({"relative_limit": 0.03, "absolute_limit_w": 0.1}, 200.0, 10.0))
     assert found.limits_j == pytest.approx((6.0, 1.0))
     assert found.standard_j == pytest.approx(math.hypot(6.0 / math.sqrt(3), 1.0 / math.sqrt(3)))
     assert TypeB.of({}, 200.0, 10.0) is None
@@ -131,10 +131,8 @@ def test_counters_updated_each_millisecond_are_as_uncertain_as_drawn_reads_show(
             for m, e in zip(marks, uj, strict=True)
         )
         found = counted(Counter("rapl", "package-0", start, end, 262_143_328_850, ()))
-        assert found.energy_j is not None
-        assert found.statistical_j is not None
-        errors.append(found.energy_j - float(np.diff(marks)[0]) * power_w)
-        stated = found.statistical_j
+        errors.append(known(found.energy_j) - float(np.diff(marks)[0]) * power_w)
+        stated = known(found.statistical_j)
     assert np.std(errors) == pytest.approx(stated, rel=0.1)
 
 
