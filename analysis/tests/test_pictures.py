@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -243,6 +244,19 @@ def test_the_blocks_changes_are_those_of_the_joules(found: Results) -> None:
     joules = {(r["configuration"], r["block"]): r["energy_j"] for r in rows.iter_rows(named=True)}
     wanted = [(joules["dmcrypt-aes256", b] / joules["plain", b] - 1) * 100 for b in range(3)]
     assert np.asarray(ratio.get_ydata()).tolist() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("which", "several"), [("found", True), ("found", False), ("wide", False)])
+def test_a_bar_of_one_block_has_no_whisker(
+    which: str, several: bool, request: pytest.FixtureRequest
+) -> None:
+    suite: Results = request.getfixturevalue(which)
+    energy = suite.energy if several else suite.energy.filter(pl.col("block") == 0)
+    figure = known(bars.draw(bars.plots_of("sql")[0], energy, suite.suite))
+    whiskers = [
+        one for axis in figure.axes for one in axis.containers if isinstance(one, ErrorbarContainer)
+    ]
+    assert bool(whiskers) == several
 
 
 def test_one_block_has_no_course(found: Results) -> None:
