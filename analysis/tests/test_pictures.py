@@ -102,6 +102,11 @@ def test_labels_of_seventeen_bars_do_not_touch(wide: Results) -> None:
     assert_apart(figure, labels)
 
 
+def test_the_largest_picture_of_seventeen_configurations_fills_no_page(wide: Results) -> None:
+    figure = known(bars.draw(bars.plots_of("sql")[0], wide.energy, wide.suite))
+    assert len(style.svg(figure)) < 200_000
+
+
 def test_the_papers_figures_are_there(found: Results) -> None:
     drawn = [plot for w in found.suite.workloads for plot in bars.plots_of(w)]
     assert {plot.paper for plot in drawn} == {0, 1, 2, 3, 4, 5, 6}
