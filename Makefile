@@ -14,6 +14,8 @@ export FDE_LAB_DIR ?= $(FDE_BUILD)/lab
 export PYTHONPATH := $(CURDIR)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible/ansible.cfg
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Hundreds of processes import the same libraries: without its cache each compiles them anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 PY := $(VENV)/bin/python
