@@ -139,8 +139,11 @@ class Bench:
         found.proof = proof.prove(entered, self._stack.secrets, self._stack.mount_point, run.run_id)
         fault = Fault.of_checks(found.inspection.found)
         if mismatches := found.proof["mismatches"]:
-            said = [*([fault.sentence] if fault else []), *mismatches]
-            return Fault("proof", " ".join(said), fault.facts if fault else {})
+            sentences = [fault.sentence] if fault else []
+            sentences += [mismatch["sentence"] for mismatch in mismatches]
+            causes = " ".join(dict.fromkeys(mismatch["cause"] for mismatch in mismatches))
+            facts = {**(fault.facts if fault else {}), "mismatches": causes}
+            return Fault("proof", " ".join(sentences), facts)
         if fault:
             return fault
         self.sha256 = self._write(run, "finished", None)

@@ -22,6 +22,7 @@ from agent import (
     provenance,
     quiet,
 )
+from agent.causes import CauseError
 from agent.limits import Stop
 from agent.marks import Counters
 from agent.notify import Watchdog
@@ -210,7 +211,7 @@ class Suite:
             self._void(run, _CUT_SHORT[cause], bench, cause)
             raise
         except AgentError as error:
-            fault = measure.Fault("storage", str(error), {"error": type(error).__name__})
+            fault = measure.Fault("storage", str(error), _facts_of(error))
         except OSError as error:
             code = errno.errorcode.get(error.errno or 0, "")
             said = f"{error}: free room or repair the disk."
@@ -346,3 +347,9 @@ def _field(path: Path, name: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))[name]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _facts_of(error: AgentError) -> dict[str, journal.Fact]:
+    """For the journal: the error's name, and its cause where it has one."""
+    cause = {"cause": error.cause} if isinstance(error, CauseError) else {}
+    return {"error": type(error).__name__, **cause}

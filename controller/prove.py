@@ -83,7 +83,7 @@ def _say_one(
     )
     say(_row(cells, width))
     for mismatch in proof["mismatches"]:
-        say(f"    {mismatch}")
+        say(f"    {mismatch['sentence']}")
 
 
 def _row(cells: Sequence[str], width: int) -> str:

@@ -14,6 +14,7 @@ from agent.checks.table import TABLE, Change, Check, Wait
 
 Finding = dict[str, Any]
 UNREADABLE = "unreadable"
+_UNREADABLE_WHY = "it could not be looked at ({error})"
 
 __all__ = [
     "TABLE",
@@ -104,9 +105,9 @@ class Inspection:
         while (seen := _look(check.look, self._context.unread())) is not None and not seen.ok:
             if waited_s >= limit_s:
                 break
-            if seen.why != told:
-                told = seen.why
-                waiting(wait.word, seen.why + (f" ({seen.detail})" if seen.detail else ""))
+            if (why := _why(check, seen)) != told:
+                told = why
+                waiting(wait.word, why + (f" ({seen.detail})" if seen.detail else ""))
             if wait.help is not None and wait.help(self._context, waited_s):
                 helped = wait.helped
             self._sleep(self._context.poll_s)
@@ -128,8 +129,9 @@ class Inspection:
                 "severity": severity or check.severity,
                 "ok": seen.ok,
                 "cause": "" if seen.ok else seen.cause or check.name,
+                "facts": {} if seen.ok else dict(seen.facts),
                 "value": seen.value,
-                "message": "" if seen.ok else f"{_capital(seen.why)}: {check.remedy}.",
+                "message": "" if seen.ok else f"{_capital(_why(check, seen))}: {check.remedy}.",
             }
         )
 
@@ -146,7 +148,7 @@ def _look(
     try:
         return look(context)
     except (OSError, ValueError) as error:
-        return Observation(None, False, f"it could not be looked at ({error})", cause=UNREADABLE)
+        return Observation(None, False, {"error": str(error)}, cause=UNREADABLE)
 
 
 def _read(change: Change, context: CheckContext) -> Any:
@@ -154,6 +156,12 @@ def _read(change: Change, context: CheckContext) -> Any:
         return change.read(context)
     except (OSError, ValueError):
         return None
+
+
+def _why(check: Check, seen: Observation) -> str:
+    """The clause that says what is wrong."""
+    clause = _UNREADABLE_WHY if seen.cause == UNREADABLE else check.why
+    return clause.format(value=seen.value, **seen.facts)
 
 
 def _capital(clause: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,13 +16,13 @@ Value = int | float | str | None
 
 @dataclass(frozen=True)
 class Observation:
-    """One look. `why` is a clause that says what is wrong and names no figure, so that the same
+    """One look. `facts` fill the clause of the check's row, which names no figure, so that the same
     thing reads the same in every run; `detail` adds the figures where somebody waits for it.
     `cause` is the code of what is wrong where that is not the check's own name."""
 
     value: Value
     ok: bool
-    why: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
     detail: str = ""
     cause: str = ""
 

@@ -15,9 +15,7 @@ def health(context: CheckContext) -> Observation | None:
     if not verdicts:
         return None
     failed = " ".join(sorted(name for name, passed in verdicts.items() if not passed))
-    return Observation(
-        failed or "passed", not failed, f"the disk reports that it is failing: {failed}"
-    )
+    return Observation(failed or "passed", not failed)
 
 
 def medium_errors(context: CheckContext) -> dict[str, int] | None:
@@ -28,27 +26,19 @@ def medium_errors(context: CheckContext) -> dict[str, int] | None:
     return {h.serial or name: h.errors for name, h in context.health.items()} or None
 
 
-def errors_grew(before: dict[str, int], now: dict[str, int]) -> Observation:
-    return _grown(before, now, "the disk counted errors of its medium during the run")
-
-
 def errors_of_suite(context: CheckContext) -> Observation | None:
     """Whether media have got worse since the suite began."""
     now = medium_errors(context)
     if now is None:
         return None
     then = first.reading(context.suite_dir, "medium_errors", now)
-    return _grown(then, now, "the disk counted errors of its medium since the suite began")
+    return grown(then, now)
 
 
 def io_errors(context: CheckContext) -> dict[str, int] | None:
     """Commands that failed since boot, by disk (SCSI and ATA)."""
     counts = {name: number(_device(context, name) / "ioerr_cnt") for name in context.disks}
     return {name: count for name, count in counts.items() if count is not None} or None
-
-
-def io_errors_grew(before: dict[str, int], now: dict[str, int]) -> Observation:
-    return _grown(before, now, "commands to the disk failed during the run")
 
 
 def firmware(context: CheckContext) -> Observation | None:
@@ -63,9 +53,7 @@ def firmware(context: CheckContext) -> Observation | None:
         return None
     then = first.reading(context.suite_dir, "firmware", now)
     shown = " ".join(sorted(now.values()))
-    return Observation(
-        shown, now == then, "the disks' firmware is not the one that the suite began with"
-    )
+    return Observation(shown, now == then)
 
 
 def temperatures_c(context: CheckContext) -> dict[str, float]:
@@ -98,18 +86,13 @@ def temperature(context: CheckContext) -> Observation | None:
         f"{now[s]:.0f} °C, {then[s]:.0f} °C ± {context.disk_c:g} °C wanted" for s in off
     )
     way = "warmer" if any(difference > 0 for difference in off.values()) else "colder"
-    why = f"a disk is {way} than at the suite's first reading"
-    return Observation(max(now.values()), not off, why, shown)
+    return Observation(max(now.values()), not off, {"way": way}, shown)
 
 
 def throttles(context: CheckContext) -> dict[str, int] | None:
     """What heat did to the disks since they were made, by serial number."""
     counts = {h.serial or name: h.throttled for name, h in context.health.items()}
     return {serial: count for serial, count in counts.items() if count is not None} or None
-
-
-def throttled(before: dict[str, int], now: dict[str, int]) -> Observation:
-    return _grown(before, now, "a disk was too hot and slowed down during the run")
 
 
 def links(context: CheckContext) -> dict[str, str] | None:
@@ -137,14 +120,11 @@ def link(context: CheckContext) -> Observation | None:
     if now is None:
         return None
     then = first.reading(context.suite_dir, "disk_links", now)
-    return Observation(
-        "; ".join(sorted(now.values())), now == then, "a disk's link is not the first one"
-    )
+    return link_changed(then, now)
 
 
 def link_changed(before: dict[str, str], now: dict[str, str]) -> Observation:
-    shown = "; ".join(sorted(now.values()))
-    return Observation(shown, before == now, "a disk's link or queue changed during the run")
+    return Observation("; ".join(sorted(now.values())), before == now)
 
 
 def conditions(context: CheckContext) -> dict[str, dict[str, float | str | None]]:
@@ -179,6 +159,7 @@ def _device(context: CheckContext, name: str) -> Path:
     return context.sys / "class/block" / name / "device"
 
 
-def _grown(before: dict[str, int], now: dict[str, int], why: str) -> Observation:
-    grown = sum(max(0, count - before.get(name, count)) for name, count in now.items())
-    return Observation(grown, grown == 0, why)
+def grown(before: dict[str, int], now: dict[str, int]) -> Observation:
+    """By how much counts have grown in all; a disk that was not there before counts nothing."""
+    more = sum(max(0, count - before.get(name, count)) for name, count in now.items())
+    return Observation(more, more == 0)

@@ -14,12 +14,10 @@ def lines(context: CheckContext) -> list[Line] | None:
 def grave(before: list[Line], now: list[Line]) -> Observation:
     """Number of lines that spoil the run."""
     found = kernel_log.grave(kernel_log.since(before, now))
-    why = f"the kernel reported a failure during the run: {kernel_log.show(found)}"
-    return Observation(len(found), not found, why)
+    return Observation(len(found), not found, {"lines": kernel_log.show(found)})
 
 
 def suspicious(before: list[Line], now: list[Line]) -> Observation:
     """Number of warnings that nobody has called harmless."""
     found = kernel_log.suspicious(kernel_log.since(before, now))
-    why = f"the kernel warned during the run: {kernel_log.show(found)}"
-    return Observation(len(found), not found, why)
+    return Observation(len(found), not found, {"lines": kernel_log.show(found)})

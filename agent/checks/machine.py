@@ -13,7 +13,7 @@ from agent.checks.context import CheckContext, Observation, text
 def held(context: CheckContext) -> Observation:
     """The controller's lease: it asks for no run while a meter is silent, or its disk full."""
     reason = lock.reason(context.run_dir / lock.HOLD.name)
-    return Observation(int(reason is not None), reason is None, reason or "")
+    return Observation(int(reason is not None), reason is None, {"reason": reason or ""})
 
 
 def suite_room(context: CheckContext) -> Observation | None:
@@ -22,8 +22,7 @@ def suite_room(context: CheckContext) -> Observation | None:
         return None
     free = shutil.disk_usage(context.suite_dir).free
     detail = f"{free / 2**20:.0f} MiB free, {context.min_free_bytes / 2**20:.0f} MiB wanted"
-    why = "there is no room for the results on the target"
-    return Observation(free, free >= context.min_free_bytes, why, detail)
+    return Observation(free, free >= context.min_free_bytes, detail=detail)
 
 
 def load(context: CheckContext) -> Observation:
@@ -33,9 +32,7 @@ def load(context: CheckContext) -> Observation:
     time.sleep(context.window_s)
     cpus = round(max(0.0, _busy_s(context) - others) / (time.monotonic() - started), 2)
     detail = f"{cpus:g} CPUs busy, {context.load_limit:g} allowed"
-    return Observation(
-        cpus, cpus <= context.load_limit, "something else runs on the target", detail
-    )
+    return Observation(cpus, cpus <= context.load_limit, detail=detail)
 
 
 def _busy_s(context: CheckContext) -> float:
@@ -47,14 +44,13 @@ def _busy_s(context: CheckContext) -> float:
 
 def mounted(context: CheckContext) -> Observation:
     is_mount = context.mount_point.is_mount()
-    return Observation(int(is_mount), is_mount, "the configuration is not mounted")
+    return Observation(int(is_mount), is_mount)
 
 
 def free_room(context: CheckContext) -> Observation:
     """Bytes that are free on the file system under test."""
     usage = shutil.disk_usage(context.mount_point)
-    enough = usage.free >= context.min_free_share * usage.total
-    return Observation(usage.free, enough, "the file system under test is nearly full")
+    return Observation(usage.free, usage.free >= context.min_free_share * usage.total)
 
 
 def memory(context: CheckContext) -> Observation | None:
@@ -62,7 +58,7 @@ def memory(context: CheckContext) -> Observation | None:
     for line in (text(context.proc / "meminfo") or "").splitlines():
         if line.startswith("MemAvailable:"):
             available = int(line.split()[1]) * 1024
-            return Observation(available, available >= context.min_memory_bytes, "memory is low")
+            return Observation(available, available >= context.min_memory_bytes)
     return None
 
 
@@ -72,14 +68,14 @@ def swap(context: CheckContext) -> Observation | None:
     if said is None:
         return None
     used = sum(int(line.split()[3]) for line in said.splitlines()[1:]) * 1024
-    return Observation(used, used == 0, "memory is swapped out to a disk")
+    return Observation(used, used == 0)
 
 
 def powercap(context: CheckContext) -> Observation:
     """How many RAPL counters can be read."""
     zones = sorted(context.sys.glob("class/powercap/intel-rapl:*/energy_uj"))
     readable = [zone for zone in zones if text(zone)]
-    return Observation(len(readable), bool(readable), "no RAPL counter can be read")
+    return Observation(len(readable), bool(readable))
 
 
 def timers(context: CheckContext) -> Observation | None:
@@ -87,5 +83,4 @@ def timers(context: CheckContext) -> Observation | None:
     found = quiet.disturbers(context.systemctl)
     if found is None:
         return None
-    names = " ".join(found)
-    return Observation(names or "none", not found, f"these may start work by themselves: {names}")
+    return Observation(" ".join(found) or "none", not found)

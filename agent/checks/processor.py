@@ -52,15 +52,9 @@ def temperature(context: CheckContext) -> Observation | None:
         return None
     then = first.reading(context.suite_dir, "temperature_c", now)
     detail = f"{now:.1f} °C, {then:.1f} °C ± {context.band_c:g} °C wanted"
-    if now > then + context.band_c:
-        return Observation(
-            now, False, "the machine is warmer than at the suite's first reading", detail
-        )
+    way = "warmer" if now > then else "colder"
     return Observation(
-        now,
-        now >= then - context.band_c,
-        "the machine is colder than at the suite's first reading",
-        detail,
+        now, then - context.band_c <= now <= then + context.band_c, {"way": way}, detail
     )
 
 
@@ -93,7 +87,7 @@ def governor(context: CheckContext) -> Observation | None:
     if not found:
         return None
     names = " ".join(sorted(str(name) for name in found))
-    return Observation(names, found == {"performance"}, f"the governor is {names}")
+    return Observation(names, found == {"performance"})
 
 
 def turbo(context: CheckContext) -> Observation | None:
@@ -103,7 +97,7 @@ def turbo(context: CheckContext) -> Observation | None:
     if no_turbo is None and boost is None:
         return None
     on = no_turbo == "0" if no_turbo is not None else boost == "1"
-    return Observation(int(on), not on, "turbo is on")
+    return Observation(int(on), not on)
 
 
 def idle_states(context: CheckContext) -> str | None:
@@ -117,7 +111,7 @@ def idle_states(context: CheckContext) -> str | None:
 
 
 def idle_states_changed(before: str, now: str) -> Observation:
-    return Observation(now, now == before, "the C-states that are allowed changed during the run")
+    return Observation(now, now == before)
 
 
 def core_throttles(context: CheckContext) -> int | None:
@@ -138,4 +132,4 @@ def _throttles(context: CheckContext, part: str) -> int | None:
 
 
 def throttled(before: int, now: int) -> Observation:
-    return Observation(now - before, now == before, "the processor throttled during the run")
+    return Observation(now - before, now == before)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from agent.causes import Cause
 from agent.command import CommandError
 from agent.storage import devices
 from agent.storage.facts import (
@@ -172,11 +173,8 @@ SAYS: Mapping[str, _Says] = {
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why a disk is left alone: a cause of `SAYS`, and the facts that its sentence names."""
-
-    cause: str
-    facts: Mapping[str, Fact]
+class Refusal(Cause):
+    """Why a disk is left alone."""
 
     @classmethod
     def of(cls, cause: str, disk: Disk, seen: DiskFacts, /, **facts: Fact) -> Refusal:
@@ -197,10 +195,6 @@ class Refusal:
         if way_out == _ALLOW and self.facts["expired"]:
             way_out = f"its erase was given for something else that lay there; {way_out}"
         return f"{says.subject}{says.what}: {way_out}.".format(**self.facts)
-
-    def document(self) -> dict[str, Any]:
-        """For the controller."""
-        return {"cause": self.cause, "facts": dict(self.facts), "sentence": self.sentence}
 
 
 class GuardError(AgentError):

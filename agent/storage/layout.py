@@ -6,10 +6,12 @@ disk that works faster where much is free would favour the one or the other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from agent.causes import CauseError
 from agent.command import run
 from agent.storage import devices, guard, notes
 from agent.storage.base import Place
@@ -23,7 +25,6 @@ from agent.storage.facts import (
     partition_uuid,
     with_contents,
 )
-from contract.errors import AgentError
 from contract.plan import DATA_OFFSET_BYTES, Disk, Extent
 
 
@@ -63,8 +64,21 @@ START_BYTES = MIB
 END_BYTES = MIB
 
 
-class LayoutError(AgentError):
+class LayoutError(CauseError):
     """The disk cannot be laid out."""
+
+    SAYS: ClassVar[Mapping[str, str]] = {
+        "not-blank": "Disk {role} ({by_id}) is not blank after it was made so: find out who else "
+        "writes it, then provision again.",
+        "no-partition": "The kernel does not show the new partition of {path}: reload its table "
+        "(blockdev --rereadpt) and provision again.",
+        "unreadable": "Disk {role} ({by_id}, {path}) cannot be read ({error}): see what the kernel "
+        "log says of it, then try again.",
+        "not-written": "Disk {role} ({by_id}, {path}) could not be blanked ({error}): see who uses "
+        "it or what its kernel log says, then try again.",
+        "other-extent": "The partition of disk {role} ({by_id}) is not as large as the plan's "
+        "extent: provision the target again.",
+    }
 
 
 def partition_bytes(extent: Extent) -> int:
@@ -119,19 +133,13 @@ def write(disk: Disk, extent: Extent, approved: DiskFacts) -> None:
         blanked = guard.check(replace(disk, erase=disk.serial))
         path = blanked.path or disk.by_id
         if not blanked.bare or blanked.diskseq != approved.diskseq:
-            raise LayoutError(
-                f"Disk {disk.role} ({disk.by_id}) is not blank after it was made so: "
-                "find out who else writes it, then provision again."
-            )
+            raise LayoutError("not-blank", role=disk.role, by_id=disk.by_id)
         run(
             ["sfdisk", "--quiet", "--wipe", "always", "--wipe-partitions", "always", path],
             stdin=script(disk, extent).encode(),
         )
     if devices.wait_for_partition(Path(path).name) is None:
-        raise LayoutError(
-            f"The kernel does not show the new partition of {path}: "
-            "reload its table (blockdev --rereadpt) and provision again."
-        )
+        raise LayoutError("no-partition", path=path)
 
 
 def clear(disk: Disk, approved: DiskFacts) -> None:
@@ -161,20 +169,15 @@ def _blank(disk: Disk, facts: DiskFacts, tail_of: Extent | None) -> None:
     if tail_of is not None:
         extents.append((START_BYTES + partition_bytes(tail_of) - MIB, MIB))
     path = facts.path or disk.by_id
+    named = {"role": disk.role, "by_id": disk.by_id, "path": path}
     before = with_contents(replace(facts, read_error=None))
     if before.read_error is not None:
-        raise LayoutError(
-            f"Disk {disk.role} ({disk.by_id}, {path}) cannot be read ({before.read_error}): see "
-            "what the kernel log says of it, then try again."
-        )
+        raise LayoutError("unreadable", error=before.read_error, **named)
     notes.leave(disk, before)
     try:
         devices.zero(path, facts.diskseq, [*extents, (0, START_BYTES)])
     except OSError as error:
-        raise LayoutError(
-            f"Disk {disk.role} ({disk.by_id}, {path}) could not be blanked ({error.strerror}): "
-            "see who uses it or what its kernel log says, then try again."
-        ) from error
+        raise LayoutError("not-written", error=error.strerror, **named) from error
     reread(path)
 
 
@@ -186,8 +189,5 @@ def reread(path: str) -> None:
 def place(disk: Disk, extent: Extent, partition: Partition) -> Place:
     """Where configurations of this disk live; raises LayoutError if the layout is another one."""
     if not matches(partition, extent):
-        raise LayoutError(
-            f"The partition of disk {disk.role} ({disk.by_id}) is not as large as the plan's "
-            "extent: provision the target again."
-        )
+        raise LayoutError("other-extent", role=disk.role, by_id=disk.by_id)
     return Place(disk, partition.path, 1, extent)

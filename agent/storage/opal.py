@@ -11,21 +11,39 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
+from agent.causes import Cause, CauseError
 from agent.command import CommandError, run
 from agent.storage import opal_ioctl
 from agent.storage.base import DRIVE, Expectation, Kind, Layer, Place, Segment, partition_name
 from agent.storage.devices import SECTOR_BYTES
 from agent.storage.dmcrypt import CHEAP_PBKDF, open_luks
 from agent.storage.guard import LUKS_LABEL, MAPPING
+from agent.storage.opal_ioctl import OpalError
 from agent.storage.secrets import SID, Secrets, login
-from contract.errors import AgentError
 from contract.plan import Configuration
 
 NO_PERMISSION = 2  # of cryptsetup's exit codes
 
 
-class NotTakenError(AgentError):
+class NotTakenError(CauseError):
     """The drive did not take our PIN, and is as it was."""
+
+    SAYS: ClassVar[Mapping[str, str]] = {
+        "refused": "{error}",
+        "maybe-blocked": "{error} Firmware may also forbid it until a power cycle (Block SID).",
+    }
+
+
+class NotReady(Cause):
+    """What is missing from a provisioned self-encrypting disk."""
+
+    SAYS: ClassVar[Mapping[str, str]] = {
+        "locking-off": "locking is not enabled",
+        "no-header": "there is no LUKS2 header that our passphrase opens",
+        "no-answer": "{error}",
+        "other-range": "the LUKS2 header describes another range",
+        "no-locks": "the range does not lock",
+    }
 
 
 class Opal(Kind):
@@ -104,9 +122,7 @@ def relock(place: Place, secrets: Secrets) -> bool:
     pin = secrets.opal_admin_pin
     opal_ioctl.lock(place.partition, place.number, pin)
     if opal_ioctl.range_status(place.partition, place.number, pin).state != "locked":
-        raise opal_ioctl.OpalError(
-            f"The range of {place.disk.by_id} stays unlocked: power-cycle the drive."
-        )
+        raise OpalError("stays-unlocked", by_id=place.disk.by_id)
     return True
 
 
@@ -119,14 +135,16 @@ def luks_metadata(partition: str) -> dict[str, Any]:
     }
 
 
-def why_not_ready(place: Place, secrets: Secrets, *, try_passphrase: bool = True) -> str | None:
+def why_not_ready(
+    place: Place, secrets: Secrets, *, try_passphrase: bool = True
+) -> NotReady | None:
     """What is missing from a provisioned self-encrypting disk; None if it is as it must be.
 
     Raises AgentError if the drive is ours by its header but does not take our PIN.
     """
     status = opal_ioctl.status(place.partition)
     if not status.locking_enabled:
-        return "locking is not enabled"
+        return NotReady("locking-off")
     try:
         segment = luks_metadata(place.partition)["segments"]["0"]
         if try_passphrase:
@@ -139,17 +157,17 @@ def why_not_ready(place: Place, secrets: Secrets, *, try_passphrase: bool = True
             )
         state = opal_ioctl.range_status(place.partition, place.number, secrets.opal_admin_pin)
     except CommandError:
-        return "there is no LUKS2 header that our passphrase opens"
-    except opal_ioctl.OpalError as error:
+        return NotReady("no-header")
+    except OpalError as error:
         if error.status in (opal_ioctl.NOT_AUTHORISED, opal_ioctl.LOCKED_OUT):
             # Formatting would spoil a good header before the drive refuses the PIN.
             raise
-        return str(error)
+        return NotReady("no-answer", {"error": str(error)})
     found = (segment["type"], segment["offset"], segment["size"])
     if found != ("hw-opal", str(place.extent.offset_bytes), str(place.extent.size_bytes)):
-        return "the LUKS2 header describes another range"
+        return NotReady("other-range")
     if not (state.read_lock_enabled and state.write_lock_enabled):
-        return "the range does not lock"
+        return NotReady("no-locks")
     return None
 
 
@@ -163,20 +181,20 @@ def take(device: str, secrets: Secrets, found: opal_ioctl.Sid | None) -> None:
     try:
         if free:
             opal_ioctl.take(device, secrets.opal_admin_pin)
-    except opal_ioctl.OpalError as error:
+    except OpalError as error:
         if not error.status:
             raise
         if error.status != opal_ioctl.NOT_AUTHORISED:
-            raise NotTakenError(str(error)) from error
+            raise NotTakenError("refused", error=str(error)) from error
         login(device, SID).count()
         free = False
     # An interrupted try may have set the PIN: then it is ours, and this is what is left to do.
     try:
         opal_ioctl.activate(device, secrets.opal_admin_pin)
-    except opal_ioctl.OpalError as error:
+    except OpalError as error:
         if error.status and not free:
-            block = "" if found else " Firmware may also forbid it until a power cycle (Block SID)."
-            raise NotTakenError(f"{error}{block}") from error
+            cause = "refused" if found else "maybe-blocked"
+            raise NotTakenError(cause, error=str(error)) from error
         raise
 
 
@@ -188,16 +206,14 @@ def has_our_pin(device: str, secrets: Secrets) -> None:
 def own(place: Place, secrets: Secrets) -> None:
     """Take ownership (or use ours), make the locking range and its LUKS2 header; ends locked.
 
-    Raises AgentError if the disk has no Opal, is owned by someone else, or shadows its start.
+    Raises OpalError if the disk has no Opal, is owned by someone else, or shadows its start.
     """
     status = opal_ioctl.status(place.partition)
     if not (status.supported and status.locking_supported):
-        raise AgentError(f"{place.disk.by_id} offers no Opal: choose a self-encrypting disk.")
+        raise OpalError("no-opal", by_id=place.disk.by_id)
+    named = {"by_id": place.disk.by_id, "serial": place.disk.serial}
     if status.mbr_enabled and not status.mbr_done:
-        raise AgentError(
-            f"{place.disk.by_id} hides its start behind an MBR shadow: revert the drive "
-            f"(make teardown PSID_REVERT={place.disk.serial}), then provision again."
-        )
+        raise OpalError("shadowed", **named)
     # Not locking, the drive is tried with the MSID: refused where it has an owner all the same.
     sid = None if status.locking_enabled else login(place.partition, SID)
     if sid is not None:
@@ -217,11 +233,7 @@ def own(place: Place, secrets: Secrets) -> None:
     except CommandError as error:
         if sid is not None and error.code == NO_PERMISSION:
             sid.count()
-        raise AgentError(
-            f"{place.disk.by_id} did not accept ownership or our PIN ({error}) Each try counts "
-            "against the drive's limit: put the PIN it was owned with into the secrets, or erase "
-            f"the drive by its PSID: make teardown PSID_REVERT={place.disk.serial}."
-        ) from error
+        raise OpalError("not-taken", error=str(error), **named) from error
 
 
 def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | None:
@@ -237,10 +249,7 @@ def disown(device: str, secrets: Secrets, *, by_psid: bool = False) -> str | Non
         return "reverted by PIN"
     # Asked for by name, it is done even where locking is off: an ownership taken by half shows so.
     if secrets.sed_psid is None:
-        raise AgentError(
-            f"To revert {device} by its PSID, put the PSID from the drive's label into the secrets "
-            "as sed_psid: nothing was tried."
-        )
+        raise OpalError("no-psid", device=device)
     opal_ioctl.revert(device, secrets.sed_psid, psid=True)
     return "reverted by PSID"
 

@@ -7,13 +7,14 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
+from agent.causes import CauseError
 from agent.storage import secrets
 from agent.storage.secrets import ADMIN1, PSID, SID
-from contract.errors import AgentError
 
 _WRITE, _READ = 1, 2
 _KEY = struct.Struct("<BB6x256s")  # locking range, key length, key
@@ -28,11 +29,6 @@ _DISCOVERY = struct.Struct("<QQ")  # address and size of what is to be filled
 # TCG method status codes (TCG Storage Architecture Core Specification 2.01, 5.1.5).
 NOT_AUTHORISED = 0x01
 LOCKED_OUT = 0x12
-
-_WHY = {
-    NOT_AUTHORISED: "not authorised: the PIN is not this drive's",
-    LOCKED_OUT: "locked out after too many wrong PINs: power-cycle the drive",
-}
 
 _ADMIN1 = 0
 _refused: dict[tuple[str, str], OpalError] = {}  # by serial number and authority
@@ -58,16 +54,48 @@ _HEADER_BYTES, _FEATURE_BYTES = 48, 4
 _BLOCK_SID = 0x0402  # TCG Storage Feature Set: Block SID Authentication 1.01, 4.1
 
 
-class OpalError(AgentError):
-    """The drive or the kernel refused an Opal call.
+_NOT_AUTHORISED = "{device} did not {action} (not authorised: the PIN is not this drive's)."
+_LOCKED_OUT = (
+    "{device} did not {action} (locked out after too many wrong PINs: power-cycle the drive)."
+)
+_CAUSES = {NOT_AUTHORISED: "not-authorised", LOCKED_OUT: "locked-out"}
 
-    `status` is the TCG method status, or 0; `number` the kernel's error number, or 0.
-    """
 
-    def __init__(self, message: str, status: int = 0, number: int = 0) -> None:
-        super().__init__(message)
-        self.status = status
-        self.number = number
+class OpalError(CauseError):
+    """The drive or the kernel refused an Opal call, or the drive is not as it must be."""
+
+    SAYS: ClassVar[Mapping[str, str]] = {
+        "long-pin": "An Opal PIN has at most 255 bytes: choose a shorter one.",
+        "not-opened": "{device} cannot be opened ({error}).",
+        "kernel": "{device} did not {action} ({error}): it must be a self-encrypting disk with "
+        "Opal, and the kernel built with BLK_SED_OPAL.",
+        "status": "{device} did not {action} (TCG status {status}).",
+        "not-authorised": _NOT_AUTHORISED,
+        "locked-out": _LOCKED_OUT,
+        # The same two of a login, whose refusals are counted.
+        "wrong-pin": f"{_NOT_AUTHORISED} That was {{refused}} of {{most}} tries that the testbed "
+        "makes: a drive locks out after a few (often 5, its TryLimit). {way_out}",
+        "no-tries": f"{_LOCKED_OUT} {{way_out}}",
+        "stays-unlocked": "The range of {by_id} stays unlocked: power-cycle the drive.",
+        "no-opal": "{by_id} offers no Opal: choose a self-encrypting disk.",
+        "shadowed": "{by_id} hides its start behind an MBR shadow: revert the drive "
+        "(make teardown PSID_REVERT={serial}), then provision again.",
+        "not-taken": "{by_id} did not accept ownership or our PIN ({error}) Each try counts "
+        "against the drive's limit: put the PIN it was owned with into the secrets, or erase "
+        "the drive by its PSID: make teardown PSID_REVERT={serial}.",
+        "no-psid": "To revert {device} by its PSID, put the PSID from the drive's label into the "
+        "secrets as sed_psid: nothing was tried.",
+    }
+
+    @property
+    def status(self) -> int:
+        """The TCG method status, or 0."""
+        return int(self.facts.get("status", 0))
+
+    @property
+    def number(self) -> int:
+        """The kernel's error number, or 0."""
+        return int(self.facts.get("number", 0))
 
 
 @dataclass(frozen=True)
@@ -198,7 +226,7 @@ def revert(device: str, pin: bytes, *, psid: bool = False) -> None:
 
 def _key(number: int, pin: bytes) -> bytes:
     if len(pin) > 255:
-        raise OpalError("An Opal PIN has at most 255 bytes: choose a shorter one.")
+        raise OpalError("long-pin")
     return _KEY.pack(number, len(pin), pin)
 
 
@@ -206,7 +234,7 @@ def _session(number: int, pin: bytes) -> bytes:
     return _SESSION.pack(0, _ADMIN1, _key(number, pin))
 
 
-def _log_in(device: str, authority: str, request: int, buffer: bytearray, what: str) -> None:
+def _log_in(device: str, authority: str, request: int, buffer: bytearray, action: str) -> None:
     """A call with a PIN; one that the drive refused is not tried again by this process.
 
     Raises PinTriesError where the drive has refused too many.
@@ -216,35 +244,31 @@ def _log_in(device: str, authority: str, request: int, buffer: bytearray, what: 
         raise before
     login.check()
     try:
-        _call(device, request, buffer, what)
+        _call(device, request, buffer, action)
     except OpalError as error:
         if error.status not in (NOT_AUTHORISED, LOCKED_OUT):
             raise
-        said = str(error)
+        cause = "no-tries"
         if error.status == NOT_AUTHORISED:
             login.count()
-            said += f" That was {login.refused} of {secrets.MOST} tries that the testbed makes: "
-            said += "a drive locks out after a few (often 5, its TryLimit)."
-        again = OpalError(f"{said} {login.way_out}", error.status)
+            cause = "wrong-pin"
+        counted = {"refused": login.refused, "most": secrets.MOST, "way_out": login.way_out}
+        again = OpalError(cause, **error.facts, **counted)
         _refused[login.serial, authority] = again
         raise again from error
     login.forget()
 
 
-def _call(device: str, request: int, buffer: bytearray, what: str) -> None:
+def _call(device: str, request: int, buffer: bytearray, action: str) -> None:
     with _opened(device) as fd:
         try:
             code = fcntl.ioctl(fd, request, buffer, True)
         except OSError as error:
-            raise OpalError(
-                f"{device} did not {what} ({error.strerror}): it must be a self-encrypting disk "
-                "with Opal, and the kernel built with BLK_SED_OPAL.",
-                number=error.errno or 0,
-            ) from error
+            facts = {"error": error.strerror, "number": error.errno or 0}
+            raise OpalError("kernel", device=device, action=action, **facts) from error
     if code:
         # The kernel hands the TCG method status through as a positive return code.
-        why = _WHY.get(code, f"TCG status {code}")
-        raise OpalError(f"{device} did not {what} ({why}).", status=code)
+        raise OpalError(_CAUSES.get(code, "status"), device=device, action=action, status=code)
 
 
 @contextmanager
@@ -252,7 +276,7 @@ def _opened(device: str) -> Iterator[int]:
     try:
         fd = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise OpalError(f"{device} cannot be opened ({error.strerror}).") from error
+        raise OpalError("not-opened", device=device, error=error.strerror) from error
     try:
         yield fd
     finally:

@@ -9,10 +9,11 @@ import hashlib
 import mmap
 import os
 import struct
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from contract.errors import AgentError
+from agent.causes import CauseError
 
 BLOCK_BYTES = 4096
 _FIEMAP = 0xC020660B  # FS_IOC_FIEMAP, linux/fs.h
@@ -23,8 +24,13 @@ _FIEMAP_SYNC = 1
 _FIEMAP_NO_ADDRESS = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
 
 
-class ProbeError(AgentError):
+class ProbeError(CauseError):
     """The plaintext probe could not be placed or looked for."""
+
+    SAYS: ClassVar[Mapping[str, str]] = {
+        "failed": "The plaintext probe could not be looked for ({error}).",
+        "no-address": "The file system does not tell where the plaintext probe lies: use ext4.",
+    }
 
 
 def content(key: str) -> bytes:
@@ -54,9 +60,7 @@ def look(folder: Path, key: str, mapping: str, partition: str, offset_bytes: int
             "on_medium": read_direct(partition, offset_bytes + physical) == block,
         }
     except OSError as error:
-        raise ProbeError(
-            f"The plaintext probe could not be looked for ({error.strerror})."
-        ) from error
+        raise ProbeError("failed", error=error.strerror) from error
     finally:
         # A file system that failed has gone read-only: what it said first is what counts.
         with contextlib.suppress(OSError):
@@ -91,5 +95,5 @@ def _physical(fd: int) -> int:
     mapped = _FIEMAP_HEAD.unpack_from(buffer)[3]
     _, physical, length, _, _, flags, *_ = _FIEMAP_EXTENT.unpack_from(buffer, _FIEMAP_HEAD.size)
     if mapped != 1 or length < BLOCK_BYTES or flags & _FIEMAP_NO_ADDRESS:
-        raise ProbeError("The file system does not tell where the plaintext probe lies: use ext4.")
+        raise ProbeError("no-address")
     return int(physical)

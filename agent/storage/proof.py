@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from agent.causes import Cause
 from agent.command import CommandError, run
 from agent.storage import ciphers, devices, layout, mapping, opal, plaintext_probe
 from agent.storage.base import Expectation, Layer, Place, Segment
@@ -15,6 +16,44 @@ from agent.storage.devices import BLOCK
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
+
+
+class Mismatch(Cause):
+    """A difference between what is there and what is planned."""
+
+    SAYS: ClassVar[Mapping[str, str]] = {
+        "mapping-missing": "there is no mapping {name}",
+        "mapping-unplanned": "there is a mapping {name} that is not planned",
+        "mapping-maker": "{name}: the mapping is of {found}, planned {planned}",
+        "segments": "{name}: dm segments are {found}, planned {planned}",
+        "segment": "{name}: dm {field} is {found!r}, planned {planned!r}",
+        "luks-missing": "no LUKS2 header can be read",
+        "luks": "LUKS2 {field} is {found!r}, planned {planned!r}",
+        "range": "Opal range {field} is {found!r}, planned {planned!r}",
+        "range-not-locked": "the range was not locked before it was opened",
+        "locking-off": "Opal locking is not enabled",
+        "shadowed": "an MBR shadow hides the start of the disk",
+        "truecrypt": "TrueCrypt {field} is {found!r}, planned {planned!r}",
+        "discard": "the file system is mounted with discard, planned without",
+        "no-discard": "the file system is mounted without discard, planned with",
+        "probe-failed": "{error}",
+        "probe-lost": "the plaintext probe was not found through the mapping, so the medium proves "
+        "nothing",
+        "probe-plaintext": "the plaintext probe lies in plaintext on the raw partition",
+        "probe-not-plaintext": "the plaintext probe is not on the raw partition, where nothing "
+        "should encrypt it",
+    }
+
+
+def _differences(
+    cause: str, found: Mapping[str, Any], planned: Mapping[str, Any], **facts: str
+) -> list[Mismatch]:
+    """One for each planned value that is not there."""
+    return [
+        Mismatch(cause, {**facts, "field": key, "found": found.get(key), "planned": value})
+        for key, value in planned.items()
+        if found.get(key) != value
+    ]
 
 
 @dataclass(frozen=True)
@@ -63,65 +102,51 @@ def planned(place: Place, expectation: Expectation, discards: bool = False) -> P
     )
 
 
-def mismatches(plan: Planned, found: Found) -> list[str]:
-    """Compare findings with the plan; every difference a sentence, none if it is proven."""
+def mismatches(plan: Planned, found: Found) -> list[Mismatch]:
+    """Compare findings with the plan; every difference, none if it is proven."""
     expectation = plan.expectation
-    said = _layer_mismatches(expectation.layers, found.layers)
+    differing = _layer_mismatches(expectation.layers, found.layers)
     if expectation.luks_segment is not None:
-        said += _luks_mismatches(plan, found.luks)
+        differing += _luks_mismatches(plan, found.luks)
     if expectation.range_state != "off" or found.opal is not None:
-        said += _opal_mismatches(plan, found.opal or {})
+        differing += _opal_mismatches(plan, found.opal or {})
     if expectation.chain is not None:
-        said += _chain_mismatches(expectation.chain, found.tcrypt or {})
+        bits = str(512 * len(expectation.chain.split("-")))
+        wanted = {"chain": expectation.chain, "mode": "xts-plain64", "key_bits": bits}
+        differing += _differences("truecrypt", found.tcrypt or {}, wanted)
     if found.discard and found.discard["mounted"] != plan.discards:
-        how, wanted = ("with" if on else "without" for on in (not plan.discards, plan.discards))
-        said.append(f"the file system is mounted {how} discard, planned {wanted}")
-    return said + _probe_mismatches(expectation, found.plaintext_probe)
+        differing.append(Mismatch("no-discard" if plan.discards else "discard"))
+    return differing + _probe_mismatches(expectation, found.plaintext_probe)
 
 
-def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[str]:
-    names = {layer.name: layer for layer in found}
-    said = [
-        f"there is a mapping {name} that is not planned"
-        for name in names
-        if name not in {layer.name for layer in wanted}
-    ]
+def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[Mismatch]:
+    there = {layer.name: layer for layer in found}
+    unplanned = [name for name in there if name not in {layer.name for layer in wanted}]
+    differing = [Mismatch("mapping-unplanned", {"name": name}) for name in unplanned]
     for layer in wanted:
-        there = names.get(layer.name)
-        if there is None:
-            said.append(f"there is no mapping {layer.name}")
+        named = {"name": layer.name}
+        one = there.get(layer.name)
+        if one is None:
+            differing.append(Mismatch("mapping-missing", named))
             continue
-        if there.made_by != layer.made_by:
-            said.append(
-                f"{layer.name}: the mapping is of {there.made_by or 'unknown'}, "
-                f"planned {layer.made_by}"
-            )
-        if len(there.segments) != len(layer.segments):
-            said.append(
-                f"{layer.name}: dm segments are {len(there.segments)}, "
-                f"planned {len(layer.segments)}"
-            )
+        if one.made_by != layer.made_by:
+            makers = {"found": one.made_by or "unknown", "planned": layer.made_by}
+            differing.append(Mismatch("mapping-maker", {**named, **makers}))
+        if len(one.segments) != len(layer.segments):
+            counts = {"found": len(one.segments), "planned": len(layer.segments)}
+            differing.append(Mismatch("segments", {**named, **counts}))
             continue
-        for one, other in zip(there.segments, layer.segments, strict=True):
-            said += [f"{layer.name}: {line}" for line in _segment_mismatches(one, other)]
-    return said
+        for segment, planned in zip(one.segments, layer.segments, strict=True):
+            # All else differs with the target.
+            keys = ["target"] if segment.target != planned.target else list(vars(planned))
+            values = {key: vars(planned)[key] for key in keys}
+            differing += _differences("segment", vars(segment), values, **named)
+    return differing
 
 
-def _segment_mismatches(found: Segment, wanted: Segment) -> list[str]:
-    if found.target != wanted.target:
-        # All else differs with it.
-        return [f"dm target is {found.target!r}, planned {wanted.target!r}"]
-    return [
-        f"dm {one.name} is {getattr(found, one.name)!r}, planned {getattr(wanted, one.name)!r}"
-        for one in fields(Segment)
-        if getattr(found, one.name) != getattr(wanted, one.name)
-    ]
-
-
-def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[str]:
+def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Mismatch]:
     if luks is None:
-        return ["no LUKS2 header can be read"]
-    segment = luks.get("segments", {}).get("0", {})
+        return [Mismatch("luks-missing")]
     wanted: dict[str, Any] = {
         "type": plan.expectation.luks_segment,
         "offset": str(plan.offset_bytes),
@@ -130,66 +155,41 @@ def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[str]
         wanted |= {"encryption": plan.top.cipher, "sector_size": plan.top.sector_size}
     else:
         wanted |= {"size": str(plan.size_bytes)}
-    said = [
-        f"LUKS2 {key} is {segment.get(key)!r}, planned {value!r}"
-        for key, value in wanted.items()
-        if segment.get(key) != value
-    ]
-    if plan.top.key_bits is not None and luks.get("key_bits") != [plan.top.key_bits]:
-        said.append(f"LUKS2 key_bits is {luks.get('key_bits')}, planned [{plan.top.key_bits}]")
-    return said
+    segment = {**luks.get("segments", {}).get("0", {}), "key_bits": luks.get("key_bits")}
+    if plan.top.key_bits is not None:
+        wanted["key_bits"] = [plan.top.key_bits]
+    return _differences("luks", segment, wanted)
 
 
-def _opal_mismatches(plan: Planned, opal_found: Mapping[str, Any]) -> list[str]:
-    status = opal_found.get("status", {})
-    wanted_state = plan.expectation.range_state
-    said = []
-    if opal_found.get("state") != wanted_state:
-        said.append(f"Opal range state is {opal_found.get('state')!r}, planned {wanted_state!r}")
-    if wanted_state != "off":
-        range_ = opal_found.get("range") or {}
+def _opal_mismatches(plan: Planned, found: Mapping[str, Any]) -> list[Mismatch]:
+    status = found.get("status", {})
+    planned_state = plan.expectation.range_state
+    differing = _differences("range", found, {"state": planned_state})
+    if planned_state != "off":
         wanted = {
             "start_blocks": plan.start_blocks,
             "length_blocks": plan.length_blocks,
             "read_lock_enabled": True,
             "write_lock_enabled": True,
         }
-        said += [
-            f"Opal range {key} is {range_.get(key)!r}, planned {value!r}"
-            for key, value in wanted.items()
-            if range_.get(key) != value
-        ]
-        if opal_found.get("state_before") != "locked":
-            said.append("the range was not locked before it was opened")
+        differing += _differences("range", found.get("range") or {}, wanted)
+        if found.get("state_before") != "locked":
+            differing.append(Mismatch("range-not-locked"))
         if not status.get("locking_enabled"):
-            said.append("Opal locking is not enabled")
+            differing.append(Mismatch("locking-off"))
     if status.get("mbr_enabled") and not status.get("mbr_done"):
-        said.append("an MBR shadow hides the start of the disk")
-    return said
+        differing.append(Mismatch("shadowed"))
+    return differing
 
 
-def _chain_mismatches(chain: str, header: Mapping[str, Any]) -> list[str]:
-    bits = str(512 * len(chain.split("-")))
-    wanted = {"chain": chain, "mode": "xts-plain64", "key_bits": bits}
-    return [
-        f"TrueCrypt {key} is {header.get(key)!r}, planned {value!r}"
-        for key, value in wanted.items()
-        if header.get(key) != value
-    ]
-
-
-def _probe_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[str]:
+def _probe_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list[Mismatch]:
     if "error" in seen:
-        return [str(seen["error"])]
+        return [Mismatch("probe-failed", {"error": str(seen["error"])})]
     if not seen["through_mapping"]:
-        return [
-            "the plaintext probe was not found through the mapping, so the medium proves nothing"
-        ]
-    if seen["on_medium"] and not expectation.plaintext_on_medium:
-        return ["the plaintext probe lies in plaintext on the raw partition"]
-    if expectation.plaintext_on_medium and not seen["on_medium"]:
-        return ["the plaintext probe is not on the raw partition, where nothing should encrypt it"]
-    return []
+        return [Mismatch("probe-lost")]
+    if seen["on_medium"] == expectation.plaintext_on_medium:
+        return []
+    return [Mismatch("probe-plaintext" if seen["on_medium"] else "probe-not-plaintext")]
 
 
 def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         discard=layout.discard_findings(place, mappings, _mount_options(folder)),
     )
     plan = planned(place, expectation, configuration.discard)
-    said = mismatches(plan, found)
+    differing = mismatches(plan, found)
     crypto = Path("/proc/crypto").read_text()
     order = {layer.name: number for number, layer in enumerate(expectation.layers)}
     layers = [
@@ -221,8 +221,8 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     ]
     top = next((layer for layer in layers if layer["name"] == MAPPING), {})
     return {
-        "ok": not said,
-        "mismatches": said,
+        "ok": not differing,
+        "mismatches": [mismatch.document() for mismatch in differing],
         "planned": asdict(plan),
         "layers": layers,
         "dmsetup_table": "\n".join(top.get("table", [])),

@@ -261,14 +261,14 @@ def _own(
             notes.forget(disk)
         return _lock(place, secrets, dry=dry)
     if dry:
-        return [f"would make the locking range of {disk.by_id} ({missing})"]
+        return [f"would make the locking range of {disk.by_id} ({missing.sentence})"]
     with guard.holding(disk):
         guard.check_ours(disk)
         # Formatting spoils the header before it asks the drive for its PIN.
         opal.has_our_pin(place.partition, secrets)
         opal.own(place, secrets)
     notes.forget(disk)
-    return [f"made the locking range of {disk.by_id} ({missing})"]
+    return [f"made the locking range of {disk.by_id} ({missing.sentence})"]
 
 
 def _lock(place: Place, secrets: Secrets, *, dry: bool) -> list[str]:

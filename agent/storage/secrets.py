@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
+from agent.causes import CauseError
 from agent.lock import RUN
 from agent.storage import devices
 from contract import private
-from contract.errors import AgentError
 from contract.files import write_json
 
 PLACE = RUN / "pin-tries.json"
@@ -18,8 +20,14 @@ MOST = 2
 ADMIN1, SID, PSID = "Admin1", "SID", "PSID"
 
 
-class PinTriesError(AgentError):
+class PinTriesError(CauseError):
     """The drive refused as many PINs as we dare to try: this one was not."""
+
+    SAYS: ClassVar[Mapping[str, str]] = {
+        "refused": "{device} refused {refused} logins as {authority}, so nothing was tried: a "
+        "drive locks out after a few (often 5, its TryLimit) until it has been without power. "
+        "{way_out}"
+    }
 
 
 @dataclass(frozen=True)
@@ -43,11 +51,8 @@ class Login:
     def check(self) -> None:
         """Raises PinTriesError, with the limit and the way out, where no more is to be tried."""
         if self.refused >= MOST:
-            raise PinTriesError(
-                f"{self.device} refused {self.refused} logins as {self.authority}, so nothing was "
-                "tried: a drive locks out after a few (often 5, its TryLimit) until it has been "
-                f"without power. {self.way_out}"
-            )
+            named = {"device": self.device, "authority": self.authority}
+            raise PinTriesError("refused", **named, refused=self.refused, way_out=self.way_out)
 
     def count(self) -> None:
         """One more was refused."""
@@ -95,8 +100,17 @@ def _counts() -> dict[str, int]:
     return counts
 
 
-class SecretsError(AgentError):
+class SecretsError(CauseError):
     """The secrets cannot be used."""
+
+    SAYS: ClassVar[Mapping[str, str]] = {
+        "open": "{path} is open to other users: chmod 600 it.",
+        "unreadable": "The secrets {path} cannot be read ({error}): they live in memory and are "
+        "gone after a reboot. A session of the controller places them; else make resume does.",
+        "not-json": "The secrets {path} are not JSON: push them again.",
+        "not-object": "The secrets {path} are not a JSON object: push them again.",
+        "not-line": "The secret {key} in {path} is missing or not one line: set it.",
+    }
 
 
 @dataclass(frozen=True)
@@ -113,18 +127,15 @@ def load(path: Path) -> Secrets:
     private.no_core_dumps()
     try:
         if path.stat().st_mode & 0o077:
-            raise SecretsError(f"{path} is open to other users: chmod 600 it.")
+            raise SecretsError("open", path=str(path))
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SecretsError(
-            f"The secrets {path} cannot be read ({error.strerror}): they live in memory and are "
-            "gone after a reboot. A session of the controller places them; else make resume does."
-        ) from error
+        raise SecretsError("unreadable", path=str(path), error=error.strerror) from error
     except ValueError:
         # The parser's message would quote the file.
-        raise SecretsError(f"The secrets {path} are not JSON: push them again.") from None
+        raise SecretsError("not-json", path=str(path)) from None
     if not isinstance(document, dict):
-        raise SecretsError(f"The secrets {path} are not a JSON object: push them again.")
+        raise SecretsError("not-object", path=str(path))
     psid = document.get("sed_psid")
     return Secrets(
         luks_passphrase=_line(document, "luks_passphrase", path),
@@ -136,5 +147,5 @@ def load(path: Path) -> Secrets:
 def _line(document: dict[str, object], key: str, path: Path) -> bytes:
     value = document.get(key)
     if not isinstance(value, str) or not value or "\n" in value:
-        raise SecretsError(f"The secret {key} in {path} is missing or not one line: set it.")
+        raise SecretsError("not-line", path=str(path), key=key)
     return value.encode()

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+from agent.causes import CauseError
 from agent.command import CommandError, run
 from agent.storage import (
     devices,
@@ -38,11 +39,23 @@ STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5
 
 
-class StorageError(AgentError):
+class StorageError(CauseError):
     """A configuration could not be entered or left."""
 
+    SAYS: ClassVar[Mapping[str, str]] = {
+        "unknown": "There is no configuration {name!r}: choose one of {known}.",
+        "settings": "Configuration {name} cannot be ({broken}): make a new plan.",
+        "unavailable": "{why}",
+        "not-ours": "There is a mapping of our name that is not ours ({others}): rename it "
+        "(dmsetup rename) or close it; nothing was closed.",
+        "not-closed": "{first} Closing the storage stack failed too: {second}",
+        "not-seen": "{folder} was mounted, but this service does not see it: the mounts of the "
+        "machine's first process must be shared (mount --make-rshared /).",
+        "busy": "{folder} cannot be unmounted, it is used by {users}: stop it. ({error})",
+    }
 
-class Mapping(Protocol):
+
+class Mapper(Protocol):
     """What the stack needs of `agent.storage.mapping`."""
 
     PATH: str
@@ -100,7 +113,7 @@ class Stack:
         hold: Callable[[Disk], AbstractContextManager[None]] = guard.holding,
         check: Callable[[Disk], guard.Partition] = guard.check_ours,
         load_kind: Callable[[str], Kind] = registry.load,
-        mapper: Mapping | ModuleType = mapping,
+        mapper: Mapper | ModuleType = mapping,
         mount_point: Path = Path(guard.MOUNT_POINT),
     ) -> None:
         self.spec = spec
@@ -136,17 +149,15 @@ class Stack:
         configuration = self.spec.configurations.get(name)
         if configuration is None:
             known = ", ".join(sorted(self.spec.configurations))
-            raise StorageError(f"There is no configuration {name!r}: choose one of {known}.")
+            raise StorageError("unknown", name=name, known=known)
         kind = self._load_kind(configuration.kind)
         whole, broken = settings(kind, configuration.disk, configuration.settings)
         if broken:
-            raise StorageError(
-                f"Configuration {name} cannot be ({'; '.join(broken)}): make a new plan."
-            )
+            raise StorageError("settings", name=name, broken="; ".join(broken))
         configuration = replace(configuration, settings=whole)
         ascent = _Ascent(configuration, kind)
         if reason := kind.why_not(configuration):
-            raise StorageError(reason)
+            raise StorageError("unavailable", why=reason)
         self.leave()
         try:
             for edge in self._edges:
@@ -172,10 +183,7 @@ class Stack:
         """
         known = {name for d in self.spec.disks.values() if (name := devices.kernel_name(d.by_id))}
         if others := self._mapper.strangers(known):
-            raise StorageError(
-                f"There is a mapping of our name that is not ours ({'; '.join(others)}): rename it "
-                "(dmsetup rename) or close it; nothing was closed."
-            )
+            raise StorageError("not-ours", others="; ".join(others))
         self.entered = None
         for edge in reversed(self._edges):
             edge.down()
@@ -203,10 +211,10 @@ class Stack:
         except AgentError as second:
             if str(second) == str(first):  # a refused PIN, which is not tried again
                 return
-            said = f"Closing the storage stack failed too: {second}"
             if isinstance(first, AgentError):
-                raise StorageError(f"{first} {said}") from first
-            print(f"fde: {said}", file=sys.stderr, flush=True)
+                raise StorageError("not-closed", first=str(first), second=str(second)) from first
+            said = f"fde: Closing the storage stack failed too: {second}"
+            print(said, file=sys.stderr, flush=True)
 
     def locked_reads(self) -> dict[str, str | None]:
         """From bare, one direct read of each locked range: the error's name by serial number.
@@ -264,10 +272,7 @@ class Stack:
         argv = ["mount", "-t", filesystem.type, *options, self._mapper.PATH, str(self.mount_point)]
         run([*_for_all(), *argv])
         if not self._mapper.mounts():
-            raise StorageError(
-                f"{self.mount_point} was mounted, but this service does not see it: the mounts of "
-                "the machine's first process must be shared (mount --make-rshared /)."
-            )
+            raise StorageError("not-seen", folder=str(self.mount_point))
 
     # The ways down.
 
@@ -318,9 +323,8 @@ def _unmount(folder: Path) -> None:
         except CommandError as error:
             if time.monotonic() > deadline:
                 users = ", ".join(_users(folder)) or "the kernel alone"
-                raise StorageError(
-                    f"{folder} cannot be unmounted, it is used by {users}: stop it. ({error})"
-                ) from error
+                used = {"folder": str(folder), "users": users, "error": str(error)}
+                raise StorageError("busy", **used) from error
         time.sleep(0.5)
 
 

@@ -166,8 +166,10 @@ finally:
 print(json.dumps(found["mismatches"]))
 """
     mismatches = json.loads(target.python(script))
-    assert len(mismatches) == 2
-    assert all("256" in line and "512" in line for line in mismatches)
+    facts = {"field": "key_bits", "found": 512, "planned": 256}
+    assert [mismatch["cause"] for mismatch in mismatches] == ["segment", "luks"]
+    assert mismatches[0]["facts"] == {**facts, "name": "fde-data"}
+    assert mismatches[1]["facts"] == {**facts, "found": [512], "planned": [256]}
 
 
 def test_a_foreign_signature_in_our_partition_is_refused(target: Target) -> None:

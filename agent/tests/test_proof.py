@@ -1,4 +1,4 @@
-"""A proof fails where it must: every single deviation from the plan is told."""
+"""A proof fails where it must: every single deviation from the plan is a mismatch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from agent.storage import ciphers, mapping, plaintext_probe, proof, registry, tcrypt
 from agent.storage.base import Layer, Place, Segment
-from agent.storage.proof import Found, Planned
+from agent.storage.proof import Found, Mismatch, Planned
 from contract.plan import Disk, Extent
 
 PLACE = Place(Disk("plain", "/x", "S", 2**31), "/dev/sdx1", 1, Extent(2**24, 2**30))
@@ -125,6 +125,10 @@ def test_what_is_as_planned_is_proven(name: str) -> None:
     assert proof.mismatches(*SOUND[name]) == []
 
 
+def _fields(mismatches: list[Mismatch]) -> list[tuple[str, Any]]:
+    return [(mismatch.cause, mismatch.facts.get("field")) for mismatch in mismatches]
+
+
 def _with_top(found: Found, **changes: Any) -> Found:
     top = found.layers[0]
     segment = replace(top.segments[0], **changes)
@@ -148,31 +152,39 @@ def _with_top(found: Found, **changes: Any) -> Found:
 )
 def test_a_replaced_mapping_is_told(changes: dict[str, Any]) -> None:
     plan, found = SOUND["dmcrypt"]
-    (said,) = proof.mismatches(plan, _with_top(found, **changes))
-    assert said.startswith(f"fde-data: dm {next(iter(changes))} is")
+    (mismatch,) = proof.mismatches(plan, _with_top(found, **changes))
+    ((field, value),) = changes.items()
+    planned = getattr(plan.top, field)
+    facts = {"name": "fde-data", "field": field, "found": value, "planned": planned}
+    assert mismatch == Mismatch("segment", facts)
+    assert mismatch.sentence == f"fde-data: dm {field} is {value!r}, planned {planned!r}"
 
 
 def test_work_queues_that_are_there_after_all_are_told() -> None:
     plan, found = SOUND["no queues"]
-    (said,) = proof.mismatches(plan, _with_top(found, options=("no_read_workqueue",)))
-    assert "no_write_workqueue" in said
+    (mismatch,) = proof.mismatches(plan, _with_top(found, options=("no_read_workqueue",)))
+    assert mismatch.facts["field"] == "options"
+    assert "no_write_workqueue" in mismatch.facts["planned"]
 
 
 def test_a_plain_mapping_instead_of_dmcrypt_is_told() -> None:
     plan, found = SOUND["dmcrypt"]
     linear = PLAIN.expectation.layers
-    said = proof.mismatches(plan, replace(found, layers=linear, plaintext_probe=PLAIN_SEEN))
-    assert any("dm target is 'linear'" in line for line in said)
-    assert any("is of FDE-TESTBED, planned CRYPT-LUKS2" in line for line in said)
-    assert any("plaintext" in line for line in said)
+    spoilt = replace(found, layers=linear, plaintext_probe=PLAIN_SEEN)
+    maker, target, probe = proof.mismatches(plan, spoilt)
+    makers = {"found": "FDE-TESTBED", "planned": "CRYPT-LUKS2"}
+    assert maker == Mismatch("mapping-maker", {"name": "fde-data", **makers})
+    assert (target.cause, target.facts["field"]) == ("segment", "target")
+    assert probe == Mismatch("probe-plaintext")
 
 
 def test_a_header_where_none_is_planned_and_the_reverse_is_told() -> None:
     plan, found = SOUND["no header"]
-    (said,) = proof.mismatches(plan, replace(found, layers=DMCRYPT.expectation.layers))
-    assert "is of CRYPT-LUKS2, planned CRYPT-PLAIN" in said
+    (maker,) = proof.mismatches(plan, replace(found, layers=DMCRYPT.expectation.layers))
+    makers = {"found": "CRYPT-LUKS2", "planned": "CRYPT-PLAIN"}
+    assert maker == Mismatch("mapping-maker", {"name": "fde-data", **makers})
     plan, found = SOUND["dmcrypt"]
-    assert proof.mismatches(plan, replace(found, luks=None)) == ["no LUKS2 header can be read"]
+    assert proof.mismatches(plan, replace(found, luks=None)) == [Mismatch("luks-missing")]
 
 
 @pytest.mark.parametrize("name", ["fde-data", "fde-data_1", "fde-data_2", "fde-data-container"])
@@ -180,22 +192,23 @@ def test_every_layer_of_a_cascade_is_looked_at(name: str) -> None:
     plan, found = SOUND["cascade"]
     others = [layer for layer in found.layers if layer.name != name]
     (missing,) = proof.mismatches(plan, replace(found, layers=others))
-    assert missing == f"there is no mapping {name}"
+    assert missing == Mismatch("mapping-missing", {"name": name})
     (layer,) = (layer for layer in found.layers if layer.name == name)
     moved = replace(layer.segments[0], offset_sectors=8)
     wrong = replace(layer, segments=(moved, *layer.segments[1:]))
-    (said,) = proof.mismatches(plan, replace(found, layers=[*others, wrong]))
-    assert said.startswith(f"{name}: dm offset_sectors is 8")
+    (segment,) = proof.mismatches(plan, replace(found, layers=[*others, wrong]))
+    assert segment.facts.items() >= {"name": name, "field": "offset_sectors", "found": 8}.items()
     empty = replace(layer, segments=())
-    (said,) = proof.mismatches(plan, replace(found, layers=[*others, empty]))
-    assert said.startswith(f"{name}: dm segments are 0")
+    (segments,) = proof.mismatches(plan, replace(found, layers=[*others, empty]))
+    planned = len(layer.segments)
+    assert segments == Mismatch("segments", {"name": name, "found": 0, "planned": planned})
 
 
 def test_a_mapping_too_many_is_told() -> None:
     plan, found = SOUND["plain"]
     more = Layer("fde-data_1", "CRYPT-TCRYPT", ())
-    said = proof.mismatches(plan, replace(found, layers=[*found.layers, more]))
-    assert said == ["there is a mapping fde-data_1 that is not planned"]
+    (mismatch,) = proof.mismatches(plan, replace(found, layers=[*found.layers, more]))
+    assert mismatch == Mismatch("mapping-unplanned", {"name": "fde-data_1"})
 
 
 @pytest.mark.parametrize(
@@ -204,10 +217,9 @@ def test_a_mapping_too_many_is_told() -> None:
 def test_a_header_with_other_ciphers_is_told(key: str | None, value: str | None) -> None:
     plan, found = SOUND["cascade"]
     header = {**HEADER, key: value} if key else None
-    said = proof.mismatches(plan, replace(found, tcrypt=header))
-    assert [line.split()[:2] for line in said] == [
-        ["TrueCrypt", name] for name in ([key] if key else ["chain", "mode", "key_bits"])
-    ]
+    mismatches = proof.mismatches(plan, replace(found, tcrypt=header))
+    fields = [key] if key else ["chain", "mode", "key_bits"]
+    assert _fields(mismatches) == [("truecrypt", field) for field in fields]
 
 
 def test_what_cryptsetup_says_of_a_truecrypt_header_is_read() -> None:
@@ -231,63 +243,77 @@ def test_a_header_that_is_not_the_mapping_s_is_told(key: str, value: object) -> 
     plan, found = SOUND["dmcrypt"]
     luks = copy.deepcopy(LUKS)
     luks["segments"]["0"][key] = value
-    (said,) = proof.mismatches(plan, replace(found, luks=luks))
-    assert key in said
+    assert _fields(proof.mismatches(plan, replace(found, luks=luks))) == [("luks", key)]
 
 
 @pytest.mark.parametrize(
-    ("part", "key", "value"),
+    ("part", "key", "value", "cause"),
     [
-        ("range", "start_blocks", 0),
-        ("range", "length_blocks", 262143),
-        ("range", "read_lock_enabled", False),
-        ("range", "write_lock_enabled", False),
-        ("status", "locking_enabled", False),
-        ("status", "mbr_enabled", True),
-        (None, "state", "locked"),
-        (None, "state", "off"),
-        (None, "state_before", "unlocked"),
-        (None, "state_before", None),
+        ("range", "start_blocks", 0, "range"),
+        ("range", "length_blocks", 262143, "range"),
+        ("range", "read_lock_enabled", False, "range"),
+        ("range", "write_lock_enabled", False, "range"),
+        ("status", "locking_enabled", False, "locking-off"),
+        ("status", "mbr_enabled", True, "shadowed"),
+        (None, "state", "locked", "range"),
+        (None, "state", "off", "range"),
+        (None, "state_before", "unlocked", "range-not-locked"),
+        (None, "state_before", None, "range-not-locked"),
     ],
 )
 def test_a_range_that_does_not_lock_as_planned_is_told(
-    part: str | None, key: str, value: object
+    part: str | None, key: str, value: object, cause: str
 ) -> None:
     plan, found = SOUND["opal"]
     opal = copy.deepcopy(OPAL)
     (opal[part] if part else opal)[key] = value
-    assert len(proof.mismatches(plan, replace(found, opal=opal))) == 1
+    (mismatch,) = proof.mismatches(plan, replace(found, opal=opal))
+    assert mismatch.cause == cause
+    assert mismatch.facts.get("field", key) == key
 
 
 @pytest.mark.parametrize("name", ["plain on sed", "dmcrypt on sed"])
 @pytest.mark.parametrize(
-    ("part", "key", "value"), [(None, "state", "unlocked"), ("status", "mbr_enabled", True)]
+    ("part", "key", "value", "cause"),
+    [(None, "state", "unlocked", "range"), ("status", "mbr_enabled", True, "shadowed")],
 )
 def test_a_range_that_locks_where_it_should_be_off_is_told(
-    name: str, part: str | None, key: str, value: object
+    name: str, part: str | None, key: str, value: object, cause: str
 ) -> None:
     plan, found = SOUND[name]
     opal = copy.deepcopy(OFF)
     (opal[part] if part else opal)[key] = value
-    assert len(proof.mismatches(plan, replace(found, opal=opal))) == 1
+    (mismatch,) = proof.mismatches(plan, replace(found, opal=opal))
+    assert mismatch.cause == cause
 
 
 def test_opal_without_opal_is_told() -> None:
     plan, found = SOUND["opal"]
-    assert "Opal range state is None" in proof.mismatches(plan, replace(found, opal=None))[0]
+    first = proof.mismatches(plan, replace(found, opal=None))[0]
+    assert first == Mismatch("range", {"field": "state", "found": None, "planned": "unlocked"})
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_a_probe_that_is_not_where_it_should_be_proves_nothing(name: str) -> None:
     plan, found = SOUND[name]
     lost = {"through_mapping": False, "on_medium": False}
-    said = proof.mismatches(plan, replace(found, plaintext_probe=lost))
-    assert said == [
-        "the plaintext probe was not found through the mapping, so the medium proves nothing"
-    ]
-    turned = {"through_mapping": True, "on_medium": not found.plaintext_probe["on_medium"]}
-    (said_of_medium,) = proof.mismatches(plan, replace(found, plaintext_probe=turned))
-    assert "on the raw partition" in said_of_medium
+    mismatches = proof.mismatches(plan, replace(found, plaintext_probe=lost))
+    assert mismatches == [Mismatch("probe-lost")]
+    planned = found.plaintext_probe["on_medium"]
+    turned = {"through_mapping": True, "on_medium": not planned}
+    mismatches = proof.mismatches(plan, replace(found, plaintext_probe=turned))
+    assert mismatches == [Mismatch("probe-not-plaintext" if planned else "probe-plaintext")]
+
+
+def test_a_probe_that_could_not_be_looked_for_and_a_discard_are_told() -> None:
+    plan, found = SOUND["plain"]
+    failed = replace(found, plaintext_probe={"error": "no room"})
+    assert proof.mismatches(plan, failed) == [Mismatch("probe-failed", {"error": "no room"})]
+    mounted = replace(found, discard={"mounted": True})
+    assert proof.mismatches(plan, mounted) == [Mismatch("discard")]
+    assert proof.mismatches(replace(plan, discards=True), mounted) == []
+    silent = replace(found, discard={"mounted": False})
+    assert proof.mismatches(replace(plan, discards=True), silent) == [Mismatch("no-discard")]
 
 
 def test_the_driver_of_highest_priority_is_the_one_in_use() -> None:

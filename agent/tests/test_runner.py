@@ -13,6 +13,7 @@ import pytest
 from agent import limits, measure, runner
 from agent.checks import Check
 from agent.checks.context import Observation
+from agent.storage.proof import Mismatch
 from agent.tests.suite_lab import Action, Lab, blocks_document
 from contract import journal, plan
 from workloads.base import Context
@@ -83,19 +84,21 @@ def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:
 
 
 def test_a_failed_proof_voids_the_run(lab: Lab) -> None:
-    lab.proof = {"ok": False, "mismatches": ["dm cipher is 'rot13'"]}
+    mismatch = Mismatch("luks", {"field": "encryption", "found": "rot13", "planned": "aes"})
+    lab.proof = {"ok": False, "mismatches": [mismatch.document()]}
     assert lab.execute() == 1
     assert "finished" not in lab.last().values()
-    assert lab.run_json(0)["void_reason"] == "dm cipher is 'rot13'"
-    assert {"at": "proof"} in lab.void_facts()
+    assert lab.run_json(0)["void_reason"] == mismatch.sentence
+    assert {"at": "proof", "mismatches": "luks"} in lab.void_facts()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_check_that_fails_voids_the_run_by_its_name(
     lab: Lab, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = Observation(4096, False, "memory is swapped out to a disk")
-    row = Check("swap", when, "blocker", "swap in use", lambda _scene: seen, "swapoff -a")
+    seen = Observation(4096, False)
+    words = ("swap in use", "memory is swapped out to a disk")
+    row = Check("swap", when, "blocker", *words, lambda _context: seen, "swapoff -a")
     monkeypatch.setattr("agent.checks.TABLE", (row,))
     assert lab.execute() == 1
     assert {"at": "check", "checks": "swap"} in lab.void_facts()

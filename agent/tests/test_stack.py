@@ -19,7 +19,6 @@ from agent.storage.facts import DiskFacts
 from agent.storage.guard import MARKER_NAME, MARKER_TYPE, GuardError, Partition, Refusal
 from agent.storage.secrets import Secrets
 from agent.storage.stack import STATES, Stack, StorageError
-from contract.errors import AgentError
 from contract.parameters import Parameter
 from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 
@@ -224,7 +223,8 @@ def test_who_keeps_the_file_system_busy_is_named(
     stack.enter("one")
     with (stack.mount_point / "open").open("w"), pytest.raises(StorageError) as error:
         stack.leave()
-    assert f"[{os.getpid()}]" in str(error.value)
+    assert error.value.cause == "busy"
+    assert f"[{os.getpid()}]" in error.value.facts["users"]
     stack.leave()
     assert stack.state == "bare"
 
@@ -232,18 +232,26 @@ def test_who_keeps_the_file_system_busy_is_named(
 def test_an_unknown_configuration_changes_nothing(scene: Scene) -> None:
     stack = scene.stack()
     stack.enter("one")
-    with pytest.raises(AgentError, match="cannot, one, two"):
+    with pytest.raises(StorageError) as refused:
         stack.enter("three")
+    assert (refused.value.cause, refused.value.facts["known"]) == (
+        "unknown",
+        "cannot, one, two, unknown",
+    )
     assert stack.state == "mounted"
 
 
 def test_a_configuration_that_this_machine_cannot_have_changes_nothing(scene: Scene) -> None:
     stack = scene.stack()
     stack.enter("one")
-    with pytest.raises(StorageError, match="load its module"):
-        stack.enter("cannot")
-    with pytest.raises(StorageError, match=r"unknown cannot be \(cypher means nothing"):
-        stack.enter("unknown")
+    for name, cause, fact in (
+        ("cannot", "unavailable", "load its module"),
+        ("unknown", "settings", "cypher means nothing"),
+    ):
+        with pytest.raises(StorageError) as refused:
+            stack.enter(name)
+        assert refused.value.cause == cause
+        assert fact in str(refused.value)
     assert stack.state == "mounted"
 
 
@@ -277,10 +285,11 @@ def test_a_failure_on_the_way_down_does_not_hide_the_first(
     broken = replace(scene.spec, filesystem=Filesystem("ext4", ("-O", "nonsense"), ""))
     stack = scene.stack(broken)
     scene.kind.sticks = True
-    with pytest.raises(
-        StorageError, match=r"mkfs\.ext4.*Closing the storage stack failed too.*cannot be closed"
-    ):
+    with pytest.raises(StorageError) as failed:
         stack.enter("one")
+    assert failed.value.cause == "not-closed"
+    assert "mkfs.ext4" in failed.value.facts["first"]
+    assert "cannot be closed" in failed.value.facts["second"]
     scene.mapping.stuck = False
     stack.leave()
     scene.kind.interrupted = KeyboardInterrupt()
@@ -298,8 +307,9 @@ def _place(scene: Scene) -> Place:
 
 def test_another_extent_than_provisioned_is_refused(scene: Scene) -> None:
     other = replace(scene.spec, extent=Extent(2**24, 2**24))
-    with pytest.raises(AgentError, match="provision the target again"):
+    with pytest.raises(layout.LayoutError) as refused:
         scene.stack(other).enter("one")
+    assert refused.value.cause == "other-extent"
     assert scene.kind.calls == []
 
 
