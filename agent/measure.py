@@ -56,8 +56,7 @@ class Findings:
     phases: list[dict[str, Any]] = field(default_factory=list)
     samples: Sampler | None = None
     rapl_sha256: str | None = None
-    pyrapl: dict[str, Any] | None = None
-    perf: dict[str, Any] | None = None
+    other_sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     proof: dict[str, Any] | None = None
     inspection: Inspection | None = None
     left_out: list[dict[str, str]] = field(default_factory=list)
@@ -257,13 +256,14 @@ class Bench:
             workload.run(context)
             marks.tail(self._plan.tail_s)
         found.t_end_ns = time.monotonic_ns()
-        found.pyrapl, found.perf = self._others.end()
+        found.other_sources = self._others.end()
 
     def _folder(self, run: Run) -> Path:
         return self._suite_dir / "runs" / run.run_id
 
     def _write(self, run: Run, status: str, reason: str | None) -> str:
         found = self._findings
+        others = dict(found.other_sources)
         document = {
             "format": FORMAT,
             "run_id": run.run_id,
@@ -284,8 +284,9 @@ class Bench:
             "phases": found.phases,
             "sampler": found.samples.document() if found.samples else None,
             "rapl_sha256": found.rapl_sha256,
-            "pyrapl": found.pyrapl,
-            "perf": found.perf,
+            "pyrapl": others.pop("pyrapl", None),
+            "perf": others.pop("perf", None),
+            "other_sources": others,
             "left_out": found.left_out,
             "kept": kept.sums(self._folder(run)),
             "proof": found.proof,

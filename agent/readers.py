@@ -1,118 +1,158 @@
-"""pyRAPL and perf_event beside our own counters, over a whole run: data for their agreement."""
+"""Every other source beside our own counters, over a whole run: data for their agreement."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
 from agent.marks import Counters, Readings, reading_document
 from instrumentation.clock import monotonic_ns
+from instrumentation.sources import registry
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.perf import SYS, PerfSource
-from instrumentation.sources.pyrapl import PyraplSource
-from instrumentation.sources.registry import SourceError
+from instrumentation.sources.powercap import PowercapSource
+
+
+class Source(Protocol):
+    """An open source of the registry. One that also has `begin` counts from its last call."""
+
+    def read(self) -> Readings: ...
+    def close(self) -> None: ...
+
+
+Openers = Mapping[str, Callable[[], Source]]
+
+
+def registered() -> Openers:
+    """How each source but our own is opened, by name; perf only where the kernel has it."""
+    names = [name for name in registry.names() if name != PowercapSource.name]
+    if not (SYS / "bus/event_source/devices/power").exists():
+        names.remove(PerfSource.name)
+    return {name: partial(_open, name) for name in names}
+
+
+def _open(name: str) -> Source:
+    source: Source = registry.load(name).open()
+    return source
 
 
 class OtherReaders:
-    """Reads every other source that is there at the run's begin and end, each next to our own.
+    """Reads every other source at the run's begin and end, each next to our own.
 
-    The order is own, perf, pyRAPL, and backwards at the end, so that ours encloses theirs.
+    Our own is read first, and last at the end, so that it encloses the others.
     """
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, openers: Openers | None = None) -> None:
         self._counters = counters
-        self._pyrapl = PyraplSource.open()
-        self._perf, self._perf_error = _perf()
-        self._start: tuple[Readings, Readings, int, int] | None = None
+        openers = registered() if openers is None else openers
+        self._readers = [_Reader(name, opener) for name, opener in openers.items()]
+        self._own_start: Readings = {}
 
     def begin(self) -> None:
         """Read all at the begin of a run."""
-        own = self._counters.read()
-        perf = self._perf.read() if self._perf else {}
-        perf_done_ns = monotonic_ns()
-        self._pyrapl.begin()
-        self._start = own, perf, perf_done_ns, monotonic_ns()
+        self._own_start = self._counters.read()
+        for reader in self._readers:
+            reader.begin()
 
-    def end(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """`pyrapl` and `perf` of run.json (data/README.md)."""
-        assert self._start is not None
-        own_start, perf_start, perf_done_ns, pyrapl_done_ns = self._start
-        pyrapl_from_ns = monotonic_ns()
-        result = self._pyrapl.end()
-        perf_from_ns = monotonic_ns()
-        perf_end = self._perf.read() if self._perf else {}
-        perf_ended_ns = monotonic_ns()
-        edges = own_start, self._counters.read()
-        if "error" in result:
-            # pyRAPL keeps its first error for good: the next run gets a fresh start.
-            self._pyrapl = PyraplSource.open()
-            pyrapl = result
-        else:
-            stretch = (perf_done_ns, pyrapl_done_ns, pyrapl_from_ns, perf_from_ns)
-            pyrapl = _document("pyrapl_uj", result["zones"], edges, stretch)
-            pyrapl["duration_us"] = result["duration_us"]
-        if self._perf is None:
-            return pyrapl, {"error": self._perf_error} if self._perf_error else None
-        stretch = (_first_ns(perf_start), perf_done_ns, perf_from_ns, perf_ended_ns)
-        return pyrapl, _document("perf_uj", _used_uj(perf_start, perf_end), edges, stretch)
+    def end(self) -> dict[str, dict[str, Any]]:
+        """By source, what run.json has of it (data/README.md)."""
+        for reader in reversed(self._readers):
+            reader.end()
+        own = self._own_start, self._counters.read()
+        return {reader.name: reader.document(own) for reader in self._readers}
 
 
-def _perf() -> tuple[PerfSource | None, str]:
-    """The source, or why it cannot be used; both empty where the kernel has none."""
-    if not (SYS / "bus/event_source/devices/power").exists():
-        return None, ""
-    try:
-        return PerfSource.open(SYS), ""
-    except SourceError as error:
-        return None, str(error)
+@dataclass(frozen=True)
+class _Edge:
+    """`readings` were taken between the two stamps."""
+
+    from_ns: int
+    readings: Readings
+    until_ns: int
 
 
-def _used_uj(start: Readings, end: Readings) -> dict[str, int | None]:
-    pairs = {zone: (start[zone], end[zone]) for zone in start}
-    return {
-        zone: b.energy_uj - a.energy_uj
-        if isinstance(a, Reading) and isinstance(b, Reading)
-        else None
-        for zone, (a, b) in pairs.items()
-    }
+class _Reader:
+    """One other source. What goes wrong in it, it may be of another package, voids no run."""
+
+    def __init__(self, name: str, opener: Callable[[], Source]) -> None:
+        self.name = name
+        self._opener = opener
+        self._source: Source | None = None
+        self._error = ""
+        self._open()
+
+    def _open(self) -> None:
+        self._error = ""
+        self._source = self._contained(self._opener, None)
+
+    def begin(self) -> None:
+        self._start = self._edge(getattr(self._source, "begin", None))
+
+    def end(self) -> None:
+        self._end = self._edge(None)
+
+    def _edge(self, begin: Callable[[], object] | None) -> _Edge:
+        from_ns = monotonic_ns()
+        readings: Readings = {}
+        if begin is not None:
+            self._contained(begin, None)
+        elif self._source is not None:
+            readings = self._contained(self._source.read, readings)
+        return _Edge(from_ns, readings, monotonic_ns())
+
+    def document(self, own: tuple[Readings, Readings]) -> dict[str, Any]:
+        """The run's figures, or why there are none; then it is opened anew for the next run."""
+        error = self._error or getattr(self._source, "error", None)
+        if not error and self._end.readings:
+            return _document(f"{self.name}_uj", self._start, self._end, own)
+        if self._source is not None:
+            self._contained(self._source.close, None)
+        self._open()
+        return {"error": error or f"The source {self.name} has no counter."}
+
+    def _contained(self, step: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001  whatever a source raises
+            self._error = str(error) or type(error).__name__
+            return otherwise
 
 
-def _first_ns(readings: Readings) -> int:
-    return min(reading.t_before_ns for reading in readings.values())
+def _used_uj(start: Readings, end: Readings, zone: str) -> int | None:
+    """None where it is not known; `start` is empty where the source counts from there."""
+    first, last = start.get(zone), end[zone]
+    if not isinstance(last, Reading) or (start and not isinstance(first, Reading)):
+        return None
+    return last.energy_uj - (first.energy_uj if isinstance(first, Reading) else 0)
 
 
-def _document(
-    key: str,
-    used_uj: Mapping[str, float | None],
-    own: tuple[Readings, Readings],
-    stretch: tuple[int, int, int, int],
-) -> dict[str, Any]:
-    """One other reader's figures. `stretch`: it read between the first two stamps and between the
-    last two. `apart_ns`: our reads at both edges and its own are at most this far apart, added."""
-    begun_ns, begun_until_ns, ended_from_ns, ended_ns = stretch
-    starts, ends = own
+def _document(key: str, start: _Edge, end: _Edge, own: tuple[Readings, Readings]) -> dict[str, Any]:
+    """`apart_ns`: our reads at both edges and its own are at most this far apart, added."""
     zones = []
-    for zone, uj in used_uj.items():
-        first, last = starts.get(zone), ends.get(zone)
+    for zone in end.readings:
+        first, last = (readings.get(zone) for readings in own)
         apart_ns = None
         if isinstance(first, Reading) and isinstance(last, Reading):
-            before_ns = max(begun_until_ns, first.t_after_ns) - min(begun_ns, first.t_before_ns)
-            after_ns = max(ended_ns, last.t_after_ns) - min(ended_from_ns, last.t_before_ns)
+            before_ns = max(start.until_ns, first.t_after_ns)
+            before_ns -= min(start.from_ns, first.t_before_ns)
+            after_ns = max(end.until_ns, last.t_after_ns) - min(end.from_ns, last.t_before_ns)
             apart_ns = before_ns + after_ns
             if first.epoch != last.epoch:  # gone in between: what it counted is not known
                 last = ReadFailure(last.t_before_ns, "opened again")
         zones.append(
             {
                 "zone": zone,
-                key: uj,
+                key: _used_uj(start.readings, end.readings, zone),
                 "own_start": reading_document(first),
                 "own_end": reading_document(last),
                 "apart_ns": apart_ns,
             }
         )
     return {
-        "t_start_ns": begun_ns,
-        "t_end_ns": ended_ns,
-        "duration_us": (ended_ns - begun_ns) / 1e3,
+        "t_start_ns": start.from_ns,
+        "t_end_ns": end.until_ns,
+        "duration_us": (end.until_ns - start.from_ns) / 1e3,
         "zones": zones,
     }

@@ -91,6 +91,7 @@ class RunDocument:
     sampler: Mapping[str, Any] | None = None
     pyrapl: Mapping[str, Any] | None = None
     perf: Mapping[str, Any] | None = None
+    other_sources: Mapping[str, Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)

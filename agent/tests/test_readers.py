@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agent import readers
+from contract import extensions
+from instrumentation.sources.perf import PerfSource
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.test_perf import ALL
 from instrumentation.tests.test_perf import lay_out as lay_out_perf
@@ -34,8 +38,7 @@ def test_pyrapl_and_our_own_side_by_side(root: Path) -> None:
         others = readers.OtherReaders(source)
         others.begin()
         set_uj(root, "intel-rapl:0", 1250)
-        pyrapl, perf = others.end()
-    assert perf is None
+        (pyrapl,) = others.end().values()
     package, dram = pyrapl["zones"]
     assert set(package) == {*ENTRY, "pyrapl_uj"}
     assert (package["zone"], package["pyrapl_uj"], dram["pyrapl_uj"]) == ("package-0", 250, 0)
@@ -55,19 +58,17 @@ def test_a_failure_of_pyrapl_is_told_and_the_next_run_begins_afresh(root: Path) 
         others.begin()
         set_uj(root, "intel-rapl:0", 3)
         set_uj(root, "intel-rapl:0/intel-rapl:0:0", 2)
-        assert set(others.end()[0]) == {"error"}
+        assert set(others.end()["pyrapl"]) == {"error"}
         others.begin()
-        assert others.end()[0]["zones"][0]["pyrapl_uj"] == 0
+        assert others.end()["pyrapl"]["zones"][0]["pyrapl_uj"] == 0
 
 
-def test_perf_where_the_kernel_has_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_perf_where_the_kernel_has_it(root: Path) -> None:
     perf_root = lay_out_perf(root / "perf", {name: ALL[name] for name in ("energy-pkg",)})
-    monkeypatch.setattr(readers, "SYS", perf_root)
     with own(root) as source:
-        others = readers.OtherReaders(source)
+        others = readers.OtherReaders(source, {"perf": lambda: PerfSource.open(perf_root)})
         others.begin()
-        perf = others.end()[1]
-    assert perf is not None
+        perf = others.end()["perf"]
     if "error" in perf:
         pytest.skip(f"perf_event_open is not permitted here: {perf['error']}")
     (zone,) = perf["zones"]
@@ -83,8 +84,7 @@ def test_perf_that_cannot_be_opened_is_a_sentence(root: Path) -> None:
     with own(root) as source:
         others = readers.OtherReaders(source)
         others.begin()
-        perf = others.end()[1]
-    assert perf is not None
+        perf = others.end()["perf"]
     assert "`sudo modprobe rapl`" in perf["error"]
 
 
@@ -95,6 +95,66 @@ def test_a_counter_that_was_gone_is_not_compared(root: Path) -> None:
         (root / "sys/class/powercap/intel-rapl/intel-rapl:0/energy_uj").write_text("")
         source.read()
         set_uj(root, "intel-rapl:0", 1250)
-        package, dram = others.end()[0]["zones"]
+        package, dram = others.end()["pyrapl"]["zones"]
     assert package["own_end"] is None
     assert dram["own_end"] is not None
+
+
+BATTERY = """
+from instrumentation.clock import monotonic_ns
+from instrumentation.sources.counter import Reading
+from pathlib import Path
+
+class Battery:
+    name = "battery"
+    names = ("package-0", "screen")
+    @classmethod
+    def open(cls):
+        return cls()
+    def read(self):
+        uj = int(Path({file!r}).read_text())
+        return {{name: Reading(monotonic_ns(), monotonic_ns(), uj) for name in self.names}}
+    def close(self):
+        pass
+"""
+
+
+@pytest.fixture
+def battery(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A source of an installed package; it reads a file."""
+    site, file = root / "site", root / "battery_uj"
+    info = site / "fde_battery-1.dist-info"
+    info.mkdir(parents=True)
+    (site / "fde_battery.py").write_text(BATTERY.format(file=str(file)))
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fde-battery\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[fde.sources]\nbattery = fde_battery:Battery\n")
+    file.write_text("7000")
+    monkeypatch.syspath_prepend(str(site))
+    extensions.installed.cache_clear()
+    yield file
+    extensions.installed.cache_clear()
+    sys.modules.pop("fde_battery", None)
+
+
+def test_a_source_of_an_installed_package_is_read_as_well(root: Path, battery: Path) -> None:
+    with own(root) as source:
+        others = readers.OtherReaders(source)
+        others.begin()
+        battery.write_text("7300")
+        found = others.end()
+        assert list(found) == ["pyrapl", "battery"]
+        package, screen = found["battery"]["zones"]
+        assert set(package) == {*ENTRY, "battery_uj"}
+        assert (package["battery_uj"], screen["battery_uj"]) == (300, 300)
+        assert package["own_start"]["t_after_ns"] <= found["battery"]["t_start_ns"]
+        assert found["battery"]["t_end_ns"] <= package["own_end"]["t_before_ns"]
+        assert (screen["own_start"], screen["apart_ns"]) == (None, None)
+        # Whatever it raises is told, spoils no run and none of the others.
+        others.begin()
+        battery.write_text("empty")
+        found = others.end()
+        assert "invalid literal" in found["battery"]["error"]
+        assert found["pyrapl"]["zones"]
+        battery.write_text("7300")
+        others.begin()
+        assert others.end()["battery"]["zones"][0]["battery_uj"] == 0
