@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,7 @@ from typing import Any
 from agent import lock, notify, pack, quiet, tries
 from agent.command import keep_private
 from agent.limits import Stop
-from agent.storage import inspect, proof, provision, secrets
-from agent.storage.stack import Entered, Stack
-from contract import identity, journal, plan
+from contract import identity, journal
 from contract.errors import AgentError
 
 TARGET = Path("/etc/fde-testbed/target.json")
@@ -70,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", help="say what is on the disks; touches nothing")
     check.add_argument("--target", type=Path, default=TARGET)
-    check.set_defaults(command=_check)
+    check.set_defaults(command=_on_disks("check"))
 
     prepare = commands.add_parser(
         "prepare", help="partition the test disks and own the self-encrypting one"
@@ -81,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="JSON",
         help="role to fingerprint as check told them: refuse a disk that changed since",
     )
-    prepare.set_defaults(command=_prepare)
+    prepare.set_defaults(command=_on_disks("prepare"))
     teardown = commands.add_parser(
         "teardown", help="revert the self-encrypting disk, remove our partitions"
     )
@@ -90,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SERIAL",
         help="erase the drive with this serial by its PSID (sed_psid of the secrets)",
     )
-    teardown.set_defaults(command=_teardown)
+    teardown.set_defaults(command=_on_disks("teardown"))
     for command in (prepare, teardown):
         _add_storage_options(command)
         command.add_argument("--check", action="store_true", help="only say what would be done")
@@ -111,12 +109,12 @@ def _parser() -> argparse.ArgumentParser:
     steps = storage.add_subparsers(required=True, metavar="step")
     enter = steps.add_parser("enter", help="go to a configuration (formats it)")
     enter.add_argument("configuration")
-    enter.set_defaults(command=_enter)
+    enter.set_defaults(command=_on_disks("enter"))
     leave = steps.add_parser("leave", help="unmount, close and lock")
-    leave.set_defaults(command=_leave)
+    leave.set_defaults(command=_on_disks("leave"))
     prove = steps.add_parser("prove", help="enter each configuration in turn and prove it")
     prove.add_argument("configurations", nargs="*", metavar="configuration")
-    prove.set_defaults(command=_prove)
+    prove.set_defaults(command=_on_disks("prove"))
     for command in (enter, leave, prove):
         _add_storage_options(command)
     return parser
@@ -151,6 +149,18 @@ def _add_suite_commands(commands: Any) -> None:
     silence.set_defaults(command=_quiet)
 
 
+def _on_disks(name: str) -> Callable[[argparse.Namespace], int]:
+    """A function of agent.storage.commands, which the commands of a suite do not wait for."""
+
+    def command(options: argparse.Namespace) -> int:
+        from agent.storage import commands
+
+        status: int = getattr(commands, name)(options)
+        return status
+
+    return command
+
+
 def _add_storage_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", type=Path, default=TARGET)
     parser.add_argument("--secrets", type=Path, default=SECRETS)
@@ -161,31 +171,6 @@ def _fingerprints(text: str) -> dict[str, str]:
     if not isinstance(document, dict):
         raise ValueError(text)
     return document
-
-
-def _check(options: argparse.Namespace) -> int:
-    """Also 0 where a disk is refused: the JSON tells."""
-    with lock.disks("check"):
-        print(json.dumps(inspect.check(plan.load_target(options.target))))
-    return 0
-
-
-def _prepare(options: argparse.Namespace) -> int:
-    with lock.disks("prepare"):
-        spec, own = plan.load_target(options.target), secrets.load(options.secrets)
-        _say(provision.prepare(spec, own, dry=options.check, checked=options.checked))
-    return 0
-
-
-def _teardown(options: argparse.Namespace) -> int:
-    with lock.disks("teardown"):
-        spec, own = plan.load_target(options.target), secrets.load(options.secrets)
-        _say(provision.teardown(spec, own, dry=options.check, psid_revert=options.psid_revert))
-    return 0
-
-
-def _say(actions: list[str]) -> None:
-    print(json.dumps({"changed": bool(actions), "actions": actions}))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -240,52 +225,3 @@ def _pack(options: argparse.Namespace) -> int:
         with options.out.open("wb") as out:
             pack.pack(options.suite_dir, out)
     return 0
-
-
-def _stack(options: argparse.Namespace) -> Stack:
-    return Stack(plan.load_target(options.target), secrets.load(options.secrets))
-
-
-def _enter(options: argparse.Namespace) -> int:
-    with lock.disks("storage enter"):
-        stack = _stack(options)
-        entered = stack.enter(options.configuration)
-        print(json.dumps(_summary(stack, entered)))
-    return 0
-
-
-def _leave(options: argparse.Namespace) -> int:
-    with lock.disks("storage leave"):
-        stack = _stack(options)
-        before = stack.state
-        stack.leave()
-        print(json.dumps({"changed": before != "bare", "state": stack.state}))
-    return 0
-
-
-def _prove(options: argparse.Namespace) -> int:
-    """One JSON line a configuration; 1 if any is not what it claims to be."""
-    proven = True
-    with lock.disks("storage prove"):
-        stack = _stack(options)
-        try:
-            for name in options.configurations or stack.spec.configurations:
-                entered = stack.enter(name)
-                found = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
-                print(json.dumps({**_summary(stack, entered), "proof": found}), flush=True)
-                proven = proven and found["ok"]
-        finally:
-            stack.leave()
-    if not proven:
-        raise AgentError("A configuration is not what it claims to be: see its mismatches above.")
-    return 0
-
-
-def _summary(stack: Stack, entered: Entered) -> dict[str, object]:
-    return {
-        "configuration": entered.configuration.name,
-        "state": stack.state,
-        "mount_point": str(stack.mount_point),
-        "took_s": round(entered.took_s, 3),
-        "mkfs_s": round(entered.mkfs_s, 3),
-    }

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contract.journal import FAILED, Entry
-from controller.compile import compile_plan
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LOADS = ("idle", "file_io")
@@ -61,6 +60,8 @@ def suite(**changes: Any) -> dict[str, Any]:
 
 def plan(**changes: Any) -> dict[str, Any]:
     """The frozen plan of both."""
+    from controller.compile import compile_plan  # stand_in_agent does not wait for it
+
     return compile_plan("smoke", suite(**changes), target(), seed=7, now=NOW)
 
 

@@ -1,0 +1,92 @@
+"""The commands for disks and storage; each prints JSON and returns the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from agent import lock
+from agent.storage import inspect, proof, provision, secrets
+from agent.storage.stack import Entered, Stack
+from contract import plan
+from contract.errors import AgentError
+
+
+def check(options: argparse.Namespace) -> int:
+    """Also 0 where a disk is refused: the JSON tells."""
+    with lock.disks("check"):
+        print(json.dumps(inspect.check(plan.load_target(options.target))))
+    return 0
+
+
+def prepare(options: argparse.Namespace) -> int:
+    """Bring the disks to what the target says."""
+    with lock.disks("prepare"):
+        spec, own = plan.load_target(options.target), secrets.load(options.secrets)
+        _print_actions(provision.prepare(spec, own, dry=options.check, checked=options.checked))
+    return 0
+
+
+def teardown(options: argparse.Namespace) -> int:
+    """Give the disks back."""
+    with lock.disks("teardown"):
+        spec, own = plan.load_target(options.target), secrets.load(options.secrets)
+        _print_actions(
+            provision.teardown(spec, own, dry=options.check, psid_revert=options.psid_revert)
+        )
+    return 0
+
+
+def _print_actions(actions: list[str]) -> None:
+    print(json.dumps({"changed": bool(actions), "actions": actions}))
+
+
+def _stack(options: argparse.Namespace) -> Stack:
+    return Stack(plan.load_target(options.target), secrets.load(options.secrets))
+
+
+def enter(options: argparse.Namespace) -> int:
+    """Go to a configuration."""
+    with lock.disks("storage enter"):
+        stack = _stack(options)
+        entered = stack.enter(options.configuration)
+        print(json.dumps(_summary(stack, entered)))
+    return 0
+
+
+def leave(options: argparse.Namespace) -> int:
+    """Unmount, close and lock."""
+    with lock.disks("storage leave"):
+        stack = _stack(options)
+        before = stack.state
+        stack.leave()
+        print(json.dumps({"changed": before != "bare", "state": stack.state}))
+    return 0
+
+
+def prove(options: argparse.Namespace) -> int:
+    """One JSON line a configuration; 1 if any is not what it claims to be."""
+    proven = True
+    with lock.disks("storage prove"):
+        stack = _stack(options)
+        try:
+            for name in options.configurations or stack.spec.configurations:
+                entered = stack.enter(name)
+                found = proof.prove(entered, stack.secrets, stack.mount_point, f"prove-{name}")
+                print(json.dumps({**_summary(stack, entered), "proof": found}), flush=True)
+                proven = proven and found["ok"]
+        finally:
+            stack.leave()
+    if not proven:
+        raise AgentError("A configuration is not what it claims to be: see its mismatches above.")
+    return 0
+
+
+def _summary(stack: Stack, entered: Entered) -> dict[str, object]:
+    return {
+        "configuration": entered.configuration.name,
+        "state": stack.state,
+        "mount_point": str(stack.mount_point),
+        "took_s": round(entered.took_s, 3),
+        "mkfs_s": round(entered.mkfs_s, 3),
+    }
