@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import json
 import os
 import signal
@@ -273,14 +274,19 @@ def test_a_target_that_is_away_is_told_in_its_own_words(
 def test_the_inventory_says_how_many_hosts_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Ansible: one host is as ever, several are a group, a suite's own host is found."""
+    """With Ansible: one host is as ever, several are a group, a suite's own host is found.
+
+    An inventory that is asked again is not resolved again.
+    """
+    monkeypatch.setattr(playbook, "resolve", functools.cache(playbook.resolve))
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
-    folder = tmp_path / "inventory"
-    folder.mkdir()
     example = ROOT / "ansible" / "inventory" / "hardware.example"
-    (folder / "group_vars").symlink_to(example / "group_vars")
 
     def asked(hosts: list[str], **more: Any) -> argparse.Namespace:
+        folder = tmp_path / "-".join(hosts)
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "group_vars").symlink_to(example / "group_vars")
         lines = "".join(f"    {name}: {{ansible_host: {name}.example.org}}\n" for name in hosts)
         (folder / "hosts.yml").write_text(f"targets:\n  hosts:\n{lines}", encoding="utf-8")
         return argparse.Namespace(target=None, inventory=folder, **more)

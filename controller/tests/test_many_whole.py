@@ -76,16 +76,3 @@ def test_two_hosts_are_measured_at_once_each_by_its_own_meter(
     assert "alder | " in said
     assert "birch | " in said
     assert "all hosts came through" in said
-
-
-def test_a_host_whose_meter_is_silent_leaves_the_other_to_its_end(
-    planner: Planner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "meter-alder").unlink()
-    assert many.run(planner.options) is False
-    said = capsys.readouterr().out
-    silent, measured = many.suites(planner.options.suite_dir)
-    require_sealed(measured)
-    assert not (silent / seal.MANIFEST).exists()
-    assert "alder: did not come through: The recorder of meter meter0 ended" in said
-    assert f"make resume SUITE_DIR={silent}" in said

@@ -139,7 +139,7 @@ def recorder(scene: Scene) -> int:
     return pid
 
 
-def test_a_suite_from_start_to_seal_and_never_twice(scene: Scene) -> None:
+def test_a_suite_from_start_to_seal_and_never_twice_nor_on_another_machine(scene: Scene) -> None:
     scene.run()
     scene.require_complete()
     assert scene.starts == 1
@@ -147,8 +147,18 @@ def test_a_suite_from_start_to_seal_and_never_twice(scene: Scene) -> None:
         scene.run()
     log = (scene.here / "controller.log").read_text(encoding="utf-8")
     assert re.search(r"INFO .*the results are here\n(.*\n)*.*ERROR .*nothing is left to run", log)
-    assert scene.starts == 1
     scene.require_complete()
+    (scene.here / seal.MANIFEST).unlink()
+    identity = json.loads((scene.here / "identity.json").read_text(encoding="utf-8"))
+    other = json.dumps(identity | {"machine_id": "another"})
+    (scene.here / "identity.json").write_text(other, encoding="utf-8")
+    before = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
+    with pytest.raises(ControllerError, match="another machine"):
+        scene.run()
+    after = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
+    own = {scene.here / ".lock", scene.here / "controller.log"}
+    assert {path for path in after if after[path] != before.get(path)} <= own
+    assert scene.starts == 1
 
 
 def test_what_the_meter_did_not_see_is_repeated_before_the_seal(scene: Scene) -> None:
@@ -178,19 +188,6 @@ def test_a_sealed_suite_with_void_runs_is_taken_up_again(scene: Scene) -> None:
     scene.run()
     scene.require_complete()
     assert any("the seal is broken" in line for line in scene.said)
-
-
-def test_a_target_without_room_to_pack_sends_its_results_all_the_same(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def play(tag: str, **given: Any) -> None:
-        if tag == "fetch":
-            raise ControllerError("No space left on device")
-        scene.play(tag, **given)
-
-    monkeypatch.setattr(playbook, "suite", play)
-    scene.run()
-    scene.require_complete()
 
 
 def test_after_ctrl_c_everything_is_whole_and_goes_on(scene: Scene) -> None:
@@ -243,19 +240,22 @@ def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
     assert not (scene.here / "meters" / "meter0.2").exists()
 
 
-def test_a_target_that_is_away_at_the_end_is_waited_for(
+def test_a_target_that_is_away_at_the_end_is_waited_for_and_needs_no_room_to_pack(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "AWAY_S", 0.1)
-    play = scene.play
+    refused: list[str] = []
 
-    def lost(tag: str, **given: Any) -> None:
-        if tag == "fetch" and not any("is away" in line for line in scene.said):
+    def play(tag: str, **given: Any) -> None:
+        if tag != "fetch":
+            scene.play(tag, **given)
+            return
+        if not refused:
             scene.standin.unplug()
-            raise ControllerError("Ansible could not fetch")
-        play(tag, **given)
+        refused.append(tag)
+        raise ControllerError("No space left on device")
 
-    monkeypatch.setattr(playbook, "suite", lost)
+    monkeypatch.setattr(playbook, "suite", play)
 
     def plug() -> None:
         wait_until(lambda: any("is away" in line for line in scene.said))
@@ -264,19 +264,5 @@ def test_a_target_that_is_away_at_the_end_is_waited_for(
 
     with meanwhile(plug):
         scene.run()
+    assert len(refused) == 2  # away, then without room: it is sent over SSH
     scene.require_complete()
-
-
-def test_a_resume_on_another_machine_touches_nothing(scene: Scene) -> None:
-    scene.run()
-    (scene.here / seal.MANIFEST).unlink()
-    identity = json.loads((scene.here / "identity.json").read_text(encoding="utf-8"))
-    other = json.dumps(identity | {"machine_id": "another"})
-    (scene.here / "identity.json").write_text(other, encoding="utf-8")
-    before = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
-    with pytest.raises(ControllerError, match="another machine"):
-        scene.run()
-    after = {path: path.stat().st_mtime_ns for path in scene.here.rglob("*")}
-    own = {scene.here / ".lock", scene.here / "controller.log"}
-    assert {path for path in after if after[path] != before.get(path)} <= own
-    assert scene.starts == 1
