@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,13 +34,12 @@ def check(inventory: Path | str, build: Path) -> subprocess.CompletedProcess[str
     )
 
 
-def copied(folder: Path, name: str = "hardware.example", **changes: Any) -> Path:
-    """An inventory of ours with some variables changed, and whole secrets beside it."""
+def copied(folder: Path, **hosts: dict[str, Any]) -> Path:
+    """The example's inventory with these hosts' variables, and whole secrets beside it."""
     inventory = folder / "mine"
-    shutil.copytree(INVENTORIES / name, inventory)
-    place = inventory / "group_vars" / "targets.yml"
-    variables = yaml.safe_load(place.read_text(encoding="utf-8")) | changes
-    place.write_text(yaml.safe_dump(variables), encoding="utf-8")
+    shutil.copytree(INVENTORIES / "hardware.example", inventory)
+    text = yaml.safe_dump({"targets": {"hosts": hosts}})
+    (inventory / "hosts.yml").write_text(text, encoding="utf-8")
     secrets = inventory / "secrets.json"
     secrets.write_text(json.dumps(SECRETS), encoding="utf-8")
     secrets.chmod(0o600)
@@ -61,12 +59,8 @@ def test_the_example_is_shown_disk_by_disk_before_its_host_is_missed(tmp_path: P
     said = words(done)
     assert done.returncode == 1
     for role, number in (("plain", 1), ("sed", 2)):
-        named = yaml.safe_load(
-            (INVENTORIES / "hardware.example/group_vars/targets.yml").read_text()
-        )
-        disk = named["fde_disks"][role]
         assert f"disk {role}" in said
-        assert disk["by_id"] in said
+        assert _disks()[role]["by_id"] in said
         assert f"serial S0EXAMPLE0000{number}, 1,000,204,886,016 bytes" in said
     assert "carries plain, dmcrypt-aes128, dmcrypt-aes256" in said
     assert "secrets.json cannot be read" in said
@@ -74,53 +68,55 @@ def test_the_example_is_shown_disk_by_disk_before_its_host_is_missed(tmp_path: P
     assert said.index("S0EXAMPLE00002") < unreached < said.index("VERDICT")
     assert "2 things stand in the way" in said
     assert not (tmp_path / "checks").exists()
+    (resolved,) = (tmp_path / "targets").iterdir()
+    assert json.loads(resolved.read_text(encoding="utf-8"))["origin"] == "measured"
 
 
-def test_a_port_where_nobody_listens_is_told(tmp_path: Path) -> None:
+def _disks() -> dict[str, Any]:
+    text = (INVENTORIES / "hardware.example/group_vars/targets.yml").read_text(encoding="utf-8")
+    disks: dict[str, Any] = yaml.safe_load(text)["fde_disks"]
+    return disks
+
+
+def test_an_erase_is_shouted_and_a_port_where_nobody_listens_told(tmp_path: Path) -> None:
+    disks = _disks()
+    disks["plain"]["erase"] = f"{disks['plain']['serial']} 0123456789ab"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-        inventory = copied(tmp_path)
-        hosts = inventory / "hosts.yml"
-        document = yaml.safe_load(hosts.read_text(encoding="utf-8"))
-        document["targets"]["hosts"]["target"] = {
-            "ansible_host": "127.0.0.1",
-            "ansible_port": port,
-            "ansible_user": "root",
-        }
-        hosts.write_text(yaml.safe_dump(document), encoding="utf-8")
-        done = check(inventory, tmp_path)
+        link = {"ansible_host": "127.0.0.1", "ansible_port": taken.getsockname()[1]}
+        host = {**link, "ansible_user": "root", "fde_disks": disks}
+        done = check(copied(tmp_path, target=host), tmp_path)
     said = words(done)
     assert done.returncode == 1
     assert "127.0.0.1 cannot be reached: nothing listens there" in said
     assert "mode 0600, with luks_passphrase, opal_admin_pin, sed_psid" in said
     assert "One thing stands in the way" in said
-
-
-def test_an_erase_is_shouted(tmp_path: Path) -> None:
-    example = yaml.safe_load((INVENTORIES / "hardware.example/group_vars/targets.yml").read_text())
-    disks = example["fde_disks"]
-    disks["plain"]["erase"] = f"{disks['plain']['serial']} 0123456789ab"
-    said = words(check(copied(tmp_path, fde_disks=disks), tmp_path))
     assert said.count("WILL BE ERASED as long as it is as") == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"fde_extent_bytes": 1000}, "fde_extent_bytes is 1000: make it a multiple of 1 MiB"),
-        ({"fde_database": "oracle"}, "value of fde_database must be one of"),
-        ({"fde_disks": {"plain": {"erase": "x"}}}, "missing required arguments: by_id"),
-        ({"fde_secrets_file": "{{ not_there }}"}, "not_there"),
-    ],
-)
-def test_a_wrong_inventory_is_told_and_nobody_is_asked(
-    changes: dict[str, Any], sentence: str, tmp_path: Path
-) -> None:
-    done = check(copied(tmp_path, **changes), tmp_path)
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "extent": (
+        {"fde_extent_bytes": 1000},
+        "fde_extent_bytes is 1000: make it a multiple of 1 MiB",
+    ),
+    "database": ({"fde_database": "oracle"}, "value of fde_database must be one of"),
+    "disks": ({"fde_disks": {"plain": {"erase": "x"}}}, "missing required arguments: by_id"),
+    "secrets": ({"fde_secrets_file": "{{ not_there }}"}, "not_there"),
+}
+
+
+def test_a_wrong_inventory_is_told_host_by_host_and_nobody_is_asked(tmp_path: Path) -> None:
+    hosts = {
+        name: {"ansible_host": f"{name}.example.org", "ansible_user": "root", **changes}
+        for name, (changes, _) in WRONG.items()
+    }
+    done = check(copied(tmp_path, **hosts), tmp_path)
     said = words(done)
     assert done.returncode == 1
-    assert sentence in said
+    pages = dict(part.split(": refused; ", 1) for part in said.split("INVENTORY ")[1:])
+    assert pages.keys() == WRONG.keys()
+    for name, (_, sentence) in WRONG.items():
+        assert sentence in pages[name]
     assert "cannot be reached" not in said
     assert "TARGET" not in said
 

@@ -71,10 +71,10 @@ def _resolved(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("playbook", PLAYBOOKS)
-def test_syntax(playbook: str, tmp_path: Path) -> None:
-    done = _play(tmp_path, "--syntax-check", "-i", "inventory/lab", playbook)
+def test_syntax(tmp_path: Path) -> None:
+    done = _play(tmp_path, "--syntax-check", "-i", "inventory/lab", *PLAYBOOKS)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert {Path(name).name for name in done.stdout.split()} >= set(PLAYBOOKS)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -110,12 +110,6 @@ def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
     assert stacks["dmcrypt-aes256"]["key_bits"] == 256
     assert found["meters"][0]["channels"] == {"0": "system", "1": "drive"}
     assert "secret" not in json.dumps({k: v for k, v in found.items() if k != "secrets_file"})
-
-
-def test_the_hardware_example_resolves(tmp_path: Path) -> None:
-    done = _resolve(tmp_path, "hardware.example")
-    assert done.returncode == 0, done.stdout
-    assert _resolved(tmp_path)["origin"] == "measured"
 
 
 def test_the_local_inventory_refuses_until_its_disks_are_named(tmp_path: Path) -> None:
