@@ -389,8 +389,8 @@ def _part(options: argparse.Namespace) -> int:
     return 0
 
 
-def _piece(first: int, count: int) -> dict[str, Any]:
-    """What a process of its own says of some cases."""
+def piece(first: int, count: int) -> dict[str, Any]:
+    """The figures of some cases, from a process of its own."""
     argv = [sys.executable, "-m", "agent.tests.hostile_folders", "--part"]
     done = subprocess.run(
         [*argv, "--first", str(first), "--count", str(count)],
@@ -427,7 +427,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = options.first + options.count
     firsts = range(options.first, end, PIECE)
     with ThreadPoolExecutor(options.jobs) as pool:
-        for said in pool.map(lambda first: _piece(first, min(PIECE, end - first)), firsts):
+        for said in pool.map(lambda first: piece(first, min(PIECE, end - first)), firsts):
             figures.add(said)
             figures.seconds = round(time.monotonic() - begun, 1)
             options.out.write_text(json.dumps(vars(figures), indent=1) + "\n", encoding="utf-8")
