@@ -89,7 +89,7 @@ def build(root: Path) -> Machine:
             root / "systemctl", f'[ "$1" = show ] && echo Id=cron.service || cat {root}/units'
         ),
         window_s=0.01,
-        poll_s=2.0,
+        poll_s=10.0,
         min_free_share=0.0,
         min_free_bytes=1,
     )

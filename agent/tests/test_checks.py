@@ -312,7 +312,7 @@ def test_waiting_in_vain_gets_shorter_until_it_helps(place: Machine) -> None:
         inspection = Inspection(place.context, memory, sleep=patience.sleep, clock=patience.clock)
         inspection.before(lambda *_: None)
         waited.append(patience.now_s)
-    assert waited == [180, 90, 46]  # whole polls
+    assert waited == [180, 90, 50]  # whole polls
     calm = place.with_scene(load_limit=9.0)
     Inspection(calm.context, memory).before(lambda *_: None)
     assert memory.given_up["load"] == 0
