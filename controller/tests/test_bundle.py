@@ -61,7 +61,7 @@ def test_the_target_needs_nothing_but_python_to_import_the_agent(tmp_path: Path)
             place.write_bytes(content.read())
     home = tmp_path / "opt" / "fde-testbed"
     code = (
-        "import agent.cli, agent.runner, agent.storage.stack, instrumentation.clock, pyRAPL\n"
+        "import agent.cli, agent.runner, agent.storage.commands, instrumentation.clock, pyRAPL\n"
         "from workloads import registry\n"
         "for name in registry.names(): registry.load(name)\n"
     )

@@ -79,7 +79,7 @@ def _wrong(cut: Cut, folder: Path, archive: Path, names: set[str]) -> str:
 
 
 def test_no_power_cut_leaves_a_seal_on_what_is_not_whole(
-    measured: tuple[Path, Path], tmp_path: Path
+    measured: tuple[Path, Path], tmp_path: Path, thorough: bool
 ) -> None:
     here, archive = measured
     folder = Path(shutil.copytree(here, tmp_path / "suite"))
@@ -94,7 +94,7 @@ def test_no_power_cut_leaves_a_seal_on_what_is_not_whole(
     }
     different = {json.dumps(sorted((k, str(v)) for k, v in c.tree.items())): c for c in cuts}
     bad = []
-    for number, cut in enumerate(different.values()):
+    for number, cut in enumerate(list(different.values())[:: 1 if thorough else 4]):
         if said := _wrong(cut, tmp_path / f"cut-{number}", archive, set(sums)):
             bad.append(f"{cut.how} at {cut.when}: {said}")
         shutil.rmtree(tmp_path / f"cut-{number}")
