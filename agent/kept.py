@@ -6,6 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from agent.pack import fetched_files
+
 FOLDER = "kept"
 
 
@@ -15,16 +17,7 @@ def sums(run_folder: Path) -> dict[str, str]:
     Hidden files and links are none of it: they are not fetched either (agent/pack.py).
     """
     root = run_folder / FOLDER
-    return {
-        str(path.relative_to(root)): _sum(path)
-        for path in sorted(root.rglob("*"))
-        if _is_kept(path, root)
-    }
-
-
-def _is_kept(path: Path, root: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-    return not hidden and not path.is_symlink() and path.is_file()
+    return {str(path.relative_to(root)): _sum(path) for path in fetched_files(root)}
 
 
 def _sum(path: Path) -> str:

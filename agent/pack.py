@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -26,7 +27,7 @@ def pack(suite_dir: Path, out: IO[bytes]) -> None:
     one has vanished; the tar is then not whole.
     """
     root = suite_dir.resolve()
-    found = {path: _sum(path) for path in sorted(root.rglob("*")) if _wanted(path, root)}
+    found = {path: _sum(path) for path in fetched_files(root)}
     names = {path: str(path.relative_to(root.parent)) for path in found}
     sums = json.dumps({names[path]: digest for path, (digest, _) in found.items()}, indent=1)
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
@@ -41,9 +42,12 @@ def pack(suite_dir: Path, out: IO[bytes]) -> None:
                 ) from error
 
 
-def _wanted(path: Path, root: Path) -> bool:
-    hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-    return not hidden and not path.is_symlink() and path.is_file()
+def fetched_files(root: Path) -> Iterator[Path]:
+    """The files below a folder that are packed, in order: neither hidden ones nor links."""
+    for path in sorted(root.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+        if not hidden and not path.is_symlink() and path.is_file():
+            yield path
 
 
 def _sum(path: Path) -> tuple[str, int]:

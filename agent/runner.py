@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -34,6 +33,7 @@ from contract.errors import AgentError
 from contract.files import sync_folder, write_json
 from contract.journal import Journal
 from contract.plan import Plan, Run
+from contract.strict_json import read_object
 from instrumentation.sources.powercap import PowercapError, PowercapSource
 
 # So many distinct runs void in a row for a reason that is not the workload's absence: it is the
@@ -297,7 +297,7 @@ class Suite:
     def _locked_reads(self, stack: Stack, bench: measure.Bench) -> dict[str, Any]:
         """Once a suite, also where runs were repeated after its end."""
         path = self.folder / "provenance" / "after.json"
-        return _field(path, "locked_reads") or locked_read.look(stack, bench.context())
+        return read_object(path).get("locked_reads") or locked_read.look(stack, bench.context())
 
     def _provenance(self, when: str, **more: Any) -> None:
         """Gathered once a boot before the runs, and after them with `more`."""
@@ -306,7 +306,7 @@ class Suite:
         path = folder / f"{when}.json"
         number = 1
         while when == "before" and path.exists():
-            if _field(path, "boot_id") == journal.boot_id():
+            if read_object(path).get("boot_id") == journal.boot_id():
                 return
             path = folder / f"before-resumed-{number}.json"
             number += 1
@@ -339,14 +339,6 @@ class Suite:
             reason = f"{reason} The storage could not be taken down: {left}"
         self._tell("suite-failed", detail=reason)
         return 1
-
-
-def _field(path: Path, name: str) -> Any:
-    """Of a JSON file of ours; None where it cannot be had."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))[name]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _facts_of(error: AgentError) -> dict[str, journal.Fact]:

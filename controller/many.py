@@ -21,11 +21,12 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
+from contract.strict_json import read_object
 from controller import playbook
 from controller.playbook import ROOT
 from controller.seal import MANIFEST
 from controller.status import Hosts
-from controller.suite_folder import document, require_plain
+from controller.suite_folder import require_plain
 from instrumentation.meters import registry
 from instrumentation.ports import Lookup, PortError
 
@@ -340,7 +341,7 @@ def _status(session: Session) -> Mapping[str, Any]:
     code = session.process.poll()
     if code is not None:
         return {"state": "did-not-come-through" if code else "sealed"}
-    return document(session.folder / "status" / "status.json")
+    return read_object(session.folder / "status" / "status.json")
 
 
 def _outcome(session: Session, path: Path) -> str:
@@ -352,7 +353,7 @@ def _outcome(session: Session, path: Path) -> str:
 
 
 def _planned_host(folder: Path) -> str:
-    host = document(folder / "plan.json").get("host")
+    host = read_object(folder / "plan.json").get("host")
     if host is None:
         raise ControllerError(f"There is no planned suite in {folder}: name another.")
     return str(host)

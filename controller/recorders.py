@@ -19,7 +19,8 @@ from contract import schema, strict_json
 from contract.documents import RecorderStatus
 from contract.errors import ControllerError
 from contract.interrupts import uninterrupted
-from controller.suite_folder import document, lack_of_room
+from contract.strict_json import read_object
+from controller.suite_folder import lack_of_room
 from instrumentation.clock import boot_id, monotonic_ns
 from instrumentation.recorder_port import MeterConfig, RecorderError
 
@@ -183,7 +184,7 @@ def folder_for(name: str, meters: Path) -> Path:
     number = 1
     while True:
         folder = meters / (name if number == 1 else f"{name}.{number}")
-        if document(folder / "meter.json").get("controller_boot_id", boot_id()) == boot_id():
+        if read_object(folder / "meter.json").get("controller_boot_id", boot_id()) == boot_id():
             return folder
         number += 1
 

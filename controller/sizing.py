@@ -17,9 +17,10 @@ from typing import Any
 from contract import names
 from contract.errors import AgentError, ControllerError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
+from contract.strict_json import read_object
 from controller import timing
 from controller.progress import NS, minutes
-from controller.suite_folder import document, require_plain
+from controller.suite_folder import require_plain
 from workloads import registry
 from workloads.base import WorkloadError
 
@@ -74,7 +75,7 @@ def seen(folder: Path, host: str, origin: str) -> Seen:
     found = Seen()
     suites = []
     for path in folder.glob("*/plan.json"):
-        plan = {} if names.stranger(path.parent) else document(path)
+        plan = {} if names.stranger(path.parent) else read_object(path)
         if plan.get("host") == host and plan.get("origin") == origin:
             suites.append((str(plan.get("created_wall", "")), path.parent, plan))
     for _, suite_dir, plan in sorted(suites, key=lambda suite: suite[0])[-NEWEST_SUITES:]:
@@ -350,7 +351,7 @@ def read_pilot(folder: Path) -> Pilot:
         raise ControllerError(
             f"{folder} has no next.json: make report SUITE_DIR={folder} writes it."
         )
-    found = document(path)
+    found = read_object(path)
     if found.get("format") != PILOT_FORMAT:
         raise ControllerError(
             f"{path} is not of the format {PILOT_FORMAT!r}: make report SUITE_DIR={folder} makes "

@@ -30,15 +30,6 @@ LOG = "controller.log"
 log = logging.getLogger(__package__)
 
 
-def document(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none that can be read."""
-    try:
-        found = strict_json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def require_plain(folder: Path) -> None:
     """ControllerError where a suite's folder holds what would lead out of it."""
     if strange := names.stranger(folder):

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.interrupts import deferred_interrupts, term_interrupts, uninterrupted
+from contract.strict_json import read_object
 from controller.names import suite_names, unknown
-from controller.suite_folder import document
 
 LAB_STEPS = ("packages", "venv", "image", "lab", "provision", "run", "report", "verify")
 STEPS = ("packages", "venv", "provision", "run", "report", "verify")
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kernel=built.get("kernel") if memory.machine == "uml" else None,
             boot_s=memory.boot_s,
             lab_memory_gb=memory.peak_bytes / GB if memory.peak_bytes else None,
-            measuring_share=document(suite_dir / "timing.json").get("measuring_share"),
+            measuring_share=read_object(suite_dir / "timing.json").get("measuring_share"),
         )
         path = write(build / "bench" / "testbed.json", found, machine(memory.machine))
         print(f"figures of this run: {path}")
@@ -227,7 +227,7 @@ class LabMemory:
 
     def _sample(self) -> None:
         while not self._stop.wait(SAMPLE_S):
-            states = [document(path) for path in self._states]
+            states = [read_object(path) for path in self._states]
             for state in states:
                 self.machine = state.get("machine", {}).get("name", self.machine)
                 self.boot_s = max(state.get("boot_s", 0.0), self.boot_s or 0.0) or None

@@ -16,12 +16,12 @@ from agent import lock
 from contract import names, plan
 from contract.errors import ControllerError
 from contract.journal import Entry
+from contract.strict_json import read_object
 from controller import many, playbook, remote, status_page, suite_folder
 from controller.follow import LinkEvents, follow, follow_command
 from controller.progress import compact
 from controller.seal import MANIFEST
 from controller.status import Board, Hosts, Screen, rows
-from controller.suite_folder import document
 
 POLL_S = 1.0
 # A page that shows the end reloads no more; until then it is served.
@@ -48,7 +48,7 @@ class Source(ABC):
 
     def read(self) -> dict[str, Any] | None:
         """Its status now; None before the first, and where it is none that can be shown."""
-        found = document(self.status / "status.json")
+        found = read_object(self.status / "status.json")
         try:
             return found if [*rows(found), compact(found)] else None
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
@@ -62,7 +62,7 @@ class LocalSuite(Source):
         self._folder = folder
         self.status = folder / "status"
         suite_folder.require_plain(folder)
-        found = document(folder / "plan.json")
+        found = read_object(folder / "plan.json")
         if not {"suite_id", "host"} <= set(found):
             raise ControllerError(f"{folder} is not a suite's folder: it has no plan.")
         self.name, self.host = str(found["suite_id"]), str(found["host"])

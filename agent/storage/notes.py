@@ -7,7 +7,6 @@ it is ours, as long as nobody else writes to the disk.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from contract.errors import AgentError
 from contract.files import write_json
 from contract.journal import boot_id
 from contract.plan import Disk
+from contract.strict_json import read_object
 
 if TYPE_CHECKING:
     from agent.storage.facts import DiskFacts
@@ -90,19 +90,11 @@ def left_by_us(disk: Disk, facts: DiskFacts, place: Path = PLACE) -> bool:
 
 
 def _noted(place: Path, disk: Disk) -> dict[str, Any]:
-    found = _all(place).get(disk.serial)
+    found = read_object(place).get(disk.serial)
     return found if isinstance(found, dict) else {}
 
 
-def _all(place: Path) -> dict[str, Any]:
-    try:
-        notes: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return notes
-
-
 def _keep(place: Path, disk: Disk, note: dict[str, Any] | None) -> None:
-    notes = {**_all(place), disk.serial: note}
+    notes = {**read_object(place), disk.serial: note}
     place.parent.mkdir(parents=True, exist_ok=True)
     write_json(place, {serial: kept for serial, kept in notes.items() if kept is not None})

@@ -13,6 +13,7 @@ from agent.lock import RUN
 from agent.storage import devices
 from contract import private
 from contract.files import write_json
+from contract.strict_json import read_object
 
 PLACE = RUN / "pin-tries.json"
 # Drives are sold with limits of five and more; what is left is for their owner.
@@ -46,7 +47,7 @@ class Login:
     @property
     def refused(self) -> int:
         """How many PINs the drive refused since it or the target was started."""
-        return _counts().get(self._key, 0)
+        return int(read_object(PLACE).get(self._key, 0))
 
     def check(self) -> None:
         """Raises PinTriesError, with the limit and the way out, where no more is to be tried."""
@@ -57,12 +58,13 @@ class Login:
     def count(self) -> None:
         """One more was refused."""
         PLACE.parent.mkdir(parents=True, exist_ok=True)
-        write_json(PLACE, {**_counts(), self._key: self.refused + 1})
+        write_json(PLACE, {**read_object(PLACE), self._key: self.refused + 1})
 
     def forget(self) -> None:
         """The drive took the PIN, and sets its own count back."""
         if self.refused:
-            write_json(PLACE, {key: n for key, n in _counts().items() if key != self._key})
+            others = {key: n for key, n in read_object(PLACE).items() if key != self._key}
+            write_json(PLACE, others)
 
     @property
     def way_out(self) -> str:
@@ -90,14 +92,6 @@ def login(device: str, authority: str) -> Login:
         diskseq.read_text().strip() if diskseq.exists() else "",
         authority,
     )
-
-
-def _counts() -> dict[str, int]:
-    try:
-        counts: dict[str, int] = json.loads(PLACE.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return counts
 
 
 class SecretsError(CauseError):
