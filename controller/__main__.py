@@ -32,7 +32,6 @@ from controller import (
     timing,
     watch,
 )
-from controller.compile import compile_plan
 from controller.seal import seal
 from controller.suites import load_suite, scaled
 from instrumentation.clock import ClockError
@@ -210,6 +209,8 @@ def _seal(options: argparse.Namespace) -> None:
 def _frozen(
     options: argparse.Namespace, group: str | None = None, now: datetime | None = None
 ) -> dict[str, Any]:
+    from controller.compile import compile_plan  # NumPy: not at the start of every command
+
     seed = secrets.randbits(32) if options.seed is None else options.seed
     earlier = None if options.pilot is None else sizing.read_pilot(options.pilot)
     compiled = functools.partial(

@@ -14,7 +14,6 @@ from contract.files import write_json
 from controller import confirm, secrets_file
 from controller import playbook as inventories
 from controller import target as stacks
-from controller.compile import compile_plan
 from controller.look import Look, checks_file, look
 from controller.suites import load_suite, scaled
 
@@ -83,6 +82,8 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
 
 def _suite(target: Mapping[str, Any], seen: Look, name: str, scale: str | None, say: Say) -> int:
     """What a suite's preconditioning would cost each disk; how many refusals there are."""
+    from controller.compile import compile_plan  # NumPy: not for a page without a suite
+
     try:
         plan = compile_plan(name, scaled(load_suite(name), scale), target, seed=0)
     except AgentError as error:

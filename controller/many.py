@@ -27,8 +27,6 @@ from controller.playbook import ROOT
 from controller.seal import MANIFEST
 from controller.status import Hosts
 from controller.suite_folder import require_plain
-from instrumentation.meters import registry
-from instrumentation.ports import Lookup, PortError
 
 FORMAT = "fde-group/1"
 FILE = "group.json"
@@ -76,6 +74,9 @@ def _same_meter(one: Target, other: Target) -> Iterator[str]:
 
 def _port(meter: Mapping[str, Any]) -> set[str]:
     """What a meter's port is called: as the inventory does, and its device where it is there."""
+    from instrumentation.meters import registry  # NumPy: not at the start of every command
+    from instrumentation.ports import Lookup, PortError
+
     names = {str(meter["port"])}
     try:
         ids = registry.load(meter["kind"]).usb_ids

@@ -22,7 +22,6 @@ from contract.interrupts import uninterrupted
 from contract.strict_json import read_object
 from controller.suite_folder import lack_of_room
 from instrumentation.clock import boot_id, monotonic_ns
-from instrumentation.recorder_port import MeterConfig, RecorderError
 
 POLL_S = 0.1
 STOP_LIMIT_S = 15.0
@@ -169,6 +168,9 @@ HOUR_S = 3600.0
 
 def start_limit_s(meter: Mapping[str, Any]) -> float:
     """How long a meter may take until it is heard. Raises ControllerError on a wrong entry."""
+    # With the drivers comes NumPy: not at the start of every command.
+    from instrumentation.recorder_port import MeterConfig, RecorderError
+
     try:
         driver = MeterConfig.from_json(json.dumps(meter)).driver()
     except RecorderError as error:
