@@ -1,0 +1,146 @@
+"""What a self-encrypting drive refuses, by its causes; a stand-in answers for the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.command import CommandError, Output
+from agent.storage import opal, opal_ioctl, secrets
+from agent.storage.base import Place
+from agent.storage.opal_ioctl import LOCKED_OUT, NOT_AUTHORISED, OpalError, RangeStatus, Status
+from agent.storage.secrets import PinTriesError, Secrets
+from contract.plan import Disk, Extent
+
+DEVICE = "/dev/null"
+PLACE = Place(Disk("sed", "/dev/disk/by-id/x", "S1", 2**31), DEVICE, 1, Extent(2**24, 2**30))
+KEYS = Secrets(b"passphrase", b"pin")
+OWNED = Status(True, True, True, False, False, False)
+LOCKING = RangeStatus(0, 1, True, True, "locked")
+HEADER = {"type": "hw-opal", "offset": str(2**24), "size": str(2**30)}
+Answers = Callable[[int], list[int]]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Answers:
+    """Has every Opal call end with a TCG status; the list of calls grows by one for each."""
+
+    def answer(status: int) -> list[int]:
+        calls: list[int] = []
+
+        def ioctl(_fd: int, request: int, *_: object) -> int:
+            calls.append(request)
+            return status
+
+        monkeypatch.setattr("agent.storage.opal_ioctl.fcntl.ioctl", ioctl)
+        return calls
+
+    monkeypatch.setattr(secrets, "PLACE", tmp_path / "pin-tries.json")
+    monkeypatch.setattr(opal_ioctl, "_refused", {})
+    return answer
+
+
+def _raised(do: Callable[[], object]) -> OpalError:
+    with pytest.raises(OpalError) as raised:
+        do()
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [(NOT_AUTHORISED, "not-authorised"), (LOCKED_OUT, "locked-out"), (0x0C, "status")],
+)
+def test_a_status_of_the_drive_is_a_cause(answers: Answers, status: int, cause: str) -> None:
+    answers(status)
+    error = _raised(lambda: opal_ioctl.take(DEVICE, b"pin"))
+    assert (error.cause, error.status, error.number) == (cause, status, 0)
+    assert str(error).startswith(f"{DEVICE} did not accept its owner's PIN (")
+
+
+def test_a_kernel_that_refuses_and_a_device_that_is_not_there_are_causes(tmp_path: Path) -> None:
+    error = _raised(lambda: opal_ioctl.status(DEVICE))
+    assert (error.cause, error.facts["error"]) == ("kernel", "Inappropriate ioctl for device")
+    assert opal_ioctl.offered(DEVICE) is None
+    assert _raised(lambda: opal_ioctl.status(str(tmp_path / "none"))).cause == "not-opened"
+    assert _raised(lambda: opal_ioctl.take(DEVICE, bytes(256))).cause == "long-pin"
+
+
+def test_a_wrong_pin_is_counted_and_tried_neither_again_nor_too_often(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = answers(NOT_AUTHORISED)
+    for refused in range(1, secrets.MOST + 1):
+        error = _raised(lambda: opal_ioctl.range_status(DEVICE, 1, b"pin"))
+        assert (error.cause, error.facts["refused"]) == ("wrong-pin", refused)
+        assert "make teardown PSID_REVERT=" in str(error)
+        assert _raised(lambda: opal_ioctl.range_status(DEVICE, 1, b"pin")) is error
+        monkeypatch.setattr(opal_ioctl, "_refused", {})  # as in the next process
+    with pytest.raises(PinTriesError) as stopped:
+        opal_ioctl.range_status(DEVICE, 1, b"pin")
+    assert stopped.value.facts["refused"] == secrets.MOST == len(calls)
+    assert "so nothing was tried" in str(stopped.value)
+
+
+def test_a_drive_that_has_locked_out_is_not_counted(answers: Answers) -> None:
+    answers(LOCKED_OUT)
+    error = _raised(lambda: opal_ioctl.unlock(DEVICE, 1, b"pin"))
+    assert (error.cause, error.facts["refused"]) == ("no-tries", 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({}, None),
+        ({"status": replace(OWNED, locking_enabled=False)}, "locking-off"),
+        ({"header": {**HEADER, "offset": "0"}}, "other-range"),
+        ({"header": CommandError("no LUKS2 header")}, "no-header"),
+        ({"found": replace(LOCKING, write_lock_enabled=False)}, "no-locks"),
+        ({"found": OpalError("stays-unlocked", by_id="x")}, "no-answer"),
+    ],
+)
+def test_what_is_missing_from_a_provisioned_drive_is_a_cause(
+    changes: dict[str, Any], cause: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {"status": OWNED, "header": HEADER, "found": LOCKING, **changes}
+
+    def given(name: str, whole: Callable[[Any], Any] = lambda found: found) -> Callable[..., Any]:
+        def give(*_: object, **__: object) -> Any:
+            if isinstance(there[name], Exception):
+                raise there[name]
+            return whole(there[name])
+
+        return give
+
+    monkeypatch.setattr(opal_ioctl, "status", given("status"))
+    monkeypatch.setattr(opal_ioctl, "range_status", given("found"))
+    monkeypatch.setattr(opal, "luks_metadata", given("header", lambda h: {"segments": {"0": h}}))
+    monkeypatch.setattr(opal, "run", lambda *_, **__: Output(0, "", ""))
+    missing = opal.why_not_ready(PLACE, KEYS)
+    assert (missing and missing.cause) == cause
+    assert missing is None or missing.sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (replace(OWNED, supported=False), "no-opal"),
+        (replace(OWNED, mbr_enabled=True), "shadowed"),
+        (OWNED, "not-taken"),
+    ],
+)
+def test_a_drive_that_cannot_be_owned_says_why(
+    status: Status, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> Output:
+        raise CommandError("cryptsetup failed.", 1)
+
+    monkeypatch.setattr(opal_ioctl, "status", lambda _: status)
+    monkeypatch.setattr(opal, "run", failing)
+    error = _raised(lambda: opal.own(PLACE, KEYS))
+    assert error.cause == cause
+    assert cause == "no-opal" or "PSID_REVERT=S1" in str(error)
+    assert _raised(lambda: opal.disown(DEVICE, KEYS, by_psid=True)).cause == "no-psid"
