@@ -26,7 +26,8 @@ def check(plan: Plan) -> dict[str, str]:
     for name in sorted(used & set(plan.assets)):
         path = plan.assets[name]
         if path.is_file():
-            found[name] = _sum(path)
+            with path.open("rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
             if name in plan.asset_sums:
                 _compare(name, path, found[name], plan.asset_sums[name])
     return found
@@ -41,11 +42,6 @@ def _compare(name: str, path: Path, found: str, known: Mapping[str, str | None])
             f"The asset {name} ({path}) has the SHA-256 {found}, {where} {expected}: bring back "
             "the file that was meant, or correct its sum in fde_assets and make a new plan."
         )
-
-
-def _sum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _listed(sums: Path, name: str) -> str:

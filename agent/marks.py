@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from agent import cpu_time
-from agent.sampler import Sampler
+from agent.sampler import Sampler, end_ns
 from contract.errors import AgentError
 from contract.files import append_line
 from contract.journal import boot_id
@@ -100,7 +99,7 @@ class Marks:
         self._check(name)
         self._open = name
         work = Work()
-        busy_s = cpu_time.busy_s()
+        busy_s = cpus_busy_s()
         start = self._counters.read()
         cpu_s = _own_cpu_s()
         t_start_ns = time.monotonic_ns()
@@ -115,7 +114,7 @@ class Marks:
                 "t_start_ns": t_start_ns,
                 "t_end_ns": t_end_ns,
                 "own_cpu_s": round(own_cpu_s, 6),
-                "cpu_busy_s": round(cpu_time.busy_s() - busy_s, 6),
+                "cpu_busy_s": round(cpus_busy_s() - busy_s, 6),
             }
             self._phases.append((phase, start, end, work))
             self._open = None
@@ -140,7 +139,7 @@ class Marks:
 
     def _counter(self, zone: Zone, start: Readings, end: Readings) -> dict[str, Any]:
         first, last = start[zone.name], end[zone.name]
-        between = self._sampler.between(zone.name, _end_ns(first), last.t_before_ns)
+        between = self._sampler.between(zone.name, end_ns(first), last.t_before_ns)
         # Samples in between bound the wraps: what cannot wrap twice between two of them is exact.
         found = total([first, *between, last], zone.max_range_uj, zone.max_power_w)
         flags = set(found.flags)
@@ -167,14 +166,26 @@ def reading_document(reading: Reading | ReadFailure | None) -> dict[str, Any] | 
     return {name: getattr(reading, name) for name in ("t_before_ns", "t_after_ns", "energy_uj")}
 
 
-def _end_ns(reading: Reading | ReadFailure) -> int:
-    return reading.t_after_ns if isinstance(reading, Reading) else reading.t_before_ns
-
-
 def _own_cpu_s() -> float:
     """CPU time of the agent itself with all its threads, without the programs it started."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+STAT = Path("/proc/stat")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# user nice system idle iowait irq softirq; what follows is a hypervisor's (steal), or counted
+# under user already (guest).
+_BUSY = (0, 1, 2, 5, 6)
+
+
+def cpus_busy_s(stat: Path = STAT) -> float:
+    """Seconds since boot that all logical CPUs together did not rest, in steps of a clock tick
+    (10 ms as a rule): without idle and iowait. See proc_stat(5)."""
+    with stat.open("rb", buffering=0) as file:
+        line = file.read(512).split(b"\n", 1)[0]
+    ticks = [int(word) for word in line.split()[1:]]
+    return sum(ticks[place] for place in _BUSY) / _TICKS_PER_S
 
 
 FILE = "watermark.jsonl"

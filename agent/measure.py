@@ -103,7 +103,8 @@ class Bench:
 
     def missing(self, run: Run) -> list[str]:
         """Why the run's workload cannot run here; empty if it can."""
-        self._findings = Findings(started_wall=_wall())
+        started_wall = datetime.now(UTC).isoformat(timespec="seconds")
+        self._findings = Findings(started_wall=started_wall)
         try:
             spec = self._spec(run)
             return registry.load(spec.workload).requires(spec.parameters, self._plan.assets)
@@ -356,7 +357,3 @@ def _is_ours(left: Path) -> bool:
         return False
     private = stat.S_IMODE(found.st_mode) in (0o700, _SHARED_MODE)
     return stat.S_ISDIR(found.st_mode) and private and found.st_uid == os.geteuid()
-
-
-def _wall() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -81,7 +81,7 @@ class Sampler:
         """A zone's samples that were begun after one time and ended before another."""
         samples = self.readings()[zone]
         first = bisect_right(samples, after_ns, key=lambda reading: reading.t_before_ns)
-        last = bisect_left(samples, before_ns, key=_end_ns)
+        last = bisect_left(samples, before_ns, key=end_ns)
         return samples[first:last]
 
     def document(self) -> dict[str, Any]:
@@ -118,7 +118,8 @@ def next_due_ns(due_ns: int, period_ns: int, now_ns: int) -> int:
     return due_ns + period_ns * max(1, (now_ns - due_ns) // period_ns + 1)
 
 
-def _end_ns(reading: Reading | ReadFailure) -> int:
+def end_ns(reading: Reading | ReadFailure) -> int:
+    """When a read had ended, as far as it is known."""
     return reading.t_after_ns if isinstance(reading, Reading) else reading.t_before_ns
 
 

@@ -122,6 +122,7 @@ class Inspection:
     def _note(self, check: Check, seen: Observation | None, severity: str = "") -> None:
         if seen is None:
             return
+        why = "" if seen.ok else _why(check, seen)
         self.found.append(
             {
                 "name": check.name,
@@ -131,7 +132,7 @@ class Inspection:
                 "cause": "" if seen.ok else seen.cause or check.name,
                 "facts": {} if seen.ok else dict(seen.facts),
                 "value": seen.value,
-                "message": "" if seen.ok else f"{_capital(_why(check, seen))}: {check.remedy}.",
+                "message": "" if seen.ok else f"{why[:1].upper()}{why[1:]}: {check.remedy}.",
             }
         )
 
@@ -162,7 +163,3 @@ def _why(check: Check, seen: Observation) -> str:
     """The clause that says what is wrong."""
     clause = _UNREADABLE_WHY if seen.cause == UNREADABLE else check.why
     return clause.format(value=seen.value, **seen.facts)
-
-
-def _capital(clause: str) -> str:
-    return clause[:1].upper() + clause[1:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from agent import quiet
 from agent.checks import kernel_log
 from agent.checks.table import TABLE, Check
@@ -48,13 +50,13 @@ These are known to be harmless; every other line is a warning:
 
 def document() -> str:
     """The text of docs/checks.md."""
-    rows = "".join(_row(check) for check in TABLE)
-    return HEAD + rows + TEMPERATURE + _quiet() + _lists()
-
-
-def _row(check: Check) -> str:
-    cells = [f"`{check.name}`", check.when, _severity(check), check.what, check.remedy]
-    return f"| {' | '.join(cells)} |\n"
+    rows = "".join(
+        f"| `{c.name}` | {c.when} | {_severity(c)} | {c.what} | {c.remedy} |\n" for c in TABLE
+    )
+    kept = ", ".join(f"`{name}`" for name in quiet.KEPT)
+    services = QUIET.format(services=", ".join(quiet.SERVICES), kept=kept)
+    grave, allowed = (_patterns(path) for path in (kernel_log.GRAVE, kernel_log.ALLOWED))
+    return HEAD + rows + TEMPERATURE + services + LISTS.format(grave=grave, allowed=allowed)
 
 
 def _severity(check: Check) -> str:
@@ -65,19 +67,8 @@ def _severity(check: Check) -> str:
     return f"{check.severity}, {limit}, then {check.wait.then}"
 
 
-def _quiet() -> str:
-    kept = ", ".join(f"`{name}`" for name in quiet.KEPT)
-    return QUIET.format(services=", ".join(quiet.SERVICES), kept=kept)
-
-
-def _lists() -> str:
-    return LISTS.format(
-        grave=_patterns(kernel_log.patterns(kernel_log.GRAVE)),
-        allowed=_patterns(kernel_log.patterns(kernel_log.ALLOWED)),
-    )
-
-
-def _patterns(known: tuple[kernel_log.Pattern, ...]) -> str:
+def _patterns(path: Path) -> str:
+    known = kernel_log.patterns(path)
     return "\n".join(f"- `{entry.expression.pattern}`: {entry.reason}" for entry in known)
 
 

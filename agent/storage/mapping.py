@@ -146,7 +146,11 @@ def close() -> None:
     """Take all our mappings down, those on which nothing stands first."""
     left = devices()
     while left:
-        free = [name for name, kernel in left.items() if not (kernel and _holders(kernel))]
+        free = [
+            name
+            for name, kernel in left.items()
+            if not (kernel and any((BLOCK / kernel / "holders").iterdir()))
+        ]
         # If each is held by another, dmsetup will say by whom it fails.
         for name in free or list(left):
             if uuid(left[name]).startswith(_LOCKS_ON_CLOSING):
@@ -159,10 +163,6 @@ def close() -> None:
 def uuid(kernel: str) -> str:
     """The mapping's UUID, which tells who made it; empty where it has no table."""
     return (BLOCK / kernel / "dm" / "uuid").read_text().strip() if kernel else ""
-
-
-def _holders(kernel: str) -> list[str]:
-    return [entry.name for entry in (BLOCK / kernel / "holders").iterdir()]
 
 
 def formatted() -> bool:

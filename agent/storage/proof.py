@@ -203,13 +203,14 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
     mappings = mapping.devices()
     lines = mapping.texts(mappings)
     os.sync()
+    asked = ["findmnt", "--noheadings", "--output", "OPTIONS", "--target", str(folder)]
     found = Found(
         layers=mapping.layers(mappings, lines),
         luks=_luks(place) if expectation.luks_segment else None,
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.get("tcrypt"),
         plaintext_probe=_plaintext_probe(place, folder, key),
-        discard=layout.discard_findings(place, mappings, _mount_options(folder)),
+        discard=layout.discard_findings(place, mappings, run(asked).out.strip()),
     )
     plan = planned(place, expectation, configuration.discard)
     differing = mismatches(plan, found)
@@ -235,13 +236,6 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         "plaintext_probe": found.plaintext_probe,
         "discard": {**found.discard, "first_bytes": entered.evidence.get("discarded_bytes")},
     }
-
-
-def _mount_options(folder: Path) -> str:
-    """The options of the file system that a folder lies on."""
-    return run(
-        ["findmnt", "--noheadings", "--output", "OPTIONS", "--target", str(folder)]
-    ).out.strip()
 
 
 def _luks(place: Place) -> dict[str, Any] | None:

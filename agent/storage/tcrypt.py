@@ -132,13 +132,10 @@ class TrueCrypt(Kind):
 
 def parse_dump(text: str) -> dict[str, str]:
     """What cryptsetup says of the header: the cipher chain, its mode, bits of all its keys."""
-    fields = {key.strip(): value.strip() for key, _, value in _pairs(text)}
+    pairs = (line.partition(":") for line in text.splitlines())
+    fields = {key.strip(): value.strip() for key, _, value in pairs}
     wanted = {"chain": "Cipher chain", "mode": "Cipher mode", "key_bits": "MK bits"}
     return {name: fields.get(said, "") for name, said in wanted.items()}
-
-
-def _pairs(text: str) -> list[tuple[str, str, str]]:
-    return [line.partition(":") for line in text.splitlines()]
 
 
 def _words(configuration: Configuration) -> list[str]:

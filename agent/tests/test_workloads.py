@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent import cpu_time, kept, needs, pack
+from agent import kept, marks, needs, pack
 from agent.limits import Stop
 from agent.tests.suite_lab import Lab, blocks_document, entries
 from contract import plan
@@ -68,7 +68,7 @@ def test_a_run_tells_the_processors_and_how_busy_they_were(lab: Lab) -> None:
 def test_busy_is_all_but_idle_and_waiting_and_what_others_took(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu  1 20 300 4000 50000 600000 7000000 80000000 1 1\ncpu0 9 9 9 9\n")
-    assert cpu_time.busy_s(stat) == pytest.approx(7600321 / os.sysconf("SC_CLK_TCK"))
+    assert marks.cpus_busy_s(stat) == pytest.approx(7600321 / os.sysconf("SC_CLK_TCK"))
 
 
 def test_what_is_left_out_is_told_with_its_reason(lab: Lab) -> None:
