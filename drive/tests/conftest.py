@@ -17,18 +17,17 @@ MakeDrive = Callable[..., Drive]
 
 @pytest.fixture(autouse=True)
 def _quick_verifiers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a drive in the test's own process; one that is started spends its full time on a PIN."""
+    """Of a drive in the test's own process, as forked ones have them."""
     monkeypatch.setattr(credentials, "COST", 2)
 
 
 @pytest.fixture
 def make_drive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeDrive]:
-    """Starts real drive processes; they must end cleanly and without a traceback."""
+    """Starts drive processes; they must end cleanly and without a traceback."""
     drives: list[Drive] = []
 
-    def make(opal: bool, block_bytes: int = 4096, second_bytes: int = 0) -> Drive:
-        folder = Path(tmp_path_factory.mktemp("drive"))
-        drive = Drive(folder, opal, block_bytes, second_bytes)
+    def make(*arguments: Any, **options: Any) -> Drive:
+        drive = Drive(tmp_path_factory.mktemp("drive"), *arguments, **options)
         drives.append(drive)
         drive.start()
         return drive

@@ -18,7 +18,7 @@ from drive.opal import uids
 from drive.opal.packets import COM_ID, Message, pack
 from drive.state import POWER_CYCLE, DriveState, parse
 from drive.tests.batches import CALLS_A_SESSION, Batch
-from drive.tests.dying import DyingDrive, End
+from drive.tests.dying import DyingDrive
 from drive.tests.fuzz_wire import (
     CHANGE,
     DEADLINE_S,
@@ -107,9 +107,9 @@ class Owned:
         if kills % 8 == 7:
             self.figures["kills_at_power_on"] += 1
             self._before = self._state_bytes()
-            self.drive.launch(End(0, 1 + self.figures["kills_at_power_on"] % STEPS))
+            self.drive.launch(self.drive.at(0, 1 + self.figures["kills_at_power_on"] % STEPS))
             self._check_dead()
-        self.drive.start(End(1, 1 + kills % STEPS))
+        self.drive.start(self.drive.at(1, 1 + kills % STEPS))
         self._before = self._state_bytes()
         self._check_alive()
 

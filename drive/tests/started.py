@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from drive.initiator import Initiator
-from drive.tests.process import REPOSITORY
+from drive.tests.process import COMMAND, REPOSITORY
 from lab.network import Network
 
 LOOPBACK = Network()
-COMMAND = [sys.executable, "-m", "drive"]
 
 
 class Started:
-    """A drive started in `directory` with nothing but `words`; `said` is its greeting.
+    """A drive started in `directory` with nothing but `words`; `greeting` is what it prints.
 
     In a network of the lab's own it listens on all of its addresses.
     """
@@ -37,10 +35,10 @@ class Started:
             lines.append(line)
             if line.lstrip().startswith("stop"):
                 break
-        self.said = "".join(lines)
+        self.greeting = "".join(lines)
 
     def _word_after(self, option: str) -> str:
-        words = self.said.split()
+        words = self.greeting.split()
         return words[words.index(option) + 1]
 
     @property

@@ -14,7 +14,7 @@ import pytest
 
 from drive import aes_xts
 from drive.aes_xts import AesXts, CryptoError, shared_object
-from drive.tests.process import REPOSITORY, Drive
+from drive.tests.process import REPOSITORY, Drive, run
 
 MAKE_ONE = "from drive.aes_xts import AesXts; AesXts(bytes(range(64)), 512); print('made')"
 
@@ -104,24 +104,17 @@ def test_another_source_is_another_object(tmp_path: Path, monkeypatch: pytest.Mo
     ids=["no compiler", "no header"],
 )
 def test_what_is_missing_is_named_before_the_drive_serves(
-    tmp_path: Path, compiler: str | None, reason: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: str | None, reason: str
 ) -> None:
     if compiler is not None:
         program = tmp_path / "cc"
         program.write_text(f"#!/bin/sh\n{compiler}\n")
         program.chmod(0o755)
-    environment = {
-        **os.environ,
-        "VIRTUAL_DRIVE_CACHE": str(tmp_path / "cache"),
-        "PATH": str(tmp_path),
-    }
-    result = subprocess.run(
-        Drive(tmp_path, opal=True).command(),
-        cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert result.returncode == 1 and result.stderr.count("\n") == 1, result.stderr
-    assert result.stderr.startswith("fde: ") and reason in result.stderr
-    assert "gcc, libc6-dev and libssl-dev" in result.stderr
+    monkeypatch.setenv("VIRTUAL_DRIVE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, sentence = run(tmp_path, "disk.img", "--size", "1M", "--opal")
+    assert code == 1 and sentence.startswith("fde: ") and sentence.count("\n") == 1, sentence
+    assert reason in sentence and "gcc, libc6-dev and libssl-dev" in sentence
     assert list((tmp_path / "cache").iterdir()) == []
 
 

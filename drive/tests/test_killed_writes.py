@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from drive.initiator import Initiator
 from drive.opal import uids
 from drive.opal.packets import Named
 from drive.state import DriveState, parse, sweep_leftovers
-from drive.tests.dying import DyingDrive, End
+from drive.tests.dying import DyingDrive
 from drive.tests.keys import kek_of, opened, range_keys
 from drive.tests.opal_host import OpalSession, RefusedError, lock, set_up_range, take_ownership
 from drive.tests.process import PSID, SIZE_BYTES, Drive, until
@@ -34,33 +36,57 @@ DENIED = 0x4286
 Change = Callable[[Initiator], None]
 
 
-@pytest.fixture
-def dying(tmp_path: Path) -> Iterator[DyingDrive]:
-    folder = tmp_path / "drive"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def owned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of a drive with an owner, a range of user 2 that locks, and data in both namespaces."""
+    folder = tmp_path_factory.mktemp("owned")
     drive = DyingDrive(folder, opal=True, second_bytes=SECOND_BYTES)
     drive.start()
-    yield drive
-    drive.stop()
-
-
-@pytest.fixture
-def two(make_drive: Callable[..., Drive]) -> Drive:
-    """A drive of two namespaces that nothing ails."""
-    return make_drive(opal=True, second_bytes=SECOND_BYTES)
-
-
-def own(drive: Drive) -> Initiator:
-    """Owner, range 1 of user 2 that locks, the rest of both namespaces open; data in all."""
     host = drive.connect()
-    revert_by_label(host)
     take_ownership(host, OWNER)
     set_up_range(host, OWNER, 1, (256, 256), USER2)
     queue = drive.io()
     for lba in IN_RANGE + OUTSIDE:
         nsid = 1 + (lba >= SECOND)
         assert queue.run(0x01, nsid, BLOCK, cdw10=lba - SECOND * (nsid - 1)).status == 0
-    return host
+    drive.kill()
+    drive.stop()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def owned_locks_on_resets(owned: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, with a range that every reset locks."""
+    drive = DyingDrive(tmp_path_factory.mktemp("resets"), opal=True, second_bytes=SECOND_BYTES)
+    restore(drive, owned)
+    drive.start()
+    with OpalSession(drive.connect(), uids.ADMIN_SP, uids.SID, OWNER) as session:
+        session.set(uids.TPER_INFO, {8: 1})
+    with OpalSession(drive.connect(), uids.LOCKING_SP, ADMIN1, OWNER) as session:
+        session.set(ROW, {9: [0, 1, 3]})
+    lock(drive.connect(), USER2, 1, locked=False)
+    drive.kill()
+    drive.stop()
+    return drive.directory
+
+
+def restore(drive: Drive, files: Path) -> None:
+    """The drive's files as they were; it is not started."""
+    if drive.process is not None:
+        drive.kill()
+    shutil.rmtree(drive.directory)
+    subprocess.run(["cp", "--recursive", files, drive.directory], check=True)
+
+
+@pytest.fixture
+def dying(owned: Path, tmp_path: Path) -> Iterator[DyingDrive]:
+    """A drive with the files of `owned`; it is not started."""
+    folder = tmp_path / "drive"
+    folder.mkdir()
+    drive = DyingDrive(folder, opal=True, second_bytes=SECOND_BYTES)
+    restore(drive, owned)
+    yield drive
+    drive.stop()
 
 
 def load(drive: Drive) -> DriveState:
@@ -144,9 +170,7 @@ def name(change: Change) -> str:
 def test_a_copy_of_a_leftover_opens_nothing_after_an_erase(
     dying: DyingDrive, erase: Change
 ) -> None:
-    own(dying)
-    dying.kill()
-    dying.launch(End(0, STEPS.index("fsync") + 1))
+    dying.launch(dying.at(0, STEPS.index("fsync") + 1))
     dying.wait()
     (leftover,) = leftovers(dying)
     keys = all_keys(parse(leftover.read_bytes())).values()
@@ -161,12 +185,11 @@ def test_a_copy_of_a_leftover_opens_nothing_after_an_erase(
 
 @pytest.mark.parametrize("change", CHANGES, ids=name)
 def test_a_kill_at_every_step_leaves_the_old_or_the_new_state(
-    dying: DyingDrive, change: Change
+    owned: Path, dying: DyingDrive, change: Change
 ) -> None:
     for step, call in enumerate(STEPS, 1):
-        own(dying)
-        dying.kill()
-        dying.start(End(1, step))
+        restore(dying, owned)
+        dying.start(dying.at(1, step))
         host, old = dying.connect(), dying.path("state.json").read_bytes()
         with contextlib.suppress(OSError):
             change(host)
@@ -196,10 +219,8 @@ def check_locked_and_erased(drive: Drive, old: DriveState) -> None:
 
 
 def test_power_on_ends_at_every_step_and_is_done_at_the_next(dying: DyingDrive) -> None:
-    own(dying)
     for step, call in enumerate(STEPS, 1):
-        dying.kill()
-        dying.launch(End(0, step))
+        dying.launch(dying.at(0, step))
         assert dying.wait() == -9
         ended = dying.ended()
         assert ended is not None and ended[0] == call
@@ -208,25 +229,21 @@ def test_power_on_ends_at_every_step_and_is_done_at_the_next(dying: DyingDrive) 
         assert dying.io().read(256, 1).status == DENIED
         lock(dying.connect(), USER2, 1, locked=False)
         assert dying.io().read(256, 1).data == BLOCK
+        dying.kill()
 
 
 @pytest.mark.parametrize("step", [2, 4, 6, 7, 8])
 @pytest.mark.parametrize("event", ["power-on", "power-cycle", "warm-reset", "TPER_RESET", "leave"])
 def test_a_reset_locks_though_its_outcome_cannot_be_written(
-    dying: DyingDrive, event: str, step: int
+    owned_locks_on_resets: Path, dying: DyingDrive, event: str, step: int
 ) -> None:
-    host = own(dying)
-    with OpalSession(host, uids.ADMIN_SP, uids.SID, OWNER) as session:
-        session.set(uids.TPER_INFO, {8: 1})
-    with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
-        session.set(ROW, {9: [0, 1, 3]})
-    dying.kill()
+    restore(dying, owned_locks_on_resets)
     if event == "power-on":
-        dying.start(End(0, step, "disk full"))
+        dying.start(dying.at(0, step, "disk full"))
         assert "could not be saved" in dying.log() or step > REPLACED
         assert dying.io().read(256, 1).status == DENIED
         return
-    dying.start(End(2, step, "disk full"))
+    dying.start(dying.at(2, step, "disk full"))
     host = dying.connect()
     lock(host, USER2, 1, locked=False)
     if event == "leave":
@@ -243,11 +260,12 @@ def test_a_reset_locks_though_its_outcome_cannot_be_written(
     assert dying.io().read(256, 1).data == BLOCK, "the next change is written again"
 
 
-def test_a_failing_write_is_told_and_memory_and_file_stay_one(dying: DyingDrive) -> None:
+def test_a_failing_write_is_told_and_memory_and_file_stay_one(
+    owned: Path, dying: DyingDrive
+) -> None:
     for step in range(1, STEPS.index("close") + 1):
-        own(dying)
-        dying.kill()
-        dying.start(End(2, step, "disk full"))
+        restore(dying, owned)
+        dying.start(dying.at(2, step, "disk full"))
         old, host = dying.path("state.json").read_bytes(), dying.connect()
         lock(host, USER2, 1, locked=False)
         unlocked = dying.path("state.json").read_bytes()
@@ -266,43 +284,45 @@ def test_a_failing_write_is_told_and_memory_and_file_stay_one(dying: DyingDrive)
         assert dying.io().read(256, 1).data == BLOCK
 
 
-def test_a_full_disk_locks_nothing_open_and_loses_nothing(two: Drive) -> None:
+def test_a_full_disk_locks_nothing_open_and_loses_nothing(dying: DyingDrive) -> None:
     """A real limit of the operating system: from now on no file of the drive may grow."""
-    host = own(two)
-    kept = two.path("state.json").read_bytes()
-    assert two.process is not None
+    dying.start()
+    host = dying.connect()
+    lock(host, USER2, 1, locked=False)
+    kept = dying.path("state.json").read_bytes()
     for limit in (0, resource.RLIM_INFINITY):
-        resource.prlimit(two.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        resource.prlimit(dying.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
         if limit == 0:
             with pytest.raises(Exception, match="TPER_MALFUNCTION"):
                 lock_the_range(host)
-            assert two.path("state.json").read_bytes() == kept and leftovers(two) == []
-            assert two.ask("power-cycle")["ok"]
-        host = two.connect()
-        assert two.io().read(256, 1).status == DENIED
-    assert two.path("state.json").read_bytes() == kept
+            assert dying.path("state.json").read_bytes() == kept and leftovers(dying) == []
+            assert dying.ask("power-cycle")["ok"]
+        host = dying.connect()
+        assert dying.io().read(256, 1).status == DENIED
+    assert dying.path("state.json").read_bytes() == kept
     lock(host, USER2, 1, locked=False)
-    assert two.io().read(256, 1).data == BLOCK
+    assert dying.io().read(256, 1).data == BLOCK
 
 
-def test_a_write_that_cannot_be_kept_leaves_no_range_open(two: Drive) -> None:
+def test_a_write_that_cannot_be_kept_leaves_no_range_open(dying: DyingDrive) -> None:
     """A transaction locks a range and writes to a table that has no room on the host's disk."""
-    host = own(two)
+    dying.start()
+    host = dying.connect()
+    lock(host, USER2, 1, locked=False)
     session = OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER)
     session.raw(b"\xfb\x00")
     session.set(ROW, {7: 1, 8: 1})
     session.call(uids.DATA_STORE, uids.SET, Named(0, 0), Named(1, b"data"))
-    state_bytes = two.path("state.json").stat().st_size
-    assert two.process is not None
+    state_bytes = dying.path("state.json").stat().st_size
     room = max(state_bytes + 4096, 1 << 16)
     session.call(uids.MBR, uids.SET, Named(0, room), Named(1, b"data"))
-    resource.prlimit(two.process.pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+    resource.prlimit(dying.pid, resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
     assert session.raw(b"\xfc\x00") == b"\xfc\x01"
     resource.prlimit(
-        two.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        dying.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     )
-    assert load(two).ranges[1].read_locked
-    assert two.io().read(256, 1).status == DENIED
+    assert load(dying).ranges[1].read_locked
+    assert dying.io().read(256, 1).status == DENIED
 
 
 def test_only_what_a_killed_write_left_is_swept(tmp_path: Path) -> None:
