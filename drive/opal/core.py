@@ -13,21 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from drive.identify import DriveConfig
-from drive.opal import credentials
+from drive.opal import credentials, uids
 from drive.opal.byte_table import ByteTable
 from drive.opal.locking import Locking, new_media_key
-from drive.opal.uids import (
-    ADMIN_SP_ADMIN1,
-    AUTHORITY_NAMES,
-    DATA_STORE,
-    LOCKING_AUTHORITIES,
-    MBR,
-    PSID,
-    RANGES,
-    SID,
-    MethodError,
-    Status,
-)
+from drive.opal.uids import MethodError, Status
 from drive.state import Authority, DriveState, RangeState
 
 TRY_LIMIT = 5
@@ -66,7 +55,7 @@ def new_state(psid: bytes, config: DriveConfig, key_bits: int = 256) -> DriveSta
         msid=msid,
         sid=credentials.create(msid),
         psid=credentials.create(psid),
-        ranges=[RangeState(open_key=new_media_key(key_bits)) for _ in range(RANGES)],
+        ranges=[RangeState(open_key=new_media_key(key_bits)) for _ in range(uids.RANGES)],
     )
 
 
@@ -180,13 +169,13 @@ class Core:
 
     def authority(self, authority: bytes) -> Authority:
         """The enabled flag and credential of one who can log in; raises NOT_AUTHORIZED."""
-        if authority == SID:
+        if authority == uids.SID:
             return Authority(True, self.state.sid)
-        if authority == PSID:
+        if authority == uids.PSID:
             return Authority(True, self.state.psid)
-        if authority == ADMIN_SP_ADMIN1:
+        if authority == uids.ADMIN_SP_ADMIN1:
             return self.state.admin1
-        known = self.state.authorities.get(AUTHORITY_NAMES.get(authority, ""))
+        known = self.state.authorities.get(uids.AUTHORITY_NAMES.get(authority, ""))
         if known is None:
             raise MethodError(Status.NOT_AUTHORIZED)
         return known
@@ -194,7 +183,7 @@ class Core:
     def log_in(self, authority: bytes, pin: bytes) -> Login:
         """Checks a PIN; raises NOT_AUTHORIZED, or AUTHORITY_LOCKED_OUT at the try limit."""
         known = self.authority(authority)
-        blocked = authority == SID and self.sid_blocked
+        blocked = authority == uids.SID and self.sid_blocked
         if known.credential is None or not known.enabled or blocked:
             raise MethodError(Status.NOT_AUTHORIZED)
         if self.tries.get(authority, 0) >= TRY_LIMIT:
@@ -208,7 +197,7 @@ class Core:
 
     def lock_out(self, name: str) -> None:
         """Brings an authority to its try limit; raises ValueError for an unknown name."""
-        by_name = {name: who for who, name in AUTHORITY_NAMES.items()}
+        by_name = {name: who for who, name in uids.AUTHORITY_NAMES.items()}
         try:
             self.authority(by_name.get(name, b""))
         except MethodError:
@@ -226,7 +215,7 @@ class Core:
         credential, wrapping_key = credentials.create_with_key(check_pin(pin), kek)
         if authority in logins:
             logins[authority].wrapping_keys[credential.salt] = wrapping_key
-        if authority == SID:
+        if authority == uids.SID:
             self.state.sid = credential
             self.sid_is_msid = pin == self.state.msid
         else:
@@ -247,7 +236,9 @@ class Core:
         self._clear_byte_tables()
         kek = os.urandom(credentials.KEK_BYTES)
         self.locking.activate(kek)
-        self.state.authorities = {AUTHORITY_NAMES[u]: Authority() for u in LOCKING_AUTHORITIES}
+        self.state.authorities = {
+            uids.AUTHORITY_NAMES[u]: Authority() for u in uids.LOCKING_AUTHORITIES
+        }
         sid = self.state.sid
         admin1 = credentials.adopt(sid, login.wrapping_keys[sid.salt], kek)
         self.state.authorities["Admin1"] = Authority(True, admin1)
@@ -263,7 +254,7 @@ class Core:
         self.state.aces = {}
         self.state.names = {}
         self.locking.factory_reset(keep_global_key)
-        for authority in LOCKING_AUTHORITIES:
+        for authority in uids.LOCKING_AUTHORITIES:
             self.tries.pop(authority, None)
 
     def revert_drive(self) -> None:
@@ -276,7 +267,7 @@ class Core:
         self.tries.clear()
 
     def _clear_byte_tables(self) -> None:
-        for uid in (MBR, DATA_STORE):
+        for uid in (uids.MBR, uids.DATA_STORE):
             self.byte_tables[uid].clear()
 
 

@@ -8,17 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from drive.opal import uids
 from drive.opal.calls import Call
 from drive.opal.core import Core, Login
-from drive.opal.uids import (
-    ADMIN_SP,
-    LOCKING_AUTHORITIES,
-    LOCKING_SP,
-    SID,
-    MethodError,
-    Status,
-    key_rows,
-)
+from drive.opal.uids import MethodError, Status
 
 _KEEP_GLOBAL_RANGE_KEY = 0x060000
 
@@ -32,7 +25,7 @@ class LifeCycle:
 
     def kek(self) -> bytes | None:
         """The Locking SP's key, if an authority of that SP has logged in."""
-        locking = (login for who, login in self._logins.items() if who in LOCKING_AUTHORITIES)
+        locking = (login for who, login in self._logins.items() if who in uids.LOCKING_AUTHORITIES)
         return next((kek for login in locking if (kek := self._core.kek(login))), None)
 
     def generate_key(self, row: bytes) -> None:
@@ -40,7 +33,7 @@ class LifeCycle:
         kek = self.kek()
         if kek is None:
             raise MethodError(Status.NOT_AUTHORIZED)
-        index = key_rows(self._core.state.key_bits).index(row)
+        index = uids.key_rows(self._core.state.key_bits).index(row)
         self._core.locking.generate_key(index, kek)
 
     def activate(self, call: Call) -> None:
@@ -48,15 +41,15 @@ class LifeCycle:
         self._refuse_in_transaction()
         if call.positional or call.named:  # single user mode is not offered
             raise MethodError(Status.INVALID_PARAMETER)
-        if call.invoking == LOCKING_SP and not self._core.state.locking_active:
-            self._core.activate(self._logins[SID])
+        if call.invoking == uids.LOCKING_SP and not self._core.state.locking_active:
+            self._core.activate(self._logins[uids.SID])
 
     def revert(self, call: Call) -> None:
         """Factory state for the whole drive or for the Locking SP."""
         self._refuse_in_transaction()
         if call.positional or call.named:
             raise MethodError(Status.INVALID_PARAMETER)
-        if call.invoking == ADMIN_SP:
+        if call.invoking == uids.ADMIN_SP:
             self._core.revert_drive()
         else:
             self._core.revert_locking()

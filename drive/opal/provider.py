@@ -10,32 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from drive.opal import schema
+from drive.opal import schema, uids
 from drive.opal.access import Ace, encode_expression, is_satisfied
 from drive.opal.byte_table import ByteTable
 from drive.opal.core import Logins
 from drive.opal.packets import Value
 from drive.opal.schema import Table
-from drive.opal.uids import (
-    ACCESS_CONTROL,
-    ACE_ANYBODY,
-    ADMINS_CLASS,
-    ANYBODY,
-    AUTHENTICATE,
-    GET,
-    GET_ACL,
-    METHOD_NAMES,
-    NEXT,
-    RANDOM,
-    SP_INFO,
-    THIS_SP,
-    USER_AUTHORITIES,
-    USERS_CLASS,
-    MethodError,
-    Status,
-    c_pin,
-    uid,
-)
+from drive.opal.uids import MethodError, Status
 
 Row = dict[int, Value]
 _OBJECT, _BYTE = 1, 2  # table_kind
@@ -84,11 +65,11 @@ class Provider:
 
     def present(self, logins: Iterable[bytes]) -> frozenset[bytes]:
         """Those logged in, the classes that they belong to, and Anybody."""
-        who = {ANYBODY, *logins}
+        who = {uids.ANYBODY, *logins}
         if not who.isdisjoint(self.admins):
-            who.add(ADMINS_CLASS)
-        if not who.isdisjoint(USER_AUTHORITIES):
-            who.add(USERS_CLASS)
+            who.add(uids.ADMINS_CLASS)
+        if not who.isdisjoint(uids.USER_AUTHORITIES):
+            who.add(uids.USERS_CLASS)
         return frozenset(who)
 
     def permitted(self, row: bytes, method: bytes, logins: Iterable[bytes]) -> frozenset[int]:
@@ -120,24 +101,24 @@ def add_base(
 ) -> None:
     """The Base template's read-only tables: Table, SPInfo, SPTemplates, MethodID."""
     objects = provider.objects
-    objects[SP_INFO] = static({0: SP_INFO, 1: provider.uid, 2: name, 6: 1})
+    objects[uids.SP_INFO] = static({0: uids.SP_INFO, 1: provider.uid, 2: name, 6: 1})
     for number, template in enumerate(templates, 1):
-        row = uid(0x0000000300000000 + number)
+        row = uids.uid(0x0000000300000000 + number)
         label = TEMPLATE_NAMES[template]
         objects[row] = static({0: row, 1: template, 2: label, 3: b"\0\0\0\2"})
     for method in methods:
-        objects[method] = static({0: method, 1: METHOD_NAMES[method].encode()})
+        objects[method] = static({0: method, 1: uids.METHOD_NAMES[method].encode()})
     for table in provider.tables:
         objects[table.descriptor] = Object(partial(_descriptor, provider, table))
     for table in provider.tables:
         if table.columns and table not in (schema.SP_INFO, schema.ACCESS_CONTROL):
-            provider.grant(NEXT, [ACE_ANYBODY], table.uid)
+            provider.grant(uids.NEXT, [uids.ACE_ANYBODY], table.uid)
     public = (schema.TABLE, schema.SP_INFO, schema.SP_TEMPLATES, schema.METHOD_ID)
     for table in public:
-        provider.grant(GET, [ACE_ANYBODY], *provider.rows(table.uid))
-    provider.grant(AUTHENTICATE, [ACE_ANYBODY], THIS_SP)
-    provider.grant(RANDOM, [ACE_ANYBODY], THIS_SP)
-    provider.grant(GET_ACL, [ACE_ANYBODY], ACCESS_CONTROL)
+        provider.grant(uids.GET, [uids.ACE_ANYBODY], *provider.rows(table.uid))
+    provider.grant(uids.AUTHENTICATE, [uids.ACE_ANYBODY], uids.THIS_SP)
+    provider.grant(uids.RANDOM, [uids.ACE_ANYBODY], uids.THIS_SP)
+    provider.grant(uids.GET_ACL, [uids.ACE_ANYBODY], uids.ACCESS_CONTROL)
 
 
 def _descriptor(provider: Provider, table: Table) -> Row:
@@ -171,11 +152,11 @@ def add_aces(provider: Provider, set_rule: Callable[[bytes, Value], None]) -> No
 
 def authority_row(who: bytes, name: bytes, enabled: bool, common_name: bytes, owner: bytes) -> Row:
     """An Authority row; `owner` is the class that it belongs to, or the null UID."""
-    is_class = who in (ADMINS_CLASS, USERS_CLASS)
-    by_pin = who != ANYBODY and not is_class
+    is_class = who in (uids.ADMINS_CLASS, uids.USERS_CLASS)
+    by_pin = who != uids.ANYBODY and not is_class
     return {
         0: who, 1: name, 2: common_name, 3: int(is_class), 4: owner, 5: int(enabled), 6: 0, 7: 0,
-        8: 0, 9: _PASSWORD if by_pin else 0, 10: c_pin(who) if by_pin else _NULL_UID,
+        8: 0, 9: _PASSWORD if by_pin else 0, 10: uids.c_pin(who) if by_pin else _NULL_UID,
         11: _NULL_UID, 12: _NULL_UID,
     }  # fmt: skip
 
@@ -197,6 +178,6 @@ def reset_events(value: Value) -> list[int]:
 
 
 BASE_TEMPLATE, ADMIN_TEMPLATE, LOCKING_TEMPLATE = (
-    uid(0x0000020400000000 + number) for number in (1, 2, 6)
+    uids.uid(0x0000020400000000 + number) for number in (1, 2, 6)
 )
 TEMPLATE_NAMES = {BASE_TEMPLATE: b"Base", ADMIN_TEMPLATE: b"Admin", LOCKING_TEMPLATE: b"Locking"}

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from drive.opal import schema
+from drive.opal import schema, uids
 from drive.opal.calls import (
     Call,
     CallRecord,
@@ -28,32 +28,14 @@ from drive.opal.packets import (
     encode,
 )
 from drive.opal.provider import Provider, Writer
-from drive.opal.uids import (
-    ACTIVATE,
-    ADMIN_SP,
-    ANYBODY,
-    AUTHENTICATE,
-    CLOSE_SESSION,
-    GEN_KEY,
-    GET,
-    GET_ACL,
-    NEXT,
-    RANDOM,
-    REVERT,
-    REVERT_SP,
-    SESSION_MANAGER,
-    SET,
-    THIS_SP,
-    MethodError,
-    Status,
-)
+from drive.opal.uids import MethodError, Status
 
 _log = logging.getLogger("drive.opal")
 _MAX_RANDOM_BYTES = 1024
 _MAX_LOGINS = 2
 _START_ROW, _END_ROW, _START_COLUMN, _END_COLUMN = 1, 2, 3, 4
 _DONE, _ABORTED = 0, 1  # status of a transaction's tokens
-_ENDING = {(REVERT, ADMIN_SP), (REVERT_SP, THIS_SP)}  # they end the session
+_ENDING = {(uids.REVERT, uids.ADMIN_SP), (uids.REVERT_SP, uids.THIS_SP)}  # they end the session
 
 
 class Session:
@@ -76,18 +58,18 @@ class Session:
         self._record = record
         self._life_cycle = LifeCycle(core, self.logins)
         self._readers: dict[bytes, Callable[[Call], list[Value]]] = {
-            NEXT: self._next,
-            GET: self._get,
-            GET_ACL: self._get_acl,
-            AUTHENTICATE: self._authenticate,
-            RANDOM: self._random,
+            uids.NEXT: self._next,
+            uids.GET: self._get,
+            uids.GET_ACL: self._get_acl,
+            uids.AUTHENTICATE: self._authenticate,
+            uids.RANDOM: self._random,
         }
         self._writers: dict[bytes, Callable[[Call], None]] = {
-            SET: self._set,
-            GEN_KEY: self._generate_key,
-            ACTIVATE: self._life_cycle.activate,
-            REVERT: self._life_cycle.revert,
-            REVERT_SP: self._life_cycle.revert_sp,
+            uids.SET: self._set,
+            uids.GEN_KEY: self._generate_key,
+            uids.ACTIVATE: self._life_cycle.activate,
+            uids.REVERT: self._life_cycle.revert,
+            uids.REVERT_SP: self._life_cycle.revert_sp,
         }
 
     def log_in(self, authority: bytes, pin: bytes) -> None:
@@ -109,7 +91,9 @@ class Session:
         except TokenError as error:
             _log.warning("session ended: %s", error)
             self.close()
-            return encode_call(SESSION_MANAGER, CLOSE_SESSION, [self.host_number, self.tper_number])
+            return encode_call(
+                uids.SESSION_MANAGER, uids.CLOSE_SESSION, [self.host_number, self.tper_number]
+            )
 
     def _answer(self, tokens: list[Token]) -> bytes:
         """A packet: end of session; or a call, with the begin or end of a transaction around it."""
@@ -190,7 +174,7 @@ class Session:
             return [table.read(first, last + 1)]
         if not block.keys() <= {_START_COLUMN, _END_COLUMN}:
             raise MethodError(Status.INVALID_PARAMETER)
-        allowed = self.provider.permitted(call.invoking, GET, self.logins)
+        allowed = self.provider.permitted(call.invoking, uids.GET, self.logins)
         columns = self.provider.objects[call.invoking].read()
         first, last = block.get(_START_COLUMN, 0), block.get(_END_COLUMN, max(columns))
         if first > last:
@@ -216,7 +200,7 @@ class Session:
         described = schema.table_of(row)
         if described is None or any(c not in range(len(described.columns)) for c in values):
             raise MethodError(Status.INVALID_PARAMETER)
-        if not values.keys() <= self.provider.permitted(row, SET, self.logins):
+        if not values.keys() <= self.provider.permitted(row, uids.SET, self.logins):
             raise MethodError(Status.NOT_AUTHORIZED)
         write = self.provider.objects[row].write
         if write is None:
@@ -251,7 +235,7 @@ class Session:
                 pass
             case _:
                 raise MethodError(Status.INVALID_PARAMETER)
-        if authority == ANYBODY:
+        if authority == uids.ANYBODY:
             return [1]
         if authority not in self.logins and len(self.logins) >= _MAX_LOGINS:
             raise MethodError(Status.NOT_AUTHORIZED)

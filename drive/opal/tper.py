@@ -8,7 +8,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from drive.opal import admin_sp, com_id, locking_sp, properties
+from drive.opal import admin_sp, com_id, locking_sp, properties, uids
 from drive.opal.calls import Call, CallRecord, encode_call, encode_result, parse_call
 from drive.opal.core import Core
 from drive.opal.discovery import discover
@@ -25,17 +25,7 @@ from drive.opal.packets import (
     unpack,
 )
 from drive.opal.session import Session
-from drive.opal.uids import (
-    ADMIN_SP,
-    ANYBODY,
-    LOCKING_SP,
-    PROPERTIES,
-    SESSION_MANAGER,
-    START_SESSION,
-    SYNC_SESSION,
-    MethodError,
-    Status,
-)
+from drive.opal.uids import MethodError, Status
 from drive.state import HARDWARE, PROGRAMMATIC
 
 _log = logging.getLogger("drive.opal")
@@ -63,7 +53,10 @@ class Tper:
         self._core = core
         self._block_sid_feature = block_sid_feature
         self._block_sid_until_reset = False
-        self._providers = {ADMIN_SP: admin_sp.build(core), LOCKING_SP: locking_sp.build(core)}
+        self._providers = {
+            uids.ADMIN_SP: admin_sp.build(core),
+            uids.LOCKING_SP: locking_sp.build(core),
+        }
         self._record = CallRecord()
         self._session: Session | None = None
         self._session_owner = 0
@@ -248,14 +241,14 @@ class Tper:
         except TokenError as error:
             _log.warning("call to the session manager ignored: %s", error)
             return None
-        if call.invoking != SESSION_MANAGER:
+        if call.invoking != uids.SESSION_MANAGER:
             return None
-        if call.method == PROPERTIES:
+        if call.method == uids.PROPERTIES:
             accepted = properties.accept(call)
             host.max_com_packet_bytes = accepted.get(b"MaxComPacketSize", host.max_com_packet_bytes)
             self._record.add("Properties", call.invoking, Status.SUCCESS)
-            return encode_call(SESSION_MANAGER, PROPERTIES, properties.answer(accepted))
-        if call.method == START_SESSION:
+            return encode_call(uids.SESSION_MANAGER, uids.PROPERTIES, properties.answer(accepted))
+        if call.method == uids.START_SESSION:
             return self._start_session(owner, call)
         return None
 
@@ -276,7 +269,7 @@ class Tper:
             _log.info("session refused: %s", error)
             status = error.status
         self._record.add("StartSession", call.invoking, status)
-        return encode_call(SESSION_MANAGER, SYNC_SESSION, numbers, status)
+        return encode_call(uids.SESSION_MANAGER, uids.SYNC_SESSION, numbers, status)
 
     def _open_session(self, call: Call, host_number: int) -> Session:
         if self.refusing:
@@ -290,7 +283,7 @@ class Tper:
             case _:
                 raise MethodError(Status.INVALID_PARAMETER)
         timeout_ms = call.named.get(_SESSION_TIMEOUT, 0)
-        authority = call.named.get(_HOST_SIGNING_AUTHORITY, ANYBODY)
+        authority = call.named.get(_HOST_SIGNING_AUTHORITY, uids.ANYBODY)
         pin = call.named.get(_HOST_CHALLENGE, b"")
         if (
             not isinstance(authority, bytes)
@@ -298,7 +291,7 @@ class Tper:
             or not isinstance(timeout_ms, int)
             or timeout_ms < 0
             or sp not in self._providers
-            or (sp == LOCKING_SP and not self._core.state.locking_active)
+            or (sp == uids.LOCKING_SP and not self._core.state.locking_active)
         ):
             raise MethodError(Status.INVALID_PARAMETER)
         self._end_idle_session()
@@ -307,7 +300,7 @@ class Tper:
         number = _FIRST_SESSION + next(self._numbers) % (1 << 31)
         provider = self._providers[sp]
         session = Session(self._core, provider, (number, host_number), bool(write), self._record)
-        if authority != ANYBODY:
+        if authority != uids.ANYBODY:
             session.log_in(authority, pin)
         self._session_timeout_ns = timeout_ms * 1_000_000
         return session
