@@ -25,6 +25,7 @@ from drive.own_files import ForeignFileError, check_ready_file
 from drive.peers import Peers, unknown_hosts
 from drive.server import Server
 from drive.state import StateError, write_atomically
+from drive.subsystem import Subsystem
 
 _PR_SET_DUMPABLE = 4
 _M_MMAP_THRESHOLD = -3
@@ -47,9 +48,9 @@ def _give_memory_back() -> None:
         _LIBC.mallopt(_M_MMAP_THRESHOLD, 128 << 10)
 
 
-def _open_server(options: argparse.Namespace, drive: factory.Drive) -> Server:
+def _open_server(options: argparse.Namespace, subsystem: Subsystem) -> Server:
     try:
-        return Server(drive.subsystem, options.port, options.address, Peers(options.users))
+        return Server(subsystem, options.port, options.address, Peers(options.users))
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
@@ -80,8 +81,8 @@ def _serve(options: argparse.Namespace) -> None:
     os.umask(0o077)
     if options.ready_file is not None:
         check_ready_file(options.ready_file)
-    drive = factory.build(options)
-    server = _open_server(options, drive)
+    subsystem = factory.build(options)
+    server = _open_server(options, subsystem)
     stopped = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -89,10 +90,10 @@ def _serve(options: argparse.Namespace) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    actions = Actions(drive.subsystem, drive.tper, server)
-    drive.subsystem.on_power_loss = actions.power_cycle
-    if said := unknown_hosts(options.address, options.users):
-        _log.warning(said)
+    actions = Actions(subsystem, server)
+    subsystem.on_power_loss = actions.power_cycle
+    if warning := unknown_hosts(options.address, options.users):
+        _log.warning(warning)
     control = ControlSocket(options.control, actions.by_name())
     threading.Thread(target=server.serve, daemon=True).start()
     if options.ready_file is not None:

@@ -13,36 +13,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 from drive import behaviour, faults
 from drive.behaviour import Timing
 from drive.control import Action, ControlError
 from drive.faults import AuthorityLockedOut, BlockSid, Fault, RefuseOpal, ShadowOn
+from drive.opal.tper import Tper
 from drive.server import Server
 from drive.subsystem import Subsystem
 
 
-class Opal(Protocol):
-    """What an Opal drive can be told from outside; a name that it does not know: ValueError."""
-
-    refusing: bool
-
-    def power_cycle(self) -> None: ...
-    def reset(self) -> None: ...
-    def status(self) -> dict[str, object]: ...
-    def calls(self) -> list[dict[str, object]]: ...
-    def lock_out(self, name: str) -> None: ...
-    def block_sid(self) -> None: ...
-    def show_shadow(self) -> None: ...
-
-
 class Actions:
-    """The commands for one drive; `opal` is None for a plain one."""
+    """The commands for one drive."""
 
-    def __init__(self, subsystem: Subsystem, opal: Opal | None, server: Server) -> None:
+    def __init__(self, subsystem: Subsystem, server: Server) -> None:
         self._subsystem = subsystem
-        self._opal = opal
+        self._tper = subsystem.tper
         self._server = server
 
     def by_name(self) -> dict[str, Action]:
@@ -61,9 +48,7 @@ class Actions:
     def status(self) -> dict[str, object]:
         config = self._subsystem.config
         known: dict[str, object] = {
-            "model": config.model,
-            "serial": config.serial,
-            "opal": config.opal,
+            name: getattr(config, name) for name in ("model", "serial", "opal")
         }
         if (timing := self._subsystem.timing) is not None:
             known |= {
@@ -73,27 +58,26 @@ class Actions:
                 "used_share": round(timing.used_share, 4),
             }
         in_force = self._subsystem.faults.describe()
-        if self._opal is None:
+        if self._tper is None:
             return {**known, "faults": in_force}
-        if self._opal.refusing:
+        if self._tper.refusing:
             in_force.append(faults.describe(RefuseOpal()))
-        return {**known, **self._opal.status(), "faults": in_force}
+        return {**known, **self._tper.status(), "faults": in_force}
 
     def calls(self) -> dict[str, object]:
-        return {"calls": self._need_opal().calls()}
+        return {"calls": self._need_tper().calls()}
 
     def power_cycle(self) -> dict[str, object]:
-        self._subsystem.reset_controllers()
-        with self._server.interrupted():
-            if self._opal is not None:
-                self._opal.power_cycle()
-        return {}
+        return self._interrupt(Tper.power_cycle)
 
     def warm_reset(self) -> dict[str, object]:
+        return self._interrupt(Tper.reset)
+
+    def _interrupt(self, event: Callable[[Tper], None]) -> dict[str, object]:
         self._subsystem.reset_controllers()
         with self._server.interrupted():
-            if self._opal is not None:
-                self._opal.reset()
+            if self._tper is not None:
+                event(self._tper)
         return {}
 
     def behave(self, request: Mapping[str, Any]) -> dict[str, object]:
@@ -112,13 +96,13 @@ class Actions:
         fault = faults.parse(parameters.pop("name", None), parameters)
         match fault:
             case AuthorityLockedOut(authority):
-                self._need_opal(fault).lock_out(authority)
+                self._need_tper(fault).lock_out(authority)
             case BlockSid():
-                self._need_opal(fault).block_sid()
+                self._need_tper(fault).block_sid()
             case RefuseOpal():
-                self._need_opal(fault).refusing = True
+                self._need_tper(fault).refusing = True
             case ShadowOn():
-                self._need_opal(fault).show_shadow()
+                self._need_tper(fault).show_shadow()
             case _:
                 self._subsystem.faults.add(fault)
         return {"fault": faults.describe(fault)}
@@ -126,15 +110,15 @@ class Actions:
     def clear_faults(self) -> dict[str, object]:
         """Ends what lasts; what has become the drive's state (a blocked SID, …) stays."""
         self._subsystem.faults.clear()
-        if self._opal is not None:
-            self._opal.refusing = False
+        if self._tper is not None:
+            self._tper.refusing = False
         return {}
 
-    def _need_opal(self, fault: Fault | None = None) -> Opal:
-        if self._opal is None:
+    def _need_tper(self, fault: Fault | None = None) -> Tper:
+        if self._tper is None:
             what = f"the fault {faults.describe(fault)['name']}" if fault else "this command"
             raise ControlError(f"{what} is for a self-encrypting drive; this one is plain")
-        return self._opal
+        return self._tper
 
 
 def _bare(action: Callable[[], Mapping[str, Any]]) -> Action:

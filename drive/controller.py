@@ -209,7 +209,7 @@ class Queue:
             0x0C: lambda _command, _data: None,  # Asynchronous Event Request: nothing ever occurs
             0x18: lambda command, _: self._connection.respond(command.cid),  # Keep Alive
         }
-        if self._subsystem.security is not None:
+        if self._subsystem.tper is not None:
             commands |= {0x81: self._security_send, 0x82: self._security_receive}
         return commands
 
@@ -267,21 +267,21 @@ class Queue:
         self._connection.respond(command.cid, result=granted | granted << 16)
 
     def _security_send(self, command: Command, data: memoryview) -> None:
-        assert self._subsystem.security is not None and self._controller is not None
+        assert self._subsystem.tper is not None and self._controller is not None
         if command.cdw11 != len(data):
             raise CommandError(INVALID_FIELD)
         protocol, specific = command.cdw10 >> 24, command.cdw10 >> 8 & 0xFFFF
         payload = bytes(data)
         data[:] = bytes(len(data))  # it may hold a PIN
-        if not self._subsystem.security.send(self._controller.id, protocol, specific, payload):
+        if not self._subsystem.tper.send(self._controller.id, protocol, specific, payload):
             raise CommandError(INVALID_FIELD)
         self._connection.respond(command.cid)
 
     def _security_receive(self, command: Command, _data: memoryview) -> None:
-        assert self._subsystem.security is not None and self._controller is not None
+        assert self._subsystem.tper is not None and self._controller is not None
         protocol, specific = command.cdw10 >> 24, command.cdw10 >> 8 & 0xFFFF
         length = min(command.cdw11, command.sgl_length)
-        payload = self._subsystem.security.receive(self._controller.id, protocol, specific, length)
+        payload = self._subsystem.tper.receive(self._controller.id, protocol, specific, length)
         if payload is None:
             raise CommandError(INVALID_FIELD)
         self._answer(command, payload)

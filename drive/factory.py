@@ -7,31 +7,27 @@ import errno
 import fcntl
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from drive.identify import DriveConfig
-from drive.media import EncryptedMedia, Media, MediaError, PlainMedia, open_backing
-from drive.opal.core import new_secret, new_state
-from drive.opal.setup import open_tper
+from drive.media import EncryptedMedia, MediaError, PlainMedia, open_backing
+from drive.opal.byte_table import ByteTable
+from drive.opal.core import Core, new_secret, new_state
+from drive.opal.locking import Locking
 from drive.opal.tper import Tper
+from drive.opal.uids import DATA_STORE, MBR
 from drive.options import UsageError
-from drive.own_files import check_distinct
+from drive.own_files import beside, check_distinct
 from drive.state import DriveState, StateError, StateFile, sweep_leftovers, write_atomically
 from drive.stats import Stats
 from drive.subsystem import Subsystem
 
-
-@dataclass(frozen=True)
-class Drive:
-    """A drive that is ready to be served; `tper` is None for a plain one."""
-
-    subsystem: Subsystem
-    tper: Tper | None
+MBR_BYTES = 128 << 20  # the least that Opal 2.01 asks for, section 4.3.5.4
+DATA_STORE_BYTES = 10 << 20  # likewise, section 4.3.7.1
 
 
-def build(options: argparse.Namespace) -> Drive:
-    """Opens or makes the files. A file that is not a drive's is left as it is.
+def build(options: argparse.Namespace) -> Subsystem:
+    """Opens or makes the files of a drive. A file that is not a drive's is left as it is.
 
     Raises UsageError, ForeignFileError, MediaError, StateError or OSError.
     """
@@ -54,10 +50,8 @@ def build(options: argparse.Namespace) -> Drive:
         *(options.nqn, options.model, options.serial, options.block_size, blocks, options.opal),
         second_blocks=options.second_namespace // options.block_size,
     )
-    media: Media
     if not options.opal:
-        media = PlainMedia(fd, options.block_size)
-        return Drive(Subsystem(config, media, stats, None), None)
+        return Subsystem(config, PlainMedia(fd, options.block_size), stats)
     file = StateFile(options.state)
     state = _opal_state(options, file, fd, config)
     if (state.blocks, state.block_bytes) != (config.blocks, config.block_bytes):
@@ -67,7 +61,23 @@ def build(options: argparse.Namespace) -> Drive:
         )
     encrypted = EncryptedMedia(fd, options.block_size, stats)
     tper = open_tper(file, state, encrypted, config, options.block_sid_feature)
-    return Drive(Subsystem(config, encrypted, stats, tper), tper)
+    return Subsystem(config, encrypted, stats, tper)
+
+
+def open_tper(
+    file: StateFile,
+    state: DriveState,
+    media: EncryptedMedia,
+    config: DriveConfig,
+    block_sid_feature: bool = False,
+) -> Tper:
+    """The drive's TPer, powered on; its byte tables lie beside the state file."""
+    tables = {
+        MBR: ByteTable(beside(file.path, "mbr"), MBR_BYTES),
+        DATA_STORE: ByteTable(beside(file.path, "datastore"), DATA_STORE_BYTES),
+    }
+    locking = Locking(state, media, config.blocks, config.block_bytes, tables[MBR])
+    return Tper(Core(locking, tables, file.save), block_sid_feature)
 
 
 def _lock(fd: int, path: Path) -> None:
@@ -80,8 +90,7 @@ def _lock(fd: int, path: Path) -> None:
 
 def _lock_state(path: Path) -> None:
     """The state file is replaced with each change, so that a file beside it is locked."""
-    beside = path.with_name(f"{path.name}.lock")
-    fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(beside(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     _lock(fd, path)
 
 

@@ -9,6 +9,8 @@ import pwd
 import re
 from pathlib import Path
 
+from drive.own_files import beside
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _MAX_BYTES = 1 << 50
 _EPILOG = """\
@@ -99,10 +101,6 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def _beside(image: Path, suffix: str) -> Path:
-    return image.with_name(f"{image.name}.{suffix}")
-
-
 def _fill(options: argparse.Namespace, image: Path) -> None:
     if options.size_bytes is None:
         if not image.is_file():
@@ -115,13 +113,13 @@ def _fill(options: argparse.Namespace, image: Path) -> None:
         options.model = "virtual-drive-opal" if options.opal else "virtual-drive"
     options.users = _users(options.allow_user)
     options.nqn = options.nqn or f"nqn.2026-01.org.fde-testbed:{options.serial}"
-    options.control = options.control or _beside(image, "control")
+    options.control = options.control or beside(image, "control")
     opal_only = ("state", "psid_file", "key_bits", "block_sid_feature")
     given = [name for name in opal_only if getattr(options, name)]
     if given and not options.opal:
         raise UsageError(f"--{given[0].replace('_', '-')} needs --opal")
-    options.state = options.state or _beside(image, "state")
-    options.psid_file = options.psid_file or _beside(image, "psid")
+    options.state = options.state or beside(image, "state")
+    options.psid_file = options.psid_file or beside(image, "psid")
 
 
 def _users(allowed: list[str]) -> frozenset[int] | None:

@@ -14,6 +14,11 @@ class ForeignFileError(Exception):
     """A file is somebody else's, and was left as it is; the message is one sentence for people."""
 
 
+def beside(path: Path, suffix: str) -> Path:
+    """`disk.img` and `state` give `disk.img.state`."""
+    return path.with_name(f"{path.name}.{suffix}")
+
+
 def open_own(path: Path, option: str) -> int:
     """Opens or makes a regular file, for its one user at a time, unchanged. Raises OSError too."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -55,10 +60,7 @@ def check_distinct(options: argparse.Namespace) -> None:
     if options.opal:
         state: Path = options.state
         named += [("--state", state), ("--psid-file", options.psid_file)]
-        named += [
-            (f"--state's .{end}", state.with_name(f"{state.name}.{end}"))
-            for end in ("lock", "mbr", "datastore")
-        ]
+        named += [(f"--state's .{e}", beside(state, e)) for e in ("lock", "mbr", "datastore")]
     seen: dict[str, str] = {}
     for option, path in named:
         place = os.path.realpath(path)

@@ -5,47 +5,31 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable
-from typing import Protocol
 
 from drive.behaviour import Timing
 from drive.faults import Faults
 from drive.identify import DriveConfig
 from drive.media import Media
 from drive.nvme_tcp import Connection
+from drive.opal.tper import Tper
 from drive.stats import CONNECT_INVALID, CommandError, Stats
 
 _CONTROLLER_IDS = 0xFFEF  # larger numbers are reserved
 
 
-class Security(Protocol):
-    """What stands behind Security Send and Receive; `owner` names the controller that asks."""
-
-    def send(self, owner: int, protocol: int, specific: int, data: bytes) -> bool:
-        """Takes a payload; False if the drive refuses it."""
-
-    def receive(self, owner: int, protocol: int, specific: int, length: int) -> bytes | None:
-        """Up to `length` bytes of answer, or None if the drive refuses to say anything."""
-
-    def forget(self, owner: int) -> None:
-        """The controller is gone: ends what it had open."""
-
-    def reset(self) -> None:
-        """A controller level reset."""
-
-
 class Subsystem:
-    """One disk and the controllers that hosts have opened on it.
+    """One disk and the controllers that hosts have opened on it; `tper` is None for a plain one.
 
     `on_power_loss` is called by a command that meets a power cut.
     """
 
     def __init__(
-        self, config: DriveConfig, media: Media, stats: Stats, security: Security | None
+        self, config: DriveConfig, media: Media, stats: Stats, tper: Tper | None = None
     ) -> None:
         self.config = config
         self.media = media
         self.stats = stats
-        self.security = security
+        self.tper = tper
         self.faults = Faults()
         self.timing: Timing | None = None  # as fast as it can be, and without a temperature
         self.on_power_loss: Callable[[], object] = lambda: None
@@ -77,24 +61,24 @@ class Subsystem:
             controller.connections.remove(connection)
 
     def close_controller(self, controller: Controller) -> None:
-        """Ends the controller's other connections and what it had open in the security part.
+        """Ends the controller's other connections and what it had open in the TPer.
 
         To lose its association is a controller level reset in NVMe over Fabrics.
         """
         with self._lock:
             self._controllers.pop(controller.id, None)
             connections = list(controller.connections)
-        if self.security is not None:
-            self.security.forget(controller.id)
+        if self.tper is not None:
+            self.tper.forget(controller.id)
             if not controller.was_reset:
                 self.reset_security()
         for connection in connections:
             connection.close()
 
     def reset_security(self) -> None:
-        """Tells the security part of a controller level reset."""
-        if self.security is not None:
-            self.security.reset()
+        """Tells the TPer of a controller level reset."""
+        if self.tper is not None:
+            self.tper.reset()
 
     def reset_controllers(self) -> None:
         """The drive is being reset as a whole: the end of these is no further reset."""

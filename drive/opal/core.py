@@ -267,8 +267,8 @@ class Core:
         self.tries.clear()
 
     def _clear_byte_tables(self) -> None:
-        for uid in (uids.MBR, uids.DATA_STORE):
-            self.byte_tables[uid].clear()
+        for table in self.byte_tables.values():
+            table.clear()
 
 
 def check_pin(pin: object) -> bytes:

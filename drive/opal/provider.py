@@ -6,7 +6,7 @@ access control list of each pair of object and method.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -123,16 +123,11 @@ def add_base(
 
 def _descriptor(provider: Provider, table: Table) -> Row:
     row: Row = {0: table.descriptor, 1: table.name.encode(), 13: 0, 14: 0}
-    if table.columns:
-        count = sum(1 for _ in _rows_of(provider, table))
-        return row | {4: _OBJECT, 6: len(table.columns), 7: count}
-    return row | {4: _BYTE, 7: provider.byte_tables[table.uid].size_bytes, 13: 1, 14: 1}
-
-
-def _rows_of(provider: Provider, table: Table) -> Iterator[bytes]:
-    if table is schema.ACCESS_CONTROL:
-        return (row for row, _ in provider.acl)
-    return iter(provider.rows(table.uid))
+    if not table.columns:
+        return row | {4: _BYTE, 7: provider.byte_tables[table.uid].size_bytes, 13: 1, 14: 1}
+    is_acl = table is schema.ACCESS_CONTROL
+    count = len(provider.acl) if is_acl else len(provider.rows(table.uid))
+    return row | {4: _OBJECT, 6: len(table.columns), 7: count}
 
 
 def add_aces(provider: Provider, set_rule: Callable[[bytes, Value], None]) -> None:

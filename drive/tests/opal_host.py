@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pytest
 
+from drive.factory import open_tper
 from drive.identify import DriveConfig
 from drive.initiator import Completion
 from drive.media import EncryptedMedia, open_backing
@@ -17,7 +18,6 @@ from drive.opal import uids
 from drive.opal.calls import encode_call
 from drive.opal.core import new_state
 from drive.opal.packets import COM_ID, Control, Message, Named, Value, decode, pack, parse, unpack
-from drive.opal.setup import open_tper
 from drive.opal.tper import Tper
 from drive.opal.uids import Status
 from drive.state import StateFile
