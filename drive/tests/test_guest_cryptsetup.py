@@ -53,19 +53,10 @@ def is_locked(sed: GuestSed, number: int = 1) -> bool:
 
 
 @pytest.mark.conformance(
-    "cryptsetup",
-    "Activate SP",
-    "GenKey K_AES_256",
-    "Get C_PIN",
-    "Get Locking",
-    "Get SP",
-    "Set ACE",
-    "Set Authority",
-    "Set C_PIN",
-    "Set Locking",
-    "StartSession SessionManager",
+    "cryptsetup", "Activate SP", "GenKey K_AES_256", "Get C_PIN", "Get Locking", "Get SP",
+    "Set ACE", "Set Authority", "Set C_PIN", "Set Locking", "StartSession SessionManager",
     "StartSession SessionManager refused",
-)
+)  # fmt: skip
 @BOTH_MODES
 def test_from_format_to_erase(parts: GuestSed, mode: str) -> None:
     parts.run(luks_format(mode), both())
@@ -100,18 +91,9 @@ def test_from_format_to_erase(parts: GuestSed, mode: str) -> None:
 
 
 @pytest.mark.conformance(
-    "cryptsetup",
-    "Activate SP",
-    "GenKey K_AES_256",
-    "Get C_PIN",
-    "Get Locking",
-    "Get SP",
-    "Set ACE",
-    "Set Authority",
-    "Set C_PIN",
-    "Set Locking",
-    "StartSession SessionManager",
-)
+    "cryptsetup", "Activate SP", "GenKey K_AES_256", "Get C_PIN", "Get Locking", "Get SP",
+    "Set ACE", "Set Authority", "Set C_PIN", "Set Locking", "StartSession SessionManager",
+)  # fmt: skip
 def test_two_partitions_are_two_ranges(parts: GuestSed) -> None:
     secrets = ("the first passphrase", "the second passphrase")
     for part, secret in zip(PARTS, secrets, strict=True):
@@ -147,11 +129,7 @@ def test_losing_power_locks_an_open_range(parts: GuestSed) -> None:
     assert PLAINTEXT in parts.read(0, MAPPED[0])
 
 
-@pytest.mark.conformance(
-    "cryptsetup",
-    "Revert SP",
-    "StartSession SessionManager refused",
-)
+@pytest.mark.conformance("cryptsetup", "Revert SP", "StartSession SessionManager refused")
 def test_a_factory_reset_gives_the_drive_back_without_its_data(parts: GuestSed) -> None:
     parts.run(luks_format("--hw-opal-only"), both())
     parts.write(0, PLAINTEXT)

@@ -94,15 +94,9 @@ def test_discovery_and_geometry(guest_sed: GuestSed) -> None:
 
 
 @pytest.mark.conformance(
-    "ioctl",
-    "Activate SP",
-    "Get C_PIN",
-    "Get SP",
-    "Revert SP",
-    "Set C_PIN",
-    "StartSession SessionManager",
-    "StartSession SessionManager refused",
-)
+    "ioctl", "Activate SP", "Get C_PIN", "Get SP", "Revert SP", "Set C_PIN",
+    "StartSession SessionManager", "StartSession SessionManager refused",
+)  # fmt: skip
 def test_ownership_is_taken_once(guest_sed: GuestSed) -> None:
     guest_sed.ioctls(
         ("ACTIVATE_LSP", {"key": key(), "num_lrs": 1}, NOT_AUTHORIZED),  # nobody set this PIN
@@ -125,20 +119,10 @@ def test_ownership_is_taken_once(guest_sed: GuestSed) -> None:
 
 
 @pytest.mark.conformance(
-    "ioctl",
-    "Activate SP",
-    "Get C_PIN",
-    "Get Locking",
-    "Get SP",
-    "Set ACE",
-    "Set Authority",
-    "Set C_PIN",
-    "Set C_PIN refused",
-    "Set Locking",
-    "Set Locking refused",
-    "StartSession SessionManager",
-    "StartSession SessionManager refused",
-)
+    "ioctl", "Activate SP", "Get C_PIN", "Get Locking", "Get SP", "Set ACE", "Set Authority",
+    "Set C_PIN", "Set C_PIN refused", "Set Locking", "Set Locking refused",
+    "StartSession SessionManager", "StartSession SessionManager refused",
+)  # fmt: skip
 def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
     guest_sed.write(OUTSIDE, PLAINTEXT)
     too_long = {**SET_UP_RANGE[1], "range_length": 1 << 40}
@@ -190,11 +174,7 @@ def test_a_range_its_user_and_its_states(guest_sed: GuestSed) -> None:
 
 
 @pytest.mark.conformance(
-    "ioctl",
-    "GenKey K_AES_256",
-    "Get Locking",
-    "Set Locking",
-    "Erase Locking refused",
+    "ioctl", "GenKey K_AES_256", "Get Locking", "Set Locking", "Erase Locking refused"
 )
 def test_erasing_changes_one_range_only(guest_sed: GuestSed) -> None:
     guest_sed.ioctls(TAKE_OWNERSHIP, ACTIVATE, SET_UP_RANGE, lock(READ_WRITE))
@@ -210,10 +190,7 @@ def test_erasing_changes_one_range_only(guest_sed: GuestSed) -> None:
     assert PLAINTEXT in guest_sed.read(OUTSIDE)
 
 
-@pytest.mark.conformance(
-    "ioctl",
-    "RevertSP ThisSP",
-)
+@pytest.mark.conformance("ioctl", "RevertSP ThisSP")
 @pytest.mark.parametrize("keep", [True, False])
 def test_reverting_the_locking_sp_may_keep_the_global_range(
     guest_sed: GuestSed, keep: bool
@@ -232,10 +209,7 @@ def test_reverting_the_locking_sp_may_keep_the_global_range(
     guest_sed.ioctls(ACTIVATE)  # the owner's PIN is still the same
 
 
-@pytest.mark.conformance(
-    "ioctl",
-    "RevertSP ThisSP refused",
-)
+@pytest.mark.conformance("ioctl", "RevertSP ThisSP refused")
 def test_a_locked_global_range_is_not_kept(guest_sed: GuestSed) -> None:
     whole = {**SET_UP_RANGE[1], "session": session(lr=0)}
     guest_sed.ioctls(
@@ -248,12 +222,7 @@ def test_a_locked_global_range_is_not_kept(guest_sed: GuestSed) -> None:
     guest_sed.assert_denied(OUTSIDE)
 
 
-@pytest.mark.conformance(
-    "ioctl",
-    "Get Table",
-    "Set MBR",
-    "Set MBRControl",
-)
+@pytest.mark.conformance("ioctl", "Get Table", "Set MBR", "Set MBRControl")
 def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
     image = bytes(range(256)) * 24  # more than one packet of the kernel's 2048 bytes
     guest_sed.write(0, PLAINTEXT)
@@ -289,12 +258,7 @@ def test_the_shadow_stands_before_the_disk(guest_sed: GuestSed) -> None:
 
 
 @pytest.mark.conformance(
-    "ioctl",
-    "Get DataStore",
-    "Get MBR",
-    "Get Table",
-    "Set DataStore",
-    "Set MBR",
+    "ioctl", "Get DataStore", "Get MBR", "Get Table", "Set DataStore", "Set MBR"
 )
 def test_byte_tables_give_back_what_was_written(guest_sed: GuestSed) -> None:
     guest_sed.ioctls(TAKE_OWNERSHIP, ACTIVATE)

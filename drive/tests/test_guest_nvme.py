@@ -53,15 +53,9 @@ def features(sed: GuestSed) -> dict[str, bool]:
 
 
 @pytest.mark.conformance(
-    "nvme",
-    "Activate SP",
-    "Get C_PIN",
-    "Get SP",
-    "Set C_PIN",
-    "Set Locking",
-    "StartSession SessionManager",
-    "StartSession SessionManager refused",
-)
+    "nvme", "Activate SP", "Get C_PIN", "Get SP", "Set C_PIN", "Set Locking",
+    "StartSession SessionManager", "StartSession SessionManager refused",
+)  # fmt: skip
 def test_locking_and_unlocking_the_whole_disk(guest_sed: GuestSed) -> None:
     assert features(guest_sed) == {
         "Locking Supported": True,
@@ -93,16 +87,9 @@ def test_locking_and_unlocking_the_whole_disk(guest_sed: GuestSed) -> None:
 
 
 @pytest.mark.conformance(
-    "nvme",
-    "Activate SP",
-    "Get C_PIN",
-    "Get SP",
-    "Revert SP",
-    "Set C_PIN",
-    "Set Locking",
-    "StartSession SessionManager",
-    "StartSession SessionManager refused",
-)
+    "nvme", "Activate SP", "Get C_PIN", "Get SP", "Revert SP", "Set C_PIN", "Set Locking",
+    "StartSession SessionManager", "StartSession SessionManager refused",
+)  # fmt: skip
 def test_another_password(guest_sed: GuestSed) -> None:
     works(guest_sed, "initialize", *chosen(OLD))
     assert UNAUTHORISED in fails(guest_sed, "password", current(WRONG), *chosen(NEW))
@@ -117,10 +104,7 @@ def test_another_password(guest_sed: GuestSed) -> None:
     assert not features(guest_sed)["Locking Feature Enabled"]
 
 
-@pytest.mark.conformance(
-    "nvme",
-    "Revert SP",
-)
+@pytest.mark.conformance("nvme", "Revert SP")
 def test_reverting_by_the_label(guest_sed: GuestSed) -> None:
     works(guest_sed, "initialize", *chosen(OLD))
     guest_sed.write(BLOCK, PLAINTEXT)

@@ -56,10 +56,7 @@ def query(sed: GuestSed) -> dict[str, str]:
 
 
 @pytest.mark.conformance(
-    "sedutil",
-    "Get C_PIN",
-    "Properties SessionManager",
-    "StartSession SessionManager",
+    "sedutil", "Get C_PIN", "Properties SessionManager", "StartSession SessionManager"
 )
 def test_finding_the_drive(guest_sed: GuestSed) -> None:
     scan = guest_sed.run("sedutil-cli --scan").stdout
@@ -76,18 +73,10 @@ def test_finding_the_drive(guest_sed: GuestSed) -> None:
 
 
 @pytest.mark.conformance(
-    "sedutil",
-    "Activate SP",
-    "Get C_PIN",
-    "Get SP",
-    "Properties SessionManager",
-    "Revert SP",
-    "Set C_PIN",
-    "Set Locking",
-    "Set MBRControl",
-    "StartSession SessionManager",
+    "sedutil", "Activate SP", "Get C_PIN", "Get SP", "Properties SessionManager", "Revert SP",
+    "Set C_PIN", "Set Locking", "Set MBRControl", "StartSession SessionManager",
     "StartSession SessionManager refused",
-)
+)  # fmt: skip
 def test_setting_up_and_giving_back(guest_sed: GuestSed) -> None:
     assert "Initial setup of TPer complete" in sedutil(guest_sed, f"--initialSetup {PIN}")
     flags = query(guest_sed)
@@ -106,16 +95,9 @@ def test_setting_up_and_giving_back(guest_sed: GuestSed) -> None:
 
 
 @pytest.mark.conformance(
-    "sedutil",
-    "Activate SP",
-    "Get SP",
-    "Revert SP",
-    "RevertSP ThisSP",
-    "Set C_PIN",
-    "Set Locking",
-    "Set MBRControl",
-    "StartSession SessionManager refused",
-)
+    "sedutil", "Activate SP", "Get SP", "Revert SP", "RevertSP ThisSP", "Set C_PIN", "Set Locking",
+    "Set MBRControl", "StartSession SessionManager refused",
+)  # fmt: skip
 def test_leaving_opal_without_losing_data(owned: GuestSed) -> None:
     owned.write(OUTSIDE, PLAINTEXT)
     assert REFUSED in owned.refuses(command(f"--revertNoErase {WRONG}"))
@@ -128,11 +110,7 @@ def test_leaving_opal_without_losing_data(owned: GuestSed) -> None:
 
 
 @pytest.mark.conformance(
-    "sedutil",
-    "GenKey K_AES_256",
-    "Get Locking",
-    "Get LockingInfo",
-    "Set Locking refused",
+    "sedutil", "GenKey K_AES_256", "Get Locking", "Get LockingInfo", "Set Locking refused"
 )
 def test_locking_ranges(owned: GuestSed) -> None:
     rows = ranges(owned)
@@ -170,10 +148,7 @@ def test_locking_ranges(owned: GuestSed) -> None:
     owned.write(INSIDE, PLAINTEXT)
 
 
-@pytest.mark.conformance(
-    "sedutil",
-    "Set MBR",
-)
+@pytest.mark.conformance("sedutil", "Set MBR")
 def test_booting_from_the_shadow(owned: GuestSed) -> None:
     image_bytes = 1 << 20
     owned.write(0, PLAINTEXT)
@@ -201,11 +176,7 @@ def test_booting_from_the_shadow(owned: GuestSed) -> None:
     assert PLAINTEXT in owned.read(0)
 
 
-@pytest.mark.conformance(
-    "sedutil",
-    "GenKey K_AES_256",
-    "Get Locking",
-)
+@pytest.mark.conformance("sedutil", "GenKey K_AES_256", "Get Locking")
 def test_reverting_by_the_label(owned: GuestSed) -> None:
     sedutil(owned, f"--setupLockingRange 1 {START} {BLOCKS} {PIN}")
     sedutil(owned, f"--enableLockingRange 1 {PIN}")

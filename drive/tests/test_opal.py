@@ -111,13 +111,9 @@ def test_the_right_pin_forgives_wrong_ones(owned: Initiator) -> None:
 
 
 @pytest.mark.conformance(
-    "initiator",
-    "Get Locking",
-    "Set Locking refused",
-    "GenKey K_AES_256 refused",
-    "Set C_PIN refused",
-    "Get C_PIN refused",
-)
+    "initiator", "Get Locking", "Set Locking refused", "GenKey K_AES_256 refused",
+    "Set C_PIN refused", "Get C_PIN refused",
+)  # fmt: skip
 def test_users_reach_their_own_range_only(owned: Initiator) -> None:
     with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
         mine, other = uids.LOCKING_ROWS[1:3]
@@ -137,18 +133,10 @@ def test_users_reach_their_own_range_only(owned: Initiator) -> None:
 
 
 @pytest.mark.conformance(
-    "initiator",
-    "Set Locking refused",
-    "Set C_PIN refused",
-    "Set Authority refused",
-    "Set ACE refused",
-    "GenKey K_AES_256 refused",
-    "RevertSP ThisSP refused",
-    "Revert SP refused",
-    "Activate SP refused",
-    "Erase Locking refused",
-    "Get C_PIN refused",
-)
+    "initiator", "Set Locking refused", "Set C_PIN refused", "Set Authority refused",
+    "Set ACE refused", "GenKey K_AES_256 refused", "RevertSP ThisSP refused", "Revert SP refused",
+    "Activate SP refused", "Erase Locking refused", "Get C_PIN refused",
+)  # fmt: skip
 def test_anybody_changes_nothing(owned: Initiator) -> None:
     key = uids.key_rows(256)[1]
     with OpalSession(owned, uids.LOCKING_SP) as session:
