@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from drive.control import ask
+from drive.initiator import Initiator
 from drive.opal import credentials
 from drive.tests import conformance
 from drive.tests.guest_sed import GuestSed
+from drive.tests.opal_host import OWNER, USER2, set_up_range, take_ownership
 from drive.tests.process import Drive
 
 MakeDrive = Callable[..., Drive]
@@ -41,6 +43,26 @@ def make_drive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeDrive]:
 def sed(make_drive: MakeDrive) -> Drive:
     """A self-encrypting drive as it leaves the factory."""
     return make_drive(opal=True)
+
+
+@pytest.fixture
+def host(sed: Drive) -> Initiator:
+    return sed.connect()
+
+
+@pytest.fixture
+def owned(host: Initiator) -> Initiator:
+    """A host that has taken ownership."""
+    take_ownership(host, OWNER)
+    return host
+
+
+@pytest.fixture
+def ranged(host: Initiator) -> Initiator:
+    """A host that has taken ownership; user 2 has a range, which is not locked."""
+    take_ownership(host, OWNER)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
+    return host
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from drive.state import StateFile
 from drive.stats import Stats
 from drive.tests.process import PSID, Drive
 
+OWNER, USER2 = b"owner's pin", b"second user's pin"
 _NUMBERS = itertools.count(0x41)
 _BLOCKS = 4096
 

@@ -12,6 +12,8 @@ from drive.opal import uids
 from drive.opal.packets import Named, Value
 from drive.opal.uids import Status
 from drive.tests.opal_host import (
+    OWNER,
+    USER2,
     OpalSession,
     lock,
     msid,
@@ -21,25 +23,17 @@ from drive.tests.opal_host import (
 )
 from drive.tests.process import PSID, Drive
 
-OWNER, USER2, USER3 = b"owner's pin", b"second user's pin", b"third user's pin"
-RANGE1, RANGE2 = (256, 256), (512, 256)
-DENIED = 0x4286
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
+DENIED = 0x4286
+USER3 = b"third user's pin"
 USERS = uids.USER_AUTHORITIES
 
 
 @pytest.fixture
-def host(sed: Drive) -> Initiator:
-    return sed.connect()
-
-
-@pytest.fixture
-def owned(host: Initiator) -> Initiator:
-    """Two ranges, with user 2 for the first and user 3 for the second; both unlocked."""
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, RANGE1, USER2)
-    set_up_range(host, OWNER, 2, RANGE2, USER3)
-    return host
+def owned(ranged: Initiator) -> Initiator:
+    """User 2 has the first, user 3 the second; both are unlocked."""
+    set_up_range(ranged, OWNER, 2, (512, 256), USER3)
+    return ranged
 
 
 @pytest.mark.conformance("initiator", "Set Locking")
@@ -333,7 +327,7 @@ def test_ownership_and_activation_may_share_a_session(sed: Drive, host: Initiato
     with OpalSession(host, uids.ADMIN_SP, uids.SID, msid(host)) as session:
         session.set(uids.C_PIN_SID, {3: OWNER})
         assert session.call(uids.LOCKING_SP, uids.ACTIVATE) == []
-    set_up_range(host, OWNER, 1, RANGE1, USER2)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
     sed.io().write(256, b"data".ljust(4096))
     sed.ask("power-cycle")
     host = sed.connect()

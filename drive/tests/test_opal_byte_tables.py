@@ -9,26 +9,20 @@ from drive.opal import uids
 from drive.opal.packets import Named, Value
 from drive.opal.uids import Status
 from drive.tests.opal_host import (
+    OWNER,
+    USER2,
     OpalSession,
-    RefusedError,
+    refused,
     session_when_free,
     set_up_range,
     take_ownership,
 )
 from drive.tests.process import Drive
 
-OWNER, USER2 = b"owner's pin", b"second user's pin"
-ADMIN1, USER = uids.ADMIN_AUTHORITIES[0], uids.USER_AUTHORITIES[1]
 DENIED = 0x4286
+ADMIN1, USER = uids.ADMIN_AUTHORITIES[0], uids.USER_AUTHORITIES[1]
 BEGIN, COMMIT, ABORT = b"\xfb\x00", b"\xfc\x00", b"\xfc\x01"
 IMAGE = b"pre-boot image ".ljust(4096, b".")
-
-
-@pytest.fixture
-def owned(sed: Drive) -> Initiator:
-    host = sed.connect()
-    take_ownership(host, OWNER)
-    return host
 
 
 def admin(host: Initiator, write: bool = True) -> OpalSession:
@@ -43,14 +37,6 @@ def read_bytes(session: OpalSession, table: bytes, first: int, last: int) -> byt
     found = session.call(table, uids.GET, [Named(1, first), Named(2, last)])[0]
     assert isinstance(found, bytes)
     return found
-
-
-def status_of(session: OpalSession, row: bytes, method: bytes, *parameters: Value) -> int:
-    try:
-        session.call(row, method, *parameters)
-    except RefusedError as error:
-        return error.status
-    return 0
 
 
 @pytest.mark.conformance("initiator", "Set MBR", "Get MBR", "Set MBRControl", "Get MBRControl")
@@ -100,13 +86,13 @@ def test_a_user_may_be_allowed_to_end_the_shadow(owned: Initiator) -> None:
     set_up_range(owned, OWNER, 1, (256, 256), USER2)
     with OpalSession(owned, uids.LOCKING_SP, USER, USER2) as session:
         done: list[Value] = [Named(2, 1)]
-        assert status_of(session, uids.MBR_CONTROL, uids.SET, Named(1, done)) == 1
+        assert refused(session.call, uids.MBR_CONTROL, uids.SET, Named(1, done)) == 1
     with admin(owned) as session:
         session.set(uids.ACE_MBR_DONE, {3: [Named(uids.HALF_AUTHORITY_REF, USER)]})
     with OpalSession(owned, uids.LOCKING_SP, USER, USER2) as session:
         session.set(uids.MBR_CONTROL, {2: 1})
-        assert status_of(session, uids.MBR_CONTROL, uids.SET, Named(1, [Named(1, 1)])) == 1
-        assert status_of(session, uids.MBR, uids.SET, Named(0, 0), Named(1, b"x")) == 1
+        assert refused(session.call, uids.MBR_CONTROL, uids.SET, Named(1, [Named(1, 1)])) == 1
+        assert refused(session.call, uids.MBR, uids.SET, Named(0, 0), Named(1, b"x")) == 1
 
 
 @pytest.mark.conformance(
@@ -119,21 +105,23 @@ def test_the_data_store_keeps_bytes_for_those_who_may(owned: Initiator) -> None:
         write_bytes(session, uids.DATA_STORE, end - 3, b"last")
         assert read_bytes(session, uids.DATA_STORE, end - 4, end) == b"\0last"
         for where, data in ((end, b"xx"), (end + 1, b"x")):
-            refusal = status_of(session, uids.DATA_STORE, uids.SET, Named(0, where), Named(1, data))
+            refusal = refused(
+                session.call, uids.DATA_STORE, uids.SET, Named(0, where), Named(1, data)
+            )
             assert refusal == Status.INSUFFICIENT_SPACE
         for first, last in ((5, 4), (0, end + 1), (-1, 4)):
-            refusal = status_of(
-                session, uids.DATA_STORE, uids.GET, [Named(1, first), Named(2, last)]
+            refusal = refused(
+                session.call, uids.DATA_STORE, uids.GET, [Named(1, first), Named(2, last)]
             )
             assert refusal == Status.INVALID_PARAMETER
         for bounds in ([Named(3, 0)], [Named(1, 0), Named(2, 9), Named(4, 1)]):
-            assert status_of(session, uids.DATA_STORE, uids.GET, [*bounds]) == 12
+            assert refused(session.call, uids.DATA_STORE, uids.GET, [*bounds]) == 12
         session.set(
             uids.ACE_DATA_STORE_GET, {3: [Named(uids.HALF_AUTHORITY_REF, uids.USERS_CLASS)]}
         )
     with OpalSession(owned, uids.LOCKING_SP, USER, USER2) as session:
         assert read_bytes(session, uids.DATA_STORE, end - 3, end) == b"last"
-        refusal = status_of(session, uids.DATA_STORE, uids.SET, Named(0, 0), Named(1, b"x"))
+        refusal = refused(session.call, uids.DATA_STORE, uids.SET, Named(0, 0), Named(1, b"x"))
         assert refusal == Status.NOT_AUTHORIZED
 
 
@@ -142,12 +130,12 @@ def test_an_answer_beyond_the_host_s_limit_is_refused_until_it_raises_it(
 ) -> None:
     with admin(owned) as session:
         big: list[Value] = [Named(1, 0), Named(2, 9999)]
-        refusal = status_of(session, uids.DATA_STORE, uids.GET, big)
+        refusal = refused(session.call, uids.DATA_STORE, uids.GET, big)
         assert refusal == Status.RESPONSE_OVERFLOW
         session.properties({b"MaxComPacketSize": 16384})
         assert read_bytes(session, uids.DATA_STORE, 0, 9999) == bytes(10_000)
         huge: list[Value] = [Named(1, 0), Named(2, 1 << 20)]
-        refusal = status_of(session, uids.DATA_STORE, uids.GET, huge)
+        refusal = refused(session.call, uids.DATA_STORE, uids.GET, huge)
         assert refusal == Status.RESPONSE_OVERFLOW
 
 
@@ -175,7 +163,7 @@ def test_a_committed_transaction_takes_effect_as_a_whole(sed: Drive, owned: Init
         assert session.raw(BEGIN) == BEGIN
         session.set(uids.LOCKING_ROWS[1], {3: 256, 4: 256, 5: 1, 6: 1})
         session.set(uids.LOCKING_ROWS[1], {7: 1, 8: 1})
-        assert status_of(session, uids.LOCKING_ROWS[1], uids.SET, Named(1, [Named(5, 9)])) == 12
+        assert refused(session.call, uids.LOCKING_ROWS[1], uids.SET, Named(1, [Named(5, 9)])) == 12
         write_bytes(session, uids.DATA_STORE, 4, b"kept")
         assert session.raw(COMMIT) == COMMIT
     assert sed.io().read(256, 1).status == DENIED
@@ -213,12 +201,12 @@ def test_one_transaction_at_a_time_and_no_life_cycle_within(owned: Initiator) ->
         assert session.raw(COMMIT) == ABORT, "there is none to end"
         assert session.raw(BEGIN) == BEGIN
         assert session.raw(BEGIN) == b"\xfb\x01"
-        assert status_of(session, uids.THIS_SP, uids.REVERT_SP) == Status.FAIL
+        assert refused(session.call, uids.THIS_SP, uids.REVERT_SP) == Status.FAIL
         assert session.raw(COMMIT) == COMMIT
     with OpalSession(owned, uids.ADMIN_SP, uids.SID, OWNER) as session:
         session.raw(BEGIN)
         for method, row in ((uids.REVERT, uids.ADMIN_SP), (uids.ACTIVATE, uids.LOCKING_SP)):
-            assert status_of(session, row, method) == Status.FAIL
+            assert refused(session.call, row, method) == Status.FAIL
     with admin(owned, write=False) as session:
         assert session.raw(BEGIN) == b"\xfb\x01", "a read-only session changes nothing"
 
@@ -237,6 +225,6 @@ def test_a_transaction_does_not_grow_without_limit(owned: Initiator) -> None:
         piece = bytes(32 << 10)
         for number in range(32):
             write_bytes(session, uids.MBR, number << 15, piece)
-        refusal = status_of(session, uids.MBR, uids.SET, Named(0, 0), Named(1, b"x"))
+        refusal = refused(session.call, uids.MBR, uids.SET, Named(0, 0), Named(1, b"x"))
         assert refusal == Status.INSUFFICIENT_SPACE
         session.raw(ABORT)

@@ -13,6 +13,8 @@ from drive.opal.calls import encode_call
 from drive.opal.packets import COM_ID, Control, Message, Named, Value, decode, pack, parse
 from drive.opal.uids import Status
 from drive.tests.opal_host import (
+    OWNER,
+    USER2,
     OpalSession,
     exchange,
     features,
@@ -23,20 +25,7 @@ from drive.tests.opal_host import (
 )
 from drive.tests.process import Drive
 
-OWNER, USER2 = b"owner's pin", b"second user's pin"
-RANGE1 = (256, 256)
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
-
-
-@pytest.fixture
-def host(sed: Drive) -> Initiator:
-    return sed.connect()
-
-
-@pytest.fixture
-def owned(host: Initiator) -> Initiator:
-    take_ownership(host, OWNER)
-    return host
 
 
 @pytest.mark.conformance(
@@ -48,7 +37,7 @@ def test_discovery_follows_activation_and_locking(host: Initiator) -> None:
     assert host.security_receive(2, 0).status == 0x4002, "no ComID is handed out, nor claimed"
     assert features(host)[2][0] & 0b111 == 0b001
     take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, RANGE1, USER2)
+    set_up_range(host, OWNER, 1, (256, 256), USER2)
     assert features(host)[2][0] & 0b111 == 0b011
     lock(host, USER2, 1)
     assert features(host)[2][0] & 0b111 == 0b111

@@ -13,6 +13,8 @@ from drive.opal.packets import COM_ID
 from drive.opal.tper import Tper
 from drive.opal.uids import Status
 from drive.tests.opal_host import (
+    OWNER,
+    USER2,
     Direct,
     Host,
     OpalSession,
@@ -25,16 +27,7 @@ from drive.tests.opal_host import (
 )
 from drive.tests.process import PSID, Drive
 
-OWNER, USER2 = b"owner's pin", b"second user's pin"
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
-
-
-@pytest.fixture
-def owned(sed: Drive) -> Initiator:
-    host = sed.connect()
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
-    return host
 
 
 def lock_on(host: Host, events: list[int]) -> None:
@@ -52,50 +45,50 @@ def refused(host: Host, sp: bytes, who: bytes, pin: bytes) -> int:
 # TPER_RESET.
 
 
-def test_tper_reset_locks_what_lists_it_once_it_is_enabled(sed: Drive, owned: Initiator) -> None:
-    lock_on(owned, [0, 3])
-    assert owned.security_send(2, 4, bytes(512)).status == 0x4002, "it is off by default"
+def test_tper_reset_locks_what_lists_it_once_it_is_enabled(sed: Drive, ranged: Initiator) -> None:
+    lock_on(ranged, [0, 3])
+    assert ranged.security_send(2, 4, bytes(512)).status == 0x4002, "it is off by default"
     assert sed.io().read(256, 1).status == 0
-    with OpalSession(owned, uids.ADMIN_SP, uids.SID, OWNER) as session:
+    with OpalSession(ranged, uids.ADMIN_SP, uids.SID, OWNER) as session:
         session.set(uids.TPER_INFO, {8: 1})
-    session = OpalSession(owned, uids.ADMIN_SP)
-    assert owned.security_send(2, 4, bytes(512)).status == 0
+    session = OpalSession(ranged, uids.ADMIN_SP)
+    assert ranged.security_send(2, 4, bytes(512)).status == 0
     assert session.raw(b"\xfa") == b"", "every session has ended"
     status = sed.ask("status")
     assert status["ranges"][1]["read_locked"] and status["ranges"][1]["write_locked"]
     assert status["shadowed"], "it covers all of this small disk"
 
 
-def test_tper_reset_leaves_what_does_not_list_it(sed: Drive, owned: Initiator) -> None:
-    with OpalSession(owned, uids.ADMIN_SP, uids.SID, OWNER) as session:
+def test_tper_reset_leaves_what_does_not_list_it(sed: Drive, ranged: Initiator) -> None:
+    with OpalSession(ranged, uids.ADMIN_SP, uids.SID, OWNER) as session:
         session.set(uids.TPER_INFO, {8: 1})
-    assert owned.security_send(2, 4, bytes(512)).status == 0
+    assert ranged.security_send(2, 4, bytes(512)).status == 0
     assert sed.io().read(256, 1).status == 0
 
 
 # ComIDs.
 
 
-def test_com_id_management_verifies_and_refuses(owned: Initiator) -> None:
+def test_com_id_management_verifies_and_refuses(ranged: Initiator) -> None:
     def ask(request: bytes) -> int:
-        return owned.security_send(2, COM_ID, request.ljust(512, b"\0")).status
+        return ranged.security_send(2, COM_ID, request.ljust(512, b"\0")).status
 
     assert ask(struct.pack(">HHI", COM_ID, 0, 1)) == 0
-    answer = owned.security_receive(2, COM_ID, 512).data
+    answer = ranged.security_receive(2, COM_ID, 512).data
     assert struct.unpack_from(">HHI2xHI", answer) == (COM_ID, 0, 1, 34, 2)
-    with OpalSession(owned, uids.ADMIN_SP):
+    with OpalSession(ranged, uids.ADMIN_SP):
         ask(struct.pack(">HHI", COM_ID, 0, 1))
-        answer = owned.security_receive(2, COM_ID, 512).data
+        answer = ranged.security_receive(2, COM_ID, 512).data
         assert struct.unpack_from(">HHI2xHI", answer)[4] == 3
     for request in (b"", struct.pack(">HHI", 5, 0, 1), struct.pack(">HHI", COM_ID, 0, 9)):
         assert ask(request) == 0x4002
     for com_id in (0, 2, 4, 5, 0x7FF, COM_ID + 1):
-        assert owned.security_send(2, com_id, bytes(512)).status == 0x4002
+        assert ranged.security_send(2, com_id, bytes(512)).status == 0x4002
 
 
-def test_protocol_0_lists_the_protocols(owned: Initiator) -> None:
-    assert owned.security_receive(0, 0).data[6:11] == b"\0\3\0\1\2"
-    assert owned.security_receive(0, 1).data[:4] == bytes(4), "there is no certificate"
+def test_protocol_0_lists_the_protocols(ranged: Initiator) -> None:
+    assert ranged.security_receive(0, 0).data[6:11] == b"\0\3\0\1\2"
+    assert ranged.security_receive(0, 1).data[:4] == bytes(4), "there is no certificate"
 
 
 # A TPer without a transport, for what needs a switch at its making.

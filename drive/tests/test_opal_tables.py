@@ -8,28 +8,20 @@ from drive.initiator import Initiator
 from drive.opal import schema, uids
 from drive.opal.packets import Named, Value
 from drive.opal.uids import Status
-from drive.tests.opal_host import OpalSession, RefusedError, msid, set_up_range, take_ownership
+from drive.tests.opal_host import (
+    OWNER,
+    USER2,
+    OpalSession,
+    RefusedError,
+    msid,
+    refused,
+    set_up_range,
+)
 from drive.tests.process import Drive
 
-OWNER, USER2 = b"owner's pin", b"second user's pin"
 ADMIN1, ADMIN2 = uids.ADMIN_AUTHORITIES[:2]
 USERS = uids.USER_AUTHORITIES
 ACE_SET_RULE, ACE_GET_ALL = uids.ace(0x38001), uids.ace(0x38000)
-
-
-@pytest.fixture
-def owned(sed: Drive) -> Initiator:
-    host = sed.connect()
-    take_ownership(host, OWNER)
-    return host
-
-
-def status_of(session: OpalSession, row: bytes, method: bytes, *parameters: Value) -> int:
-    try:
-        session.call(row, method, *parameters)
-    except RefusedError as error:
-        return error.status
-    return 0
 
 
 def rows(session: OpalSession, table: schema.Table) -> list[bytes]:
@@ -88,7 +80,7 @@ def test_the_access_control_lists_say_what_holds(owned: Initiator) -> None:
         assert acl(uids.MBR, uids.SET) == [uids.ACE_ADMIN]
         assert acl(uids.THIS_SP, uids.REVERT_SP) == [uids.ACE_ADMIN]
         for row, method in ((uids.MBR, uids.GEN_KEY), (uids.uid(5), uids.GET)):
-            refusal = status_of(session, uids.ACCESS_CONTROL, uids.GET_ACL, row, method)
+            refusal = refused(session.call, uids.ACCESS_CONTROL, uids.GET_ACL, row, method)
             assert refusal == Status.INVALID_PARAMETER
     with OpalSession(owned, uids.ADMIN_SP) as session:
         found = session.call(uids.ACCESS_CONTROL, uids.GET_ACL, uids.ADMIN_SP, uids.REVERT)[0]
@@ -110,9 +102,9 @@ def test_columns_without_a_right_are_left_out_and_rows_without_one_refused(
         row = uids.LOCKING_ROWS[1]
         assert session.get(row) == {0: row, 2: b""}
         assert session.get(row, 3, 8) == {}
-        assert status_of(session, uids.c_pin(ADMIN1), uids.GET) == Status.NOT_AUTHORIZED
-        assert status_of(session, uids.DATA_STORE, uids.GET) == Status.NOT_AUTHORIZED
-        assert status_of(session, ACE_SET_RULE, uids.GET) == Status.NOT_AUTHORIZED
+        assert refused(session.call, uids.c_pin(ADMIN1), uids.GET) == Status.NOT_AUTHORIZED
+        assert refused(session.call, uids.DATA_STORE, uids.GET) == Status.NOT_AUTHORIZED
+        assert refused(session.call, ACE_SET_RULE, uids.GET) == Status.NOT_AUTHORIZED
     with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
         pin = session.get(uids.c_pin(ADMIN1))
         assert 3 not in pin and pin[5] == 5, "nobody reads a PIN"
@@ -134,7 +126,7 @@ def test_a_cell_block_that_means_nothing_is_refused(
     owned: Initiator, parameters: list[Value]
 ) -> None:
     with OpalSession(owned, uids.LOCKING_SP) as session:
-        refusal = status_of(session, uids.LOCKING_INFO, uids.GET, *parameters)
+        refusal = refused(session.call, uids.LOCKING_INFO, uids.GET, *parameters)
         assert refusal == Status.INVALID_PARAMETER
 
 
@@ -155,13 +147,13 @@ def test_rules_decide_and_can_be_changed_only_where_the_specification_says(
         session.set(uids.ACE_READ_LOCKED[1], {3: both})
         assert session.get(uids.ACE_READ_LOCKED[1])[3] == both
         for ace in (uids.ACE_ANYBODY, uids.ACE_ADMIN, ACE_SET_RULE, uids.ace(0x3F001)):
-            assert status_of(session, ace, uids.SET, Named(1, [Named(3, both)])) == 1
+            assert refused(session.call, ace, uids.SET, Named(1, [Named(3, both)])) == 1
         for column in (0, 1, 4):
             values: Value = [Named(column, b"x")]
-            assert status_of(session, ACE_GET_ALL, uids.SET, Named(1, values)) == 1
+            assert refused(session.call, ACE_GET_ALL, uids.SET, Named(1, values)) == 1
     row = uids.LOCKING_ROWS[1]
     with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
-        assert status_of(session, row, uids.SET, Named(1, [Named(7, 1)])) == 1
+        assert refused(session.call, row, uids.SET, Named(1, [Named(7, 1)])) == 1
         called = session.call(uids.THIS_SP, uids.AUTHENTICATE, USERS[2], Named(0, b"third"))
         assert called == [1]
         session.set(row, {7: 1})
@@ -172,7 +164,7 @@ def test_administrators_beyond_the_first_must_be_enabled_and_the_first_stays(
 ) -> None:
     with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
         session.set(uids.c_pin(ADMIN2), {3: b"deputy"})
-        refusal = status_of(session, ADMIN1, uids.SET, Named(1, [Named(5, 0)]))
+        refusal = refused(session.call, ADMIN1, uids.SET, Named(1, [Named(5, 0)]))
         assert refusal == Status.INVALID_PARAMETER
     with pytest.raises(RefusedError, match="NOT_AUTHORIZED"):
         OpalSession(owned, uids.LOCKING_SP, ADMIN2, b"deputy")
@@ -199,9 +191,9 @@ def test_the_admin_sp_has_an_administrator_of_its_own(owned: Initiator) -> None:
         assert session.get(who, 5, 5) == {5: 0}
         session.set(who, {5: 1})
     with OpalSession(owned, uids.ADMIN_SP, who, b"house") as session:
-        assert status_of(session, uids.C_PIN_SID, uids.SET, Named(1, [Named(3, b"x")])) == 1
-        assert status_of(session, uids.TPER_INFO, uids.SET, Named(1, [Named(8, 1)])) == 1
-        assert status_of(session, uids.LOCKING_SP, uids.ACTIVATE) == 1
+        assert refused(session.call, uids.C_PIN_SID, uids.SET, Named(1, [Named(3, b"x")])) == 1
+        assert refused(session.call, uids.TPER_INFO, uids.SET, Named(1, [Named(8, 1)])) == 1
+        assert refused(session.call, uids.LOCKING_SP, uids.ACTIVATE) == 1
         assert session.call(uids.LOCKING_SP, uids.REVERT) == []
     with OpalSession(owned, uids.ADMIN_SP, uids.SID, OWNER) as session:
         session.set(uids.TPER_INFO, {8: 1})
@@ -226,7 +218,7 @@ def test_parameters_that_a_method_does_not_know_are_refused(
     owned: Initiator, method: bytes, parameters: list[Value]
 ) -> None:
     with OpalSession(owned, uids.LOCKING_SP, ADMIN1, OWNER) as session:
-        refusal = status_of(session, uids.THIS_SP, method, *parameters)
+        refusal = refused(session.call, uids.THIS_SP, method, *parameters)
         assert refusal == Status.INVALID_PARAMETER
 
 
@@ -235,7 +227,7 @@ def test_single_user_mode_is_not_offered(sed: Drive) -> None:
     with OpalSession(host, uids.ADMIN_SP, uids.SID, msid(host)) as session:
         session.set(uids.C_PIN_SID, {3: OWNER})
         ranges: list[Value] = [uids.LOCKING_ROWS[1]]
-        refusal = status_of(session, uids.LOCKING_SP, uids.ACTIVATE, Named(0x060000, ranges))
+        refusal = refused(session.call, uids.LOCKING_SP, uids.ACTIVATE, Named(0x060000, ranges))
         assert refusal == Status.INVALID_PARAMETER
 
 
