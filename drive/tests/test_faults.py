@@ -265,12 +265,6 @@ def lock_on_reset(host: Initiator, events: list[Value]) -> None:
         session.set(uids.LOCKING_ROWS[1], {9: events})
 
 
-def test_a_warm_reset_locks_what_lists_it(sed: Drive) -> None:
-    lock_on_reset(owned(sed), [0, 1])
-    assert sed.ask("warm-reset")["ok"]
-    assert sed.io().read(256, 1).status == DNR | 0x286
-
-
 def set_configuration(admin: Initiator, value: int) -> None:
     assert admin.run(0x7F, 0x00, cdw11=0x14, cdw12=value).status == 0
 
@@ -295,14 +289,6 @@ def test_losing_a_controller_is_a_reset(sed: Drive, events: list[Value]) -> None
     other.close()
     expected = DNR | 0x286 if 1 in events else 0
     until(lambda: queue.read(256, 1).status == expected)
-
-
-def test_calls_are_counted_by_method_and_table(sed: Drive) -> None:
-    host = sed.connect()
-    msid(host)
-    calls = {(c["method"], c["table"], c["status"]): c["count"] for c in sed.ask("calls")["calls"]}
-    assert calls["StartSession", "SessionManager", "SUCCESS"] == 1
-    assert calls["Get", "C_PIN", "SUCCESS"] == 1
 
 
 # The control socket and its command line.

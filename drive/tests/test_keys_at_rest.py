@@ -104,24 +104,6 @@ def test_the_state_file_alone_yields_neither_key_nor_pin(sed: Drive) -> None:
             assert sed.path(name).stat().st_mode & 0o077 == 0, name
 
 
-def test_a_failed_save_undoes_the_change(sed: Drive) -> None:
-    host = sed.connect()
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, (256, 256), USER2)
-    kept = sed.path("state.json").read_bytes()
-    moved = sed.directory.with_name(sed.directory.name + "-moved")
-    session = OpalSession(host, uids.LOCKING_SP, uids.USER_AUTHORITIES[1], USER2)
-    sed.directory.rename(moved)
-    try:
-        with pytest.raises(Exception, match="TPER_MALFUNCTION"):
-            session.set(uids.LOCKING_ROWS[1], {7: 1, 8: 1})
-    finally:
-        moved.rename(sed.directory)
-    assert session.get(uids.LOCKING_ROWS[1], 7, 8) == {7: 0, 8: 0}
-    assert sed.path("state.json").read_bytes() == kept
-    assert sed.io().read(256, 1).status == 0
-
-
 @pytest.mark.parametrize("damage", [b"", b"{}", b"null", b'{"format": "other/9"}', "cut"])
 def test_a_damaged_state_is_refused_and_left_as_it_is(sed: Drive, damage: bytes | str) -> None:
     sed.kill()

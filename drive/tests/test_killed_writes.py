@@ -296,6 +296,7 @@ def test_a_full_disk_locks_nothing_open_and_loses_nothing(dying: DyingDrive) -> 
             with pytest.raises(Exception, match="TPER_MALFUNCTION"):
                 lock_the_range(host)
             assert dying.path("state.json").read_bytes() == kept and leftovers(dying) == []
+            assert dying.io().read(256, 1).status == 0, "the refused change is undone"
             assert dying.ask("power-cycle")["ok"]
         host = dying.connect()
         assert dying.io().read(256, 1).status == DENIED

@@ -52,16 +52,6 @@ def test_a_locked_range_is_neither_read_nor_written(sed: Drive, owned: Initiator
     assert queue.read(300, 1).data == data
 
 
-def test_read_and_write_are_locked_apart(sed: Drive, owned: Initiator) -> None:
-    queue = sed.io()
-    with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
-        session.set(uids.LOCKING_ROWS[1], {8: 1})
-    assert (queue.read(256, 1).status, queue.write(256, bytes(4096)).status) == (0, DENIED)
-    with OpalSession(owned, uids.LOCKING_SP, USERS[1], USER2) as session:
-        session.set(uids.LOCKING_ROWS[1], {7: 1, 8: 0})
-    assert (queue.read(256, 1).status, queue.write(256, bytes(4096)).status) == (DENIED, 0)
-
-
 @pytest.mark.conformance("initiator", "StartSession SessionManager refused")
 def test_no_wrong_pin_opens_a_session(owned: Initiator) -> None:
     factory_pin = msid(owned)
