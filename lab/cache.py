@@ -82,24 +82,35 @@ def ensure(
         say(f"{what}: {allocated / 1e9:.2f} GB made in {seconds:.0f} s: {directory}")
 
 
+def require_programs(*programs: str) -> None:
+    """Raises LabError for the first that is missing."""
+    for program in programs:
+        if shutil.which(program, path=system_path()) is None:
+            raise LabError(f"the program {program} is missing: run `make packages`")
+
+
 @contextmanager
-def work_directory(what: str, room_bytes: int) -> Iterator[Path]:
-    """A scratch directory that a namespace's users can reach, unlike a home directory."""
+def work_directory(what: str, room_bytes: int, target: Path) -> Iterator[tuple[Path, Path]]:
+    """A scratch directory that a namespace's users can reach, unlike a home directory, and in it
+    the build's log, which is kept beside `target` if the build fails.
+    """
     base = os.environ.get("TMPDIR") or "/var/tmp"
     require_room(Path(base), room_bytes, f"building the guest's {what}")
     work = Path(tempfile.mkdtemp(prefix=f"fde-{what}-", dir=base))
     work.chmod(0o755)
+    log = work / "build.log"
     try:
-        yield work
+        yield work, log
+    except StoppedError:
+        raise
+    except LabError as error:
+        kept = target.parent / FAILED_LOG
+        shutil.copyfile(log, kept)
+        raise LabError(
+            f"building the guest's {what} failed (the whole log: {kept}): {error}"
+        ) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def keep_log(log: Path, target: Path) -> Path:
-    """Keep the log of a failed build beside where its result would be; returns the copy."""
-    kept = target.parent / FAILED_LOG
-    shutil.copyfile(log, kept)
-    return kept
 
 
 def system_path() -> str:

@@ -147,13 +147,9 @@ def build(target: Path, say: Say) -> None:
 
     Raises LabError, with the end of the log, if a step fails.
     """
-    for program in PROGRAMS:
-        if shutil.which(program, path=cache.system_path()) is None:
-            raise LabError(f"the program {program} is missing: run `make packages`")
-    with cache.work_directory("image", BUILD_ROOM_BYTES) as work:
-        log = work / "build.log"
-        root = work / "root"
-        disk = work / "root.img"
+    cache.require_programs(*PROGRAMS)
+    with cache.work_directory("image", BUILD_ROOM_BYTES, target) as (work, log):
+        root, disk = work / "root", work / "root.img"
         try:
             pack_overlay(GUEST / "overlay", work / OVERLAY)
             say("image: packages (mmdebstrap, one to three minutes)")
@@ -162,11 +158,6 @@ def build(target: Path, say: Say) -> None:
             _make_disk(root, disk, log, say)
             _take_boot_files(work, target)
             _run(["cp", "--sparse=always", str(disk), str(target / "root.img")], log, say)
-        except LabError as error:
-            kept = cache.keep_log(log, target)
-            raise LabError(
-                f"building the guest's image failed (the whole log: {kept}): {error}"
-            ) from error
         finally:
             _helper(["rm", "-rf", str(root)])
 

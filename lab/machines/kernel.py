@@ -85,20 +85,9 @@ def ensure(say: Say, stop: threading.Event | None = None) -> Kernel:
     kernel = location(cache_dir())
 
     def build(target: Path) -> None:
-        for program in PROGRAMS:
-            if shutil.which(program, path=cache.system_path()) is None:
-                raise LabError(f"the program {program} is missing: run `make packages`")
-        with cache.work_directory("kernel", BUILD_ROOM_BYTES) as work:
-            log = work / "build.log"
-            try:
-                Build(say, log, stop).make(work, target)
-            except cache.StoppedError:
-                raise
-            except LabError as error:
-                kept = cache.keep_log(log, target)
-                raise LabError(
-                    f"building the guest's kernel failed (the whole log: {kept}): {error}"
-                ) from error
+        cache.require_programs(*PROGRAMS)
+        with cache.work_directory("kernel", BUILD_ROOM_BYTES, target) as (work, log):
+            Build(say, log, stop).make(work, target)
 
     cache.ensure(kernel.directory, "kernel", ROOM_BYTES, build, say)
     return kernel
