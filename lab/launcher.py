@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,14 @@ from lab.console import tail
 from lab.state import REPOSITORY, Layout, Process, Started, read_json, write_started
 
 READY_LIMIT_S = 30.0
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
+    """Whether the condition became true within the limit."""
+    deadline = time.monotonic() + limit_s
+    while not (met := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return met
 
 
 def _require_private(folder: Path) -> None:
@@ -73,10 +81,8 @@ class Launcher:
         ready = self.layout.directory / f"{name}.ready"
         ready.unlink(missing_ok=True)
         process = self.start(name, [*command, "--ready-file", str(ready)])
-        deadline = time.monotonic() + READY_LIMIT_S
-        while (said := read_json(ready)) is None:
-            if process.poll() is not None or time.monotonic() > deadline:
-                log = tail(self.layout.directory / f"{name}.log")
-                raise LabError(f"the lab's {name} did not start; its last lines:\n{log}")
-            time.sleep(0.05)
-        return said
+        wait_for(lambda: ready.exists() or process.poll() is not None, READY_LIMIT_S)
+        if (announced := read_json(ready)) is None:
+            log = tail(self.layout.directory / f"{name}.log")
+            raise LabError(f"the lab's {name} did not start; its last lines:\n{log}")
+        return announced

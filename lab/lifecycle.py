@@ -17,7 +17,7 @@ from contract.interrupts import deferred_interrupts, term_interrupts
 from lab import boot, devices, image, machines, network, ssh
 from lab.boot import Say
 from lab.devices import DRIVES, DriveKind, start_drive, start_meter, write_secrets
-from lab.launcher import Launcher
+from lab.launcher import Launcher, wait_for
 from lab.machines.base import OVERLAY, Guest, Machine
 from lab.network import Network
 from lab.power_model import rapl_words
@@ -43,10 +43,6 @@ FLEETING = (
 )
 
 
-def _wanted_machine() -> str:
-    return os.environ.get("LAB_MACHINE") or "auto"
-
-
 @dataclass(frozen=True)
 class LabOptions:
     """How the lab is to be: `machine` is auto or one of `lab.machines.MACHINES`.
@@ -56,7 +52,7 @@ class LabOptions:
     `disks` names a model of `lab.devices`, "" for disks without a behaviour of their own.
     """
 
-    machine: str = field(default_factory=_wanted_machine)
+    machine: str = field(default_factory=lambda: os.environ.get("LAB_MACHINE") or "auto")
     drives: bool = True
     meter: bool = True
     truth: bool = False
@@ -197,6 +193,4 @@ def _stop(process: Process) -> None:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, number)
-        deadline = time.monotonic() + STOP_LIMIT_S
-        while process.alive() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(lambda: not process.alive(), STOP_LIMIT_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from drive import control
 from lab import boot, machines
-from lab.launcher import Launcher
+from lab.launcher import Launcher, wait_for
 from lab.machines.base import Machine
 from lab.network import Network
 from lab.state import Layout, Process, read_json, read_started
@@ -43,11 +42,8 @@ def meter(layout: Layout, *, plugged: bool) -> None:
     if not (found and port):
         raise LabError(f"the lab in {layout.directory} has no meter that runs")
     os.kill(found[0].pid, signal.SIGUSR2 if plugged else signal.SIGUSR1)
-    deadline = time.monotonic() + PATIENCE_S
-    while Path(port).exists() != plugged:
-        if time.monotonic() > deadline:
-            raise LabError(f"the meter of the lab in {layout.directory} does not listen")
-        time.sleep(0.01)
+    if not wait_for(lambda: Path(port).exists() == plugged, PATIENCE_S):
+        raise LabError(f"the meter of the lab in {layout.directory} does not listen")
 
 
 DEATH_LIMIT_S = 20.0
@@ -61,11 +57,8 @@ def power_cut(layout: Layout) -> None:
         raise LabError("the target has no power already: python -m lab power-on gives it back")
     with contextlib.suppress(ProcessLookupError):
         os.kill(guest.pid, signal.SIGKILL)
-    deadline = time.monotonic() + DEATH_LIMIT_S
-    while guest.alive():
-        if time.monotonic() > deadline:
-            raise LabError(f"the guest (process {guest.pid}) does not die: see what holds it")
-        time.sleep(0.01)
+    if not wait_for(lambda: not guest.alive(), DEATH_LIMIT_S):
+        raise LabError(f"the guest (process {guest.pid}) does not die: see what holds it")
     for drive in state["drives"].values():
         control.ask(Path(drive["control"]), "power-cycle")
     off = {"command": state["guest"]["command"], "pid": None}

@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from contract.errors import LabError
 from contract.files import write_json
 from lab.console import tail
 from lab.image import Image
-from lab.launcher import READY_LIMIT_S, Launcher
+from lab.launcher import READY_LIMIT_S, Launcher, wait_for
 from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest, Say
 from lab.network import Network
 from lab.state import cache_dir, read_json
@@ -136,20 +135,14 @@ def boots(qemu: str, image: Image, limit_s: float = LIMIT_S) -> bool:
             stderr=subprocess.DEVNULL,
         ) as process:
             try:
-                return _appears(serial, process, limit_s)
+                wait_for(lambda: process.poll() is not None or PROOF in _read(serial), limit_s)
             finally:
                 process.kill()
+        return PROOF in _read(serial)
 
 
-def _appears(serial: Path, process: subprocess.Popen[bytes], limit_s: float) -> bool:
-    deadline = time.monotonic() + limit_s
-    while True:
-        ended = process.poll() is not None
-        if serial.exists() and PROOF in serial.read_bytes():
-            return True
-        if ended or time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
+def _read(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
 
 
 CPUS = 2
@@ -200,12 +193,10 @@ class Qemu:
         socket = launcher.sockets / "qmp"
         socket.unlink(missing_ok=True)
         process = launcher.start("guest", command)
-        deadline = time.monotonic() + READY_LIMIT_S
-        while not socket.exists():
-            if process.poll() is not None or time.monotonic() > deadline:
-                log = tail(launcher.layout.directory / "guest.log")
-                raise LabError(f"QEMU did not start; its last lines:\n{log}")
-            time.sleep(0.05)
+        wait_for(lambda: socket.exists() or process.poll() is not None, READY_LIMIT_S)
+        if not socket.exists():
+            log = tail(launcher.layout.directory / "guest.log")
+            raise LabError(f"QEMU did not start; its last lines:\n{log}")
         return {"pid": process.pid, "vcpu_tids": vcpu_thread_ids(socket), "qmp": str(socket)}
 
     def reset(self, _launcher: Launcher, running: Mapping[str, Any]) -> dict[str, Any]:

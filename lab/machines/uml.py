@@ -23,7 +23,7 @@ from contract.errors import LabError
 from lab import network as networks
 from lab.console import tail
 from lab.image import Image
-from lab.launcher import Launcher
+from lab.launcher import Launcher, wait_for
 from lab.machines import kernel
 from lab.machines.base import OVERLAY, Guest, Say
 from lab.network import GUEST_ADDRESS, WIRES, Network
@@ -119,9 +119,7 @@ class Uml:
         """It ends at once and starts again."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(running["pid"], signal.SIGKILL)
-        deadline = time.monotonic() + DEATH_LIMIT_S
-        while Path(f"/proc/{running['pid']}/exe").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(lambda: not Path(f"/proc/{running['pid']}/exe").exists(), DEATH_LIMIT_S)
         return self.start(launcher, running["command"])
 
     def set_network(self, _running: Mapping[str, Any], network: Network, *, up: bool) -> None:
