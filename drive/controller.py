@@ -7,26 +7,12 @@ import struct
 import time
 from collections.abc import Callable
 
-from drive import identify
+from drive import identify, status
 from drive.behaviour import Timing
 from drive.faults import Kind
 from drive.media import AccessDeniedError
 from drive.nvme_tcp import Command, Connection
-from drive.stats import (
-    ACCESS_DENIED,
-    CONNECT_INVALID,
-    DNR,
-    INVALID_FIELD,
-    INVALID_LOG_PAGE,
-    INVALID_NAMESPACE,
-    INVALID_OPCODE,
-    LBA_OUT_OF_RANGE,
-    READ_ERROR,
-    SEQUENCE_ERROR,
-    WRITE_FAULT,
-    WRONG_DATA_LENGTH,
-    CommandError,
-)
+from drive.status import CommandError
 from drive.subsystem import Controller, Subsystem
 
 _SENDFILE_FROM_BYTES = 32 * 1024
@@ -75,7 +61,7 @@ class Queue:
         except CommandError as error:
             self._connection.respond(command.cid, error.status)
         except AccessDeniedError:
-            self._connection.respond(command.cid, ACCESS_DENIED)
+            self._connection.respond(command.cid, status.ACCESS_DENIED)
         self._stats.add(busy_ns=time.monotonic_ns() - begin_ns)
 
     def _meet_faults(self, command: Command, data: memoryview) -> None:
@@ -91,8 +77,8 @@ class Queue:
             self._subsystem.on_power_loss()
             raise ConnectionError("power was lost")
         if outcome.media_error or outcome.io_error:
-            status = READ_ERROR if kind == "read" else WRITE_FAULT
-            raise CommandError(status | (DNR if outcome.media_error else 0))
+            code = status.READ_ERROR if kind == "read" else status.WRITE_FAULT
+            raise CommandError(code | (status.DNR if outcome.media_error else 0))
 
     def _take_time(self, timing: Timing, command: Command, data: memoryview) -> None:
         """Waits as long as the declared behaviour says."""
@@ -116,7 +102,9 @@ class Queue:
             self._media.write(lba, data[:half])
 
     def _unknown(self, _command: Command, _data: memoryview) -> None:
-        raise CommandError(SEQUENCE_ERROR if self._controller is None else INVALID_OPCODE)
+        raise CommandError(
+            status.SEQUENCE_ERROR if self._controller is None else status.INVALID_OPCODE
+        )
 
     def _answer(self, command: Command, payload: bytes) -> None:
         """Sends `payload`, cut or padded to the length that the host has room for."""
@@ -125,7 +113,7 @@ class Queue:
             view[:] = payload[: len(view)].ljust(len(view), b"\0")
 
         if not command.sgl_length or command.sgl_length > 1 << 20:
-            raise CommandError(WRONG_DATA_LENGTH)
+            raise CommandError(status.WRONG_DATA_LENGTH)
         self._connection.send_data(command.cid, command.sgl_length, fill)
 
     # Fabrics commands: the type stands where other commands have the namespace.
@@ -135,27 +123,27 @@ class Queue:
         if kind == 0x01:
             self._connect(command, data)
         elif self._controller is None:
-            raise CommandError(SEQUENCE_ERROR)
+            raise CommandError(status.SEQUENCE_ERROR)
         elif kind == 0x00 and self._is_admin:
             self._property_set(command)
         elif kind == 0x04 and self._is_admin:
             self._property_get(command)
         else:
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
 
     def _connect(self, command: Command, data: memoryview) -> None:
         if self._controller is not None:
-            raise CommandError(SEQUENCE_ERROR)
+            raise CommandError(status.SEQUENCE_ERROR)
         queue_id, entries = command.cdw10 >> 16, (command.cdw11 & 0xFFFF) + 1
         if (
             len(data) < 1024
             or entries > identify.QUEUE_ENTRIES
             or queue_id > identify.MAX_IO_QUEUES
         ):
-            raise CommandError(CONNECT_INVALID)
+            raise CommandError(status.CONNECT_INVALID)
         (controller_id,) = struct.unpack_from("<H", data, 16)
         if bytes(data[256:512]).rstrip(b"\0") != self._config.nqn.encode():
-            raise CommandError(CONNECT_INVALID)
+            raise CommandError(status.CONNECT_INVALID)
         self._is_admin = queue_id == 0
         if self._is_admin:
             self._controller = self._subsystem.open_controller(self._connection)
@@ -184,13 +172,13 @@ class Queue:
             0x1C: self._controller.status_register,
         }
         if command.cdw11 not in values:
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         self._connection.respond(command.cid, result=values[command.cdw11])
 
     def _property_set(self, command: Command) -> None:
         assert self._controller is not None
         if command.cdw11 != 0x14:
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         enabled = self._controller.configuration & 1
         self._controller.configuration = command.cdw12
         if enabled and not command.cdw12 & 1:
@@ -222,11 +210,11 @@ class Queue:
             payload = identify.active_namespaces(self._config, command.nsid)
         elif cns in (0x00, 0x03):
             if command.nsid not in self._config.namespaces:
-                raise CommandError(INVALID_NAMESPACE)
+                raise CommandError(status.INVALID_NAMESPACE)
             describe = identify.namespace if cns == 0 else identify.descriptors
             payload = describe(self._config, command.nsid)
         else:
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         self._answer(command, payload)
 
     def _get_log_page(self, command: Command, _data: memoryview) -> None:
@@ -245,10 +233,10 @@ class Queue:
             log[0] = 1
             log[8:16] = identify.FIRMWARE.encode("ascii").ljust(8)
         elif page != 0x01:
-            raise CommandError(INVALID_LOG_PAGE)
+            raise CommandError(status.INVALID_LOG_PAGE)
         offset = command.cdw12 | command.cdw13 << 32
         if offset > len(log):
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         self._answer(command, bytes(log[offset:]))
 
     def _set_features(self, command: Command, _data: memoryview) -> None:
@@ -257,24 +245,24 @@ class Queue:
             granted = identify.MAX_IO_QUEUES - 1
             result = min(command.cdw11 & 0xFFFF, granted) | min(command.cdw11 >> 16, granted) << 16
         elif feature not in (0x0B, 0x0F):  # asynchronous events, keep-alive timer
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         self._connection.respond(command.cid, result=result)
 
     def _get_features(self, command: Command, _data: memoryview) -> None:
         if command.cdw10 & 0xFF != 0x07:
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         granted = identify.MAX_IO_QUEUES - 1
         self._connection.respond(command.cid, result=granted | granted << 16)
 
     def _security_send(self, command: Command, data: memoryview) -> None:
         assert self._subsystem.tper is not None and self._controller is not None
         if command.cdw11 != len(data):
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         protocol, specific = command.cdw10 >> 24, command.cdw10 >> 8 & 0xFFFF
         payload = bytes(data)
         data[:] = bytes(len(data))  # it may hold a PIN
         if not self._subsystem.tper.send(self._controller.id, protocol, specific, payload):
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         self._connection.respond(command.cid)
 
     def _security_receive(self, command: Command, _data: memoryview) -> None:
@@ -283,7 +271,7 @@ class Queue:
         length = min(command.cdw11, command.sgl_length)
         payload = self._subsystem.tper.receive(self._controller.id, protocol, specific, length)
         if payload is None:
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         self._answer(command, payload)
 
     # I/O commands.
@@ -297,17 +285,17 @@ class Queue:
     def _place(self, command: Command, lba: int, blocks: int) -> int:
         """Where on the medium these blocks of the command's namespace begin."""
         if command.nsid not in self._config.namespaces:
-            raise CommandError(INVALID_NAMESPACE)
+            raise CommandError(status.INVALID_NAMESPACE)
         start, size = self._config.namespaces[command.nsid]
         if lba + blocks > size:
-            raise CommandError(LBA_OUT_OF_RANGE)
+            raise CommandError(status.LBA_OUT_OF_RANGE)
         return start + lba
 
     def _read(self, command: Command, _data: memoryview) -> None:
         lba, blocks = self._extent(command)
         length = blocks * self._config.block_bytes
         if command.sgl_length != length or length > 1 << 20:
-            raise CommandError(WRONG_DATA_LENGTH)
+            raise CommandError(status.WRONG_DATA_LENGTH)
         if self._media.bare and length >= _SENDFILE_FROM_BYTES:
             offset = lba * self._config.block_bytes
             self._stats.add(bytes_read=length, reads=1)
@@ -320,7 +308,7 @@ class Queue:
             try:
                 self._media.read(lba, view)
             except OSError as error:
-                raise CommandError(READ_ERROR) from error
+                raise CommandError(status.READ_ERROR) from error
             self._stats.add(bytes_read=length, reads=1)
 
         self._connection.send_data(command.cid, length, fill)
@@ -328,11 +316,11 @@ class Queue:
     def _write(self, command: Command, data: memoryview) -> None:
         lba, blocks = self._extent(command)
         if len(data) != blocks * self._config.block_bytes:
-            raise CommandError(WRONG_DATA_LENGTH)
+            raise CommandError(status.WRONG_DATA_LENGTH)
         try:
             self._media.write(lba, data)
         except OSError as error:
-            raise CommandError(WRITE_FAULT) from error
+            raise CommandError(status.WRITE_FAULT) from error
         self._stats.add(bytes_written=len(data), writes=1)
         self._connection.respond(command.cid)
 
@@ -341,13 +329,13 @@ class Queue:
         try:
             self._media.write_zeroes(lba, blocks)
         except OSError as error:
-            raise CommandError(WRITE_FAULT) from error
+            raise CommandError(status.WRITE_FAULT) from error
         self._connection.respond(command.cid)
 
     def _dataset_management(self, command: Command, data: memoryview) -> None:
         count = (command.cdw10 & 0xFF) + 1
         if len(data) < 16 * count:
-            raise CommandError(INVALID_FIELD)
+            raise CommandError(status.INVALID_FIELD)
         ranges = [struct.unpack_from("<4xIQ", data, 16 * index) for index in range(count)]
         places = [(self._place(command, lba, blocks), blocks) for blocks, lba in ranges]
         if command.cdw11 & 4:  # the other attributes are hints
@@ -356,12 +344,12 @@ class Queue:
                     if blocks:
                         self._media.deallocate(place, blocks)
             except OSError as error:
-                raise CommandError(WRITE_FAULT) from error
+                raise CommandError(status.WRITE_FAULT) from error
         self._connection.respond(command.cid)
 
     def _flush(self, command: Command, _data: memoryview) -> None:
         if command.nsid not in (*self._config.namespaces, _ALL_NAMESPACES):
-            raise CommandError(INVALID_NAMESPACE)
+            raise CommandError(status.INVALID_NAMESPACE)
         self._connection.respond(command.cid)
 
 

@@ -13,12 +13,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from drive.status import INVALID_FIELD
+
 MAX_TRANSFER_BYTES = 1 << 20
 PDU_ICREQ, PDU_ICRESP, PDU_H2C_TERM, PDU_C2H_TERM = 0, 1, 2, 3
 PDU_COMMAND, PDU_RESPONSE, PDU_H2C_DATA, PDU_C2H_DATA, PDU_R2T = 4, 5, 6, 7, 9
-FLAGS_LAST, FLAGS_LAST_SUCCESS = 0x04, 0x0C
+FLAGS_LAST_SUCCESS = 0x0C
 SGL_IN_CAPSULE, SGL_TRANSPORT = 0x01, 0x5A
-STATUS_INVALID_FIELD = 0x4002
 
 COMMON = struct.Struct("<BBBBI")
 IC = struct.Struct("<BBBBIHBBI112x")
@@ -188,7 +189,7 @@ class Connection:
             self._postponed.append(command)
             self._request_data()
         else:
-            self.respond(command.cid, STATUS_INVALID_FIELD)
+            self.respond(command.cid, INVALID_FIELD)
 
     def _request_data(self) -> None:
         """Asks for the data of commands that wait, as far as there may be buffers for it."""

@@ -1,4 +1,4 @@
-"""NVMe status codes that the drive answers with; bit 14 is Do Not Retry."""
+"""Counters of a drive, in a file that others may read while it runs."""
 
 from __future__ import annotations
 
@@ -9,28 +9,6 @@ import threading
 from pathlib import Path
 
 from drive.own_files import ForeignFileError, open_own
-
-DNR = 0x4000
-INVALID_OPCODE = DNR | 0x01
-INVALID_FIELD = DNR | 0x02
-SEQUENCE_ERROR = DNR | 0x0C
-INVALID_NAMESPACE = DNR | 0x0B
-WRONG_DATA_LENGTH = DNR | 0x0F
-LBA_OUT_OF_RANGE = DNR | 0x80
-INVALID_LOG_PAGE = DNR | 0x109
-CONNECT_INVALID = DNR | 0x182
-WRITE_FAULT = 0x280
-READ_ERROR = 0x281
-ACCESS_DENIED = DNR | 0x286
-
-
-class CommandError(Exception):
-    """A command ends with this status; bit 14 is Do Not Retry."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"status {status:#06x}")
-        self.status = status
-
 
 FIELDS = (
     "bytes_read",

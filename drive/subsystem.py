@@ -12,7 +12,8 @@ from drive.identify import DriveConfig
 from drive.media import Media
 from drive.nvme_tcp import Connection
 from drive.opal.tper import Tper
-from drive.stats import CONNECT_INVALID, CommandError, Stats
+from drive.stats import Stats
+from drive.status import CONNECT_INVALID, CommandError
 
 _CONTROLLER_IDS = 0xFFEF  # larger numbers are reserved
 
