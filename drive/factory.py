@@ -69,7 +69,7 @@ def open_tper(
     state: DriveState,
     media: EncryptedMedia,
     config: DriveConfig,
-    block_sid_feature: bool = False,
+    block_sid_feature: bool,
 ) -> Tper:
     """The drive's TPer, powered on; its byte tables lie beside the state file."""
     tables = {

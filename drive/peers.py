@@ -42,9 +42,6 @@ class Peers:
         return None if user in self._users else f"user {user} may not use this drive"
 
 
-ANYBODY = Peers(None)
-
-
 def unknown_hosts(address: str, users: AbstractSet[int] | None) -> str | None:
     """What is to be said at start of hosts whose users nobody checks; None if there are none."""
     if users is None:

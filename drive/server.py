@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from drive.controller import Queue
 from drive.nvme_tcp import Connection, ProtocolError
-from drive.peers import ANYBODY, Peers
+from drive.peers import Peers
 from drive.subsystem import Subsystem
 
 MAX_CONNECTIONS = 64
@@ -21,15 +21,13 @@ _log = logging.getLogger("drive")
 
 
 class Server:
-    """The transport's end of one subsystem, on 127.0.0.1 if no other address is named.
+    """The transport's end of one subsystem.
 
     At most `MAX_CONNECTIONS` are served at once, each with a little over 1 MiB of buffers; more are
     closed at once. One that stays silent before its Connect command is closed after ten seconds.
     """
 
-    def __init__(
-        self, subsystem: Subsystem, port: int, address: str = "127.0.0.1", peers: Peers = ANYBODY
-    ) -> None:
+    def __init__(self, subsystem: Subsystem, port: int, address: str, peers: Peers) -> None:
         self._subsystem = subsystem
         self._listener = socket.create_server((address, port), backlog=socket.SOMAXCONN)
         self._peers = peers

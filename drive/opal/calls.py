@@ -47,7 +47,7 @@ def encode_call(
     )  # fmt: skip
 
 
-def encode_result(results: list[Value], status: Status = Status.SUCCESS) -> bytes:
+def encode_result(results: list[Value], status: Status) -> bytes:
     """The answer to a method call within a session."""
     return encode_all([results, Control.END_OF_DATA, [int(status), 0, 0]])
 

@@ -39,13 +39,13 @@ _Snapshot = tuple[dict[str, Any], dict[int, bytes], list[tuple[int, int]]]
 _log = logging.getLogger("drive.opal")
 
 
-def new_secret(length: int = 32) -> bytes:
-    """A PIN as printed on a label: capital letters and digits."""
+def new_secret() -> bytes:
+    """A PIN as printed on a label: 32 capital letters and digits."""
     letters = string.ascii_uppercase + string.digits
-    return "".join(secrets.choice(letters) for _ in range(length)).encode()
+    return "".join(secrets.choice(letters) for _ in range(32)).encode()
 
 
-def new_state(psid: bytes, config: DriveConfig, key_bits: int = 256) -> DriveState:
+def new_state(psid: bytes, config: DriveConfig, key_bits: int) -> DriveState:
     """A drive as it leaves the factory: SID has the MSID as its PIN, every range is open."""
     msid = new_secret()
     return DriveState(

@@ -48,7 +48,7 @@ class Tper:
     `refusing` is true the drive claims Opal and fails every method, as some drives do.
     """
 
-    def __init__(self, core: Core, block_sid_feature: bool = False) -> None:
+    def __init__(self, core: Core, block_sid_feature: bool) -> None:
         self.refusing = False
         self._core = core
         self._block_sid_feature = block_sid_feature
