@@ -28,7 +28,7 @@ def wait_for_guest(
     """Wait until the guest answers by SSH and has its drives, saying how long it takes."""
     links = [by_id(drive["model"], drive["serial"]) for drive in state["drives"].values()]
     question = ["udevadm", "wait", "--timeout=60", ROOT_DISK, *links]
-    started = said = time.monotonic()
+    started = reported_s = time.monotonic()
     while True:
         answer = _ask(state, question)
         if answer is not None and answer.returncode == 0:
@@ -42,9 +42,9 @@ def wait_for_guest(
                 f"the guest did not come up within {elapsed:.0f} s ({reason}); the last lines of "
                 f"its console ({layout.console}):\n{tail(layout.console)}"
             )
-        if time.monotonic() - said >= 5:
+        if time.monotonic() - reported_s >= 5:
             say(f"lab: the guest is booting, {elapsed:.0f} s")
-            said = time.monotonic()
+            reported_s = time.monotonic()
         time.sleep(0.2)
 
 

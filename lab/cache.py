@@ -121,12 +121,12 @@ def system_path() -> str:
 def run(
     command: Sequence[str],
     log: Path,
-    hear: Callable[[str], None] = lambda _line: None,
+    on_line: Callable[[str], None] = lambda _line: None,
     *,
     environment: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Run one step of a build, its output to the log and line by line to `hear`.
+    """Run one step of a build, its output to the log and line by line to `on_line`.
 
     Raises LabError with its last lines where it fails, StoppedError where `stop` is set meanwhile.
     """
@@ -150,7 +150,7 @@ def run(
         for line in process.stdout:
             out.write(line)
             tail = [*tail[1 - TAIL_LINES :], line.rstrip()]
-            hear(line.rstrip())
+            on_line(line.rstrip())
     if stop is not None and stop.is_set():
         raise StoppedError("the build was stopped")
     if process.returncode != 0:

@@ -21,8 +21,8 @@ def gave_up(console: Path) -> bool:
     """Whether the guest's kernel or initrd gave up, and has not booted since."""
     if not console.exists():
         return False
-    said = console.read_bytes().rpartition(BOOT_WORDS)[2]
-    return any(words in said for words in LAST_WORDS)
+    since_boot = console.read_bytes().rpartition(BOOT_WORDS)[2]
+    return any(words in since_boot for words in LAST_WORDS)
 
 
 def _printable(line: str) -> str:

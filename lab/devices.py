@@ -141,10 +141,10 @@ def start_drive(
     if network.pid is not None:
         command += ["--address", "0.0.0.0"]
     command = network.enter(command)
-    said = launcher.start_ready(f"drive-{kind.role}", command)
+    ready = launcher.start_ready(f"drive-{kind.role}", command)
     state = {
-        "pid": said["pid"],
-        "port": said["port"],
+        "pid": ready["pid"],
+        "port": ready["port"],
         "nqn": kind.nqn,
         "backing": str(files["img"]),
         "stats": str(files["stats"]),
@@ -169,5 +169,5 @@ def start_meter(launcher: Launcher, *, truth: bool = False) -> dict[str, Any]:
     link.unlink(missing_ok=True)
     command = [sys.executable, "-m", "lab.meter", "--state", str(layout.state), "--link", str(link)]
     command += ["--truth", str(layout.truth), "--truth-period", "0"] if truth else []
-    said = launcher.start_ready("meter", command)
-    return {"pid": said["pid"], "port": str(link)}
+    ready = launcher.start_ready("meter", command)
+    return {"pid": ready["pid"], "port": str(link)}

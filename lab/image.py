@@ -249,8 +249,8 @@ def _run(command: Sequence[str], log: Path, say: Say) -> None:
     """Run one step; lines that start with `image:` are also said."""
     started = time.monotonic()
 
-    def hear(line: str) -> None:
+    def on_line(line: str) -> None:
         if line.startswith("image:"):
             say(f"{line} ({time.monotonic() - started:.0f} s)")
 
-    cache.run(command, log, hear, environment={"TMPDIR": str(log.parent)})
+    cache.run(command, log, on_line, environment={"TMPDIR": str(log.parent)})

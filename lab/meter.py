@@ -158,19 +158,19 @@ class Truth:
         self._start_ns = start_ns
         self._due_ns = 0
 
-    def tell(self, integral: Integral, *, now: bool = False) -> None:
+    def write(self, integral: Integral, *, now: bool = False) -> None:
         """Write a line if one is due."""
         if self._file is None or (integral.t_ns < self._due_ns and not now):
             return
         self._due_ns = integral.t_ns + self._period_ns
         system_j, drive_j = integral.energy_j
-        told = {
+        record = {
             "t_mono_ns": integral.t_ns,
             "t_device_ms": (integral.t_ns - self._start_ns) / 1e6,
             "system_j": system_j,
             "drive_j": drive_j,
         }
-        self._file.write(json.dumps(told) + "\n")
+        self._file.write(json.dumps(record) + "\n")
         self._file.flush()
 
 
@@ -220,12 +220,12 @@ def stream(
     ready: Callable[[], object],
     stopped: Callable[[], bool],
 ) -> int:
-    """Send lines until told to stop; returns how many."""
+    """Send lines until `stopped`; returns how many."""
     simulator = SmartPower3Simulator(INTERVAL_NS // 1_000_000)
     start_ns = time.monotonic_ns()
     integral = Integral(PowerModel.load(), mains.drives, start_ns, mains.read())
     truth = Truth(*truth_to, start_ns)
-    truth.tell(integral)
+    truth.write(integral)
     ready()
     lines = 0
     while not stopped():
@@ -239,8 +239,8 @@ def stream(
         while (due_ns := start_ns + (lines + 1) * INTERVAL_NS) <= integral.t_ns:
             cable.send(simulator.advance(np.array([integral.at(due_ns)])))
             lines += 1
-        truth.tell(integral)
-    truth.tell(integral, now=True)
+        truth.write(integral)
+    truth.write(integral, now=True)
     return lines
 
 

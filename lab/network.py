@@ -82,10 +82,10 @@ def why_not() -> str | None:
         return f"unshare did not make a network namespace within {PROBE_LIMIT_S:.0f} s"
     if tried.returncode == 0:
         return None
-    said = tried.stderr.strip().splitlines()
+    errors = tried.stderr.strip().splitlines()
     return (
         "this system does not let its users make network namespaces "
-        f"({said[-1] if said else 'no reason given'}); an administrator allows it with: "
+        f"({errors[-1] if errors else 'no reason given'}); an administrator allows it with: "
         "sysctl kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 "
         "user.max_user_namespaces=10000 (those of the three that exist here)"
     )

@@ -93,7 +93,7 @@ def test_commands_wait_for_those_before_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "reason"),
     [
         ({"cache_mib": 1}, "needs flash_mib_s"),
         ({"spead": 1}, "no parameter spead"),
@@ -104,7 +104,7 @@ def test_commands_wait_for_those_before_them() -> None:
     ],
 )
 def test_parameters_that_describe_no_disk_are_refused(
-    parameters: dict[str, object], said: str
+    parameters: dict[str, object], reason: str
 ) -> None:
-    with pytest.raises(BehaviourError, match=said):
+    with pytest.raises(BehaviourError, match=reason):
         parse(parameters)

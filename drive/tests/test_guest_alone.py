@@ -96,8 +96,8 @@ def test_the_host_waits_for_a_slow_drive(alone: Alone) -> None:
 def test_a_host_may_block_the_sid_itself(alone: Alone) -> None:
     send = f"nvme security-send {alone.disk} -p 2 -s 5 -t 512 -f /run/zeroes"
     alone.guest.run(f"head -c 512 /dev/zero > /run/zeroes && {send}")
-    said = alone.guest.run(f"nvme sed discover -v {alone.disk}").stdout
-    assert re.search(r"SID auth blocked +: yes", said), said
+    output = alone.guest.run(f"nvme sed discover -v {alone.disk}").stdout
+    assert re.search(r"SID auth blocked +: yes", output), output
     alone.guest.refuses(alone.luks_format(), f"{PASSPHRASE}\n{ADMIN_PIN}")
     alone.ask("power-cycle")
     alone.guest.run(f"dd if={alone.disk} of=/dev/null bs=4096 count=1; udevadm settle", check=False)

@@ -144,6 +144,6 @@ def test_a_factory_reset_gives_the_drive_back_without_its_data(parts: GuestSed) 
 
 @BOTH_MODES
 def test_a_disk_without_opal_is_refused(in_guest: GuestSed, mode: str) -> None:
-    said = in_guest.refuses(luks_format(mode, PLAIN_DISK), both())
-    assert "does not support OPAL" in said
+    output = in_guest.refuses(luks_format(mode, PLAIN_DISK), both())
+    assert "does not support OPAL" in output
     assert in_guest.refuses(f"cryptsetup isLuks -v {PLAIN_DISK}")

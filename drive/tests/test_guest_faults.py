@@ -61,8 +61,8 @@ def test_too_many_wrong_pins_lock_an_authority_out(troubled: GuestSed) -> None:
     troubled.ioctls(unlock(SUCCESS))
     troubled.ask("fault", name="authority-locked-out", authority="Admin1")
     troubled.ioctls(unlock(AUTHORITY_LOCKED_OUT))
-    said = troubled.refuses(f"sedutil-cli -n --listLockingRanges x $(readlink -f {DISK})")
-    assert "AUTHORITY_LOCKED_OUT" in said
+    output = troubled.refuses(f"sedutil-cli -n --listLockingRanges x $(readlink -f {DISK})")
+    assert "AUTHORITY_LOCKED_OUT" in output
     troubled.ioctls(("PSID_REVERT_TPR", {"lr": 0, "key": troubled.psid}, SUCCESS), TAKE_OWNERSHIP)
 
 

@@ -64,9 +64,9 @@ def test_finding_the_drive(guest_sed: GuestSed) -> None:
     assert re.search(r"/dev/nvme\d+ +No +fde-lab-plain", scan)
     assert " SED -2- " in sedutil(guest_sed, "--isValidSED")
     assert " NO " in guest_sed.run(command("--isValidSED", PLAIN_DISK)).stdout
-    said = sedutil(guest_sed, "--query")
-    assert "OPAL 2.0 function (0x0203)" in said and "Locking Users = 9" in said
-    assert "MaxComPacketSize = 65536" in said  # of the drive's properties
+    output = sedutil(guest_sed, "--query")
+    assert "OPAL 2.0 function (0x0203)" in output and "Locking Users = 9" in output
+    assert "MaxComPacketSize = 65536" in output  # of the drive's properties
     flags = query(guest_sed)
     assert flags["LockingEnabled"] == flags["MBREnabled"] == flags["Locked"] == "N"
     assert re.search(r"MSID: [A-Z0-9]{32}\n", sedutil(guest_sed, "--printDefaultPassword"))
@@ -192,5 +192,5 @@ def test_reverting_by_the_label(owned: GuestSed) -> None:
 
 def test_a_disk_without_opal_is_refused(in_guest: GuestSed) -> None:
     in_guest.refuses(command("--query", PLAIN_DISK))
-    said = in_guest.refuses(command(f"--initialSetup {PIN}", PLAIN_DISK))
-    assert "Invalid or unsupported disk" in said
+    output = in_guest.refuses(command(f"--initialSetup {PIN}", PLAIN_DISK))
+    assert "Invalid or unsupported disk" in output

@@ -46,8 +46,8 @@ def choose(wanted: str, guest_image: Image, say: Say) -> Machine:
     for name in names:
         reason = MACHINES[name].why_not(guest_image, say)
         if reason is None:
-            said = "; ".join(f"not {name}: {_one_line(why)}" for name, why in reasons)
-            say(f"lab: the guest runs on {name}{f' ({said})' if said else ''}")
+            rejected = "; ".join(f"not {name}: {_one_line(why)}" for name, why in reasons)
+            say(f"lab: the guest runs on {name}{f' ({rejected})' if rejected else ''}")
             return MACHINES[name]
         reasons.append((name, reason))
     raise LabError(

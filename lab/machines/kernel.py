@@ -126,9 +126,9 @@ class Build:
         self.install(tree, place, target)
         (target / cache.FACTS).write_text(json.dumps({"source": source}), encoding="utf-8")
 
-    def run(self, command: Sequence[str], hear: Say = lambda _line: None) -> None:
+    def run(self, command: Sequence[str], on_line: Say = lambda _line: None) -> None:
         """One command."""
-        cache.run(command, self._log, hear, stop=self._stop)
+        cache.run(command, self._log, on_line, stop=self._stop)
 
     def fetch(self, work: Path, suite: str) -> str:
         """Debian's source package by apt, from lists of its own; returns its name and version."""
@@ -195,20 +195,20 @@ class Build:
     def compile(self, tree: Path) -> None:
         """On all processors, with a word now and then on how far it is."""
         jobs = (os.cpu_count() or 1) + 1  # one waits for the disk now and then
-        started = told = time.monotonic()
+        started = reported = time.monotonic()
         done = 0
 
-        def hear(line: str) -> None:
-            nonlocal told, done
+        def on_line(line: str) -> None:
+            nonlocal reported, done
             done += COMPILED.match(line) is not None
             now = time.monotonic()
-            if now - told >= PROGRESS_S:
+            if now - reported >= PROGRESS_S:
                 share = min(99, round(100 * done / STEPS))
                 self._say(f"kernel: about {share} % compiled ({now - started:.0f} s)")
-                told = now
+                reported = now
 
         make = ["make", "-C", str(tree), "ARCH=um", f"-j{jobs}"]
-        self.run([*make, "linux", "modules"], hear)
+        self.run([*make, "linux", "modules"], on_line)
 
     def install(self, tree: Path, work: Path, target: Path) -> None:
         """Strip and place the results, the RAPL module among them."""

@@ -47,10 +47,10 @@ class Qmp:
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """The `return` member of the answer; events in between are passed over."""
-        asked: dict[str, Any] = {"execute": command}
+        request: dict[str, Any] = {"execute": command}
         if arguments:
-            asked["arguments"] = arguments
-        self._file.write(json.dumps(asked) + "\n")
+            request["arguments"] = arguments
+        self._file.write(json.dumps(request) + "\n")
         self._file.flush()
         while True:
             answer = self._read()
@@ -60,12 +60,12 @@ class Qmp:
                 return answer["return"]
 
     def wait_for(self, event: str) -> None:
-        """Until QEMU tells of this event. Raises LabError where it does not within the timeout."""
+        """Until QEMU reports this event. Raises LabError where it does not within the timeout."""
         try:
             while self._read().get("event") != event:
                 pass
         except (OSError, ValueError, EOFError) as error:
-            raise LabError(f"QEMU did not tell of {event}: {error}") from error
+            raise LabError(f"QEMU did not report {event}: {error}") from error
 
     def _read(self) -> dict[str, Any]:
         line = self._file.readline()
@@ -212,10 +212,10 @@ class Qemu:
 
     def provenance(self) -> dict[str, Any]:
         """QEMU's version."""
-        said = subprocess.run(
+        version = subprocess.run(
             [program(), "--version"], capture_output=True, text=True, check=False
         ).stdout
-        return {"emulator": said.splitlines()[0] if said else ""}
+        return {"emulator": version.splitlines()[0] if version else ""}
 
 
 def program(name: str = "qemu-system-x86_64") -> str:

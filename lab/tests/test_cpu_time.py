@@ -56,10 +56,10 @@ def test_children_that_ended_still_count_and_none_counts_twice(
     assert parent.stdout is not None
     os.set_blocking(parent.stdout.fileno(), False)
     seen_ns = [tree.read_ns()]
-    while not (said := parent.stdout.readline()):
+    while not (output := parent.stdout.readline()):
         seen_ns.append(tree.read_ns())
         time.sleep(0.002)
-    used_ns = float(said) * 1e9
+    used_ns = float(output) * 1e9
     assert seen_ns == sorted(seen_ns)
     assert abs(tree.read_ns() - used_ns) < 3 * TICK_NS
     tree.close()

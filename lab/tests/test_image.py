@@ -126,11 +126,11 @@ def test_two_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (target / "root.img").write_bytes(b"whole")
 
     monkeypatch.setattr(image, "build", build)
-    said: list[str] = []
+    lines: list[str] = []
     waiting = threading.Event()
 
     def say(line: str) -> None:
-        said.append(line)
+        lines.append(line)
         if "another build" in line:
             waiting.set()
 

@@ -136,10 +136,10 @@ print(json.dumps([int(open("{ZONE}/max_energy_range_uj").read()), values]))
 """
     try:
         lab.ssh(f"{load} max_energy_range_uj={range_uj}")
-        said, values = json.loads(lab.ssh("python3 -", stdin=script.encode()).stdout)
+        shown_uj, values = json.loads(lab.ssh("python3 -", stdin=script.encode()).stdout)
     finally:
         lab.ssh(load)
-    assert said == range_uj
+    assert shown_uj == range_uj
     assert max(uj for uj, _ in values) <= range_uj
     falls = [(b - a, t - s) for (a, s), (b, t) in pairwise(values) if b < a]
     assert len(falls) >= 3
@@ -210,9 +210,9 @@ def test_both_drives_are_there_by_id_with_their_size(lab: LabHandle) -> None:
 
 
 def test_up_says_that_it_is_up(lab: LabHandle) -> None:
-    said: list[str] = []
-    assert not lifecycle.up(Layout(lab.directory), said.append, LabOptions())
-    assert said == []
+    lines: list[str] = []
+    assert not lifecycle.up(Layout(lab.directory), lines.append, LabOptions())
+    assert lines == []
     assert lab.ssh("true").returncode == 0
 
 

@@ -218,12 +218,12 @@ def three(monkeypatch: pytest.MonkeyPatch) -> dict[str, _Named]:
 def test_the_first_machine_that_works_is_taken_and_said_with_the_reasons(
     three: dict[str, _Named], tmp_path: Path
 ) -> None:
-    said: list[str] = []
-    assert machines.choose("auto", Image(tmp_path), said.append).name == "uml"
-    assert said == ["lab: the guest runs on uml (not kvm: no device)"]
+    lines: list[str] = []
+    assert machines.choose("auto", Image(tmp_path), lines.append).name == "uml"
+    assert lines == ["lab: the guest runs on uml (not kvm: no device)"]
     three["uml"].reason = "make failed (the whole log: /x); its last lines:\nerror 1\nerror 2"
-    assert machines.choose("auto", Image(tmp_path), said.append).name == "tcg"
-    assert said[-1].endswith("not uml: make failed (the whole log: /x))")
+    assert machines.choose("auto", Image(tmp_path), lines.append).name == "tcg"
+    assert lines[-1].endswith("not uml: make failed (the whole log: /x))")
 
 
 def test_a_named_machine_is_the_only_one_asked(three: dict[str, _Named], tmp_path: Path) -> None:

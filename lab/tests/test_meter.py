@@ -159,8 +159,8 @@ def energy_between(
     power_w = pl.col(f"power_w_{channel}")
     energy_j = (power_w * (last - first).clip(0) / 1000).sum()
     cut = (start < start_ms) & (start_ms < end) | (start < end_ms) & (end_ms < end)
-    doubt_j = (power_w * pl.col("window_s")).filter(cut).sum()
-    got_j, off_j = samples.select(energy_j.alias("energy"), doubt_j.alias("doubt")).row(0)
+    error_j = (power_w * pl.col("window_s")).filter(cut).sum()
+    got_j, off_j = samples.select(energy_j.alias("energy"), error_j.alias("error")).row(0)
     return float(got_j), float(off_j)
 
 
