@@ -21,123 +21,40 @@ from typing import Any
 _WRITE, _READ = 1, 2
 
 
-class Key(ctypes.Structure):
-    """struct opal_key"""
+def _struct(name: str, **fields: Any) -> type[ctypes.Structure]:
+    class Struct(ctypes.Structure):
+        _fields_ = list(fields.items())
 
-    _fields_ = [("lr", u8), ("key_len", u8), ("key_type", u8), ("_", u8 * 5), ("key", u8 * 256)]
-
-
-class LrAct(ctypes.Structure):
-    """struct opal_lr_act"""
-
-    _fields_ = [("key", Key), ("sum", u32), ("num_lrs", u8), ("lr", u8 * 9), ("_", u8 * 2)]
+    Struct.__name__ = name
+    return Struct
 
 
-class Session(ctypes.Structure):
-    """struct opal_session_info"""
-
-    _fields_ = [("sum", u32), ("who", u32), ("opal_key", Key)]
-
-
-class LrSetup(ctypes.Structure):
-    """struct opal_user_lr_setup"""
-
-    _fields_ = [
-        ("range_start", u64),
-        ("range_length", u64),
-        ("RLE", u32),
-        ("WLE", u32),
-        ("session", Session),
-    ]
-
-
-class LrStatus(ctypes.Structure):
-    """struct opal_lr_status"""
-
-    _fields_ = [
-        ("session", Session),
-        ("range_start", u64),
-        ("range_length", u64),
-        ("RLE", u32),
-        ("WLE", u32),
-        ("l_state", u32),
-        ("_", u8 * 4),
-    ]
-
-
-class LockUnlock(ctypes.Structure):
-    """struct opal_lock_unlock"""
-
-    _fields_ = [("session", Session), ("l_state", u32), ("_", u8 * 4)]
-
-
-class NewPw(ctypes.Structure):
-    """struct opal_new_pw"""
-
-    _fields_ = [("session", Session), ("new_user_pw", Session)]
-
-
-class MbrData(ctypes.Structure):
-    """struct opal_mbr_data"""
-
-    _fields_ = [("key", Key), ("enable_disable", u8), ("_", u8 * 7)]
-
-
-class MbrDone(ctypes.Structure):
-    """struct opal_mbr_done"""
-
-    _fields_ = [("key", Key), ("done_flag", u8), ("_", u8 * 7)]
-
-
-class ShadowMbr(ctypes.Structure):
-    """struct opal_shadow_mbr"""
-
-    _fields_ = [("key", Key), ("data", u64), ("offset", u64), ("size", u64)]
-
-
-class Table(ctypes.Structure):
-    """struct opal_read_write_table"""
-
-    _fields_ = [
-        ("key", Key),
-        ("data", u64),
-        ("table_uid", u8 * 8),
-        ("offset", u64),
-        ("size", u64),
-        ("flags", u64),
-        ("priv", u64),
-    ]
-
-
-class Status(ctypes.Structure):
-    """struct opal_status"""
-
-    _fields_ = [("flags", u32), ("reserved", u32)]
-
-
-class Geometry(ctypes.Structure):
-    """struct opal_geometry"""
-
-    _fields_ = [
-        ("align", u8),
-        ("logical_block_size", u32),
-        ("alignment_granularity", u64),
-        ("lowest_aligned_lba", u64),
-        ("_", u8 * 3),
-    ]
-
-
-class Discovery(ctypes.Structure):
-    """struct opal_discovery"""
-
-    _fields_ = [("data", u64), ("size", u64)]
-
-
-class RevertLsp(ctypes.Structure):
-    """struct opal_revert_lsp"""
-
-    _fields_ = [("key", Key), ("options", u32), ("_", u32)]
-
+Key = _struct("opal_key", lr=u8, key_len=u8, key_type=u8, _=u8 * 5, key=u8 * 256)
+Session = _struct("opal_session_info", sum=u32, who=u32, opal_key=Key)
+LrAct = _struct("opal_lr_act", key=Key, sum=u32, num_lrs=u8, lr=u8 * 9, _=u8 * 2)
+LrSetup = _struct(
+    "opal_user_lr_setup", range_start=u64, range_length=u64, RLE=u32, WLE=u32, session=Session
+)
+LrStatus = _struct(
+    "opal_lr_status",
+    session=Session, range_start=u64, range_length=u64, RLE=u32, WLE=u32, l_state=u32, _=u8 * 4,
+)  # fmt: skip
+LockUnlock = _struct("opal_lock_unlock", session=Session, l_state=u32, _=u8 * 4)
+NewPw = _struct("opal_new_pw", session=Session, new_user_pw=Session)
+MbrData = _struct("opal_mbr_data", key=Key, enable_disable=u8, _=u8 * 7)
+MbrDone = _struct("opal_mbr_done", key=Key, done_flag=u8, _=u8 * 7)
+ShadowMbr = _struct("opal_shadow_mbr", key=Key, data=u64, offset=u64, size=u64)
+Table = _struct(
+    "opal_read_write_table",
+    key=Key, data=u64, table_uid=u8 * 8, offset=u64, size=u64, flags=u64, priv=u64,
+)  # fmt: skip
+Status = _struct("opal_status", flags=u32, reserved=u32)
+Geometry = _struct(
+    "opal_geometry",
+    align=u8, logical_block_size=u32, alignment_granularity=u64, lowest_aligned_lba=u64, _=u8 * 3,
+)  # fmt: skip
+Discovery = _struct("opal_discovery", data=u64, size=u64)
+RevertLsp = _struct("opal_revert_lsp", key=Key, options=u32, _=u32)
 
 CALLS: dict[str, tuple[int, int, type[ctypes.Structure]]] = {
     "SAVE": (_WRITE, 220, LockUnlock),
