@@ -183,17 +183,17 @@ def main() -> int:
         host = _Noting(drive.port, NQN)
         host.noted = []
         _talk_opal(host)
-        with record(drive.port) as recording:
-            admin = Initiator(recording.port, NQN)
-            queue = Initiator(recording.port, NQN, 1, admin.controller_id, in_capsule_bytes=1024)
+        with record() as sent:
+            admin = drive.connect()
+            queue = drive.connect(
+                queue_id=1, controller_id=admin.controller_id, in_capsule_bytes=1024
+            )
             _talk_nvme(admin, queue)
-            for at, sent in enumerate(recording.sent):
-                for pdu in _split(bytes(sent)):
-                    name = _name_pdu(pdu, admin=at == 0)
-                    numbers[name] += 1
-                    _write("pdu", name, numbers[name], "", pdu)
-            admin.close()
-            queue.close()
+        for at, stream in enumerate(sent):
+            for pdu in _split(bytes(stream)):
+                name = _name_pdu(pdu, admin=at == 0)
+                numbers[name] += 1
+                _write("pdu", name, numbers[name], "", pdu)
         host.close()
         drive.stop()
     for protocol, com_id, data in dict.fromkeys(host.noted):

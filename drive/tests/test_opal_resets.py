@@ -22,6 +22,7 @@ from drive.tests.opal_host import (
     features,
     lock,
     msid,
+    refused,
     set_up_range,
     take_ownership,
 )
@@ -34,12 +35,6 @@ def lock_on(host: Host, events: list[int]) -> None:
     with OpalSession(host, uids.LOCKING_SP, ADMIN1, OWNER) as session:
         session.set(uids.LOCKING_ROWS[1], {9: [*events]})
         session.set(uids.MBR_CONTROL, {1: 1, 2: 1, 3: [*events]})
-
-
-def refused(host: Host, sp: bytes, who: bytes, pin: bytes) -> int:
-    with pytest.raises(RefusedError) as caught:
-        OpalSession(host, sp, who, pin)
-    return caught.value.status
 
 
 # TPER_RESET.
@@ -105,13 +100,13 @@ def test_block_sid_keeps_the_owner_out_until_power_is_lost(blockable: Tper) -> N
     pin = msid(host)
     assert blockable.send(1, 2, 5, bytes(512))
     assert features(host)[0x0402][:2] == b"\2\0"
-    assert refused(host, uids.ADMIN_SP, uids.SID, pin) == Status.NOT_AUTHORIZED
+    assert refused(OpalSession, host, uids.ADMIN_SP, uids.SID, pin) == Status.NOT_AUTHORIZED
     with OpalSession(host, uids.ADMIN_SP) as session:
         assert session.get(uids.C_PIN_MSID, 3, 3), "others are not kept out"
     with OpalSession(host, uids.ADMIN_SP, uids.PSID, PSID):
         pass
     blockable.reset()
-    assert refused(host, uids.ADMIN_SP, uids.SID, pin) == Status.NOT_AUTHORIZED
+    assert refused(OpalSession, host, uids.ADMIN_SP, uids.SID, pin) == Status.NOT_AUTHORIZED
     blockable.power_cycle()
     take_ownership(host, OWNER)
     assert features(host)[0x0402][:2] == b"\1\0", "the SID's PIN is no longer the MSID"
@@ -168,7 +163,7 @@ def test_an_authority_can_be_locked_out_by_name(blockable: Tper) -> None:
     take_ownership(host, OWNER)
     for name, sp, who in (("SID", uids.ADMIN_SP, uids.SID), ("Admin1", uids.LOCKING_SP, ADMIN1)):
         blockable.lock_out(name)
-        assert refused(host, sp, who, OWNER) == Status.AUTHORITY_LOCKED_OUT
+        assert refused(OpalSession, host, sp, who, OWNER) == Status.AUTHORITY_LOCKED_OUT
     blockable.power_cycle()
     with OpalSession(host, uids.ADMIN_SP, uids.SID, OWNER):
         pass

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from drive.initiator import Initiator
 from drive.nvme_tcp import COMMON, IC
 from drive.opal import uids
 from drive.opal.calls import encode_call
@@ -25,7 +24,7 @@ from drive.tests.opal_host import (
     set_up_range,
     take_ownership,
 )
-from drive.tests.process import HANG_S, NQN, Drive, until
+from drive.tests.process import HANG_S, Drive, until
 from drive.tests.wire import record
 
 OWNER, USER2 = b"owner's pin", b"second user's pin"
@@ -62,11 +61,8 @@ def vanish(sock: socket.socket, reset: bool) -> None:
 def test_a_login_may_break_off_after_every_byte(sed: Drive, thorough: bool) -> None:
     host = sed.connect()
     take_ownership(host, OWNER)
-    with record(sed.port) as recording:
-        through = Initiator(recording.port, NQN)
-        with OpalSession(through, uids.LOCKING_SP, ADMIN1, OWNER):
-            login = bytes(recording.sent[0])
-        through.close()
+    with record() as sent, OpalSession(sed.connect(), uids.LOCKING_SP, ADMIN1, OWNER):
+        login = bytes(sent[0])
     assert login.startswith(ICREQ) and OWNER in login and len(login) > 3000
     kept, status = sed.path("state.json").read_bytes(), sed.ask("status")
     # The first and the last ones, and those between them: all, or each 17th (odd: both ways to go).

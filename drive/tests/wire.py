@@ -1,57 +1,42 @@
-"""What goes over a host's connections, recorded by a relay between it and the drive."""
+"""The bytes that hosts of this process send to a drive."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 from collections.abc import Iterator
+from typing import Any
+from unittest import mock
 
 
-class Recording:
-    """The bytes that hosts sent, one buffer a connection, in the order of connecting."""
+class _Recorded:
+    """A socket that keeps what is sent through it."""
 
-    def __init__(self, port: int, drive_port: int) -> None:
-        self.port = port
-        self.sent: list[bytearray] = []
-        self._drive_port = drive_port
+    def __init__(self, sock: socket.socket, sent: bytearray) -> None:
+        self._sock, self._sent = sock, sent
 
-    def relay(self, host: socket.socket) -> None:
-        """Serves one connection until either side closes it."""
-        buffer = bytearray()
-        self.sent.append(buffer)
-        with host, socket.create_connection(("127.0.0.1", self._drive_port)) as drive:
-            back = threading.Thread(target=_copy, args=(drive, host, None), daemon=True)
-            back.start()
-            _copy(host, drive, buffer)
-            back.join()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
 
+    def sendall(self, data: bytes) -> None:
+        self._sent += data
+        self._sock.sendall(data)
 
-def _copy(source: socket.socket, target: socket.socket, keep: bytearray | None) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(1 << 16):
-            if keep is not None:
-                keep += data
-            target.sendall(data)
-    for sock in (source, target):
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+    def sendmsg(self, parts: list[bytes]) -> int:
+        count = self._sock.sendmsg(parts)
+        self._sent += b"".join(parts)[:count]
+        return count
 
 
 @contextlib.contextmanager
-def record(drive_port: int) -> Iterator[Recording]:
-    """A port to connect to in place of the drive's, for the time of the block."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        recording = Recording(int(listener.getsockname()[1]), drive_port)
+def record() -> Iterator[list[bytearray]]:
+    """What is sent over connections made within the block, in the order of connecting."""
+    connect = socket.create_connection
+    sent: list[bytearray] = []
 
-        def accept() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    host, _ = listener.accept()
-                    threading.Thread(target=recording.relay, args=(host,), daemon=True).start()
+    def recorded(*arguments: Any, **options: Any) -> _Recorded:
+        sent.append(bytearray())
+        return _Recorded(connect(*arguments, **options), sent[-1])
 
-        threading.Thread(target=accept, daemon=True).start()
-        try:
-            yield recording
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
+    with mock.patch("socket.create_connection", recorded):
+        yield sent
