@@ -46,6 +46,11 @@ def sed(make_drive: MakeDrive) -> Drive:
 
 
 @pytest.fixture
+def plain(make_drive: MakeDrive) -> Drive:
+    return make_drive(opal=False)
+
+
+@pytest.fixture
 def host(sed: Drive) -> Initiator:
     return sed.connect()
 

@@ -15,33 +15,11 @@ from drive.faults import FaultError, Faults, IoError, MediaError, PowerCut, Slow
 from drive.initiator import Initiator
 from drive.opal import uids
 from drive.opal.packets import Value
-from drive.tests.opal_host import (
-    OpalSession,
-    RefusedError,
-    lock,
-    msid,
-    set_up_range,
-    take_ownership,
-)
+from drive.tests.opal_host import OWNER, USER2, OpalSession, RefusedError, lock, msid
 from drive.tests.process import REPOSITORY, Drive, until
 
 MakeDrive = Callable[..., Drive]
-OWNER, USER2 = b"owner's pin", b"second user's pin"
 WRITE_FAULT, READ_ERROR, DNR = 0x280, 0x281, 0x4000
-FIRST_RANGE = (256, 256)
-
-
-@pytest.fixture
-def plain(make_drive: MakeDrive) -> Drive:
-    return make_drive(opal=False)
-
-
-def owned(sed: Drive) -> Initiator:
-    """The drive with an owner and a range of user 2, unlocked."""
-    host = sed.connect()
-    take_ownership(host, OWNER)
-    set_up_range(host, OWNER, 1, FIRST_RANGE, USER2)
-    return host
 
 
 def in_force(drive: Drive) -> list[dict[str, Any]]:
@@ -157,8 +135,8 @@ def test_a_media_error_stays_until_it_is_cleared(plain: Drive) -> None:
     assert queue.read(10, 1).status == 0
 
 
+@pytest.mark.usefixtures("ranged")
 def test_a_power_cut_answers_nothing_and_locks(sed: Drive) -> None:
-    owned(sed)
     queue, other = sed.io(), sed.io()
     old, new = os.urandom(8 * 4096), os.urandom(8 * 4096)
     assert queue.write(256, old).status == 0
@@ -176,10 +154,11 @@ def test_a_power_cut_answers_nothing_and_locks(sed: Drive) -> None:
     assert found == new[: 4 * 4096] + old[4 * 4096 :], "the write was cut in the middle"
 
 
-def test_a_power_cut_while_the_owner_changes_something_changes_nothing(sed: Drive) -> None:
-    host = owned(sed)
+def test_a_power_cut_while_the_owner_changes_something_changes_nothing(
+    sed: Drive, ranged: Initiator
+) -> None:
     before = sed.path("state.json").read_bytes()
-    session = OpalSession(host, uids.ADMIN_SP, uids.SID, OWNER)
+    session = OpalSession(ranged, uids.ADMIN_SP, uids.SID, OWNER)
     sed.fault("power-cut", on="security")
     with pytest.raises(OSError):
         session.set(uids.C_PIN_SID, {3: b"another pin"})
@@ -203,12 +182,13 @@ def test_a_plain_drive_has_no_opal_faults(plain: Drive, name: str) -> None:
     assert not plain.ask("calls")["ok"]
 
 
-def test_a_locked_out_authority_refuses_the_right_pin_until_power_is_lost(sed: Drive) -> None:
-    host = owned(sed)
+def test_a_locked_out_authority_refuses_the_right_pin_until_power_is_lost(
+    sed: Drive, ranged: Initiator
+) -> None:
     sed.fault("authority-locked-out", authority="User2")
     with pytest.raises(RefusedError, match="AUTHORITY_LOCKED_OUT"):
-        lock(host, USER2, 1)
-    with OpalSession(host, uids.ADMIN_SP, uids.SID, OWNER):
+        lock(ranged, USER2, 1)
+    with OpalSession(ranged, uids.ADMIN_SP, uids.SID, OWNER):
         pass
     answer = sed.ask("fault", name="authority-locked-out", authority="User99")
     assert not answer["ok"] and "User99" in answer["error"]
@@ -239,8 +219,8 @@ def test_a_drive_may_claim_opal_and_refuse_it(sed: Drive) -> None:
     assert msid(host)
 
 
+@pytest.mark.usefixtures("ranged")
 def test_a_shadow_left_on_hides_the_first_blocks(sed: Drive) -> None:
-    owned(sed)
     data = b"own data".ljust(4096)
     assert sed.io().write(0, data).status == 0
     sed.fault("shadow-on")
@@ -250,11 +230,10 @@ def test_a_shadow_left_on_hides_the_first_blocks(sed: Drive) -> None:
     assert sed.io().write(0, bytes(4096)).status != 0
 
 
-def test_a_warm_reset_ends_connections_and_does_not_lock(sed: Drive) -> None:
-    host = owned(sed)
+def test_a_warm_reset_ends_connections_and_does_not_lock(sed: Drive, ranged: Initiator) -> None:
     queue = sed.io()
     assert sed.ask("warm-reset")["ok"]
-    for lost in (host, queue):
+    for lost in (ranged, queue):
         with pytest.raises(OSError):
             lost.run(0x00, 1)
     assert sed.io().read(256, 1).status == 0, "only a power cycle locks this range"
@@ -270,21 +249,22 @@ def set_configuration(admin: Initiator, value: int) -> None:
 
 
 @pytest.mark.parametrize("events", [[0], [0, 1]])
-def test_disabling_a_controller_is_a_reset(sed: Drive, events: list[Value]) -> None:
-    admin = owned(sed)
-    lock_on_reset(admin, events)
+def test_disabling_a_controller_is_a_reset(
+    sed: Drive, ranged: Initiator, events: list[Value]
+) -> None:
+    lock_on_reset(ranged, events)
     queue = sed.io()
     for value in (0x460000, 0x460001, 0x464001):  # as at a start, and a shutdown
-        set_configuration(admin, value)
+        set_configuration(ranged, value)
         assert queue.read(256, 1).status == 0
-    set_configuration(admin, 0x460000)
+    set_configuration(ranged, 0x460000)
     assert queue.read(256, 1).status == (DNR | 0x286 if 1 in events else 0)
 
 
 @pytest.mark.parametrize("events", [[0], [0, 1]])
-def test_losing_a_controller_is_a_reset(sed: Drive, events: list[Value]) -> None:
-    host, other = owned(sed), sed.connect()
-    lock_on_reset(host, events)
+def test_losing_a_controller_is_a_reset(sed: Drive, ranged: Initiator, events: list[Value]) -> None:
+    other = sed.connect()
+    lock_on_reset(ranged, events)
     queue = sed.io()
     other.close()
     expected = DNR | 0x286 if 1 in events else 0

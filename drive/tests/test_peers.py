@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,11 +40,6 @@ def as_nobody(port: int) -> str:
         capture_output=True, text=True, check=True, cwd="/",
     )  # fmt: skip
     return done.stdout.strip()
-
-
-@pytest.fixture
-def plain(make_drive: Callable[..., Drive]) -> Drive:
-    return make_drive(opal=False)
 
 
 def test_another_user_is_refused_and_named_in_the_log(plain: Drive) -> None:
