@@ -79,9 +79,9 @@ def restore(drive: Drive, files: Path) -> None:
 
 
 @pytest.fixture
-def dying(owned: Path, tmp_path: Path) -> Iterator[DyingDrive]:
+def dying(owned: Path, in_memory: Path) -> Iterator[DyingDrive]:
     """A drive with the files of `owned`; it is not started."""
-    folder = tmp_path / "drive"
+    folder = in_memory / "drive"
     folder.mkdir()
     drive = DyingDrive(folder, opal=True, second_bytes=SECOND_BYTES)
     restore(drive, owned)

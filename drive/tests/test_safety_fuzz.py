@@ -40,20 +40,20 @@ def test_a_seed_gives_the_same_inputs_again() -> None:
     assert [Batch.load(batch.dump()) for batch in batches] == batches
 
 
-def test_no_input_breaks_the_drive(tmp_path: Path) -> None:
-    figures = fuzz(seeded(1, INPUTS), tmp_path, tmp_path / "kept")
+def test_no_input_breaks_the_drive(in_memory: Path) -> None:
+    figures = fuzz(seeded(1, INPUTS), in_memory, in_memory / "kept")
     assert figures["inputs"] >= INPUTS
     assert figures["kills"] > 5 and figures["erasures"] > 0, figures
 
 
 @pytest.mark.slow
-def test_no_input_of_a_million_breaks_the_drive(tmp_path: Path) -> None:
-    assert fuzz(seeded(2, 10**6), tmp_path, tmp_path / "kept")["inputs"] >= 10**6
+def test_no_input_of_a_million_breaks_the_drive(in_memory: Path) -> None:
+    assert fuzz(seeded(2, 10**6), in_memory, in_memory / "kept")["inputs"] >= 10**6
 
 
-def test_what_must_not_happen_is_noticed(tmp_path: Path) -> None:
+def test_what_must_not_happen_is_noticed(in_memory: Path) -> None:
     """The oracles themselves: each is shown what it looks for."""
-    target = Target(tmp_path / "drive")
+    target = Target(in_memory / "drive")
     state, log = target.drive.path("state.json"), target.drive.path("log")
     try:
         target.run(Source(1).batch(0))
@@ -91,8 +91,8 @@ def test_what_must_not_happen_is_noticed(tmp_path: Path) -> None:
         target.close()
 
 
-def test_what_a_kill_must_not_leave_is_noticed(tmp_path: Path) -> None:
-    owned = Owned(tmp_path / "owned", SECOND_BYTES)
+def test_what_a_kill_must_not_leave_is_noticed(in_memory: Path) -> None:
+    owned = Owned(in_memory / "owned", SECOND_BYTES)
     try:
         owned.run(Source(1).batch(0))
         owned._check_erased()
