@@ -77,16 +77,8 @@ class ShadowOn:
     """The MBR shadow is enabled and not done: it hides the first blocks of the disk."""
 
 
-Fault = (
-    SlowReply
-    | IoError
-    | MediaError
-    | PowerCut
-    | AuthorityLockedOut
-    | BlockSid
-    | RefuseOpal
-    | ShadowOn
-)
+IoFault = SlowReply | IoError | MediaError | PowerCut
+Fault = IoFault | AuthorityLockedOut | BlockSid | RefuseOpal | ShadowOn
 _TYPES: dict[str, type[Fault]] = {
     "slow-reply": SlowReply,
     "io-error": IoError,
@@ -150,11 +142,11 @@ class Faults:
 
     def __init__(self) -> None:
         self.active = False
-        self._left: dict[Fault, int] = {}
+        self._left: dict[IoFault, int] = {}
         self._lock = threading.Lock()
 
-    def add(self, fault: Fault) -> None:
-        """Puts a fault of the I/O path into force, in place of an equal one."""
+    def add(self, fault: IoFault) -> None:
+        """Puts a fault into force, in place of an equal one."""
         with self._lock:
             count = fault.after_commands if isinstance(fault, PowerCut) else 0
             if isinstance(fault, SlowReply | IoError):
@@ -194,7 +186,7 @@ class Faults:
             self.active = bool(self._left)
         return Outcome(delay_ms, "power" in met, "media" in met, "io" in met)
 
-    def _count(self, fault: Fault) -> bool:
+    def _count(self, fault: IoFault) -> bool:
         """One command less; True if it was the last one."""
         self._left[fault] -= 1
         if self._left[fault] == 0:

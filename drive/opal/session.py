@@ -16,7 +16,6 @@ from drive.opal.calls import (
     parse_call,
 )
 from drive.opal.core import Core, Login
-from drive.opal.life_cycle import LifeCycle
 from drive.opal.packets import (
     MAX_TABLE_READ_BYTES,
     Control,
@@ -34,6 +33,7 @@ _log = logging.getLogger("drive.opal")
 _MAX_RANDOM_BYTES = 1024
 _MAX_LOGINS = 2
 _START_ROW, _END_ROW, _START_COLUMN, _END_COLUMN = 1, 2, 3, 4
+_KEEP_GLOBAL_RANGE_KEY = 0x060000
 _DONE, _ABORTED = 0, 1  # status of a transaction's tokens
 _ENDING = {(uids.REVERT, uids.ADMIN_SP), (uids.REVERT_SP, uids.THIS_SP)}  # they end the session
 
@@ -56,7 +56,6 @@ class Session:
         self._core = core
         self._write = write
         self._record = record
-        self._life_cycle = LifeCycle(core, self.logins)
         self._readers: dict[bytes, Callable[[Call], list[Value]]] = {
             uids.NEXT: self._next,
             uids.GET: self._get,
@@ -67,9 +66,9 @@ class Session:
         self._writers: dict[bytes, Callable[[Call], None]] = {
             uids.SET: self._set,
             uids.GEN_KEY: self._generate_key,
-            uids.ACTIVATE: self._life_cycle.activate,
-            uids.REVERT: self._life_cycle.revert,
-            uids.REVERT_SP: self._life_cycle.revert_sp,
+            uids.ACTIVATE: self._activate,
+            uids.REVERT: self._revert,
+            uids.REVERT_SP: self._revert_sp,
         }
 
     def log_in(self, authority: bytes, pin: bytes) -> None:
@@ -206,7 +205,7 @@ class Session:
         if write is None:
             raise MethodError(Status.NOT_AUTHORIZED)
         if values:
-            write(values, Writer(self.logins, self._life_cycle.kek()))
+            write(values, Writer(self.logins, self._kek()))
 
     def _next(self, call: Call) -> list[Value]:
         """Rows of a table after `Where`, at most `Count` of them."""
@@ -256,7 +255,55 @@ class Session:
     def _generate_key(self, call: Call) -> None:
         if call.positional or call.named:
             raise MethodError(Status.INVALID_PARAMETER)
-        self._life_cycle.generate_key(call.invoking)
+        kek = self._kek()
+        if kek is None:
+            raise MethodError(Status.NOT_AUTHORIZED)
+        index = uids.key_rows(self._core.state.key_bits).index(call.invoking)
+        self._core.locking.generate_key(index, kek)
+
+    def _kek(self) -> bytes | None:
+        """The Locking SP's key, if an authority of that SP has logged in."""
+        locking = (who for who in self.logins if who in uids.LOCKING_AUTHORITIES)
+        return next((kek for who in locking if (kek := self._core.kek(self.logins[who]))), None)
+
+    # Life cycle (Opal 2.01, 5.1). Within a transaction its methods are refused: the specification
+    # leaves them open there, and half of a revert must not be undone.
+
+    def _activate(self, call: Call) -> None:
+        """Activates the Locking SP; nothing happens if it is active."""
+        self._refuse_in_transaction()
+        if call.positional or call.named:  # single user mode is not offered
+            raise MethodError(Status.INVALID_PARAMETER)
+        if call.invoking == uids.LOCKING_SP and not self._core.state.locking_active:
+            self._core.activate(self.logins[uids.SID])
+
+    def _revert(self, call: Call) -> None:
+        self._refuse_in_transaction()
+        if call.positional or call.named:
+            raise MethodError(Status.INVALID_PARAMETER)
+        if call.invoking == uids.ADMIN_SP:
+            self._core.revert_drive()
+        else:
+            self._core.revert_locking()
+
+    def _revert_sp(self, call: Call) -> None:
+        """Only the Locking SP grants it; the global range's data may stay if it is not locked."""
+        self._refuse_in_transaction()
+        names = {_KEEP_GLOBAL_RANGE_KEY, _KEEP_GLOBAL_RANGE_KEY.to_bytes(3, "big")}
+        values = list(call.named.values())
+        if call.positional or not call.named.keys() <= names or values not in ([], [0], [1]):
+            raise MethodError(Status.INVALID_PARAMETER)
+        kept = None
+        if values == [1]:
+            row = self._core.state.ranges[0]
+            if not (row.readable or row.writable):
+                raise MethodError(Status.FAIL)
+            kept = self._core.locking.media_key(0, self._kek())
+        self._core.revert_locking(kept)
+
+    def _refuse_in_transaction(self) -> None:
+        if self._core.in_transaction:
+            raise MethodError(Status.FAIL)
 
 
 def _cell_block(call: Call) -> dict[int, int]:
