@@ -22,7 +22,7 @@ from drive.control import ControlError, ControlSocket
 from drive.media import MediaError
 from drive.options import UsageError, parse
 from drive.own_files import ForeignFileError, check_ready_file
-from drive.peers import Peers, unknown_hosts
+from drive.peers import unknown_hosts
 from drive.server import Server
 from drive.state import StateError, write_atomically
 from drive.subsystem import Subsystem
@@ -50,7 +50,7 @@ def _give_memory_back() -> None:
 
 def _open_server(options: argparse.Namespace, subsystem: Subsystem) -> Server:
     try:
-        return Server(subsystem, options.port, options.address, Peers(options.users))
+        return Server(subsystem, options.port, options.address, options.users)
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise

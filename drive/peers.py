@@ -16,30 +16,24 @@ from pathlib import Path
 _TABLES = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
 
 
-class Peers:
-    """Decides whose connections are taken: those of `users`, or of everybody if it is None.
+def refusal(sock: socket.socket, users: AbstractSet[int] | None) -> str | None:
+    """Why the connection is not taken, None if it is: its host is one of `users`, or of everybody.
 
     A host on another machine cannot be told by its user; it reaches the drive only where that
     listens on more than the loopback, and is let in then.
     """
-
-    def __init__(self, users: AbstractSet[int] | None) -> None:
-        self._users = users
-
-    def refusal(self, sock: socket.socket) -> str | None:
-        """Why the connection is not taken; None if it is."""
-        if self._users is None:
+    if users is None:
+        return None
+    try:
+        peer, own = sock.getpeername(), sock.getsockname()
+        if not _is_local(sock.family, peer[0]):
             return None
-        try:
-            peer, own = sock.getpeername(), sock.getsockname()
-            if not _is_local(sock.family, peer[0]):
-                return None
-            user = owner(sock.family, peer[:2], own[:2])
-        except (OSError, ValueError) as error:
-            return f"its user cannot be told: {error}"
-        if user is None:
-            return "its user cannot be told: the socket at its other end is gone"
-        return None if user in self._users else f"user {user} may not use this drive"
+        user = owner(sock.family, peer[:2], own[:2])
+    except (OSError, ValueError) as error:
+        return f"its user cannot be told: {error}"
+    if user is None:
+        return "its user cannot be told: the socket at its other end is gone"
+    return None if user in users else f"user {user} may not use this drive"
 
 
 def unknown_hosts(address: str, users: AbstractSet[int] | None) -> str | None:

@@ -9,10 +9,11 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from drive.controller import Queue
 from drive.nvme_tcp import Connection, ProtocolError
-from drive.peers import Peers
+from drive.peers import refusal
 from drive.subsystem import Subsystem
 
 MAX_CONNECTIONS = 64
@@ -27,10 +28,12 @@ class Server:
     closed at once. One that stays silent before its Connect command is closed after ten seconds.
     """
 
-    def __init__(self, subsystem: Subsystem, port: int, address: str, peers: Peers) -> None:
+    def __init__(
+        self, subsystem: Subsystem, port: int, address: str, users: AbstractSet[int] | None
+    ) -> None:
         self._subsystem = subsystem
         self._listener = socket.create_server((address, port), backlog=socket.SOMAXCONN)
-        self._peers = peers
+        self._users = users
         self._connections: set[Connection] = set()
         self._closed = False
         self._lock = threading.Lock()
@@ -54,7 +57,7 @@ class Server:
                 self._admit(sock)
 
     def _admit(self, sock: socket.socket) -> None:
-        if reason := self._peers.refusal(sock):
+        if reason := refusal(sock, self._users):
             _log.warning("connection refused: %s", reason)
             sock.close()
             return

@@ -14,7 +14,7 @@ import pytest
 from drive import options, peers
 from drive.initiator import Initiator
 from drive.options import UsageError
-from drive.peers import Peers, unknown_hosts
+from drive.peers import refusal, unknown_hosts
 from drive.tests.process import NQN, Drive
 
 NOBODY = 65534
@@ -82,14 +82,14 @@ Pair = tuple[socket.socket, socket.socket]
 def test_the_owner_is_found_while_the_host_holds_its_end(pair: Pair) -> None:
     ours, theirs = pair
     me = os.geteuid()
-    assert Peers(frozenset({me})).refusal(ours) is None
-    assert Peers(frozenset({me + 1})).refusal(ours) == f"user {me} may not use this drive"
+    assert refusal(ours, {me}) is None
+    assert refusal(ours, {me + 1}) == f"user {me} may not use this drive"
     theirs.sendall(b"all that it has to say")
     theirs.shutdown(socket.SHUT_WR)
-    assert Peers(frozenset({me})).refusal(ours) is None, "half closed, it is still its user's"
+    assert refusal(ours, {me}) is None, "half closed, it is still its user's"
     theirs.close()
-    assert "cannot be told" in str(Peers(frozenset({0, me})).refusal(ours)), "not root's"
-    assert Peers(None).refusal(ours) is None
+    assert "cannot be told" in str(refusal(ours, {0, me})), "not root's"
+    assert refusal(ours, None) is None
 
 
 def test_other_connections_of_an_allowed_user_are_not_taken_for_it(pair: Pair) -> None:
