@@ -148,10 +148,7 @@ class PowerModel:
     @classmethod
     def load(cls, path: Path = MODEL_FILE) -> Self:
         """Read the file. Raises LabError where a coefficient is missing or has no source."""
-        try:
-            model = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError) as error:
-            raise LabError(f"The power model {path} cannot be read: {error}") from None
+        model = _load(path)
         names = [field.name for field in fields(cls)]
         return cls(**{name: _coefficient(path, model, *name.split("_", 1)) for name in names})
 
@@ -171,33 +168,29 @@ class PowerModel:
         return Power(self.system_idle_w + self.system_busy_w_per_cpu * cpus_busy + drive_w, drive_w)
 
 
+def _load(path: Path) -> Any:
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise LabError(f"The power model {path} cannot be read: {error}") from None
+
+
 def _coefficient(path: Path, model: Any, section: str, key: str) -> float:
-    entry = model.get(section, {}).get(key) if isinstance(model, Mapping) else None
+    keys = model.get(section) if isinstance(model, Mapping) else None
+    entry = keys.get(key) if isinstance(keys, Mapping) else None
     if not isinstance(entry, Mapping) or not {"value", "unit", "source"} <= entry.keys():
         raise LabError(f"{path}: {section}.{key} needs a value, a unit and a source.")
     value = entry["value"]
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
         raise LabError(f"{path}: {section}.{key} is {value!r}, which is not a coefficient.")
     return float(value)
 
 
 def rapl_words(path: Path = MODEL_FILE, packages: int = 1) -> list[str]:
     """Kernel words that give fde_rapl_sim the coefficients of the power model, in mW, and how many
-    packages share the energy.
+    packages share the energy. Raises LabError as `PowerModel.load` does.
     """
-    try:
-        rapl = yaml.safe_load(path.read_text(encoding="utf-8"))["rapl"]
-        names = [f"{z}_{part}" for z in ZONES for part in ("idle_mw", "busy_mw_per_cpu")]
-        words = [f"{name}={_milliwatts(rapl[name])}" for name in names] + [f"packages={packages}"]
-        return [f"fde_rapl_sim.{word}" for word in words]
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise LabError(f"{path} does not give the RAPL model's coefficients: {error}") from error
-
-
-def _milliwatts(value: object) -> int:
-    """A coefficient, given plainly or as {value: …, source: …}."""
-    if isinstance(value, dict):
-        value = value["value"]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1_000_000:
-        raise ValueError(f"{value!r} is not a power between 0 and 1,000,000 mW")
-    return round(value)
+    model = _load(path)
+    names = [f"{zone}_{part}" for zone in ZONES for part in ("idle_mw", "busy_mw_per_cpu")]
+    words = [f"{name}={round(_coefficient(path, model, 'rapl', name))}" for name in names]
+    return [f"fde_rapl_sim.{word}" for word in (*words, f"packages={packages}")]

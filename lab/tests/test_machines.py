@@ -24,10 +24,10 @@ from lab.state import read_json
 
 RAPL = """
 rapl:
-  package_idle_mw: 5000
-  package_busy_mw_per_cpu: {value: 10000.4, source: a data sheet}
-  dram_idle_mw: 1000
-  dram_busy_mw_per_cpu: 500
+  package_idle_mw: {value: 5000, unit: mW, source: a data sheet}
+  package_busy_mw_per_cpu: {value: 10000.4, unit: mW, source: a data sheet}
+  dram_idle_mw: {value: 1000, unit: mW, source: a data sheet}
+  dram_busy_mw_per_cpu: {value: 500, unit: mW, source: a data sheet}
 """
 
 
@@ -66,15 +66,21 @@ def test_rapl_words_are_milliwatts_of_the_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [("dram_idle_mw", "dram_mw"), ("500\n", "-1\n"), ("500\n", "a lot\n"), ("rapl:", "[")],
+    ("old", "new", "reason"),
+    [
+        ("dram_idle_mw", "dram_mw", "rapl.dram_idle_mw needs a value"),
+        ("value: 500,", "value: -1,", "-1, which is not a coefficient"),
+        ("value: 500,", "value: 1000001,", "1000001, which is not a coefficient"),
+        ("value: 500,", "value: a lot,", "'a lot', which is not a coefficient"),
+        ("rapl:", "[", "cannot be read"),
+    ],
 )
 def test_a_power_model_without_sound_coefficients_is_refused(
-    tmp_path: Path, old: str, new: str
+    tmp_path: Path, old: str, new: str, reason: str
 ) -> None:
     model = tmp_path / "power_model.yml"
     model.write_text(RAPL.replace(old, new))
-    with pytest.raises(LabError, match="does not give the RAPL model's coefficients"):
+    with pytest.raises(LabError, match=reason):
         rapl_words(model)
 
 
