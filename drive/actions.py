@@ -25,15 +25,12 @@ from drive.subsystem import Subsystem
 
 
 class Actions:
-    """The commands for one drive."""
-
     def __init__(self, subsystem: Subsystem, server: Server) -> None:
         self._subsystem = subsystem
         self._tper = subsystem.tper
         self._server = server
 
     def by_name(self) -> dict[str, Action]:
-        """The commands as the control socket takes them."""
         return {
             "stats": _bare(self._subsystem.stats.snapshot),
             "status": _bare(self.status),

@@ -95,7 +95,6 @@ class Timing:
         return self._regions_used / len(self._used)
 
     def temperature_c(self, now_s: float) -> float:
-        """Of the disk."""
         with self._lock:
             self._advance(now_s)
             return self._temperature_c

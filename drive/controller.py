@@ -50,7 +50,6 @@ class Queue:
             self._subsystem.leave(self._controller, self._connection)
 
     def execute(self, command: Command, data: memoryview) -> None:
-        """Runs one command to its answer."""
         begin_ns = time.monotonic_ns()
         try:
             if self._faults.active:
@@ -81,7 +80,6 @@ class Queue:
             raise CommandError(code | (status.DNR if outcome.media_error else 0))
 
     def _take_time(self, timing: Timing, command: Command, data: memoryview) -> None:
-        """Waits as long as the declared behaviour says."""
         kind = self._kinds.get(command.opcode)
         if kind not in ("read", "write"):
             return

@@ -155,7 +155,6 @@ class Faults:
             self.active = True
 
     def clear(self) -> None:
-        """Ends all of them."""
         with self._lock:
             self._left.clear()
             self.active = False

@@ -71,7 +71,6 @@ class Initiator:
     def run(
         self, opcode: int, nsid: int = 0, data: bytes = b"", read_bytes: int = 0, **cdw: int
     ) -> Completion:
-        """One command from start to end."""
         cid = self.submit(opcode, nsid, data, read_bytes, None, **cdw)
         done, completion = self.complete()
         assert done == cid

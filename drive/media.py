@@ -83,8 +83,6 @@ def _punch(fd: int, offset: int, length: int) -> None:
 
 
 class PlainMedia:
-    """The bare file."""
-
     bare = True
 
     def __init__(self, fd: int, block_bytes: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from contract.errors import LabError
 from lab import image, lifecycle, machines, power, ssh
 from lab.machines import kernel
-from lab.state import Layout, cache_dir, read_json, read_started
+from lab.state import Layout, cache_dir, read_started
 
 
 def say(line: str) -> None:
@@ -62,9 +62,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
-    state = read_json(Layout(arguments.dir.absolute()).state)
-    if state is None:
-        raise LabError(f"no lab is up in {arguments.dir}: run `python -m lab up` first")
+    state = power.require_state(Layout(arguments.dir.absolute()))
     command = ssh.command(state["ssh"], arguments.command)
     os.execvp(command[0], command)
 

@@ -51,7 +51,6 @@ class ByteTable:
         self._pending.append((first, data))
 
     def clear(self) -> None:
-        """All bytes zero."""
         os.ftruncate(self.fd, 0)
         os.ftruncate(self.fd, self.size_bytes)
 

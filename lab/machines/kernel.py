@@ -127,7 +127,6 @@ class Build:
         (target / cache.FACTS).write_text(json.dumps({"source": source}), encoding="utf-8")
 
     def run(self, command: Sequence[str], on_line: Say = lambda _line: None) -> None:
-        """One command."""
         cache.run(command, self._log, on_line, stop=self._stop)
 
     def fetch(self, work: Path, suite: str) -> str:

@@ -1,4 +1,4 @@
-"""What the lab needs of QEMU's machine protocol (QMP: JSON lines on a Unix socket)."""
+"""The guest under QEMU, with KVM or emulated, and QEMU's machine protocol (QMP: JSON lines)."""
 
 from __future__ import annotations
 
@@ -183,7 +183,6 @@ class Qemu:
         return "127.0.0.1", guest.ssh_port
 
     def prepare(self, guest: Guest) -> list[str]:
-        """An overlay over the image."""
         overlay = guest.folder / OVERLAY
         make_overlay(guest.image, overlay)
         return guest.network.enter(qemu_command(program(), self.name, guest, overlay))
@@ -211,7 +210,6 @@ class Qemu:
             qmp.execute("set_link", name="net", up=up)
 
     def provenance(self) -> dict[str, Any]:
-        """QEMU's version."""
         version = subprocess.run(
             [program(), "--version"], capture_output=True, text=True, check=False
         ).stdout
