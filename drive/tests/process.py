@@ -18,6 +18,7 @@ from drive import __main__
 from drive.control import ask
 from drive.initiator import Initiator
 from drive.opal import credentials
+from drive.state import DriveState, parse
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NQN = "nqn.2026-01.org.fde-testbed:test"
@@ -158,6 +159,9 @@ class Drive:
 
     def log(self) -> str:
         return self.path("log").read_text()
+
+    def state(self) -> DriveState:
+        return parse(self.path("state.json").read_bytes())
 
     @property
     def port(self) -> int:

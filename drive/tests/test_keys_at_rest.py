@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from cryptography.hazmat.primitives.keywrap import aes_key_unwrap
 
 from drive import state as drive_state
 from drive.aes_xts import AesXts
-from drive.opal import credentials, uids
+from drive.opal import uids
 from drive.state import DriveState, RangeState, StateError, parse
-from drive.tests.keys import xts
+from drive.tests.keys import kek_of, range_keys, xts
 from drive.tests.opal_host import OpalSession, lock, set_up_range, take_ownership
 from drive.tests.process import PSID, Drive
 
@@ -22,18 +22,10 @@ PLAINTEXT = b"plaintext that must not be on the medium "
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
 
 
-def load(drive: Drive) -> DriveState:
-    return parse(drive.path("state.json").read_bytes())
-
-
-def media_key(state: DriveState, authority: str, pin: bytes, index: int) -> bytes:
-    """The range's key as somebody gets it who has the state file and a PIN."""
-    credential = state.authorities[authority].credential
-    assert credential is not None
-    wrapping_key = credentials.check(credential, pin)
-    assert wrapping_key is not None
-    kek = credentials.unwrap_kek(credential, wrapping_key)
-    return aes_key_unwrap(kek, state.ranges[index].wrapped_key)
+def media_keys(state: DriveState, pin: bytes) -> dict[int, bytes]:
+    """The ranges' wrapped keys as somebody gets them who has the state file and a PIN."""
+    wrapped = [replace(row, open_key=b"") for row in state.ranges]
+    return range_keys(replace(state, ranges=wrapped), kek_of(state, [pin]))
 
 
 @pytest.mark.parametrize("key_bytes", [32, 64])
@@ -64,10 +56,10 @@ def test_the_medium_holds_what_an_independent_aes_xts_gives(
     queue = sed.io()
     for lba in (100, 255, 300, 511, 600):
         assert queue.write(lba, data[:block_bytes] * 2, block_bytes).status == 0
-    medium, state = sed.path("disk.img").read_bytes(), load(sed)
+    medium, state = sed.path("disk.img").read_bytes(), sed.state()
     assert PLAINTEXT[:16] not in medium
-    keys = [media_key(state, "Admin1", OWNER, index) for index in range(3)]
-    assert len(set(keys)) == 3 and keys[1] == media_key(state, "User2", USER2, 1)
+    keys = media_keys(state, OWNER)
+    assert len({keys[index] for index in range(3)}) == 3 and keys[1] == media_keys(state, USER2)[1]
     for lba, index in ((100, 0), (101, 0), (255, 0), (256, 1), (300, 1), (301, 1), (511, 1)):
         block = medium[lba * block_bytes : (lba + 1) * block_bytes]
         assert block == xts(keys[index], lba, data[:block_bytes]), lba
@@ -85,7 +77,7 @@ def test_the_state_file_alone_yields_neither_key_nor_pin(sed: Drive) -> None:
     take_ownership(host, OWNER)
     with OpalSession(host, uids.ADMIN_SP, uids.SID, OWNER):
         pass
-    before = load(sed)
+    before = sed.state()
     assert before.ranges[1].open_key, "an unprotected range is served without a PIN"
     set_up_range(host, OWNER, 1, (256, 256), USER2)
     row = uids.LOCKING_ROWS[0]
@@ -93,9 +85,9 @@ def test_the_state_file_alone_yields_neither_key_nor_pin(sed: Drive) -> None:
         session.set(row, {5: 1, 6: 1})
     for locked in (False, True):
         lock(host, USER2, 1, locked)
-        state, raw = load(sed), sed.path("state.json").read_bytes()
+        state, raw = sed.state(), sed.path("state.json").read_bytes()
         for index in (0, 1):
-            key = media_key(state, "Admin1", OWNER, index)
+            key = media_keys(state, OWNER)[index]
             for secret in (key, key[:32], key[32:], OWNER, USER2, PSID):
                 assert secret not in raw and secret.hex().encode() not in raw.lower()
             assert state.ranges[index].open_key == b""

@@ -89,10 +89,6 @@ def dying(owned: Path, in_memory: Path) -> Iterator[DyingDrive]:
     drive.stop()
 
 
-def load(drive: Drive) -> DriveState:
-    return parse(drive.path("state.json").read_bytes())
-
-
 def all_keys(state: DriveState) -> dict[int, bytes]:
     """Of every range, as somebody gets them who knows every PIN."""
     return range_keys(state, kek_of(state, (OWNER, USER2, NEW)))
@@ -205,7 +201,7 @@ def test_a_kill_at_every_step_leaves_the_old_or_the_new_state(
 
 def check_locked_and_erased(drive: Drive, old: DriveState) -> None:
     """What can lock at power-on is locked, and what has a new key is opened by no old one."""
-    now = load(drive)
+    now = drive.state()
     for row in now.ranges:
         assert not (row.read_lock_enabled and row.readable)
         assert not (row.write_lock_enabled and row.writable)
@@ -322,7 +318,7 @@ def test_a_write_that_cannot_be_kept_leaves_no_range_open(dying: DyingDrive) -> 
     resource.prlimit(
         dying.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     )
-    assert load(dying).ranges[1].read_locked
+    assert dying.state().ranges[1].read_locked
     assert dying.io().read(256, 1).status == DENIED
 
 
