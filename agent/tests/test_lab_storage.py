@@ -166,10 +166,10 @@ finally:
 print(json.dumps(found["mismatches"]))
 """
     mismatches = json.loads(target.python(script))
-    facts = {"field": "key_bits", "found": 512, "planned": 256}
+    facts = {"field": "key_bits", "found": 256, "planned": 512}
     assert [mismatch["cause"] for mismatch in mismatches] == ["segment", "luks"]
     assert mismatches[0]["facts"] == {**facts, "name": "fde-data"}
-    assert mismatches[1]["facts"] == {**facts, "found": [512], "planned": [256]}
+    assert mismatches[1]["facts"] == {**facts, "found": [256], "planned": [512]}
 
 
 def test_a_foreign_signature_in_our_partition_is_refused(target: Target) -> None:
