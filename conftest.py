@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,11 +89,10 @@ def interruptible() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class LabHandle:
-    """A lab that is up. `state` is the content of its state.json, `sockets` a folder of its own."""
+    """A lab that is up. `state` is the content of its state.json."""
 
     directory: Path
     state: dict[str, Any]
-    sockets: Path
 
     def ssh(
         self, command: str, check: bool = True, stdin: bytes | None = None
@@ -102,7 +100,7 @@ class LabHandle:
         """Run a shell command in the guest as root; with `check`, a failure fails the test."""
         argv = ssh.command(self._shared, [command])
         done = subprocess.run(argv, input=stdin, capture_output=True, check=False)
-        out, err = done.stdout.decode(), done.stderr.decode()
+        out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
         if check and done.returncode != 0:
             pytest.fail(f"in the guest, `{command}` ended with {done.returncode}:\n{out}{err}")
         return subprocess.CompletedProcess(command, done.returncode, out, err)
@@ -115,7 +113,8 @@ class LabHandle:
     @property
     def _shared(self) -> dict[str, Any]:
         """The `ssh` of the state, over one connection that ends soon after its last command."""
-        options = [f"ControlPath={self.sockets}/%C", "ControlMaster=auto", "ControlPersist=10"]
+        options = ["ControlMaster=auto", f"ControlPath={self.state['sockets']}/ssh"]
+        options.append("ControlPersist=10")
         return {**self.state["ssh"], "options": [*self.state["ssh"]["options"], *options]}
 
     def send(self, source: Path, destination: str) -> None:
@@ -151,11 +150,9 @@ def lab(lab_directory: Path) -> Iterator[LabHandle]:
     """The session's guest."""
     layout = Layout(lab_directory)
     lifecycle.up(layout, print, lifecycle.LabOptions(truth=True))
-    state = json.loads(layout.state.read_text(encoding="utf-8"))
-    with tempfile.TemporaryDirectory(prefix="fde-", ignore_cleanup_errors=True) as sockets:
-        handle = LabHandle(lab_directory, state, Path(sockets))
-        yield handle
-        handle.disconnect()
+    handle = LabHandle(lab_directory, json.loads(layout.state.read_text(encoding="utf-8")))
+    yield handle
+    handle.disconnect()
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -25,7 +24,6 @@ from controller.bundle import PACKAGES
 from drive.control import ask
 from drive.tests.guest_sed import SCRIPTS
 from drive.tests.marked import insert
-from lab import ssh
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENT = REPOSITORY / "docs" / "dangers.md"
@@ -135,15 +133,8 @@ class Guest:
         self.sh(f"cat >{FOLDER}/root", stdin=_ROOT.encode())
 
     def sh(self, command: str, *, check: bool = True, stdin: bytes = b"") -> Any:
-        """A shell command in the guest; all share one connection, for logging in takes long."""
-        place = Path(self.lab.state["sockets"]) / "ssh-dangers"
-        shared = ("ControlMaster=auto", f"ControlPath={place}", "ControlPersist=120")
-        program, *rest = ssh.command(self.lab.state["ssh"], [command])
-        words = [program, *(word for option in shared for word in ("-o", option)), *rest]
-        done = subprocess.run(words, input=stdin, capture_output=True, check=False, timeout=60)
-        out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-        assert not check or done.returncode == 0, f"`{command}`: {done.returncode}\n{out}{err}"
-        return subprocess.CompletedProcess(command, done.returncode, out, err)
+        """A shell command in the guest."""
+        return self.lab.ssh(command, check=check, stdin=stdin)
 
     def by_id(self, role: str) -> str:
         drive = self.drives[role]

@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from drive.control import ask
-from lab import ssh
 
 DISK = "/dev/disk/by-id/nvme-fde-lab-sed_FDELABSED0001"
 PLAIN_DISK = "/dev/disk/by-id/nvme-fde-lab-plain_FDELABPLAIN01"
@@ -57,19 +54,8 @@ class GuestSed:
     def run(
         self, command: str, stdin: str = "", check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """A shell command in the guest, as root; with `check`, a failure fails the test.
-
-        All share one connection: under emulation the key exchange takes longer than most commands.
-        """
-        place = Path(self.lab.state["sockets"]) / "ssh"
-        shared = ("ControlMaster=auto", f"ControlPath={place}", "ControlPersist=60")
-        program, *rest = ssh.command(self.lab.state["ssh"], [command])
-        words = [program, *(word for option in shared for word in ("-o", option)), *rest]
-        done = subprocess.run(
-            words, input=stdin, capture_output=True, text=True, check=False, errors="replace"
-        )
-        if check and done.returncode != 0:
-            pytest.fail(f"`{command}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        """A shell command in the guest, as root; with `check`, a failure fails the test."""
+        done: subprocess.CompletedProcess[str] = self.lab.ssh(command, check, stdin.encode())
         return done
 
     def refuses(self, command: str, stdin: str = "") -> str:
