@@ -107,8 +107,9 @@ class Report:
         what = words.name_of(self.component)
         caption = (
             f"Change of the {what}'s energy against the baseline, paired within blocks, with 95 % "
-            "intervals. Filled: a verdict (differs or equivalent). Hollow: inconclusive. Arrow: "
-            "the interval continues. Each interval stands for itself, not for all of them at once."
+            "intervals. Filled: a verdict (significant change or equivalent). Hollow: "
+            "inconclusive. Arrow: the interval continues. Each interval stands for itself, not "
+            "for all of them at once."
         )
         page = view.join(
             view.picture(drawn, caption, found.origin, wide=True)
