@@ -391,7 +391,7 @@ def _part(options: argparse.Namespace) -> int:
 
 def piece(first: int, count: int) -> dict[str, Any]:
     """The figures of some cases, from a process of its own."""
-    argv = [sys.executable, "-m", "agent.tests.hostile_folders", "--part"]
+    argv = [sys.executable, "-B", "-m", "agent.tests.hostile_folders", "--part"]
     done = subprocess.run(
         [*argv, "--first", str(first), "--count", str(count)],
         stdout=subprocess.PIPE,
