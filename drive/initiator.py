@@ -34,6 +34,16 @@ class Completion(NamedTuple):
     data: bytes
 
 
+def receive_into(sock: socket.socket, target: memoryview) -> None:
+    """Fill `target`. Raises ConnectionError where the other side closes before."""
+    done = 0
+    while done < len(target):
+        got = sock.recv_into(target[done:], 0, socket.MSG_WAITALL)
+        if not got:
+            raise ConnectionError("the connection was closed by the other side")
+        done += got
+
+
 class Initiator:
     """Connects queue `queue_id`; queue 0 opens a controller, others join `controller_id`.
 
@@ -119,7 +129,7 @@ class Initiator:
             target = self._targets.pop(cid, None)
             data = self._receive(length) if target is None else b""
             if target is not None:
-                self._receive_into(target[:length])
+                receive_into(self._sock, target[:length])
             self._done.append((cid, Completion(0, 0, data)))
         elif kind == PDU_R2T:
             cid, tag, offset, length = DATA.unpack(header)[5:]
@@ -140,16 +150,8 @@ class Initiator:
 
     def _receive(self, count: int) -> bytes:
         data = bytearray(count)
-        self._receive_into(memoryview(data))
+        receive_into(self._sock, memoryview(data))
         return bytes(data)
-
-    def _receive_into(self, target: memoryview) -> None:
-        done = 0
-        while done < len(target):
-            got = self._sock.recv_into(target[done:], 0, socket.MSG_WAITALL)
-            if not got:
-                raise ConnectionError("the drive closed the connection")
-            done += got
 
     # The commands that tests and benchmark use.
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from drive.initiator import Initiator
+from drive.initiator import Initiator, receive_into
 from drive.tests.opal_host import set_up_range, take_ownership
 from lab.state import REPOSITORY
 
@@ -119,7 +119,7 @@ class NbdDisk:
         if magic != _REPLY_MAGIC or error:
             raise OSError(error, "the NBD server failed a request")
         if target is not None:
-            self._receive_into(target)
+            receive_into(self._sock, target)
 
     def _handle(self) -> int:
         self._next += 1
@@ -127,16 +127,8 @@ class NbdDisk:
 
     def _receive(self, count: int) -> bytes:
         data = bytearray(count)
-        self._receive_into(memoryview(data))
+        receive_into(self._sock, memoryview(data))
         return bytes(data)
-
-    def _receive_into(self, target: memoryview) -> None:
-        done = 0
-        while done < len(target):
-            got = self._sock.recv_into(target[done:], 0, socket.MSG_WAITALL)
-            if not got:
-                raise ConnectionError("the NBD server closed the connection")
-            done += got
 
 
 class NvmeDisk:
