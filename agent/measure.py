@@ -264,7 +264,6 @@ class Bench:
 
     def _write(self, run: Run, status: str, reason: str | None) -> str:
         found = self._findings
-        others = dict(found.other_sources)
         document = {
             "format": FORMAT,
             "run_id": run.run_id,
@@ -285,9 +284,7 @@ class Bench:
             "phases": found.phases,
             "sampler": found.samples.document() if found.samples else None,
             "rapl_sha256": found.rapl_sha256,
-            "pyrapl": others.pop("pyrapl", None),
-            "perf": others.pop("perf", None),
-            "other_sources": others,
+            "other_sources": found.other_sources,
             "left_out": found.left_out,
             "kept": kept.sums(self._folder(run)),
             "proof": found.proof,

@@ -106,7 +106,7 @@ class _Reader:
         """The run's figures, or why there are none; then it is opened anew for the next run."""
         error = self._error or getattr(self._source, "error", None)
         if not error and self._end.readings:
-            return _document(f"{self.name}_uj", self._start, self._end, own)
+            return _document(self._start, self._end, own)
         if self._source is not None:
             self._contained(self._source.close, None)
         self._open()
@@ -128,7 +128,7 @@ def _used_uj(start: Readings, end: Readings, zone: str) -> int | None:
     return last.energy_uj - (first.energy_uj if isinstance(first, Reading) else 0)
 
 
-def _document(key: str, start: _Edge, end: _Edge, own: tuple[Readings, Readings]) -> dict[str, Any]:
+def _document(start: _Edge, end: _Edge, own: tuple[Readings, Readings]) -> dict[str, Any]:
     """`apart_ns`: our reads at both edges and its own are at most this far apart, added."""
     zones = []
     for zone in end.readings:
@@ -144,7 +144,7 @@ def _document(key: str, start: _Edge, end: _Edge, own: tuple[Readings, Readings]
         zones.append(
             {
                 "zone": zone,
-                key: _used_uj(start.readings, end.readings, zone),
+                "energy_uj": _used_uj(start.readings, end.readings, zone),
                 "own_start": reading_document(first),
                 "own_end": reading_document(last),
                 "apart_ns": apart_ns,

@@ -89,8 +89,6 @@ class RunDocument:
     checks: tuple[Mapping[str, Any], ...] | None = None
     disks: Mapping[str, Any] | None = None
     sampler: Mapping[str, Any] | None = None
-    pyrapl: Mapping[str, Any] | None = None
-    perf: Mapping[str, Any] | None = None
     other_sources: Mapping[str, Mapping[str, Any]] | None = None
 
 

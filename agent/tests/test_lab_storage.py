@@ -244,7 +244,8 @@ def test_a_small_suite_stopped_in_the_middle_and_resumed(target: Target) -> None
         assert found["status"] == "finished"
         assert found["origin"] == "modelled"
         assert found["proof"]["ok"]
-        assert {z["zone"] for z in found["pyrapl"]["zones"]} == {"package-0", "dram"}
+        zones = found["other_sources"]["pyrapl"]["zones"]
+        assert {z["zone"] for z in zones} == {"package-0", "dram"}
         for phase in found["phases"]:
             for counter in phase["counters"]:
                 assert counter["end"]["energy_uj"] > counter["start"]["energy_uj"]

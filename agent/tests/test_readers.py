@@ -40,8 +40,8 @@ def test_pyrapl_and_our_own_side_by_side(root: Path) -> None:
         set_uj(root, "intel-rapl:0", 1250)
         (pyrapl,) = others.end().values()
     package, dram = pyrapl["zones"]
-    assert set(package) == {*ENTRY, "pyrapl_uj"}
-    assert (package["zone"], package["pyrapl_uj"], dram["pyrapl_uj"]) == ("package-0", 250, 0)
+    assert set(package) == {*ENTRY, "energy_uj"}
+    assert (package["zone"], package["energy_uj"], dram["energy_uj"]) == ("package-0", 250, 0)
     assert package["own_end"]["energy_uj"] - package["own_start"]["energy_uj"] == 250
     assert set(package["own_end"]) == {"t_before_ns", "t_after_ns", "energy_uj"}
     # Both edges together, each from one reader's first stamp to the other's last.
@@ -60,7 +60,7 @@ def test_a_failure_of_pyrapl_is_told_and_the_next_run_begins_afresh(root: Path) 
         set_uj(root, "intel-rapl:0/intel-rapl:0:0", 2)
         assert set(others.end()["pyrapl"]) == {"error"}
         others.begin()
-        assert others.end()["pyrapl"]["zones"][0]["pyrapl_uj"] == 0
+        assert others.end()["pyrapl"]["zones"][0]["energy_uj"] == 0
 
 
 def test_perf_where_the_kernel_has_it(root: Path) -> None:
@@ -72,9 +72,9 @@ def test_perf_where_the_kernel_has_it(root: Path) -> None:
     if "error" in perf:
         pytest.skip(f"perf_event_open is not permitted here: {perf['error']}")
     (zone,) = perf["zones"]
-    assert set(zone) == {*ENTRY, "perf_uj"}
+    assert set(zone) == {*ENTRY, "energy_uj"}
     assert zone["zone"] == "package-0"
-    assert isinstance(zone["perf_uj"], int)
+    assert isinstance(zone["energy_uj"], int)
     assert perf["t_start_ns"] >= zone["own_start"]["t_after_ns"]
     assert perf["t_end_ns"] <= zone["own_end"]["t_before_ns"]
 
@@ -122,7 +122,7 @@ class Battery:
 @pytest.fixture
 def battery(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A source of an installed package; it reads a file."""
-    site, file = root / "site", root / "battery_uj"
+    site, file = root / "site", root / "energy_uj"
     info = site / "fde_battery-1.dist-info"
     info.mkdir(parents=True)
     (site / "fde_battery.py").write_text(BATTERY.format(file=str(file)))
@@ -144,8 +144,8 @@ def test_a_source_of_an_installed_package_is_read_as_well(root: Path, battery: P
         found = others.end()
         assert list(found) == ["pyrapl", "battery"]
         package, screen = found["battery"]["zones"]
-        assert set(package) == {*ENTRY, "battery_uj"}
-        assert (package["battery_uj"], screen["battery_uj"]) == (300, 300)
+        assert set(package) == {*ENTRY, "energy_uj"}
+        assert (package["energy_uj"], screen["energy_uj"]) == (300, 300)
         assert package["own_start"]["t_after_ns"] <= found["battery"]["t_start_ns"]
         assert found["battery"]["t_end_ns"] <= package["own_end"]["t_before_ns"]
         assert (screen["own_start"], screen["apart_ns"]) == (None, None)
@@ -157,4 +157,4 @@ def test_a_source_of_an_installed_package_is_read_as_well(root: Path, battery: P
         assert found["pyrapl"]["zones"]
         battery.write_text("7300")
         others.begin()
-        assert others.end()["battery"]["zones"][0]["battery_uj"] == 0
+        assert others.end()["battery"]["zones"][0]["energy_uj"] == 0

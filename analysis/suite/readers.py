@@ -16,6 +16,8 @@ from instrumentation.sources.counter import Reading, difference, unit_shortfall
 UPDATE_NS = 1_000_000
 # Each of the four readings in a comparison is rounded down to µJ.
 _ROUNDING_UJ = 2.0
+_PERF = "perf"
+_NAMES = {"pyrapl": "pyRAPL", _PERF: "perf_event"}
 
 
 @dataclass(frozen=True)
@@ -59,47 +61,40 @@ class Agreement:
 
 
 def agreements(suite: Suite) -> tuple[Agreement, ...]:
-    """pyRAPL against our reader, and perf_event where the kernel has it.
+    """Every other source against our reader; pyRAPL even where no run has it.
 
     Their reads lie between our own two, so their figures may be smaller by what was used in
     between.
     """
-    pyrapl = [(run, run.pyrapl) for run in suite.runs if run.pyrapl]
-    perf = [(run, run.perf) for run in suite.runs if run.perf]
     highest = _highest_uj_ns(suite)
-    found = [_agreement(highest, "pyRAPL", "pyrapl_uj", pyrapl)]
-    if perf:
-        found.append(_agreement(highest, "perf_event", "perf_uj", perf))
-    return tuple(found)
+    sources = dict.fromkeys(["pyrapl", *(name for run in suite.runs for name in run.other_sources)])
+    return tuple(_agreement(highest, source, suite.runs) for source in sources)
 
 
-def _agreement(
-    highest_uj_ns: Mapping[str, float],
-    reader: str,
-    key: str,
-    records: Sequence[tuple[Run, Mapping[str, Any]]],
-) -> Agreement:
+def _agreement(highest_uj_ns: Mapping[str, float], source: str, runs: Sequence[Run]) -> Agreement:
     pairs: list[Pair] = []
     wrapped = failed = 0
     reasons: dict[str, None] = {}
-    for run, record in records:
+    for run in runs:
+        if (record := run.other_sources.get(source)) is None:
+            continue
         zones = record.get("zones") if "error" not in record else None
         if not isinstance(zones, list):
             failed += 1
             reasons[str(record.get("error") or "no reason given.")] = None
             continue
         for zone in zones:
-            pair = _pair(highest_uj_ns, run, zone, key)
+            pair = _pair(highest_uj_ns, run, zone, source)
             if pair is not None:
                 pairs.append(pair)
-            elif zone.get(key) is None:
+            elif zone.get("energy_uj") is None:
                 failed += 1
             else:
                 wrapped += 1
     shares = [pair.apart_uj / pair.own_uj for pair in pairs if pair.own_uj > 0]
     apart = [pair.apart_ms for pair in pairs if pair.apart_ms is not None]
     return Agreement(
-        reader=reader,
+        reader=_NAMES.get(source, source),
         compared=len(pairs),
         worst_uj=round(max(pair.apart_uj for pair in pairs)) if pairs else None,
         worst_share=max(shares, default=None),
@@ -114,16 +109,16 @@ def _agreement(
 
 
 def _pair(
-    highest_uj_ns: Mapping[str, float], run: Run, zone: Mapping[str, Any], key: str
+    highest_uj_ns: Mapping[str, float], run: Run, zone: Mapping[str, Any], source: str
 ) -> Pair | None:
-    """Both figures; None where one is missing. pyRAPL does not follow a wrap, so that its figure is
-    not held against ours where ours went round."""
+    """Both figures; None where one is missing. Of the others perf_event alone is known to follow a
+    wrap: no other figure is held against ours where ours went round."""
     start, end = _reading(zone.get("own_start")), _reading(zone.get("own_end"))
-    if start is None or end is None or zone.get(key) is None:
+    if start is None or end is None or zone.get("energy_uj") is None:
         return None
     max_range_uj = next(_ranges(run, str(zone["zone"])), None)
     own = difference(start, end, max_range_uj)
-    certain = own.kind == "difference" or (own.kind == "corrected" and key == "perf_uj")
+    certain = own.kind == "difference" or (own.kind == "corrected" and source == _PERF)
     if own.energy_uj is None or not certain:
         return None
     apart_ns = zone.get("apart_ns")
@@ -131,10 +126,10 @@ def _pair(
     if apart_ns is not None:
         mean_uj_ns = own.energy_uj / max(1, end.t_after_ns - start.t_before_ns)
         power_uj_ns = max(mean_uj_ns, highest_uj_ns.get(str(zone["zone"]), 0.0))
-        rounding = own.energy_uj * unit_shortfall(max_range_uj or 0) * (key == "perf_uj")
+        rounding = own.energy_uj * unit_shortfall(max_range_uj or 0) * (source == _PERF)
         explained_uj = power_uj_ns * (apart_ns + 2 * UPDATE_NS) + rounding + _ROUNDING_UJ
     apart_ms = None if apart_ns is None else apart_ns / 1e6
-    return Pair(own.energy_uj, float(zone[key]), apart_ms, explained_uj)
+    return Pair(own.energy_uj, float(zone["energy_uj"]), apart_ms, explained_uj)
 
 
 def _highest_uj_ns(suite: Suite) -> dict[str, float]:

@@ -101,10 +101,9 @@ class Run:
     t_start_ns: int
     t_end_ns: int
     phases: tuple[Phase, ...]
-    pyrapl: Mapping[str, Any] | None
     proof: Mapping[str, Any]
     checks: tuple[Mapping[str, Any], ...]
-    perf: Mapping[str, Any] | None = None
+    other_sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     started_wall: str = ""
     program: str = ""
     cpus: int | None = None

@@ -18,12 +18,12 @@ RUN_S = 100
 OWN_UJ = 2_000_000_000  # 20 W
 
 
-def zone(key: str, other_uj: float | None, apart_ns: int | None = 500_000, **own: Any) -> Any:
+def zone(other_uj: float | None, apart_ns: int | None = 500_000, **own: Any) -> Any:
     end = Reading(RUN_S * 10**9, RUN_S * 10**9 + 2000, 5000 + OWN_UJ)
     readings = {"own_start": Reading(0, 2000, 5000), "own_end": end, **own}
     return {
         "zone": "package-0",
-        key: other_uj,
+        "energy_uj": other_uj,
         "apart_ns": apart_ns,
         **{
             name: None
@@ -38,8 +38,8 @@ def zone(key: str, other_uj: float | None, apart_ns: int | None = 500_000, **own
     }
 
 
-def suite(*records: tuple[Any, Any], folder: Path = Path()) -> Suite:
-    """Runs with what pyRAPL and perf_event said."""
+def suite(*records: Any, folder: Path = Path()) -> Suite:
+    """Runs with what pyRAPL, perf_event and a source of another package read."""
     counter = Counter("rapl", "package-0", None, None, RANGE_UJ, ())
     runs = [
         Run(
@@ -52,12 +52,15 @@ def suite(*records: tuple[Any, Any], folder: Path = Path()) -> Suite:
             t_start_ns=0,
             t_end_ns=RUN_S * 10**9,
             phases=(Phase("work", 0, 10**9, (counter,), {}),),
-            pyrapl=pyrapl,
             proof={"ok": True},
             checks=(),
-            perf=perf,
+            other_sources={
+                name: found
+                for name, found in zip(("pyrapl", "perf", "battery"), sources, strict=False)
+                if found
+            },
         )
-        for n, (pyrapl, perf) in enumerate(records)
+        for n, sources in enumerate(records)
     ]
     return Suite(
         folder=folder,
@@ -73,24 +76,20 @@ def suite(*records: tuple[Any, Any], folder: Path = Path()) -> Suite:
     )
 
 
-def pyrapl(other_uj: float | None, **more: Any) -> Any:
-    return {"zones": [zone("pyrapl_uj", other_uj, **more)]}
+def source(other_uj: float | None, **more: Any) -> Any:
+    return {"zones": [zone(other_uj, **more)]}
 
 
-def perf(other_uj: float | None, **more: Any) -> Any:
-    return {"zones": [zone("perf_uj", other_uj, **more)]}
-
-
-def said(*records: tuple[Any, Any]) -> list[tuple[str, str]]:
+def said(*records: Any) -> list[tuple[str, str]]:
     return [readers_row(found) for found in readers.agreements(suite(*records))]
 
 
 def test_the_time_between_the_reads_explains_a_small_difference() -> None:
     """20 W for 0.5 ms and an update at each edge: 50 mJ."""
-    (found,) = readers.agreements(suite((pyrapl(OWN_UJ - 49_000), None)))
+    (found,) = readers.agreements(suite((source(OWN_UJ - 49_000), None)))
     assert (found.compared, found.worst_uj, found.unexplained) == (1, 49_000, 0)
     assert found.worst_share == pytest.approx(24.5e-6)
-    assert said((pyrapl(OWN_UJ - 49_000), None)) == [
+    assert said((source(OWN_UJ - 49_000), None)) == [
         (
             "at most 0.0490 J (0.00245 %) apart over 1 figures of whole runs; read at most "
             "0.500 ms apart, which explains it",
@@ -110,12 +109,12 @@ def test_the_highest_power_that_was_sampled_counts(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "rapl.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     for apart_uj, unexplained in ((199_000, 0), (201_000, 1)):
-        (found,) = readers.agreements(suite((pyrapl(OWN_UJ - apart_uj), None), folder=tmp_path))
+        (found,) = readers.agreements(suite((source(OWN_UJ - apart_uj), None), folder=tmp_path))
         assert found.unexplained == unexplained
 
 
 def test_more_than_that_is_said() -> None:
-    found = said((pyrapl(OWN_UJ - 51_000), None), (pyrapl(OWN_UJ), None))
+    found = said((source(OWN_UJ - 51_000), None), (source(OWN_UJ), None))
     text, verdict = found[0]
     assert text.endswith("explains all but 1: look for a second cause")
     assert verdict == "disagrees"
@@ -123,14 +122,14 @@ def test_more_than_that_is_said() -> None:
 
 def test_perf_may_be_larger_by_the_kernels_rounding() -> None:
     """2.6 ppm of 2 kJ at 2^-14 J: 5.1 mJ more than the time between explains."""
-    of_perf = readers.agreements(suite((None, perf(OWN_UJ + 54_000))))[1]
+    of_perf = readers.agreements(suite((None, source(OWN_UJ + 54_000))))[1]
     assert (of_perf.reader, of_perf.compared, of_perf.unexplained) == ("perf_event", 1, 0)
-    assert readers.agreements(suite((pyrapl(OWN_UJ + 54_000), None)))[0].unexplained == 1
+    assert readers.agreements(suite((source(OWN_UJ + 54_000), None)))[0].unexplained == 1
 
 
 def test_without_perf_there_is_no_sentence_about_it() -> None:
-    assert len(said((pyrapl(OWN_UJ), None))) == 1
-    assert len(said((pyrapl(OWN_UJ), perf(OWN_UJ)))) == 2
+    assert len(said((source(OWN_UJ), None))) == 1
+    assert len(said((source(OWN_UJ), source(OWN_UJ)))) == 2
 
 
 def test_a_wrap_is_followed_for_perf_and_left_out_for_pyrapl() -> None:
@@ -139,10 +138,20 @@ def test_a_wrap_is_followed_for_perf_and_left_out_for_pyrapl() -> None:
         "own_end": Reading(RUN_S * 10**9, RUN_S * 10**9 + 2000, OWN_UJ - 1000),
     }
     of_pyrapl, of_perf = readers.agreements(
-        suite((pyrapl(-RANGE_UJ, **wrapped), perf(OWN_UJ, **wrapped)))
+        suite((source(-RANGE_UJ, **wrapped), source(OWN_UJ, **wrapped)))
     )
     assert (of_pyrapl.compared, of_pyrapl.wrapped) == (0, 1)
     assert (of_perf.compared, of_perf.wrapped, of_perf.worst_uj) == (1, 0, 61)
+
+
+def test_a_source_of_another_package_is_compared_under_its_own_name() -> None:
+    """It may not follow a wrap: such a run is left out."""
+    wrapped = {"own_start": Reading(0, 2000, RANGE_UJ - 1000)}
+    (_, battery) = readers.agreements(
+        suite((None, None, source(OWN_UJ - 49_000)), (None, None, source(OWN_UJ, **wrapped)))
+    )
+    assert (battery.reader, battery.compared, battery.wrapped) == ("battery", 1, 1)
+    assert (battery.worst_uj, battery.unexplained) == (49_000, 0)
 
 
 def test_failures_and_their_reasons() -> None:
@@ -150,8 +159,8 @@ def test_failures_and_their_reasons() -> None:
         suite(
             ({"error": "pyRAPL failed (KeyError): 3."}, None),
             ({"error": "pyRAPL failed (KeyError): 3."}, None),
-            (pyrapl(None), None),
-            (pyrapl(OWN_UJ, own_end=None), None),
+            (source(None), None),
+            (source(OWN_UJ, own_end=None), None),
         )
     )
     assert (found.compared, found.failed, found.wrapped) == (0, 3, 1)
@@ -164,5 +173,5 @@ def test_failures_and_their_reasons() -> None:
 
 
 def test_runs_of_old_tell_no_time_between() -> None:
-    text, _ = said((pyrapl(OWN_UJ - 51_000, apart_ns=None), None))[0]
+    text, _ = said((source(OWN_UJ - 51_000, apart_ns=None), None))[0]
     assert text.endswith("over 1 figures of whole runs")

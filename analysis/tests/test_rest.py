@@ -24,7 +24,6 @@ def run(*phases: tuple[str, float, float], start_s: float) -> Run:
         t_start_ns=round(start_s * S),
         t_end_ns=round(phases[-1][2] * S),
         phases=tuple(Phase(n, round(a * S), round(b * S), (), {}) for n, a, b in phases),
-        pyrapl=None,
         proof={},
         checks=(),
     )

@@ -72,7 +72,6 @@ def run(row: dict[str, Any], hours: float, boot_id: str = "one") -> Run:
         start,
         start + 1,
         (),
-        None,
         {},
         (),
     )

@@ -211,11 +211,13 @@ def write_run(folder: Path, done: Done, target: Target, plan_sha256: str) -> Non
         "t_end_ns": clock(end),
         "origin": target.origin,
         "phases": [_phase(mark, target, done) for mark in done.marks],
-        "pyrapl": {
-            "t_start_ns": clock(start),
-            "t_end_ns": clock(end),
-            "duration_us": round((end - start) * 1e6),
-            "zones": [_pyrapl(zone, target, start, end) for zone in ZONES],
+        "other_sources": {
+            "pyrapl": {
+                "t_start_ns": clock(start),
+                "t_end_ns": clock(end),
+                "duration_us": round((end - start) * 1e6),
+                "zones": [_pyrapl(zone, target, start, end) for zone in ZONES],
+            }
         },
         "proof": {"ok": True, "mismatches": []},
         "checks": [],
@@ -258,7 +260,7 @@ def _pyrapl(zone: str, target: Target, start: float, end: float) -> dict[str, An
     first, last = target.read(zone, start), target.read(zone, end)
     return {
         "zone": zone,
-        "pyrapl_uj": last["energy_uj"] - first["energy_uj"] - 40,
+        "energy_uj": last["energy_uj"] - first["energy_uj"] - 40,
         "own_start": first,
         "own_end": last,
     }
