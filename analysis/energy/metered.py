@@ -73,12 +73,12 @@ class Metered:
         coverage = min(1.0, float(curve.covered_s[between].sum()) / duration_s)
         if curve.void[between].any():
             return Energy(None, None, coverage, ("no-samples",))
-        flags = []
+        flags = list(self.timing.flags)
         if curve.by_plateau[between].any():
             flags.append("gap-filled")
         if curve.by_counter[between].any():
             flags.append("gap-by-counter")
-        if not flags and coverage > 1 - 1e-6:  # whole but for nanoseconds
+        if flags == list(self.timing.flags) and coverage > 1 - 1e-6:  # whole but for nanoseconds
             coverage = 1.0
         return Energy(
             energy_j=math.fsum(curve.energy_j[between]),

@@ -11,14 +11,25 @@ import numpy.typing as npt
 import polars as pl
 from scipy.ndimage import minimum_filter1d
 
-from analysis.suite.clocks import Floats, Ints, Line, fit_line, lowest_of_bins
+from analysis.suite.clocks import (
+    FEW,
+    MAX_SKEW,
+    QUARTZ_SKEW,
+    Floats,
+    Ints,
+    Line,
+    fit_line,
+    lowest_of_bins,
+)
 from analysis.suite.incidents import BREAK_NS, BREAK_WINDOWS
 from analysis.suite.samples import COLUMNS, Samples
 
 CONTIGUOUS_WINDOWS = 1.5  # ends further apart than this many windows have a gap between them
+GROUP = 16  # records of which the lowest tells a delay that is next to none
 AHEAD = 256  # records looked ahead at when lost ones are counted: the longest bunch that came late
 _POINTS = 4096  # points of one table that the envelope is given
 _UNKNOWN = np.iinfo(np.int64).min
+DELAY_FLAG, PERIOD_FLAG = "delay-beyond-limit", "period-not-nominal"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +57,13 @@ class Timing:
     """How a meter's records lie on the controller's clock.
 
     `bound_ns`: all ends may be too late by up to this, the same for all of a stretch; with
-    `poll` each end by itself.
+    `poll` each end by itself. `flags`: what contradicts the meter's description.
     """
 
     kind: str
     stretches: tuple[Stretch, ...]
     bound_ns: float
+    flags: tuple[str, ...] = ()
 
 
 class OwnTime:
@@ -125,17 +137,52 @@ class OwnTime:
 def lost_records(arrival: Ints, width_ns: Ints) -> Ints:
     """How many records are missing before each but the first, from arrivals of one stretch.
 
+    By a clock that is fast the records come ever earlier for their number, which would hide those
+    that are missing; so its rate is taken out first.
+    """
+    if len(arrival) < 2:
+        return np.zeros(0, np.int64)
+    own_ns = np.concatenate([[0], np.cumsum(width_ns)])
+    late_ns = arrival - arrival[0] - own_ns
+    rate = _rate(late_ns / np.median(width_ns))
+    return _lost(late_ns - np.rint(rate * own_ns).astype(np.int64), width_ns)
+
+
+def _rate(late: Floats) -> float:
+    """By how much of a window each record comes later than the one before, missing ones aside.
+
+    What is missing makes whole windows: so the lowest of some records are held against those that
+    follow them, whole windows are taken off, and the median tells the rate; then over four times as
+    many, and so on. `late` is in windows.
+    """
+    count = len(late) // GROUP
+    if count < 4:
+        return 0.0
+    grouped = late[: count * GROUP].reshape(count, GROUP)
+    place = np.argmin(grouped, axis=1) + GROUP * np.arange(count)
+    low = late[place]
+    rate, apart = 0.0, 1
+    while apart < count:
+        records = place[apart:] - place[:-apart]
+        left = low[apart:] - low[:-apart] - rate * records
+        rate += float(np.median((left - np.rint(left)) / records))
+        apart *= 4
+    return rate if QUARTZ_SKEW < abs(rate) <= MAX_SKEW else 0.0
+
+
+def _lost(late_ns: Ints, width_ns: Ints) -> Ints:
+    """The same from how late each record is for its number.
+
     A record that is missing makes all that follow come a window later for their number; one that
     only came late does not. So the lowest lateness of those ahead is looked at; near the end of a
     stretch, where few are ahead, a pause beyond the usual delays is asked for as well.
     """
-    if len(arrival) < 2:
-        return np.zeros(0, np.int64)
-    late = arrival - arrival[0] - np.concatenate([[0], np.cumsum(width_ns)])
-    least = minimum_filter1d(late, AHEAD, origin=-(AHEAD // 2), mode="nearest")
+    least = minimum_filter1d(late_ns, AHEAD, origin=-(AHEAD // 2), mode="nearest")
     lost = np.maximum(np.rint(np.diff(least) / width_ns).astype(np.int64), 0)
-    spread = np.minimum(np.quantile(late - least, 0.95), 2 * width_ns)
-    pause = np.diff(arrival) >= CONTIGUOUS_WINDOWS * width_ns + np.maximum(spread - width_ns / 2, 0)
+    spread = np.minimum(np.quantile(late_ns - least, 0.95), 2 * width_ns)
+    pause = np.diff(late_ns) >= (CONTIGUOUS_WINDOWS - 1) * width_ns + np.maximum(
+        spread - width_ns / 2, 0
+    )
     lost[-AHEAD // 8 :] *= pause[-AHEAD // 8 :]
     return lost
 
@@ -146,16 +193,25 @@ def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
     if kind == "poll":
         return Timing(kind, (), limit_ns)
     gathered: list[_Gathered] = []
+    periods: list[float] = []
     own_time = OwnTime(kind)
     for table, ahead in _with_ahead(samples.tables(COLUMNS)):
         arrival = table["t_mono_ns"].to_numpy().astype(np.int64)
         own, stretch = own_time.of(table, ahead)
         for rows in _pieces(stretch, own):
+            if len(rows) >= FEW:
+                width_ns = table["window_s"].to_numpy()[rows[1:]] * 1e9
+                periods.append(float(np.median(np.diff(own[rows]) / width_ns)))
             while len(gathered) <= stretch[rows[0]]:
                 gathered.append(_Gathered(int(arrival[rows[0]]), int(own[rows[0]])))
             gathered[-1].add(arrival[rows], own[rows])
     stretches = tuple(g.stretch(limit_ns) for g in gathered)
-    return Timing(kind, stretches, max((s.line.bound_ns for s in stretches), default=limit_ns))
+    wrong = {
+        DELAY_FLAG: any(s.line.contradicted for s in stretches),
+        PERIOD_FLAG: any(abs(period - 1) > MAX_SKEW for period in periods),
+    }
+    bound_ns = max((s.line.bound_ns for s in stretches), default=limit_ns)
+    return Timing(kind, stretches, bound_ns, tuple(flag for flag, found in wrong.items() if found))
 
 
 @dataclass

@@ -8,6 +8,7 @@ import polars as pl
 
 from analysis.energy import trust
 from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES, WatermarkTrust
+from analysis.energy.windows import DELAY_FLAG, PERIOD_FLAG
 from analysis.report import disks_section, missing_section, provenance, view, words
 from analysis.report.answer import count
 from analysis.report.steadiness_section import drift_check_sentence
@@ -102,6 +103,10 @@ def _power(found: Results) -> str:
 FLAGS = {
     "gap-filled": "samples are missing in the phase; filled with the mean power beside the gap",
     "gap-by-counter": "samples are missing; the meter's own energy counter tells what they held",
+    DELAY_FLAG: "records came later than the meter's limit allows, or by a clock that is off by "
+    "more than 2 %: the whole delay is in doubt",
+    PERIOD_FLAG: "the meter's records follow each other by another period than the one it was set "
+    "to: their windows may not be what is assumed",
     "no-samples": "the meter has no sample in the phase: no figure",
     "no-clock": "no clock reading for that boot of the target: the meter cannot be placed",
     "wrap-corrected": "the counter went round once and was corrected",

@@ -15,6 +15,7 @@ import polars as pl
 
 from analysis.energy.energy import ENERGY_SCHEMA, RAPL, energy_table
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
+from analysis.energy.windows import DELAY_FLAG, PERIOD_FLAG
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
 from analysis.stats.disks import Condition, conditions, findings
 from analysis.stats.planning import next_suite
@@ -46,10 +47,19 @@ def uncovered(energy: pl.DataFrame) -> list[str]:
     return sorted(uncovered_phases(energy)["run_id"].unique())
 
 
+MISTIMED = {
+    DELAY_FLAG: "its records came later than their limit allows, or by a clock that is off by more "
+    "than 2 %; the intervals of its joules are wider for it",
+    PERIOD_FLAG: "its records follow each other by another period than the one it was set to; what "
+    "its windows hold is not certain: check its settings",
+}
+
+
 def reservations(
     suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
 ) -> Iterator[str]:
-    """One sentence each for runs void to the end, runs that a meter missed, and drift."""
+    """One sentence each for runs void to the end, runs that a meter missed, a meter whose times
+    contradict its description, and drift."""
     if suite.void:
         blocks = sorted({run.block + 1 for run in suite.void})
         where = f"block{'s' * (len(blocks) > 1)} {', '.join(map(str, blocks))}"
@@ -61,6 +71,10 @@ def reservations(
             f"{COVERED:.0%} of a phase): what is missing is filled in where there is anything to "
             f"fill it with, and flagged: {', '.join(missed[:3])}{' …' * (len(missed) > 3)}."
         )
+    for flag, what in MISTIMED.items():
+        rows = energy.filter(pl.col("flags").str.split(" ").list.contains(flag))
+        for source in sorted(rows["source"].unique()):
+            yield f"{source}: {what}."
     if drift_check is not None and drift_check.verdict == MOVED:
         yield (
             f"The drift check moved by {abs(drift_check.worst.change) * 100:.1f} % from first to "

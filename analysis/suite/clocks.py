@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,11 @@ from instrumentation.clock import ClockError, ClockReading, OffsetModel
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-MAX_SKEW = 500e-6  # no quartz is worse; a steeper slope is jitter over too short a time
+QUARTZ_SKEW = 500e-6  # no quartz is worse
+MAX_SKEW = 0.02  # nor any oscillator: a ceramic resonator is off by 0.5 %, an RC circuit by 2 %
+CLEAR = 3  # spreads of the delay that a drift must exceed to be seen in `FEW` points
+FEW = 20
+BUNCHED = 0.4  # share of records that a controller may read late for being busy
 MAX_WANDER = 10e-6  # how far a rate may wander from its mean while a suite runs
 KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # so much holds at least one record without delay
 
@@ -100,12 +105,14 @@ class Line:
 
     `at` of x is x + intercept + slope·x plus what `knots` (x, offset) tell between them.
     `bound_ns`: how late the line can be, because even its fastest record may have been delayed.
+    `contradicted`: many delays are beyond their limit, or the clock runs as no clock does.
     """
 
     intercept_ns: float
     slope: float
     knots: tuple[Floats, Floats]
     bound_ns: float
+    contradicted: bool = False
 
     def at(self, x: Floats) -> Floats:
         """Offsets on the controller's clock."""
@@ -118,16 +125,39 @@ def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: floa
 
     `x` must not fall; `delays` are some points (x, y) taken without regard to their height, which
     tell how much the delay varies. With a limit L on all delays and a spread S of those seen, the
-    smallest lies in [0, L − S]. Raises ValueError without points.
+    smallest lies in [0, L − S]. A busy controller reads some bunches later, which says nothing of
+    that; but where more than two in five are beyond L, either L or the line is not what it was said
+    to be, and nothing better than S is known. Raises ValueError without points.
     """
-    intercept, slope = lower_envelope(x, y)
+    intercept, slope, doubt_ns = _rate(x, y, delays, limit_ns)
     above = y - (intercept + slope * x)
     knots = _knots(x, above)
     line = Line(intercept, slope, knots, 0.0)
     seen = delays[1] - (line.at(delays[0]) - delays[0])
-    spread = float(np.quantile(seen, 0.95)) if len(seen) else 0.0
-    bound_ns = limit_ns - min(max(spread, 0.0), 0.95 * limit_ns)
-    return Line(intercept, slope, knots, bound_ns)
+    usual = seen[seen <= limit_ns]
+    contradicted = abs(slope) > MAX_SKEW or len(usual) < (1 - BUNCHED) * len(seen)
+    spread = float(np.quantile(seen if contradicted else usual, 0.95)) if len(seen) else 0.0
+    rest_ns = spread if contradicted else max(limit_ns - max(spread, 0.0), 0.05 * limit_ns)
+    return Line(intercept, slope, knots, rest_ns + doubt_ns, contradicted)
+
+
+def _rate(
+    x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: float
+) -> tuple[float, float, float]:
+    """Intercept and slope of the lower envelope, and how far in ns it may be off by the slope.
+
+    Over a short time a slope may be nothing but varying delays. One that no quartz has is believed
+    where the drift stands clear of them; else the line is level, and the drift in doubt.
+    """
+    intercept, slope = lower_envelope(x, y)
+    if abs(slope) <= QUARTZ_SKEW:
+        return intercept, slope, 0.0
+    drift_ns = abs(slope) * float(x[-1] - x[0])
+    above = delays[1] - (intercept + slope * delays[0])
+    spread_ns = float(np.quantile(above, 0.95)) if len(above) >= FEW else limit_ns
+    if drift_ns > CLEAR * spread_ns * math.sqrt(FEW / max(len(x), FEW)):
+        return intercept, slope, 0.0
+    return float(np.min(y)), 0.0, min(abs(slope), MAX_SKEW) / abs(slope) * drift_ns
 
 
 def _knots(x: Floats, above: Floats) -> tuple[Floats, Floats]:
@@ -165,8 +195,7 @@ def lower_envelope(x: Floats, y: Floats) -> tuple[float, float]:
     for left, right in pairwise(hull):
         if x[left] <= middle <= x[right] and x[right] > x[left]:
             slope = float((y[right] - y[left]) / (x[right] - x[left]))
-            if abs(slope) <= MAX_SKEW:
-                return float(y[left] - slope * x[left]), slope
+            return float(y[left] - slope * x[left]), slope
     return float(np.min(y)), 0.0
 
 

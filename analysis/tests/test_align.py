@@ -56,9 +56,48 @@ def test_envelope_finds_the_line_under_late_bunches() -> None:
     assert intercept == pytest.approx(5e6, abs=0.1e6)
 
 
-def test_envelope_takes_no_slope_that_no_clock_has() -> None:
-    intercept, slope = clocks.lower_envelope(np.array([0.0, 1e9]), np.array([2e6, 9e6]))
-    assert (intercept, slope) == (2e6, 0.0)
+def test_a_slope_that_no_quartz_has_is_in_doubt_over_a_short_time() -> None:
+    x, y = np.array([0.0, 1e9]), np.array([2e6, 9e6])
+    line = clocks.fit_line(x, y, (x, y), 16e6)
+    assert (line.intercept_ns, line.slope) == (2e6, 0.0)
+    assert line.bound_ns == pytest.approx(16e6 - 6.65e6 + 7e6)
+
+
+@pytest.mark.parametrize("ppm", [600, -1_000, 2_000, -5_000])
+def test_a_clock_that_is_no_quartz_is_followed(ppm: int) -> None:
+    x = np.arange(0, 100e9, 1e8)
+    y = ppm * 1e-6 * x + np.random.default_rng(3).uniform(1e6, 16e6, len(x))
+    line = clocks.fit_line(x, y, (x, y), 16e6)
+    assert np.abs(line.at(x) - x - ppm * 1e-6 * x - 1e6).max() < 1e6
+    assert line.bound_ns == pytest.approx(1.75e6, abs=0.5e6)
+    assert not line.contradicted
+
+
+def test_delays_beyond_their_limit_widen_the_bound() -> None:
+    x = np.arange(0, 100e9, 1e8)
+    y = np.random.default_rng(3).uniform(1e6, 60e6, len(x))
+    line = clocks.fit_line(x, y, (x, y), 16e6)
+    assert line.contradicted
+    assert line.bound_ns == pytest.approx(56e6, abs=2e6)
+
+
+@pytest.mark.parametrize("ppm", [-5_000, 5_000])
+def test_lost_records_of_a_clock_that_is_no_quartz_are_counted(ppm: int) -> None:
+    generator = np.random.default_rng(8)
+    number = np.flatnonzero(generator.uniform(size=2000) > 0.01)
+    true_s = number * (1 + ppm * 1e-6)
+    arrival_s = np.maximum.accumulate(true_s + generator.uniform(0.001, 0.016, len(number)))
+    found = windows_of(table(arrival_s.tolist(), window_s=1.0), "index")
+    gaps = np.flatnonzero(found.start_ns[1:] > found.end_ns[:-1])
+    assert gaps.tolist() == np.flatnonzero(np.diff(number) > 1).tolist()
+    assert np.abs(found.end_ns / 1e9 - true_s).max() < 0.003
+
+
+@pytest.mark.parametrize(("period_ms", "flags"), [(101, ()), (103, (windows.PERIOD_FLAG,))])
+def test_a_period_that_is_not_the_one_set_is_flagged(period_ms: int, flags: tuple[str]) -> None:
+    device: list[int | None] = [period_ms * k for k in range(1, 101)]
+    frame = table([ms / 1e3 + 0.001 for ms in device if ms is not None], device)
+    assert windows.fit(samples.of_table(frame), "device", LIMIT_S).flags == flags
 
 
 def test_a_clock_that_wanders_is_followed_and_a_late_quarter_of_an_hour_is_not() -> None:

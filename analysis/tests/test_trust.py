@@ -8,9 +8,11 @@ import polars as pl
 import pytest
 
 from analysis.energy import trust
+from analysis.energy.energy import energy_table
+from analysis.energy.windows import DELAY_FLAG
 from analysis.report.sections import Report
 from analysis.report.trust_section import twice
-from analysis.stats.results import Results
+from analysis.stats.results import Results, reservations
 
 
 def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:
@@ -99,3 +101,18 @@ def test_a_link_that_a_refused_read_changed_is_told(
     said = trust.proof(replace(suite, after={"locked_reads": refused}), "measured")
     assert "S refused a read (ENODATA)" in said
     assert ("changed its link" in said) == changed
+
+
+def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(found: Results) -> None:
+    suite = replace(
+        found.suite,
+        meters=tuple(replace(m, arrival_delay_limit_s=1e-5) for m in found.suite.meters),
+    )
+    energy = energy_table(suite, found.clock)
+    metered, known = (
+        table.filter(pl.col("source") == "meter0") for table in (energy, found.energy)
+    )
+    assert metered["flags"].str.contains(DELAY_FLAG).all()
+    assert not known["flags"].str.contains(DELAY_FLAG).any()
+    assert [said for said in reservations(suite, energy, None) if said.startswith("meter0: ")]
+    assert not [said for said in found.reservations if said.startswith("meter0: ")]

@@ -125,10 +125,14 @@ def records(
     *,
     calibration: Calibration = TRUE,
     dropped: float = DROPPED,
+    skew: float = SKEW,
 ) -> pl.DataFrame:
-    """What was kept of the meter's stream up to `AROUND` records after the phase."""
+    """What was kept of the meter's stream up to `AROUND` records after the phase.
+
+    The meter's clock takes (1 + `skew`) s for one of its own seconds.
+    """
     until_s = load.end_s + AROUND * meter.period_s
-    width_s = meter.period_s * (1 + SKEW)
+    width_s = meter.period_s * (1 + skew)
     first_s = generator.uniform(0, width_s)
     count = int((until_s - first_s) / width_s)
     end_s: Floats = np.asarray(first_s + width_s * np.arange(count))
@@ -184,10 +188,11 @@ def trial(
     *,
     calibration: Calibration = TRUE,
     rests: bool = True,
+    skew: float = SKEW,
 ) -> Trial:
     """One run through alignment and integration; without `rests` the analysis is given none."""
     load = realistic(generator, phase_s, AROUND * meter.period_s)
-    table = records(load, meter, generator, calibration=calibration)
+    table = records(load, meter, generator, calibration=calibration, skew=skew)
     rest_s = meter.rest_s if rests else 0.0
     phase = (load.start_s, load.end_s)
     return Trial(load.phase_j, integrated(table, meter, generator, phase, (rest_s, rest_s)))
