@@ -19,6 +19,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
@@ -28,6 +29,8 @@ WANDER_PPM = 5.0
 # How far two clocks may be apart in rate when nothing is known: NTP slews by at most 500 ppm.
 UNKNOWN_SKEW_PPM = 500.0
 _LONGEST_LINE_BYTES = 4096
+# Two clocks cannot part faster: each is off by some 100 ppm, and slewed by NTP by up to 500.
+IMPOSSIBLE_PPM = 1_200.0
 # Readings closer together than this belong to one burst.
 BURST_GAP_NS = 2_000_000_000
 
@@ -46,12 +49,17 @@ def boot_id() -> str:
     return BOOT_ID_FILE.read_text(encoding="ascii").strip()
 
 
+def asleep_ns() -> int:
+    """How long this machine was suspended since boot, in ns; its monotonic clock stood still."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+
+
 @dataclass(frozen=True, slots=True)
 class ClockReading:
     """One round trip: stamps of the controller around one of the target, in ns.
 
     `boot_id` is the target's boot, `controller_boot_id` the controller's; empty where it was not
-    recorded.
+    recorded. `controller_asleep_ns`: how long the controller was suspended since its boot.
     """
 
     t_send_ns: int
@@ -59,6 +67,7 @@ class ClockReading:
     t_receive_ns: int
     boot_id: str
     controller_boot_id: str = ""
+    controller_asleep_ns: int = 0
 
 
 def offset_ns(reading: ClockReading) -> int:
@@ -108,6 +117,20 @@ def best_of_bursts(readings: Iterable[ClockReading]) -> list[ClockReading]:
     return [min(burst, key=bound_ns) for burst in bursts]
 
 
+def jump_ns(before: ClockReading, after: ClockReading) -> int:
+    """By how much at least the target's clock jumped forward against the controller's, in ns.
+
+    Of two readings of the same boots; negative for a jump back, 0 where drift and the bounds of
+    both explain their difference.
+    """
+    moved = offset_ns(after) - offset_ns(before)
+    elapsed_ns = abs(after.t_target_ns - before.t_target_ns)
+    # A jump is part of what elapsed; without it, the drift is allowed less.
+    elapsed_ns = min(elapsed_ns, abs(after.t_send_ns - before.t_send_ns))
+    allowed = bound_ns(before) + bound_ns(after) + int(elapsed_ns * IMPOSSIBLE_PPM * 1e-6)
+    return 0 if abs(moved) <= allowed else moved
+
+
 @dataclass(frozen=True)
 class OffsetModel:
     """Maps times of one boot of the target to the controller's clock.
@@ -137,6 +160,21 @@ class OffsetModel:
             raise ClockError(
                 f"no clock reading of the target's boot {boot_id}: its times are lost."
             )
+        return cls._of(boot_id, best)
+
+    @classmethod
+    def pieces(cls, readings: Sequence[ClockReading], boot_id: str) -> tuple[OffsetModel, ...]:
+        """A model for each stretch of one boot's readings in which neither clock jumped.
+
+        A machine that was suspended has a clock that stood still. Empty without readings.
+        """
+        best = best_of_bursts(reading for reading in readings if reading.boot_id == boot_id)
+        cuts = [k for k in range(1, len(best)) if jump_ns(best[k - 1], best[k])]
+        bounds = pairwise([0, *cuts, len(best)]) if best else ()
+        return tuple(cls._of(boot_id, best[start:end]) for start, end in bounds)
+
+    @classmethod
+    def _of(cls, boot_id: str, best: Sequence[ClockReading]) -> OffsetModel:
         knots = {r.t_target_ns: (r.t_target_ns, offset_ns(r), bound_ns(r)) for r in best}
         return cls(boot_id, tuple(knots[t] for t in sorted(knots)))
 

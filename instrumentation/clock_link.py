@@ -10,7 +10,14 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from instrumentation.clock import ClockError, ClockReading, append_reading, boot_id, monotonic_ns
+from instrumentation.clock import (
+    ClockError,
+    ClockReading,
+    append_reading,
+    asleep_ns,
+    boot_id,
+    monotonic_ns,
+)
 
 
 class ClockLink:
@@ -85,7 +92,8 @@ class ClockLink:
         line = self._read_line(t_send_ns + int(timeout_s * 1e9))
         t_receive_ns = monotonic_ns()
         t_target, boot = line.decode("ascii").split()
-        return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot, self._own_boot)
+        own = self._own_boot, asleep_ns()
+        return ClockReading(t_send_ns, int(t_target), t_receive_ns, boot, *own)
 
     def _read_line(self, deadline_ns: int) -> bytes:
         assert self._process is not None and self._process.stdout is not None

@@ -64,6 +64,7 @@ def interruptions(incidents: IncidentLog) -> Iterator[str]:
     yield from _times(incidents.restarts, "restart", "of the agent")
     yield from _times(incidents.resumed, "start", "after its end")
     yield from _times(incidents.controller_boots - 1, "reboot", "of the controller")
+    yield from _times(incidents.controller_sleeps, "suspension", "of the controller")
     yield from _times(len(incidents.interruptions), "try", "cut short", "tries")
     for silence in incidents.silences:
         often = f", {times(silence.times)}" if silence.times > 1 else ""
@@ -90,6 +91,7 @@ def _rows(incidents: IncidentLog) -> Iterator[list[str]]:
         "The agent was started again in the same boot": incidents.restarts,
         "The suite was started again after it had ended": incidents.resumed,
         "The controller was started again": incidents.controller_boots - 1,
+        "The controller was suspended, and recorded no meter": incidents.controller_sleeps,
         "A session of the controller was killed": incidents.killed,
         "A session of the controller continued with the suite": incidents.sessions - 1,
     }

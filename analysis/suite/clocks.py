@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from analysis.suite.recordings import Recording
-from instrumentation.clock import ClockError, ClockReading, OffsetModel
+from instrumentation.clock import ClockReading, OffsetModel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -25,6 +22,7 @@ CLEAR = 3  # spreads of the delay that a drift must exceed to be seen in `FEW` p
 FEW = 20
 BUNCHED = 0.4  # share of records that a controller may read late for being busy
 MAX_WANDER = 10e-6  # how far a rate may wander from its mean while a suite runs
+BOOT = "controller_boot_id"
 KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # so much holds at least one record without delay
 
 
@@ -32,7 +30,8 @@ KNOT_POINTS, KNOT_NS = 64, 300_000_000_000  # so much holds at least one record 
 class BootClock:
     """One boot of the target, as seen from each boot of the controller; at least one model.
 
-    A time is placed by the controller's boot whose readings lie around it, or nearest.
+    A time is placed by the model whose readings lie around it, or nearest. Where a clock jumped
+    there is one model before and one after; when in between it did so, nobody can tell.
     """
 
     models: tuple[OffsetModel, ...]
@@ -47,8 +46,17 @@ class BootClock:
         return self._nearest(t_target_ns).to_controller_ns(t_target_ns)
 
     def bound_ns(self, t_target_ns: int) -> int:
-        """How far `to_controller_ns` can be off."""
-        return self._nearest(t_target_ns).bound_ns(t_target_ns)
+        """How far `to_controller_ns` can be off: between two models, by as much as they differ."""
+        near = self._nearest(t_target_ns)
+        earlier = [m for m in self.models if m.knots[-1][0] < t_target_ns]
+        later = [m for m in self.models if m.knots[0][0] > t_target_ns]
+        apart_ns = 0
+        if earlier and later and near in (earlier[-1], later[0]):
+            before, after = earlier[-1], later[0]
+            apart_ns = abs(
+                before.to_controller_ns(t_target_ns) - after.to_controller_ns(t_target_ns)
+            )
+        return near.bound_ns(t_target_ns) + apart_ns
 
     def _nearest(self, t_ns: int) -> OffsetModel:
         return min(self.models, key=lambda m: max(m.knots[0][0] - t_ns, t_ns - m.knots[-1][0], 0))
@@ -75,8 +83,7 @@ class TargetClock:
                 by_boots.setdefault(boots, []).append(reading)
         models: dict[str, tuple[OffsetModel, ...]] = {}
         for (boot_id, _), readings in by_boots.items():
-            with suppress(ClockError):
-                models[boot_id] = (*models.get(boot_id, ()), OffsetModel.fit(readings, boot_id))
+            models[boot_id] = models.get(boot_id, ()) + OffsetModel.pieces(readings, boot_id)
         return cls({boot_id: BootClock(found) for boot_id, found in models.items()})
 
     def to_controller_ns(self, boot_id: str, t_target_ns: int) -> int | None:
@@ -94,7 +101,9 @@ def reading_of(line: Mapping[str, Any]) -> ClockReading | None:
     """A line of clock.jsonl; None where it is no reading."""
     try:
         sent, there, back = (int(line[f"t_{key}_ns"]) for key in ("send", "target", "receive"))
-        return ClockReading(sent, there, back, str(line["boot_id"]))
+        asleep_ns = int(line.get("controller_asleep_ns") or 0)
+        boots = str(line["boot_id"]), str(line.get(BOOT) or "")
+        return ClockReading(sent, there, back, *boots, asleep_ns)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -212,119 +221,3 @@ def lowest_of_bins(y: Floats, bins: int) -> list[int]:
 def _turns_right(x: Floats, y: Floats, a: int, b: int, c: int) -> bool:
     """Whether b lies on or above the line from a to c."""
     return bool((x[b] - x[a]) * (y[c] - y[a]) <= (y[b] - y[a]) * (x[c] - x[a]))
-
-
-APART_NS = 60_000_000_000  # at least, between boots that nothing but wall time sets in order
-BOOT = "controller_boot_id"
-
-Span = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class _Boot:
-    """What is known of one boot of the controller, on its own clock."""
-
-    models: Mapping[str, OffsetModel]  # by the target's boot
-    span: Span | None
-    wall_ns: int | None  # wall time where the monotonic clock is 0
-
-
-def shifts(
-    lines: Sequence[Mapping[str, Any]],
-    recordings: Sequence[Recording],
-    runs: Mapping[str, Span],
-) -> dict[str, int]:
-    """By boot of the controller, how far its times are moved, in ns; 0 for the first.
-
-    `lines` are those of clock.jsonl; `runs` tells for each boot of the target from when to when
-    runs went, on its own clock: what lies there must find no other boot's samples.
-    """
-    order = _order(lines, recordings)
-    if len(order) < 2:
-        return dict.fromkeys(order, 0)
-    boots = {boot: _boot(boot, order[0], lines, recordings, runs) for boot in order}
-    found: dict[str, int] = {}
-    for boot in order:
-        found[boot] = _shift(boot, boots, found) if found else 0
-    return found
-
-
-def shifted(
-    lines: Iterable[Mapping[str, Any]], shift_ns: Mapping[str, int]
-) -> Iterator[Mapping[str, Any]]:
-    """The lines of clock.jsonl with the controller's times moved, and each with its boot."""
-    first = next(iter(shift_ns), "")
-    for line in lines:
-        boot = str(line.get(BOOT) or first)
-        moved = dict(line) | {BOOT: boot}
-        with suppress(KeyError, TypeError, ValueError, OverflowError):  # no reading: stays one
-            moved |= {
-                key: int(line[key]) + shift_ns.get(boot, 0) for key in ("t_send_ns", "t_receive_ns")
-            }
-        yield moved
-
-
-def _order(lines: Iterable[Mapping[str, Any]], recordings: Sequence[Recording]) -> list[str]:
-    """Boots in order of time. A line or a recording that names none belongs to the first."""
-    order = list(dict.fromkeys(str(line[BOOT]) for line in lines if line.get(BOOT)))
-    for name in dict.fromkeys(recording.name for recording in recordings):
-        place = 0
-        for boot in (r.boot for r in recordings if r.name == name and r.boot):
-            if boot not in order:
-                order.insert(place, boot)
-            place = order.index(boot) + 1
-    return order
-
-
-def _boot(
-    boot: str,
-    first: str,
-    lines: Iterable[Mapping[str, Any]],
-    recordings: Iterable[Recording],
-    runs: Mapping[str, Span],
-) -> _Boot:
-    readings = [
-        r for line in lines if (line.get(BOOT) or first) == boot and (r := reading_of(line))
-    ]
-    own = [recording for recording in recordings if (recording.boot or first) == boot]
-    spans = [span for recording in own if (span := recording.span_ns)]
-    models = {}
-    for target in {reading.boot_id for reading in readings}:
-        with suppress(ClockError):
-            models[target] = OffsetModel.fit(readings, target)
-    spans += [(reading.t_send_ns, reading.t_receive_ns) for reading in readings]
-    for target, model in models.items():
-        if target in runs:
-            begin, end = (model.to_controller_ns(t) for t in runs[target])
-            spans.append((begin, end))
-    span = (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None
-    walls = [wall for recording in own if (wall := _wall_ns(recording)) is not None]
-    return _Boot(models, span, min(walls, default=None))
-
-
-def _shift(boot: str, boots: Mapping[str, _Boot], earlier: Mapping[str, int]) -> int:
-    """By the target's clock where it continued, else behind all that came before."""
-    here = boots[boot]
-    for before in reversed(list(earlier)):
-        for target in sorted(here.models.keys() & boots[before].models.keys()):
-            old, new = boots[before].models[target], here.models[target]
-            middle = (old.knots[-1][0] + new.knots[0][0]) // 2
-            return old.to_controller_ns(middle) + earlier[before] - new.to_controller_ns(middle)
-    ends = [span[1] + earlier[b] for b in earlier if (span := boots[b].span)]
-    least = max(ends, default=0) + APART_NS - (here.span[0] if here.span else 0)
-    by_wall = [
-        here.wall_ns - wall + earlier[b]
-        for b in reversed(list(earlier))
-        if here.wall_ns is not None and (wall := boots[b].wall_ns) is not None
-    ]
-    return max([least, *by_wall[:1]])
-
-
-def _wall_ns(recording: Recording) -> int | None:
-    """Wall time at the origin of the monotonic clock, by when the recording began."""
-    span = recording.span_ns
-    try:
-        started = datetime.fromisoformat(recording.started_wall)
-    except ValueError:
-        return None
-    return None if span is None else round(started.timestamp() * 1e9) - span[0]

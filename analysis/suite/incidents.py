@@ -163,6 +163,7 @@ class IncidentLog:
     sessions: int = 1
     killed: int = 0
     controller_boots: int = 1
+    controller_sleeps: int = 0
     silences: tuple[Silence, ...] = ()
     unlinked: Silence | None = None
 
@@ -183,6 +184,7 @@ class IncidentLog:
             or self.sessions > 1
             or self.killed
             or self.controller_boots > 1
+            or self.controller_sleeps
             or not self.ended
         )
 
@@ -232,6 +234,7 @@ def incident_log(suite: Suite) -> IncidentLog:
         sessions=max(1, begun),
         killed=killed,
         controller_boots=suite.controller_boots,
+        controller_sleeps=suite.controller_sleeps,
         silences=tuple(of_meters(suite.meters)),
         unlinked=of_link(suite.clock, suite.journal),
     )

@@ -168,6 +168,7 @@ class Suite:
     watermarks: tuple[Mapping[str, Any], ...] = ()
     journal: tuple[Entry, ...] = ()
     controller_boots: int = 1
+    controller_sleeps: int = 0
     skipped: tuple[VoidRun, ...] = ()
     preconditioned: Mapping[str, Preconditioned | None] = field(default_factory=dict)
 

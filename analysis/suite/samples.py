@@ -142,6 +142,22 @@ def chained(parts: Sequence[tuple[Samples, int]]) -> Samples:
     return Samples(columns, sum(part.records for part, _ in there), read, stretch)
 
 
+def between(part: Samples, start_ns: int, end_ns: int) -> Samples:
+    """Only the records that arrived in [start, end]; nothing of them is kept in memory."""
+    here = pl.col("t_mono_ns").is_between(start_ns, end_ns)
+
+    def read(wanted: Sequence[str]) -> Iterator[pl.DataFrame]:
+        columns = dict.fromkeys([*wanted, "t_mono_ns"])
+        return (t.filter(here).select(wanted) for t in part.tables(list(columns)))
+
+    def stretch(first_ns: int, last_ns: int) -> pl.DataFrame:
+        found = part.during(max(first_ns, start_ns), min(last_ns, end_ns))
+        return pl.concat([pl.DataFrame(schema=schema), *found.tables(part.columns)])
+
+    schema = next(iter(part.tables(part.columns))).schema if part.records else {}
+    return Samples(part.columns, sum(map(len, read(["t_mono_ns"]))), read, stretch)
+
+
 def even(tables: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """The same rows in pieces as `of_file` gives them.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.suite import clocks, manifest, preconditioned, recordings
+from analysis.suite import controller_boots, manifest, preconditioned, recordings
 from analysis.suite.documents import lines, optional, seconds
 from analysis.suite.records import (
     TAIL,
@@ -113,7 +113,11 @@ def read(folder: Path, raw: bool = False) -> Suite:
     cannot = {run_id for run_id, entry in last.items() if entry.cause == SKIPPED}
     recorded = recordings.read(folder, raw, seal.changed, problems)
     clock = tuple(lines(folder / "clock.jsonl", problems))
-    shift_ns = clocks.shifts(clock, recorded, _spans(runs))
+    slept = controller_boots.sleeps(clock)
+    recorded = controller_boots.cut_recordings(recorded, slept)
+    clock = tuple(controller_boots.cut_lines(clock, slept))
+    shift_ns = controller_boots.shifts(clock, recorded, _spans(runs))
+    sleeps = sum(map(len, slept.values()))
     suite = Suite(
         folder=folder,
         plan=plan,
@@ -121,14 +125,15 @@ def read(folder: Path, raw: bool = False) -> Suite:
         void=tuple(run for run in not_counted if run.run_id not in cannot),
         skipped=tuple(run for run in not_counted if run.run_id in cannot),
         meters=tuple(recordings.meters(recorded, shift_ns, problems)),
-        clock=tuple(clocks.shifted(clock, shift_ns)),
+        clock=tuple(controller_boots.shifted(clock, shift_ns)),
         watermarks=tuple(lines(folder / "watermark.jsonl", problems)),
         before=optional(folder / "provenance" / "before.json", problems),
         after=optional(folder / "provenance" / "after.json", problems),
         timing=seconds(folder / "timing.json"),
         sealed=seal.sealed,
         journal=tuple(journal),
-        controller_boots=max(1, len(shift_ns)),
+        controller_boots=max(1, len(shift_ns) - sleeps),
+        controller_sleeps=sleeps,
         preconditioned=preconditioned.read(folder, plan, problems),
     )
     return replace(suite, problems=(*problems, *_gaps(suite)))

@@ -54,6 +54,36 @@ def reboot_controller(
     write_manifest(folder)
 
 
+def suspend_controller(folder: Path, at_s: float, asleep_s: float, told: bool = True) -> None:
+    """The controller sleeps from `at_s` on: its clock stands still, and it records nothing.
+
+    `told`: its clock readings say how long it slept.
+    """
+    gone_ns, asleep_ns = round(at_s * 1e9), round(asleep_s * 1e9)
+    meter = folder / "meters" / "meter0"
+    frames = list(read_frames(meter / "stream.raw"))
+    description = json.loads((meter / "meter.json").read_text())
+    dump(meter / "meter.json", {**description, "controller_boot_id": FIRST})
+    (meter / "stream.raw").unlink()
+    writer = StreamWriter(meter / "stream.raw")
+    for frame in frames:
+        if not gone_ns <= frame.t_mono_ns < gone_ns + asleep_ns:
+            woken_ns = asleep_ns if frame.t_mono_ns >= gone_ns else 0
+            writer.append(frame.t_mono_ns - woken_ns, frame.data)
+    writer.close()
+    decode.write_samples(meter)
+    kept = []
+    for line in map(json.loads, (folder / "clock.jsonl").read_text().splitlines()):
+        later = line["t_send_ns"] >= gone_ns + asleep_ns
+        if not later and line["t_receive_ns"] >= gone_ns:
+            continue
+        moved = {key: line[key] - later * asleep_ns for key in ("t_send_ns", "t_receive_ns")}
+        said = {"controller_asleep_ns": asleep_ns} if told and later else {}
+        kept.append({**line, **moved, **said, "controller_boot_id": FIRST})
+    write_lines(folder / "clock.jsonl", kept)
+    write_manifest(folder)
+
+
 def reboot_target(folder: Path, at_s: float, clocks: Clocks | None = None) -> None:
     """The target starts again `at_s`: its clock goes back, and it has another boot id."""
     at_ns = (clocks or Clocks()).target_ns(at_s)

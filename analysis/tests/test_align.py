@@ -244,3 +244,23 @@ def test_a_time_is_placed_by_the_boot_of_the_controller_that_is_nearest() -> Non
     assert clock.to_controller_ns("a", 30 * S) == 30 * S  # not on the way from one to the other
     assert clock.to_controller_ns("a", 610 * S) == 610 * S - 1_000_000
     assert clock.models["a"].skew_ppm == 0.0
+
+
+def test_where_the_targets_clock_jumped_it_is_in_doubt() -> None:
+    def line(at_s: int, ahead_s: int) -> dict[str, object]:
+        sent = at_s * S
+        return {
+            "t_send_ns": sent,
+            "t_target_ns": sent + ahead_s * S,
+            "t_receive_ns": sent + 1000,
+            "boot_id": "a",
+        }
+
+    clock = clocks.TargetClock.fit([line(100, 0), line(130, 0), line(160, -20), line(190, -20)])
+    assert [clock.to_controller_ns("a", t * S) for t in (110, 150)] == [
+        pytest.approx(110 * S, abs=1e6),
+        pytest.approx(170 * S, abs=1e6),
+    ]
+    bounds_ns = [clock.bound_ns("a", t * S) for t in (110, 135, 150)]
+    assert bounds_ns[0] < 1e6 and bounds_ns[2] < 1e6
+    assert bounds_ns[1] == pytest.approx(20 * S, rel=0.01)

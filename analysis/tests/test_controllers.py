@@ -13,11 +13,17 @@ import pytest
 from analysis.report import trace
 from analysis.report.provenance import incident_table
 from analysis.stats.results import Results, results, verify, write
-from analysis.suite.clocks import shifts
+from analysis.suite.controller_boots import shifts
 from analysis.suite.recordings import read as recordings
 from analysis.suite.suite_folder import read
 from analysis.tests.pages import Shared, text_of
-from analysis.tests.reboots import FIRST, SECOND, reboot_controller, reboot_target
+from analysis.tests.reboots import (
+    FIRST,
+    SECOND,
+    reboot_controller,
+    reboot_target,
+    suspend_controller,
+)
 from validation.synthetic.folder import Clocks, clock_lines, write_lines, write_manifest
 from validation.synthetic.suite import Options, Truth, write_suite
 
@@ -79,6 +85,25 @@ def test_the_controller_started_again_while_the_target_stayed_up(made: tuple[Pat
     told = text_of(incident_table(found.incidents))
     assert "The controller was started again" in told
     assert "fell silent" not in told  # how far two boots are apart need not be known
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_the_controller_slept_in_one_boot(made: tuple[Path, Truth], told: bool) -> None:
+    """Its clock stood still for two runs, which nobody metered; all others stand in their place."""
+    folder, truth = made
+    at_s = between(truth, 3)
+    suspend_controller(folder, at_s, between(truth, 5) - at_s, told)
+    found = results(folder)
+    assert (found.suite.controller_boots, found.suite.controller_sleeps) == (1, 1)
+    assert "The controller was suspended" in text_of(incident_table(found.incidents))
+    order = sorted(truth.runs, key=lambda name: truth.runs[name])
+    rows = found.energy.filter(WHOLE).sort("run_id")
+    coverage = dict(rows.select("run_id", "coverage").iter_rows())
+    assert max(coverage[run_id] for run_id in order[3:5]) < 0.3
+    off = errors(found, truth)
+    seen = [run_id for run_id in order if coverage[run_id] == 1]
+    assert len(seen) >= len(order) - 4
+    assert max(off[run_id] for run_id in seen) < 4e-3
 
 
 def test_the_target_lost_power_while_the_controller_stayed_up(made: tuple[Path, Truth]) -> None:

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,21 @@ def test_bend_in_the_skew_is_followed() -> None:
         t_ns = t_s * SECOND
         target = t_ns + max(0, t_ns - 600 * SECOND) // 20_000
         assert abs(model.to_controller_ns(target) - t_ns) <= 1_000_000
+
+
+@pytest.mark.parametrize("jump_s", [600.0, -600.0, 0.2])
+def test_a_jump_cuts_the_model_in_two(jump_s: float) -> None:
+    """A suspended machine's clock stands still; neither side of it bends the other."""
+    readings = [
+        replace(r, t_target_ns=r.t_target_ns + round((r.t_send_ns > 900 * SECOND) * jump_s * 1e9))
+        for r in made_up(3, 80.0, 0)
+    ]
+    before, after = OffsetModel.pieces(readings, "boot")
+    for model, t_s, jumped_s in ((before, 500, 0.0), (after, 1300, jump_s)):
+        target = true_target(t_s * SECOND, 80.0, round(jumped_s * 1e9))
+        assert abs(model.to_controller_ns(target) - t_s * SECOND) <= model.bound_ns(target) < 10**6
+    assert len(OffsetModel.pieces(made_up(3, 1_000.0, 0), "boot")) == 1
+    assert OffsetModel.pieces(readings, "other") == ()
 
 
 def test_boots_are_never_mixed() -> None:
