@@ -45,6 +45,8 @@ def run_edges(run: Run, plan: Mapping[str, Any], clock: TargetClock) -> dict[int
     return edges
 
 
+# A counter that began again may have passed its old count: the samples between the edges tell.
+SAMPLES_TELL = frozenset({rapl.DOUBLE_WRAP, rapl.BEYOND_BOUND})
 Side = Literal["before", "after"]
 
 
@@ -211,6 +213,19 @@ def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame
     return frame.sort("run_id", "source", "component", maintain_order=True)
 
 
+def of_references(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
+    """Without the rows of meters that only cross-check another's channel.
+
+    Figures of two meters are never averaged: with one of them missing in some runs, their
+    difference in calibration would look like one of configurations.
+    """
+    kept = pl.lit(True)
+    for meter in suite.meters:
+        others = [c for c in meter.channels if suite.reference_meter(c) != meter.name]
+        kept &= (pl.col("source") != meter.name) | ~pl.col("component").is_in(others)
+    return energy.filter(kept)
+
+
 def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
     """The 95 % intervals of all rows that have both parts, at once."""
     limit_j, sigma_j = (frame[name].fill_null(0.0).to_numpy() for name in _PARTS)
@@ -281,7 +296,7 @@ def _zone_energies(suite: Suite, run: Run, zone: str) -> Iterator[tuple[str, tup
             if counter.zone != zone:
                 continue
             energy = counted(counter)
-            if rapl.DOUBLE_WRAP in energy.flags:
+            if SAMPLES_TELL & set(energy.flags):
                 energy = counted(counter, rapl_readings(suite, run.run_id, zone))
             found[phase.name] = (phase.duration_s, energy)
     between = [counted(counter) for counter in pauses(run.phases, zone)]

@@ -13,7 +13,8 @@ import numpy as np
 from analysis.energy.curve import Curve, Edge
 from analysis.energy.integrate import integrate
 from analysis.energy.uncertainty import Resolution, reading_variance_j2
-from analysis.energy.windows import Timing, fit, windows
+from analysis.energy.upsets import STUCK_FLAG, Stuck
+from analysis.energy.windows import DUPLICATE_FLAG, Spans, Timing, fit, windows
 from analysis.suite.samples import Samples
 
 
@@ -38,6 +39,7 @@ class Metered:
     timing: Timing
     resolutions: dict[str, Resolution]
     curves: dict[str, Curve]
+    stuck_ns: Spans
 
     @classmethod
     def of(
@@ -52,7 +54,8 @@ class Metered:
             chosen.setdefault(edge.t_ns, edge)
         ordered = tuple(chosen.values())
         timing = fit(samples, kind, limit_s)
-        passing = windows(samples, timing, channels)
+        stuck = Stuck()
+        passing = stuck.watched(windows(samples, timing, channels))
         first = list(islice(passing, 1))
         resolutions = {
             name: Resolution.seen_in(first[0], name) if first else Resolution() for name in channels
@@ -62,7 +65,7 @@ class Metered:
             name: resolutions[name].with_rests(curve.rest_squares_w2, curve.rest_freedom)
             for name, curve in curves.items()
         }
-        return cls(ordered, timing, resolutions, curves)
+        return cls(ordered, timing, resolutions, curves, stuck.stretches())
 
     def energy(self, channel: str, stretches: Sequence[tuple[int, int]]) -> Energy:
         """Of one or more stretches together, each from an edge's time to another's, in ns."""
@@ -73,18 +76,20 @@ class Metered:
         coverage = min(1.0, float(curve.covered_s[between].sum()) / duration_s)
         if curve.void[between].any():
             return Energy(None, None, coverage, ("no-samples",))
-        flags = list(self.timing.flags)
-        if curve.by_plateau[between].any():
-            flags.append("gap-filled")
-        if curve.by_counter[between].any():
-            flags.append("gap-by-counter")
-        if flags == list(self.timing.flags) and coverage > 1 - 1e-6:  # whole but for nanoseconds
+        found = {
+            "gap-filled": curve.by_plateau[between].any(),
+            "gap-by-counter": curve.by_counter[between].any(),
+        }
+        if not any(found.values()) and coverage > 1 - 1e-6:  # whole but for nanoseconds
             coverage = 1.0
+        found |= dict.fromkeys(self.timing.flags, True)
+        found[STUCK_FLAG] = any(_meets(self.stuck_ns, *stretch) for stretch in stretches)
+        found[DUPLICATE_FLAG] = any(_meets(self.timing.extra_ns, *s) for s in stretches)
         return Energy(
             energy_j=math.fsum(curve.energy_j[between]),
             statistical_j=self._statistical_j(curve, channel, pairs),
             coverage=coverage,
-            flags=tuple(flags),
+            flags=tuple(flag for flag, there in found.items() if there),
         )
 
     @cached_property
@@ -135,3 +140,10 @@ class Metered:
             late_s = self.timing.bound_ns * 1e-9 / math.sqrt(12)
             readings += late_s**2 * float(curve.steps_w2[inside].sum())
         return filled + readings
+
+
+def _meets(spans: Spans, start_ns: int, end_ns: int) -> bool:
+    """Whether any of the spans, in order of time, reaches into a stretch."""
+    starts, ends = spans
+    first = int(np.searchsorted(ends, start_ns, side="right"))
+    return first < len(starts) and bool(starts[first] < end_ns)

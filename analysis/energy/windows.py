@@ -12,6 +12,7 @@ import polars as pl
 from scipy.ndimage import minimum_filter1d
 
 from analysis.suite.clocks import (
+    BUNCHED,
     FEW,
     MAX_SKEW,
     QUARTZ_SKEW,
@@ -30,6 +31,8 @@ AHEAD = 256  # records looked ahead at when lost ones are counted: the longest b
 _POINTS = 4096  # points of one table that the envelope is given
 _UNKNOWN = np.iinfo(np.int64).min
 DELAY_FLAG, PERIOD_FLAG = "delay-beyond-limit", "period-not-nominal"
+DUPLICATE_FLAG = "duplicate-record"
+Spans = tuple[Ints, Ints]  # starts and ends in ns, in order of time
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +60,15 @@ class Timing:
     """How a meter's records lie on the controller's clock.
 
     `bound_ns`: all ends may be too late by up to this, the same for all of a stretch; with
-    `poll` each end by itself. `flags`: what contradicts the meter's description.
+    `poll` each end by itself. `flags`: what contradicts the meter's description. `extra_ns`: where
+    there was a record too many.
     """
 
     kind: str
     stretches: tuple[Stretch, ...]
     bound_ns: float
     flags: tuple[str, ...] = ()
+    extra_ns: Spans = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class OwnTime:
@@ -122,7 +127,7 @@ class OwnTime:
         cuts = [0, *(np.flatnonzero(new) + 1), len(arrival)]
         for first, end in pairwise(cuts):  # positions in `arrival`; its record k is row k - 1
             inside = slice(first, end - 1)
-            step[inside] += width[inside] * lost_records(arrival[first:end], width[inside])
+            step[inside] += width[inside] * missed_records(arrival[first:end], width[inside])
         step[new] = 0
         stretch = self._stretch + np.cumsum(new[:count])
         own = last[2] + np.cumsum(step[:count])
@@ -134,8 +139,9 @@ class OwnTime:
         return own, stretch
 
 
-def lost_records(arrival: Ints, width_ns: Ints) -> Ints:
-    """How many records are missing before each but the first, from arrivals of one stretch.
+def missed_records(arrival: Ints, width_ns: Ints) -> Ints:
+    """How many records are missing before each but the first, from arrivals of one stretch; −1 for
+    one that came twice.
 
     By a clock that is fast the records come ever earlier for their number, which would hide those
     that are missing; so its rate is taken out first.
@@ -145,7 +151,11 @@ def lost_records(arrival: Ints, width_ns: Ints) -> Ints:
     own_ns = np.concatenate([[0], np.cumsum(width_ns)])
     late_ns = arrival - arrival[0] - own_ns
     rate = _rate(late_ns / np.median(width_ns))
-    return _lost(late_ns - np.rint(rate * own_ns).astype(np.int64), width_ns)
+    late_ns -= np.rint(rate * own_ns).astype(np.int64)
+    twice = np.zeros(len(width_ns), np.int64)
+    twice[_twice(late_ns / np.median(width_ns)) - 1] = 1
+    late_ns[1:] += np.cumsum(twice * width_ns)
+    return _lost(late_ns, width_ns) - twice
 
 
 def _rate(late: Floats) -> float:
@@ -187,6 +197,21 @@ def _lost(late_ns: Ints, width_ns: Ints) -> Ints:
     return lost
 
 
+def _twice(late: Floats) -> Ints:
+    """Numbers of records that were sent twice, by how late each is in windows.
+
+    From such a one on all come a window too early for their number, while those before and behind
+    it keep their distance. Of a bunch that was read late they would not. None is found where the
+    delay of most varies by as much as a window.
+    """
+    step = np.diff(late)
+    level = np.abs(step) < 0.25
+    if np.mean(level) < 1 - BUNCHED:
+        return np.empty(0, np.int64)
+    fallen = np.abs(step + 1) < 0.25
+    return np.flatnonzero(level[:-2] & fallen[1:-1] & level[2:]) + 2
+
+
 def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
     """One pass over a meter's times. `kind` is its timing; `limit_s` the limit of its delay."""
     limit_ns = limit_s * 1e9
@@ -194,11 +219,13 @@ def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
         return Timing(kind, (), limit_ns)
     gathered: list[_Gathered] = []
     periods: list[float] = []
+    extra: list[Ints] = []
     own_time = OwnTime(kind)
     for table, ahead in _with_ahead(samples.tables(COLUMNS)):
         arrival = table["t_mono_ns"].to_numpy().astype(np.int64)
         own, stretch = own_time.of(table, ahead)
         for rows in _pieces(stretch, own):
+            extra.append(arrival[rows[1:]][np.diff(own[rows]) == 0])
             if len(rows) >= FEW:
                 width_ns = table["window_s"].to_numpy()[rows[1:]] * 1e9
                 periods.append(float(np.median(np.diff(own[rows]) / width_ns)))
@@ -211,7 +238,9 @@ def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
         PERIOD_FLAG: any(abs(period - 1) > MAX_SKEW for period in periods),
     }
     bound_ns = max((s.line.bound_ns for s in stretches), default=limit_ns)
-    return Timing(kind, stretches, bound_ns, tuple(flag for flag, found in wrong.items() if found))
+    flags = tuple(flag for flag, found in wrong.items() if found)
+    extra_ns = np.concatenate([*extra, np.empty(0, np.int64)])
+    return Timing(kind, stretches, bound_ns, flags, (extra_ns - round(limit_ns), extra_ns))
 
 
 @dataclass

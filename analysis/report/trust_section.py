@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from analysis.energy import trust
+from analysis.energy.upsets import STUCK_FLAG
 from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES, WatermarkTrust
-from analysis.energy.windows import DELAY_FLAG, PERIOD_FLAG
+from analysis.energy.windows import DELAY_FLAG, DUPLICATE_FLAG, PERIOD_FLAG
 from analysis.report import disks_section, missing_section, provenance, view, words
 from analysis.report.answer import count
 from analysis.report.steadiness_section import drift_check_sentence
@@ -100,6 +101,7 @@ def _power(found: Results) -> str:
     return f"{text} been missed (80 % power). {said}"
 
 
+MOST_APART = 0.05  # of the runs that two meters of one channel saw: intervals are of 95 %
 FLAGS = {
     "gap-filled": "samples are missing in the phase; filled with the mean power beside the gap",
     "gap-by-counter": "samples are missing; the meter's own energy counter tells what they held",
@@ -107,6 +109,8 @@ FLAGS = {
     "more than 2 %: the whole delay is in doubt",
     PERIOD_FLAG: "the meter's records follow each other by another period than the one it was set "
     "to: their windows may not be what is assumed",
+    DUPLICATE_FLAG: "a record came twice; the second one counts for nothing",
+    STUCK_FLAG: "the readings did not change for longer than this meter's do at that power",
     "no-samples": "the meter has no sample in the phase: no figure",
     "no-clock": "no clock reading for that boot of the target: the meter cannot be placed",
     "wrap-corrected": "the counter went round once and was corrected",
@@ -187,7 +191,21 @@ def twice(found: Results) -> Iterator[list[str]]:
             _watermark(clock, mark),
             mark.verdict,
         ]
+    for pair in trust.two_meters(suite, found.all_energy):
+        yield [
+            f"{pair.reference}, {pair.channel}: the reference",
+            pair.other,
+            *_two_meters(pair),
+        ]
     yield from _whole(trust.whole(found.energy))
+
+
+def _two_meters(pair: trust.TwoMeters) -> tuple[str, str]:
+    if pair.ratio is None:
+        return "no run has both", CANNOT_TELL
+    said = f"{words.percent(pair.ratio)} over {count(pair.runs, 'run')}"
+    said += f"; in {pair.apart} of them beyond what both intervals allow"
+    return said, DISAGREES if pair.apart > MOST_APART * pair.runs else AGREES
 
 
 def readers_row(found: readers.Agreement) -> tuple[str, str]:

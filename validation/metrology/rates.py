@@ -45,6 +45,8 @@ def found(meter: Instrument, ppm: float, count: int) -> tuple[list[float], list[
         one = trial(generator, meter, phase_s, skew=skew)
         errors.append(one.error_percent)
         energy_j, sigma_j = one.found.energy_j, one.found.statistical_j
-        known = energy_j is not None and sigma_j is not None
-        held.append(known and abs(energy_j - one.truth_j) <= NORMAL_95 * sigma_j)
+        if energy_j is None or sigma_j is None:
+            held.append(False)
+        else:
+            held.append(abs(energy_j - one.truth_j) <= NORMAL_95 * sigma_j)
     return errors, held

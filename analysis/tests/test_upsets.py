@@ -1,0 +1,88 @@
+"""Readings that stick and records that come twice, and what only looks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from analysis.energy.metered import _meets
+from analysis.energy.upsets import Stuck
+from analysis.energy.windows import Windows, missed_records
+from validation.metrology import upsets
+
+S = 1_000_000_000
+
+
+def stuck_s(*parts: Sequence[float]) -> list[tuple[float, float]]:
+    """Stuck stretches of a 10 Hz recording that passes in these parts, in s."""
+    found, begin = Stuck(), 0
+    for part in parts:
+        end_ns = (begin + 1 + np.arange(len(part))) * S // 10
+        epoch = np.ones(len(part), np.int64)
+        held = Windows(end_ns - S // 10, end_ns, epoch, {"system": np.array(part)})
+        assert list(found.watched([held])) == [held]
+        begin += len(part)
+    return [(a / S, b / S) for a, b in zip(*found.stretches(), strict=True)]
+
+
+def noisy(count: int, power_w: float, seed: int = 1, digit_w: float = 0.001) -> list[float]:
+    read_w = power_w + np.random.default_rng(seed).normal(0, 0.05, count)
+    return list(np.rint(read_w / digit_w) * digit_w)
+
+
+def test_a_value_that_stands_still_amid_noise_is_stuck() -> None:
+    power_w = noisy(2000, 40.0)
+    power_w[700:750] = [power_w[700]] * 50
+    assert stuck_s(power_w) == [(70.0, 75.0)]
+    assert stuck_s(power_w[:1000], power_w[1000:]) == [(70.0, 75.0)]
+    assert stuck_s(noisy(20_000, 40.0)) == []
+
+
+def test_a_coarse_reading_of_a_resting_machine_is_not() -> None:
+    """It shows 8.0 W for minutes, and hardly twice the same under load."""
+    rest = [8.0] * 3000
+    work = noisy(3000, 40.0, digit_w=0.1)
+    assert stuck_s(rest, work, rest[:900], work, rest) == []
+    assert stuck_s([8.0] * 500) == []
+
+
+def test_the_same_in_one_channel_alone_is_not() -> None:
+    found = Stuck()
+    end_ns = np.arange(1, 1001) * S
+    power_w = {"system": np.array(noisy(1000, 40.0)), "drive": np.full(1000, 2.0)}
+    held = Windows(end_ns - S, end_ns, np.ones(1000, np.int64), power_w)
+    list(found.watched([held]))
+    assert len(found.stretches()[0]) == 0
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.35])
+def test_a_record_that_came_twice_is_no_time_gone_by(late_s: float) -> None:
+    generator = np.random.default_rng(2)
+    arrival_s = 0.1 * np.arange(1, 501) + generator.uniform(0, 0.01, 500)
+    arrival_s[300:304] += late_s
+    arrival_s = np.sort(np.append(np.maximum.accumulate(arrival_s), arrival_s[199] + 2e-4))
+    width_ns = np.full(500, S // 10)
+    found = missed_records(np.rint(arrival_s * 1e9).astype(np.int64), width_ns)
+    assert np.flatnonzero(found).tolist() == [199]
+    assert found[199] == -1
+
+
+def test_a_stretch_meets_what_reaches_into_it() -> None:
+    spans = np.array([10, 30]), np.array([20, 40])
+    assert [_meets(spans, a, b) for a, b in ((0, 10), (0, 11), (20, 30), (39, 50), (40, 50))] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_the_benchmark_finds_each_kind() -> None:
+    figures = {figure.figure: figure for figure in upsets.measure(quick=True)}
+    for what in ("stuck for 5 s, 10 Hz, 1 mW", "record twice, 1 Hz, 0.1 W"):
+        assert figures[f"{what}: found"].value == 1
+        assert figures[f"{what}: false alarms per record"].value == 0
+    assert figures["RAPL counter begun again within a phase: found"].value > 0.97

@@ -1,0 +1,133 @@
+"""Readings that stick, records that come twice, and counters that begin again: whether it is said.
+
+Stuck: 5 s of one value within a phase of 30 to 120 s. Twice: one record of a meter that numbers
+none; one record in a thousand is lost. Begun again: a RAPL counter, sampled as the agent
+does, at any place of a phase. The false alarms are those of the same recordings left alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from analysis.energy.energy import SAMPLES_TELL, counted
+from analysis.energy.upsets import STUCK_FLAG
+from analysis.energy.windows import DUPLICATE_FLAG
+from analysis.suite.records import Counter
+from instrumentation.sources.counter import Reading, total
+from validation.bench import Figure, at_least, at_most
+from validation.metrology.loads import (
+    AROUND,
+    INSTRUMENTS,
+    Instrument,
+    integrated,
+    realistic,
+    records,
+)
+
+SEED = 20_261_125
+STUCK_S = 5.0
+DROPPED = 0.001
+COPY_NS = 200_000
+RANGE_UJ = 262_143_328_850  # of a unit of 2^-14 J
+SAMPLE_S = 0.1
+LEAST_FOUND, MOST_ALARMS = 0.99, 1e-5
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """Shares found, and false alarms per record."""
+    count = 4 if quick else 300
+    figures = []
+    for meter in INSTRUMENTS:
+        generator = np.random.default_rng(SEED)
+        found, alarms, seen = _stuck(meter, generator, count)
+        figures += _figures(f"stuck for {STUCK_S:g} s, {meter.name}", found, alarms / seen)
+        if meter.timing == "index":
+            found, alarms, seen = _twice(meter, generator, count)
+            figures += _figures(f"record twice, {meter.name}", found, alarms / seen)
+    found, alarms, seen = _begun_again(np.random.default_rng(SEED), 10 * count)
+    return figures + _figures("RAPL counter begun again within a phase", found, alarms / seen)
+
+
+def _figures(what: str, found: float, alarms: float) -> list[Figure]:
+    return [
+        at_least(f"{what}: found", found, "share", LEAST_FOUND),
+        at_most(f"{what}: false alarms per record", alarms, "share", MOST_ALARMS),
+    ]
+
+
+def _stuck(meter: Instrument, generator: np.random.Generator, count: int) -> tuple[float, int, int]:
+    found = alarms = seen = 0
+    for _ in range(count):
+        table, phase_s = _recording(meter, generator)
+        at_ns = generator.uniform(phase_s[0], phase_s[1] - STUCK_S) * 1e9
+        near = pl.col("t_mono_ns").is_between(at_ns, at_ns + STUCK_S * 1e9)
+        held_w = table.filter(near)["power_w_system"][0]
+        power_w = pl.when(near).then(held_w).otherwise(pl.col("power_w_system"))
+        broken = table.with_columns(power_w.alias("power_w_system"))
+        found += STUCK_FLAG in _flags(broken, meter, generator, phase_s)
+        alarms += STUCK_FLAG in _flags(table, meter, generator, phase_s)
+        seen += len(table)
+    return found / count, alarms, seen
+
+
+def _twice(meter: Instrument, generator: np.random.Generator, count: int) -> tuple[float, int, int]:
+    found = alarms = seen = 0
+    for _ in range(count):
+        table, phase_s = _recording(meter, generator)
+        inside = np.flatnonzero(
+            table["t_mono_ns"].is_between(phase_s[0] * 1e9, phase_s[1] * 1e9).to_numpy()
+        )
+        place = int(generator.choice(inside[1:-1]))
+        copy = table.slice(place, 1).with_columns(pl.col("t_mono_ns") + COPY_NS)
+        broken = pl.concat([table.head(place + 1), copy, table.slice(place + 1)])
+        found += DUPLICATE_FLAG in _flags(broken, meter, generator, phase_s)
+        alarms += DUPLICATE_FLAG in _flags(table, meter, generator, phase_s)
+        seen += len(table)
+    return found / count, alarms, seen
+
+
+def _recording(
+    meter: Instrument, generator: np.random.Generator
+) -> tuple[pl.DataFrame, tuple[float, float]]:
+    load = realistic(generator, float(generator.uniform(30, 120)), AROUND * meter.period_s)
+    return records(load, meter, generator, dropped=DROPPED), (load.start_s, load.end_s)
+
+
+def _flags(
+    table: pl.DataFrame,
+    meter: Instrument,
+    generator: np.random.Generator,
+    phase_s: tuple[float, float],
+) -> tuple[str, ...]:
+    return integrated(table, meter, generator, phase_s, (meter.rest_s, meter.rest_s)).flags
+
+
+def _begun_again(generator: np.random.Generator, count: int) -> tuple[float, int, int]:
+    found = alarms = seen = 0
+    for _ in range(count):
+        samples = np.arange(0.0, generator.uniform(30, 600), SAMPLE_S)
+        power_w = generator.uniform(5, 200) * generator.uniform(0.5, 1.5, len(samples))
+        steps_uj = power_w * SAMPLE_S * 1e6
+        count_uj = generator.uniform(0, RANGE_UJ) + np.cumsum(steps_uj)
+        again = count_uj.copy()
+        place = int(generator.integers(1, len(samples)))
+        again[place:] -= again[place - 1]
+        found += _said(samples, again % RANGE_UJ)
+        alarms += _said(samples, count_uj % RANGE_UJ)
+        seen += len(samples)
+    return found / count, alarms, seen
+
+
+def _said(samples_s: np.ndarray, count_uj: np.ndarray) -> bool:
+    """Whether a phase's figure is withheld or flagged, by what the agent writes."""
+    readings = [
+        Reading(round(t * 1e9), round(t * 1e9) + 2_000, int(uj))
+        for t, uj in zip(samples_s, count_uj, strict=True)
+    ]
+    flags = total(readings, RANGE_UJ).flags
+    counter = Counter("rapl", "package-0", readings[0], readings[-1], RANGE_UJ, flags)
+    energy = counted(counter)
+    if SAMPLES_TELL & set(energy.flags):
+        energy = counted(counter, readings)
+    return energy.energy_j is None or bool({*energy.flags} & SAMPLES_TELL)
