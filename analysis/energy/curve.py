@@ -69,6 +69,7 @@ def from_window(held: Windows, keep: int) -> Windows:
 
 
 LASTING_S = 0.03  # what a process takes to end after its mark, by an assumption of ours
+SLOPED, SLOPE_SIGMAS = 6, 3.0  # windows of a rest whose slope can be told, and when it is believed
 OUTLYING = 5  # standard deviations that are no scatter
 FILL = 3  # whole windows on each side of a gap that tell what the power in it was
 
@@ -113,17 +114,48 @@ def stepped(
     return moved_j, np.where(known, np.sqrt(noise + aside), unknown_j)
 
 
-def rests(power_w: Floats, quantum_w: float) -> bool:
-    """Whether the first of a rest's windows, beside the edge, is at the power of those behind it.
+def level_part(power_w: Floats, quantum_w: float) -> tuple[int, int]:
+    """Of a rest's n windows, from the edge on, those that are at its level: from the first up to
+    the last, up to three of the former and one of the latter left out.
 
-    Where it is not, the load changed later than its mark (or sooner), and the rest tells nothing of
-    the cut window. Four windows or more can tell.
+    Where the first is not at the power of those behind it, the load changed beside its mark, or the
+    meter still told of it. The last may tell of the load after the rest. Fewer than four windows
+    cannot tell, and (n, n) says that there is no level.
     """
-    first, later = power_w[0], power_w[1:]
-    if len(later) < 3:
-        return True
-    scatter_w = max(float(np.std(later, ddof=1)), quantum_w)
-    return bool(abs(first - np.mean(later)) <= OUTLYING * scatter_w)
+    count = len(power_w)
+    if count < 4:
+        return 0, count
+    far = count
+    middle_w, scatter_w = float(np.mean(power_w[1:])), float(np.std(power_w[1:], ddof=1))
+    if count >= 8:  # enough for a scatter that loads at either end leave alone
+        far = count - 1
+        middle_w = float(np.median(power_w))
+        scatter_w = 1.4826 * float(np.median(np.abs(power_w - middle_w)))
+    level = np.abs(power_w - middle_w) <= OUTLYING * max(scatter_w, quantum_w)
+    near = int(np.argmax(level))
+    if near > 3 or not level[near]:
+        return count, count
+    return near, count if level[-1] else far
+
+
+def level_w(power_w: Floats) -> tuple[float, float]:
+    """Power of a rest at the edge that it lies beside, from its n windows from there on, and the
+    variance of one of them about it.
+
+    Their mean, unless they fall or rise by more than chance, as after a load while the machine
+    cools; then what their straight line has at the edge.
+    """
+    count = len(power_w)
+    mean_w, scatter_w2 = float(np.mean(power_w)), float(np.var(power_w, ddof=1))
+    if count < SLOPED:
+        return mean_w, scatter_w2
+    place = np.arange(count) - (count - 1) / 2
+    squares = float(place @ place)
+    slope_w = float(place @ power_w) / squares
+    left_w2 = (scatter_w2 * (count - 1) - slope_w**2 * squares) / (count - 2)
+    if slope_w**2 * squares <= SLOPE_SIGMAS**2 * max(left_w2, 0.0):
+        return mean_w, scatter_w2
+    return mean_w - slope_w * count / 2, left_w2 * (1 + count**2 / 4 / squares * count)
 
 
 def lasting(power_w: Floats, width_s: float, part_s: float, rest_w: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -23,8 +24,9 @@ from analysis.energy.curve import (
     by_counter,
     from_window,
     lasting,
+    level_part,
+    level_w,
     plateau,
-    rests,
     stepped,
 )
 from analysis.energy.uncertainty import Resolution
@@ -32,6 +34,7 @@ from analysis.energy.windows import Windows
 from analysis.suite.clocks import Floats, Ints
 
 NEAR = 64  # windows looked at on each side of an edge
+LATE_SIGMAS, CHANCE = 2.0, 0.01  # of the two tests whether load and readings agree at the edges
 MANY = 20  # whole windows that tell how the power steps from one to the next
 
 
@@ -77,7 +80,8 @@ class _Channel:
         self._next = 0  # the first edge not yet reached
         self._high = self._low = self._covered_s = 0.0
         self._e_high, self._e_low = np.zeros(count), np.zeros(count)
-        self._c_s, self._split_j, self._slope_w = np.zeros((3, count))
+        self._c_s, self._split_j, self._slope_w, self._swing_w = np.zeros((4, count))
+        self._responses: list[tuple[float, float, float]] = []  # J, W, doubt in J
         self._window = -1 - np.arange(count)
         self._filled_j, self._filled_j2, self._sum_w, self._squares_w2 = np.zeros((4, count - 1))
         self._filled_s2, self._counted_j2, self._steps_w2 = np.zeros((3, count - 1))
@@ -130,7 +134,7 @@ class _Channel:
         measured_j = np.diff(self._e_high) + np.diff(self._e_low)
         return Curve(
             t_ns=self._edges.t_ns,
-            split_j=self._split_j,
+            split_j=np.hypot(self._split_j, self._swing_w * _response_s(self._responses)),
             window=self._window,
             slope_w=self._slope_w,
             energy_j=measured_j + self._filled_j,
@@ -180,25 +184,30 @@ class _Channel:
         energy_j, covered_s = np.cumsum(np.array(steps).T, axis=1)
         energy_j += power[i] * part_s
         covered_s += part_s
-        moved_j, self._split_j[chosen] = stepped(held, power, self._edges.t_ns, i, part_s)
+        moved_j, split_j = stepped(held, power, self._edges.t_ns, i, part_s)
+        self._split_j[chosen] = split_j
         energy_j += moved_j
         self._slope_w[chosen] = power[i]
         self._window[chosen] = self._passed + i - piece.begin
         for k in np.flatnonzero(self._edges.rest[chosen]):
             edge = int(chosen[k])
+            self._swing_w[edge] = _swing_w(power, int(i[k]))
             found = self._rested(piece, power, edge, (int(i[k]), float(part_s[k])))
-            if found is not None:
-                more_j, self._slope_w[edge], self._split_j[edge] = found
-                energy_j[k] += more_j - moved_j[k]
+            if found is None:
+                continue
+            doubt_j = math.hypot(float(split_j[k]), found.split_j)
+            self._responses.append((found.more_j - moved_j[k], self._swing_w[edge], doubt_j))
+            if found.level:
+                self._slope_w[edge], self._split_j[edge] = found.rest_w, found.split_j
+                energy_j[k] += found.more_j - moved_j[k]
                 self._window[edge] = -1 - edge
         self._e_high[chosen], self._e_low[chosen] = self._high, self._low + energy_j
         self._c_s[chosen] = self._covered_s + covered_s
 
     def _rested(
         self, piece: Piece, power: Floats, edge: int, place: tuple[int, float]
-    ) -> tuple[float, float, float] | None:
-        """What an edge has to be given beyond its share of the window at `place` (number, s into
-        it), by the power of the rest beside it; that power; and the doubt.
+    ) -> _Rested | None:
+        """What the rest beside an edge tells of it, `place` (window's number, s into it).
 
         Whole windows that lie in the rest even if all are displaced by the bound tell its power.
         """
@@ -216,16 +225,19 @@ class _Channel:
             to = min(to, from_ + NEAR)
         if to - from_ < 2:
             return None
-        whole = slice(from_, to)
-        if not rests(power[whole][::side], self._resolution.quantum_w):
+        first, last = level_part(power[from_:to][::side], self._resolution.quantum_w)
+        if last - first < 2:
             return None
-        at = to if side < 0 else from_  # where the reckoning from the rest to the edge begins
+        whole = slice(to - last, to - first) if side < 0 else slice(from_ + first, from_ + last)
+        at = whole.stop if side < 0 else whole.start  # where the reckoning to the edge begins
         cut, part_s = place
         seen_j, seen_s = piece.between(power, at, cut)
         rest_s = seen_s + part_s
-        rest_w = float(np.mean(power[whole]))
+        rest_w, scatter_w2 = level_w(power[whole][::side])
         width_s = float(np.mean(piece.width_s[whole]))
-        split_j = self._resolution.rest_uncertainty_j(power[whole], width_s, abs(rest_s))
+        split_j = self._resolution.rest_uncertainty_j(
+            scatter_w2, last - first, width_s, abs(rest_s)
+        )
         more_j = rest_w * rest_s - (seen_j + float(power[cut]) * part_s)
         if side > 0:  # work does not begin before its mark, but may last beyond it
             late_j, late_s = piece.between(power, cut + 1, at)
@@ -233,9 +245,10 @@ class _Channel:
             width_s = float(piece.width_s[cut])
             beside_w = power[max(cut - 1, 0) : cut + 1]
             split_j = math.hypot(split_j, lasting_j, lasting(beside_w, width_s, part_s, rest_w))
-        self._rest_squares_w2 += float(np.var(power[whole])) * (to - from_)
-        self._rest_freedom += to - from_ - 1
-        return more_j, rest_w, split_j
+        if not first:
+            self._rest_squares_w2 += float(np.var(power[whole])) * (last - first)
+            self._rest_freedom += last - first - 1
+        return _Rested(more_j, rest_w, split_j, not first)
 
     def _describe(self, piece: Piece, power: Floats) -> None:
         """Count, sum, squares and squared steps of the whole windows of each stretch."""
@@ -290,6 +303,43 @@ class _Channel:
         np.add.at(self._filled_s2, between[plain], seconds[plain] ** 2)
         self._counter[between[counted]] = True
         self._plateau[between[plain]] = True
+
+
+@dataclass(frozen=True)
+class _Rested:
+    """What an edge has to be given beyond its share of the window that it cuts, by the power of the
+    rest beside it; that power; the doubt; and whether the rest was level from the edge on."""
+
+    more_j: float
+    rest_w: float
+    split_j: float
+    level: bool
+
+
+def _swing_w(power: Floats, cut: int) -> float:
+    """By how much the power steps around a window that an edge cuts."""
+    return float(np.ptp(power[max(cut - 2, 0) : cut + 3]))
+
+
+def _response_s(responses: Sequence[tuple[float, float, float]]) -> float:
+    """How far load and readings are apart at an edge, in s.
+
+    What a rest gives an edge and what the neighbouring windows give it differ by (J, for a step of
+    W, with a doubt in J). Where that is more than chance, either the load does not step where its
+    mark is (the spread of the differences tells how far), or the meter answers late (their mean).
+    """
+    known = [one for one in responses if one[1] > 0 and one[2] > 0]
+    if not known:
+        return 0.0
+    apart_j, swing_w, doubt_j = np.array(known).T
+    weight = float(((swing_w / doubt_j) ** 2).sum())
+    late_s = abs(float((apart_j * swing_w / doubt_j**2).sum())) / weight
+    chance_s = LATE_SIGMAS / math.sqrt(weight)
+    found_s = late_s + chance_s if late_s > chance_s else 0.0
+    if float(((apart_j / doubt_j) ** 2).sum()) > float(special.chdtri(len(known), CHANCE)):
+        spread = float((apart_j**2).sum()) / float((swing_w**2).sum())
+        found_s = max(found_s, math.sqrt(spread))
+    return found_s
 
 
 def _few(count: Ints) -> Floats:

@@ -63,13 +63,12 @@ class Resolution:
         """Standard uncertainty of a difference of two readings of the counter."""
         return self.counter_quantum_j / math.sqrt(6)
 
-    def rest_uncertainty_j(self, power_w: Floats, width_s: float, rest_s: float) -> float:
-        """Of the energy of `rest_s` of rest whose power n whole windows beside it have told.
+    def rest_uncertainty_j(self, seen: float, count: int, width_s: float, rest_s: float) -> float:
+        """Of the energy of `rest_s` of rest whose power so many whole windows beside it have told;
+        `seen` is their variance in W².
 
         The mean's own doubt over that time, and what the power does in so short a time.
         """
-        count = len(power_w)
-        seen = float(np.var(power_w, ddof=1))
         moves = max(0.0, seen - self.quantum_w**2 / 12)
         rounding = self.quantum_w**2 / 12 * correlation(seen, self.quantum_w)
         mean = seen / count + rounding

@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import pytest
 
-from analysis.energy.curve import LASTING_S, Edge, lasting, rests
+from analysis.energy.curve import LASTING_S, Edge, lasting, level_part, level_w
 from analysis.energy.metered import Metered
 from analysis.energy.uncertainty import Resolution
 from analysis.suite.samples import of_table
 
 
-def test_a_rest_whose_first_window_still_works_is_none() -> None:
+def test_a_rest_begins_where_its_windows_are_at_its_level() -> None:
     steady = np.array([20.1, 20.0, 20.2, 20.1, 20.0])
-    assert rests(steady, 0.1)
-    assert not rests(np.array([35.0, *steady]), 0.1)
-    assert not rests(np.array([12.0, *steady]), 0.1)
+    assert level_part(steady, 0.1) == (0, 5)
+    assert level_part(np.array([35.0, *steady]), 0.1) == (1, 6)
+    assert level_part(np.array([12.0, *steady]), 0.1) == (1, 6)
+    assert level_part(np.array([90.0, 50.0, 25.0, *steady, 31.0]), 0.1) == (3, 8)
+    assert level_part(np.array([90.0, 80.0, 70.0, 60.0, *steady, *steady]), 0.1) == (14, 14)
 
 
 def test_few_windows_or_the_last_digit_refute_no_rest() -> None:
-    assert rests(np.array([35.0, 20.0, 20.1]), 0.1)
-    assert rests(np.array([20.1, 20.0, 20.0, 20.0, 20.0]), 0.1)
+    assert level_part(np.array([35.0, 20.0, 20.1]), 0.1) == (0, 3)
+    assert level_part(np.array([20.1, 20.0, 20.0, 20.0, 20.0]), 0.1) == (0, 5)
+
+
+def test_a_rest_that_cools_has_the_power_of_its_edge_there() -> None:
+    noise_w = np.random.default_rng(1).normal(0, 0.1, 12)
+    assert level_w(20 + noise_w)[0] == pytest.approx(20 + noise_w.mean())
+    sloped_w, variance_w2 = level_w(26 - 0.5 * (np.arange(12) + 0.5) + noise_w)
+    assert sloped_w == pytest.approx(26, abs=0.2)
+    assert 0.1**2 < variance_w2 < 4 * 0.2**2
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.08])
+def test_a_meter_that_answers_late_widens_the_interval_by_that(late_s: float) -> None:
+    """Sixteen loads of 40 W for 3.07 s, with rests of 2 s between, in windows of 0.1 s."""
+    generator = np.random.default_rng(3)
+    starts_s = 2.0 + 5.03 * np.arange(16) + 0.015
+    edges_s = np.column_stack([starts_s, starts_s + 3.07]).ravel()
+    end_s = 0.1 * np.arange(1, 850)
+    load_s = np.interp(end_s - late_s, edges_s, np.cumsum(np.tile([0.0, 3.07], 16)))
+    power_w = 20 + 40 * np.diff(load_s, prepend=0.0) / 0.1
+    frame = frame_of(np.rint((power_w + generator.normal(0, 0.05, 849)) * 1e3) / 1e3, 0.1)
+    ends_ns = np.rint(edges_s * 1e9).astype(np.int64).tolist()
+    edges = {Edge(t, "before", 1_900_000_000, 1000) for t in ends_ns[::2]}
+    edges |= {Edge(t, "after", 1_900_000_000, 1000) for t in ends_ns[1::2]}
+    found = Metered.of(of_table(frame), "poll", 1e-6, ["system"], edges)
+    one = found.energy("system", [(ends_ns[6], ends_ns[7])])
+    assert one.statistical_j is not None
+    apart_s = one.statistical_j / 40 / np.sqrt(2)
+    assert apart_s == pytest.approx(late_s, abs=0.01 if late_s == 0 else 0.06)
 
 
 def test_what_a_cut_window_has_beyond_the_one_before_may_be_load_that_lasts() -> None:
@@ -45,22 +77,25 @@ def test_rests_say_how_quiet_the_readings_are_at_the_most() -> None:
 S = 1_000_000_000
 
 
-def metered(powers_w: list[float], rest_ns: int = 6 * S) -> Metered:
-    """Windows of a second; after 4.5 s the machine is said to rest for so long."""
+def frame_of(powers_w: Sequence[float] | np.ndarray, window_s: float) -> pl.DataFrame:
     count = len(powers_w)
-    frame = pl.DataFrame(
+    return pl.DataFrame(
         {
             "seq": range(count),
             "epoch": [1] * count,
-            "t_mono_ns": [(k + 1) * S for k in range(count)],
+            "t_mono_ns": [round((k + 1) * window_s * S) for k in range(count)],
             "t_device_us": pl.Series([None] * count, dtype=pl.Int64),
-            "window_s": [1.0] * count,
+            "window_s": [window_s] * count,
             "flags": [""] * count,
             "power_w_system": powers_w,
         }
     )
+
+
+def metered(powers_w: list[float], rest_ns: int = 6 * S) -> Metered:
+    """Windows of a second; after 4.5 s the machine is said to rest for so long."""
     edges = {Edge(0), Edge(9 * S // 2, "after", rest_ns)}
-    return Metered.of(of_table(frame), "poll", 0.0, ["system"], edges)
+    return Metered.of(of_table(frame_of(powers_w, 1.0)), "poll", 0.0, ["system"], edges)
 
 
 def measured(powers_w: list[float]) -> tuple[float, float]:

@@ -137,9 +137,8 @@ def test_counters_updated_each_millisecond_are_as_uncertain_as_drawn_reads_show(
 
 
 def test_a_steady_rest_is_known_to_its_last_digit_and_a_restless_one_by_its_scatter() -> None:
-    steady = Resolution(0.1).rest_uncertainty_j(np.full(8, 20.3), 1.0, 1.5)
+    steady = Resolution(0.1).rest_uncertainty_j(0.0, 8, 1.0, 1.5)
     assert steady == pytest.approx(1.5 * 0.1 / math.sqrt(12))
-    power = np.array([20.0, 22.0, 20.0, 22.0])
-    restless = Resolution(0.0).rest_uncertainty_j(power, 1.0, 1.5)
-    variance = float(np.var(power, ddof=1))
+    variance = 4 / 3
+    restless = Resolution(0.0).rest_uncertainty_j(variance, 4, 1.0, 1.5)
     assert restless == pytest.approx(math.sqrt(variance / 4 * 1.5**2 + variance * 1.5))
