@@ -208,6 +208,7 @@ class PlanDocument:
     attempts: COUNT = 1
     run_limit_s: Lasting | None = None
     watermark: Watermark | None = None
+    reference_meters: Mapping[Name, Name] | None = None
     may_skip: tuple[str, ...] | None = None
     discard_first: bool = True
     precondition: Precondition | None = None

@@ -124,6 +124,7 @@ def compile_plan(
             "attempts": suite.get("attempts", ATTEMPTS),
             "run_limit_s": suite.get("run_limit_s", RUN_LIMIT_S),
             "assets": target["assets"],
+            "reference_meters": _reference_meters(target["meters"]),
             "pad_s": _pad_s(slowest_s),
             "watermark": _watermark(suite, slowest_s),
             "analysis": {
@@ -138,6 +139,15 @@ def compile_plan(
             **({"hours": None, "basis": None} if fitted is None else fitted),
         }
     )
+
+
+def _reference_meters(meters: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """By channel, whose joules are compared: the first meter of the inventory that has it."""
+    return {
+        channel: meter["name"]
+        for meter in reversed(meters)
+        for channel in meter["channels"].values()
+    }
 
 
 def _watermark(suite: Mapping[str, Any], slowest_s: float) -> dict[str, float] | None:

@@ -186,6 +186,43 @@ def whole(energy: pl.DataFrame) -> WholeAgainstParts:
     )
 
 
+@dataclass(frozen=True)
+class TwoMeters:
+    """One channel by its reference meter and by another: runs with both, mean ratio other to
+    reference, and in how many the two differ by more than their intervals allow."""
+
+    channel: str
+    reference: str
+    other: str
+    runs: int
+    ratio: float | None
+    apart: int
+
+
+def two_meters(suite: Suite, energy: pl.DataFrame) -> list[TwoMeters]:
+    """By channel that several meters have; `energy` has all their rows."""
+    runs = energy.filter((pl.col("phase") == "all") & (pl.col("energy_j") > 0))
+    found = []
+    for meter in suite.meters:
+        for channel in meter.channels:
+            reference = suite.reference_meter(channel)
+            if reference is None or reference == meter.name:
+                continue
+            of_channel = runs.filter(pl.col("component") == channel)
+            both = of_channel.filter(pl.col("source") == reference).join(
+                of_channel.filter(pl.col("source") == meter.name), on="run_id", suffix="_other"
+            )
+            allowed = (
+                pl.col("energy_u95_j").fill_null(0.0).pow(2)
+                + pl.col("energy_u95_j_other").fill_null(0.0).pow(2)
+            ).sqrt()
+            apart = both.filter((pl.col("energy_j_other") - pl.col("energy_j")).abs() > allowed)
+            ratios = [float(r) for r in both["energy_j_other"] / both["energy_j"]]
+            mean = sum(ratios) / len(ratios) if ratios else None
+            found.append(TwoMeters(channel, reference, meter.name, len(both), mean, len(apart)))
+    return found
+
+
 def flagged(energy: pl.DataFrame) -> list[tuple[str, int]]:
     """Words in the flags of phases and how many rows bear each."""
     counts: dict[str, int] = {}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.energy.energy import of_references
 from analysis.stats import host_effects as factor
 from analysis.stats.contrasts import by_block, counted, pairs
 from analysis.stats.results import Results, energy_of
@@ -122,7 +123,13 @@ def hosts(folders: Sequence[Path]) -> Hosts:
     in_common = shared(suites)
     energies = [energy_of(folder) for folder in folders]
     found = [
-        Results(suite, TargetClock.fit(suite.clock), energy, summarise(suite, energy), ())
+        Results(
+            suite,
+            TargetClock.fit(suite.clock),
+            energy,
+            summarise(suite, of_references(suite, energy)),
+            (),
+        )
         for suite, energy in zip(suites, energies, strict=True)
     ]
     component = _component(found)

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from analysis.energy.energy import ENERGY_SCHEMA, RAPL, energy_table
+from analysis.energy.energy import ENERGY_SCHEMA, RAPL, energy_table, of_references
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.energy.windows import DELAY_FLAG, PERIOD_FLAG
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
@@ -89,13 +89,21 @@ def _runs(number: int) -> str:
 
 @dataclass(frozen=True)
 class Results:
-    """The energy table and the summary of a suite (columns: data/README.md)."""
+    """The energy table and the summary of a suite (columns: data/README.md).
+
+    `all_energy` has the rows of meters that only cross-check, too.
+    """
 
     suite: Suite
     clock: TargetClock
-    energy: pl.DataFrame
+    all_energy: pl.DataFrame
     summary: pl.DataFrame
     watermarks: tuple[WatermarkTrust, ...]
+
+    @cached_property
+    def energy(self) -> pl.DataFrame:
+        """The rows that are compared."""
+        return of_references(self.suite, self.all_energy)
 
     @property
     def origin(self) -> str:
@@ -144,7 +152,8 @@ def results(folder: Path, raw: bool = False) -> Results:
     suite, clock, energy = computed(folder, raw)
     marks = tuple(watermarks(suite, clock))
     suite = replace(suite, problems=(*suite.problems, *disagreements(marks)))
-    return Results(suite, clock, energy, summarise(suite, energy), marks)
+    summary = summarise(suite, of_references(suite, energy))
+    return Results(suite, clock, energy, summary, marks)
 
 
 def computed(folder: Path, raw: bool = False) -> tuple[Suite, TargetClock, pl.DataFrame]:
@@ -167,7 +176,7 @@ def write(found: Results) -> None:
     """energy.parquet, summary.parquet, summary.csv, next.json; each whole or not at all."""
     folder = found.suite.folder
     says = manifest.metadata(folder)
-    for name, frame in (("energy.parquet", found.energy), ("summary.parquet", found.summary)):
+    for name, frame in (("energy.parquet", found.all_energy), ("summary.parquet", found.summary)):
         held = io.BytesIO()
         frame.write_parquet(held, metadata=says)
         files.write(folder / name, [held.getvalue()])
@@ -246,7 +255,7 @@ def verify(folder: Path) -> Findings:
     except (OSError, pl.exceptions.PolarsError):
         problems.append("energy.parquet cannot be read: make the report again.")
         return Findings(tuple(said), tuple(problems))
-    difference = differences(kept, again.energy)
+    difference = differences(kept, again.all_energy)
     if difference:
         problems.append(f"energy.parquet does not follow from the raw bytes: {difference}.")
     else:

@@ -211,6 +211,14 @@ class Suite:
         base = self.baseline
         return base if base in same or not same or name == base else same[0]
 
+    def reference_meter(self, channel: str) -> str | None:
+        """The meter whose joules of a channel are compared: the plan's, else the first that has it;
+        all others are cross-checks."""
+        having = [meter.name for meter in self.meters if channel in meter.channels]
+        declared = self.plan.get("reference_meters")
+        chosen = declared.get(channel) if isinstance(declared, Mapping) else None
+        return chosen if chosen in having else next(iter(having), None)
+
     def disk_of(self, name: str) -> str:
         """Role of the disk that a configuration lies on; empty where the plan does not say."""
         return str(self.named("configurations").get(name, {}).get("disk") or "")

@@ -308,7 +308,7 @@ def test_a_run_that_stands_out_is_flagged_everywhere_and_left_out_nowhere(found:
     )
     plan = {**found.suite.plan, "workloads": [{"name": "sql"}, {"name": "video"}]}
     two = replace(found, suite=replace(found.suite, plan=plan))
-    report = Report(replace(two, energy=risen))
+    report = Report(replace(two, all_energy=risen))
     assert steadiness_section.flagged(report.steady, "sql") == {(1, "opal")}
     assert steadiness_section.flagged(report.steady, "video") == set()
     assert "1 run flagged as standing out; they count like all others." in text_of(report.answer())

@@ -30,7 +30,7 @@ def renamed(found: Results) -> Results:
     entries = [{**e, "name": OWN_NAMES[e["name"]]} for e in found.suite.plan["configurations"]]
     suite = replace(found.suite, plan={**found.suite.plan, "configurations": entries})
     energy = found.energy.with_columns(pl.col("configuration").replace(OWN_NAMES))
-    return replace(found, suite=suite, energy=energy)
+    return replace(found, suite=suite, all_energy=energy)
 
 
 def without(suite: Suite, kind: str) -> Suite:
@@ -146,7 +146,7 @@ def test_section_shows_every_paper(found: Results) -> None:
 
 def test_section_of_a_suite_that_touches_no_paper(found: Results) -> None:
     energy = found.energy.filter(pl.col("workload") == "idle")
-    page = text_of(published_section(replace(found, energy=energy)))
+    page = text_of(published_section(replace(found, all_energy=energy)))
     assert "The papers" in page
     assert "published, and in this suite" not in page
     assert "Runs on a battery, Opal drive" in page

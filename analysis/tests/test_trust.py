@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -12,7 +16,11 @@ from analysis.energy.energy import energy_table
 from analysis.energy.windows import DELAY_FLAG
 from analysis.report.sections import Report
 from analysis.report.trust_section import twice
-from analysis.stats.results import Results, reservations
+from analysis.stats.results import Results, reservations, results
+from analysis.suite.clocks import TargetClock
+from analysis.suite.suite_folder import read
+from validation.synthetic.folder import dump, write_manifest
+from validation.synthetic.suite import Truth
 
 
 def rows(*values: tuple[str, str, str, float], flags: str = "") -> pl.DataFrame:
@@ -72,7 +80,7 @@ def test_a_machine_without_a_dram_zone_is_said_to_have_none(
         frame.filter(pl.col("component") != "dram") for frame in (found.energy, found.summary)
     )
     assert not trust.whole(energy).memory
-    for memory, one in ((True, found), (False, replace(found, energy=energy, summary=summary))):
+    for memory, one in ((True, found), (False, replace(found, all_energy=energy, summary=summary))):
         (row,) = (row for row in twice(one) if row[1] == "whole system (meter)")
         assert ("no DRAM zone" in row[0]) != memory
         assert ("has no DRAM zone" in str(Report(one).figures())) != memory
@@ -116,3 +124,49 @@ def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(foun
     assert not known["flags"].str.contains(DELAY_FLAG).any()
     assert [said for said in reservations(suite, energy, None) if said.startswith("meter0: ")]
     assert not [said for said in found.reservations if said.startswith("meter0: ")]
+
+
+def with_a_second_meter(folder: Path, ratio: float, without: Sequence[str]) -> None:
+    """`meter1` beside `meter0`: as it, but by `ratio`, and away during some runs."""
+    meter = shutil.copytree(folder / "meters" / "meter0", folder / "meters" / "meter1")
+    described = json.loads((meter / "meter.json").read_text())
+    dump(meter / "meter.json", {**described, "name": "meter1"})
+    (meter / "stream.raw").unlink()
+    samples = pl.read_parquet(meter / "samples.parquet")
+    samples = samples.with_columns(pl.col("^power_w_.*$") * ratio)
+    suite = read(folder)
+    clock = TargetClock.fit(suite.clock)
+    for run in (run for run in suite.runs if run.run_id in without):
+        gone = (clock.to_controller_ns(run.boot_id, t) for t in (run.t_start_ns, run.t_end_ns))
+        samples = samples.filter(~pl.col("t_mono_ns").is_between(*gone))
+    samples.write_parquet(meter / "samples.parquet")
+    write_manifest(folder)
+
+
+def test_a_second_meter_of_a_channel_is_a_cross_check_and_in_no_mean(
+    whole_suite: tuple[Path, Truth], found: Results, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(whole_suite[0], tmp_path / "s")
+    with_a_second_meter(folder, 1.03, [run.run_id for run in found.suite.runs[::7]])
+    both = results(folder)
+    assert set(both.all_energy["source"]) == {"rapl", "meter0", "meter1"}
+    assert both.energy.equals(found.energy)
+    assert both.contrasts == found.contrasts
+    of_system = trust.two_meters(both.suite, both.all_energy)[0]
+    assert (of_system.reference, of_system.other) == ("meter0", "meter1")
+    assert of_system.ratio == pytest.approx(1.03, abs=1e-3)
+    assert 0.8 * len(found.suite.runs) < of_system.runs < len(found.suite.runs)
+    rows = [row for row in twice(both) if row[1] == "meter1"]
+    assert rows[0][0] == "meter0, system: the reference"
+    assert rows[0][2].startswith("+3.0 %")
+
+
+def test_the_plan_says_which_meter_is_the_reference(found: Results) -> None:
+    meter = found.suite.meters[0]
+    meters = meter, replace(meter, name="better")
+    suite = replace(found.suite, meters=meters)
+    assert suite.reference_meter("system") == "meter0"
+    declared = replace(suite, plan={**suite.plan, "reference_meters": {"system": "better"}})
+    assert declared.reference_meter("system") == "better"
+    assert declared.reference_meter("drive") == "meter0"
+    assert declared.reference_meter("gpu") is None

@@ -417,3 +417,13 @@ def test_a_scale_may_precondition_in_smaller_numbers() -> None:
     loaded = suite(precondition=True, scales={"lab": {"precondition": {"rounds": 5}}})
     made = compile_plan("smoke", scaled(loaded, "lab"), target(), seed=7, now=NOW)
     assert made["precondition"]["rounds"] == 5
+
+
+def test_the_first_meter_that_has_a_channel_is_its_reference() -> None:
+    meters = [
+        {"name": name, "kind": "smartpower3", "channels": channels}
+        for name, channels in (("a", {"0": "drive"}), ("b", {"0": "system", "1": "drive"}))
+    ]
+    where = {**target(), "meters": meters}
+    plan = compile_plan("smoke", load_suite("smoke"), where, seed=1, configurations=["plain"])
+    assert plan["reference_meters"] == {"drive": "a", "system": "b"}
