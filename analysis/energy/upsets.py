@@ -83,4 +83,4 @@ class Stuck:
 def _level(power_w: Floats) -> Ints:
     """Numbers of the levels: sixteen to each doubling, from 1 µW on."""
     octaves = np.log2(np.maximum(power_w, 1e-6) / 1e-6)
-    return np.minimum(octaves * LEVELS_PER_OCTAVE, LEVELS - 1).astype(np.int64)
+    return np.asarray(np.minimum(octaves * LEVELS_PER_OCTAVE, LEVELS - 1), np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def read(folder: Path, raw: bool = False) -> Suite:
     runs, not_counted = _runs(folder, plan, last, problems)
     cannot = {run_id for run_id, entry in last.items() if entry.cause == SKIPPED}
     recorded = recordings.read(folder, raw, seal.changed, problems)
-    clock = tuple(lines(folder / "clock.jsonl", problems))
+    clock: Sequence[Mapping[str, Any]] = tuple(lines(folder / "clock.jsonl", problems))
     slept = controller_boots.sleeps(clock)
     recorded = controller_boots.cut_recordings(recorded, slept)
     clock = tuple(controller_boots.cut_lines(clock, slept))

@@ -137,8 +137,10 @@ def with_a_second_meter(folder: Path, ratio: float, without: Sequence[str]) -> N
     suite = read(folder)
     clock = TargetClock.fit(suite.clock)
     for run in (run for run in suite.runs if run.run_id in without):
-        gone = (clock.to_controller_ns(run.boot_id, t) for t in (run.t_start_ns, run.t_end_ns))
-        samples = samples.filter(~pl.col("t_mono_ns").is_between(*gone))
+        start, end = (
+            clock.to_controller_ns(run.boot_id, t) for t in (run.t_start_ns, run.t_end_ns)
+        )
+        samples = samples.filter(~pl.col("t_mono_ns").is_between(start, end))
     samples.write_parquet(meter / "samples.parquet")
     write_manifest(folder)
 
