@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Any, Literal
 
 import polars as pl
+from scipy.special import ndtr
 
 from analysis.published.here import Here, RunsHere, joules_of, likes, of_seconds, plain_unit
 from analysis.published.reference import Published, configurations
@@ -18,30 +19,45 @@ from analysis.stats.summary import BlockValues, compare_blocks, estimate_of
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
 
-Word = Literal[
-    "agrees", "same direction, smaller", "same direction, larger", "opposite", "inconclusive"
-]
-WORDS: tuple[Word, ...] = (
-    *("agrees", "same direction, smaller", "same direction, larger"),
-    *("opposite", "inconclusive"),
-)
-CLOSE = 1.25  # a ratio within this factor of the published one agrees
+Word = Literal["agrees", "same direction", "opposite", "inconclusive"]
+WORDS: tuple[Word, ...] = ("agrees", "same direction", "opposite", "inconclusive")
+CLOSE = 1.25  # a ratio certainly within this factor of the published one agrees
+NORMAL_95 = 1.959964
 APART = 1.02  # two algorithms nearer than this are in no order
 _SPOILT = re.compile(r"(^|[.;] )(value|copy): ")
 
 
-def word(published: float, here: Comparison) -> Word:
-    """What a ratio says of the published one; both are of what is spent."""
-    inside = here.low is not None and here.high is not None and here.low <= published <= here.high
-    if inside or abs(math.log(here.ratio / published)) <= math.log(CLOSE):
-        return "agrees"
-    sure = here.low is not None and here.high is not None and not here.low <= 1 <= here.high
-    if not sure:
+def word(published: float, here: Comparison, half_log: float = 0.0) -> Word:
+    """What a ratio says of the published one; both are of what is spent.
+
+    `half_log`: half width of the published ratio's 95 % interval, as a logarithm. They agree where
+    the 95 % interval of their quotient lies within `CLOSE` (an equivalence, shown); a direction is
+    one that both are certain of.
+    """
+    if here.low is None or here.high is None or here.low <= 0:
         return "inconclusive"
-    if (here.ratio > 1) != (published > 1):
-        return "opposite"
-    more = abs(math.log(here.ratio)) > abs(math.log(published))
-    return "same direction, larger" if more else "same direction, smaller"
+    apart = math.log(here.ratio / published)
+    low = apart - math.hypot(math.log(here.ratio / here.low), half_log)
+    high = apart + math.hypot(math.log(here.high / here.ratio), half_log)
+    if -math.log(CLOSE) <= low and high <= math.log(CLOSE):
+        return "agrees"
+    if here.low <= 1 <= here.high or abs(math.log(published)) <= half_log:
+        return "inconclusive"
+    return "same direction" if (here.ratio > 1) == (published > 1) else "opposite"
+
+
+def by_chance(published: float, here: Comparison, half_log: float = 0.0) -> float:
+    """Probability that a ratio with this interval would agree if nothing differed here at all."""
+    if here.low is None or here.high is None or here.low <= 0:
+        return 0.0
+    own = math.log(here.high / here.low) / 2
+    room, sigma = math.log(CLOSE) - math.hypot(own, half_log), own / NORMAL_95
+    if room <= 0:
+        return 0.0
+    apart = -math.log(published)
+    if sigma <= 0:
+        return float(abs(apart) <= room)
+    return float(ndtr((room - apart) / sigma) - ndtr((-room - apart) / sigma))
 
 
 def spoilt(figure: Published) -> bool:
@@ -56,14 +72,16 @@ def judged(row: Beside) -> Word | None:
         return None
     if spoilt(row.published) or (row.reference is not None and spoilt(row.reference)):
         return None
-    return word(both[0], both[1])
+    return word(both[0], both[1], row.published_half_log)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Over rows: how many of each word, pairs in the same order of all, and the furthest apart."""
+    """Over rows: how many of each word, how many would agree by chance if nothing differed here,
+    pairs in the same order of all, and the furthest apart."""
 
     words: dict[Word, int]
+    by_chance: float
     same_order: int
     pairs: int
     furthest: Beside | None
@@ -79,7 +97,12 @@ def agreement(rows: Sequence[Beside]) -> Agreement:
     counts = {w: sum(found == w for _, found in said) for w in WORDS}
     known = [row for row, found in said if found is not None]
     same, pairs = _order(rows)
-    return Agreement(counts, same, pairs, max(known, key=_distance, default=None))
+    chances = [
+        by_chance(*both, row.published_half_log)
+        for row in known
+        if (both := row.cost_ratios) is not None
+    ]
+    return Agreement(counts, sum(chances), same, pairs, max(known, key=_distance, default=None))
 
 
 def _distance(row: Beside) -> float:
@@ -156,6 +179,17 @@ class Beside:
     @property
     def group(self) -> tuple[object, ...]:
         return (*group_of(self.published), self.here.note)
+
+    @property
+    def published_half_log(self) -> float:
+        """Half width of the published ratio's 95 % interval as a logarithm, by the ± printed beside
+        the two figures; 0 where none is."""
+        shares = [
+            (figure.half_width or 0.0) / figure.value
+            for figure in (self.published, self.reference)
+            if figure is not None and figure.value > 0
+        ]
+        return math.hypot(*shares)
 
     @property
     def cost_ratios(self) -> tuple[float, Comparison] | None:

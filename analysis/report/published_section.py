@@ -133,14 +133,7 @@ def _titled(figure: Published) -> str:
 FEW_PLACES = 3  # more of one reason are told as from the first to the last
 MEANINGS: dict[Word, tuple[str, str]] = {  # of one ratio, of several
     "agrees": ("agrees with the published one", "agree with the published one"),
-    "same direction, smaller": (
-        "has the same direction and is smaller",
-        "have the same direction and are smaller",
-    ),
-    "same direction, larger": (
-        "has the same direction and is larger",
-        "have the same direction and are larger",
-    ),
+    "same direction": ("has the same direction", "have the same direction"),
     "opposite": ("has the opposite direction", "have the opposite direction"),
     "inconclusive": ("is inconclusive here", "are inconclusive here"),
 }
@@ -197,8 +190,9 @@ def said(rows: list[Beside]) -> list[str]:
         return ["Of this paper there is no ratio here to hold beside a published one."]
     parts = [f"{n} {MEANINGS[word][n > 1]}" for word, n in found.words.items() if n]
     text = [
-        f"Of {count(found.ratios, 'ratio')} that can be compared {_listed(parts)} (to agree is to "
-        f"lie within a factor of {CLOSE:g}, or to have it in the interval)."
+        f"Of {count(found.ratios, 'ratio')} that can be compared {_listed(parts)}. To agree is to "
+        f"lie within a factor of {CLOSE:g} of it with both intervals; if no configuration differed "
+        f"from another here, {found.by_chance:.1f} would agree."
     ]
     if all(row.measured_ratio.low is None for row in rows if row.measured_ratio is not None):
         text.append("One block has no interval, so that little can be settled.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -14,6 +16,7 @@ from analysis.published.beside import (
     Beside,
     agreement,
     beside,
+    by_chance,
     configuration_here,
     judged,
     spoilt,
@@ -224,11 +227,12 @@ def test_without_a_meter_there_are_no_joules(found: Results) -> None:
 @pytest.mark.parametrize(
     ("there", "here", "low", "high", "says"),
     [
-        (1.30, 1.25, 1.24, 1.26, "agrees"),  # within a factor of 1.25
-        (3.00, 1.90, 1.10, 3.20, "agrees"),  # in the interval
-        (3.00, 1.50, 1.40, 1.60, "same direction, smaller"),
-        (0.30, 0.60, 0.50, 0.70, "same direction, smaller"),
-        (1.50, 3.00, 2.90, 3.10, "same direction, larger"),
+        (1.30, 1.25, 1.24, 1.26, "agrees"),  # certainly within a factor of 1.25
+        (1.30, 1.25, 0.90, 1.70, "inconclusive"),  # near it, as 1 is
+        (1.30, 1.05, 1.01, 1.09, "same direction"),  # its interval reaches beyond the factor
+        (3.00, 1.90, 1.10, 3.20, "same direction"),  # in the interval, which holds much else
+        (3.00, 1.50, 1.40, 1.60, "same direction"),
+        (0.30, 0.60, 0.50, 0.70, "same direction"),
         (1.50, 0.50, 0.40, 0.60, "opposite"),
         (1.50, 0.99, 0.90, 1.10, "inconclusive"),
         (1.50, 0.50, None, None, "inconclusive"),
@@ -236,6 +240,30 @@ def test_without_a_meter_there_are_no_joules(found: Results) -> None:
 )
 def test_the_rule(there: float, here: float, low: float | None, high: float, says: str) -> None:
     assert word(there, compared(here, low, high)) == says
+
+
+def test_the_papers_own_interval_counts() -> None:
+    near = compared(1.35, 1.33, 1.37)
+    assert word(1.30, near) == word(1.30, near, half_log=0.1) == "agrees"
+    assert word(1.30, near, half_log=0.2) == "same direction"
+    assert word(1.30, near, half_log=0.3) == "inconclusive"  # the paper's own may be none
+    assert word(0.80, compared(1.5, 1.4, 1.6), half_log=0.3) == "inconclusive"
+
+
+def test_what_agrees_by_chance_is_counted() -> None:
+    """Of ratios within 1.25 of 1 most would agree without any effect, of others none."""
+    precise, rough = (1.0, 0.98, 1.02), (1.0, 0.7, 1.4)
+    assert by_chance(1.05, compared(*precise)) == pytest.approx(1, abs=1e-6)
+    assert by_chance(1.60, compared(*precise)) == pytest.approx(0, abs=1e-6)
+    assert by_chance(1.05, compared(*rough)) == 0  # too rough to agree with anything
+    generator = np.random.default_rng(1)
+    sigma = math.log(1.1) / 1.959964
+    drawn = [
+        compared(math.exp(x), math.exp(x) / 1.1, math.exp(x) * 1.1)
+        for x in generator.normal(0, sigma, 4000)
+    ]
+    share = np.mean([word(1.12, one) == "agrees" for one in drawn])
+    assert by_chance(1.12, drawn[0]) == pytest.approx(share, abs=0.03)
 
 
 def test_rates_are_turned_into_costs(rows: dict[str, list[Beside]]) -> None:
