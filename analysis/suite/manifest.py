@@ -70,9 +70,13 @@ def check(folder: Path) -> Seal:
 
 def _compare(root: Path, name: str, digest: str) -> str | None:
     path = root / name
-    if not path.resolve().is_relative_to(root):
+    try:
+        inside, there = path.resolve().is_relative_to(root), path.is_file()
+    except (OSError, ValueError):  # too long, or with a zero byte
+        return "The manifest names a file by a name that no file can have."
+    if not inside:
         return f"The manifest names {name}, which lies outside the suite."
-    if not path.is_file():
+    if not there:
         return f"{name} is missing: it was there when the suite was sealed."
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()

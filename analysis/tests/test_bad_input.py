@@ -25,6 +25,7 @@ from analysis.report import answer, build, render
 from analysis.report.build import terminal
 from analysis.stats.results import Results, computed, results
 from analysis.suite.records import SuiteError
+from analysis.suite.suite_folder import read
 from analysis.tests.pages import UNWANTED, Parsed, Shared, text_of
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
@@ -374,6 +375,14 @@ def test_a_suite_sealed_anew_after_a_change_is_sound(suite: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_svg")
+@pytest.mark.parametrize("name", ["runs/a\0b", "runs/" + 300 * "x"])
+def test_a_manifest_may_name_what_no_file_is_called(suite: Path, name: str) -> None:
+    manifest = json.loads((suite / "manifest.json").read_text())
+    manifest["files"][name] = 64 * "0"
+    (suite / "manifest.json").write_text(json.dumps(manifest))
+    assert "by a name that no file can have" in " ".join(read(suite).problems)
+
+
 def test_the_joules_are_computed_once_for_tables_page_and_terminal(
     suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
