@@ -26,6 +26,8 @@ import polars as pl
 from scipy import stats
 
 import analysis
+from analysis.energy.energy import of_references
+from analysis.money.costs import paybacks
 from analysis.suite.suite_folder import read
 
 suites = Path(analysis.__path__[0]).parent / "data" / "suites"
@@ -40,7 +42,7 @@ suite.suite_id
 
 # %%
 component = "system"  # of the external meter; package-0 or dram is RAPL's
-energy = analysis.load(folder).filter(pl.col("component") == component)
+energy = of_references(suite, analysis.load(folder)).filter(pl.col("component") == component)
 by_phase = energy.group_by("workload", "configuration", "phase", maintain_order=True).agg(
     pl.col("energy_j").mean(), pl.col("duration_s").mean(), pl.len().alias("runs"), "origin"
 )
@@ -90,8 +92,9 @@ ratios
 # %% [markdown]
 # ## Does the self-encrypting drive pay for itself?
 # What a run saves beside software, in joules, and how many runs repay the drive's extra price:
-# price / (J × price per kWh / 3.6 MJ). Without a saving whose whole interval is above 0 there is
-# no demonstrated payback. Where the suite has both disks without encryption, the report takes off
+# price / (J × price per kWh / 3.6 MJ). The interval holds what the meter may be off by, in
+# quadrature with the scatter. Without a saving whose whole interval is above 0 there is no
+# demonstrated payback. Where the suite has both disks without encryption, the report takes off
 # what they differ by; here nothing is taken off.
 
 # %%
@@ -107,6 +110,12 @@ savings = with_interval(
     "saving_j",
     "configuration",
 )
+meter_j = {p.against: p.meter_j or 0.0 for p in paybacks(suite, energy) if p.workload == workload}
+wider = pl.col("configuration").replace_strict(meter_j, default=0.0, return_dtype=pl.Float64)
+savings = savings.with_columns(
+    low=pl.col("mean") - ((pl.col("mean") - pl.col("low")) ** 2 + wider**2).sqrt(),
+    high=pl.col("mean") + ((pl.col("high") - pl.col("mean")) ** 2 + wider**2).sqrt(),
+)
 payback = pl.DataFrame()
 if money is not None:
     price_j = money.sed_extra_price / money.electricity_price_per_kwh * 3_600_000
@@ -115,6 +124,6 @@ if money is not None:
         runs=price_j / pl.col("mean"),
         runs_low=price_j / pl.col("high"),
         runs_high=price_j / pl.col("low"),
-        years=price_j / pl.col("mean") / (money.runs_per_day * 365.25),
+        years_without_interest=price_j / pl.col("mean") / (money.runs_per_day * 365.25),
     )
 payback

@@ -3,11 +3,12 @@
 The saving is bounded first, in joules, paired within blocks. Prices are exact, so what follows from
 the saving is monotone in it and takes its limits over: swapped where it falls with the saving, and
 only where the saving's interval stays above 0 if it is divided by it. Hours of work divide one
-random thing by another: Fieller. Where the interval holds 0 there is no demonstrated payback, and
-the break-even price says what could be paid at most.
+random thing by another: Fieller. What the meter's limits of error may add to or take from the
+saving belongs to its interval here. Where that holds 0 there is no demonstrated payback, and the
+break-even price says what could be paid at most.
 
-Runs, hours, years and break-even prices are without interest, as the paper reckons; the net present
-value is with it.
+Runs and hours are without interest, as the paper reckons; years, break-even prices, the present
+value and its probability are with the interest that is declared, so that they say the same.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Payback:
     The unit is a run of `workload`, done `runs_per_day` times a day, which takes `hours_per_day` on
     the self-encrypting disk; for `PROFILE` it is a day of the duty profile. `runs`, `hours`,
     `years` and `break_even_electricity` (a price per kWh at which the disk is repaid within its
-    life) are None unless the payback is demonstrated, i.e. the saving's 95 % interval lies above 0.
+    life) are None unless the payback is demonstrated, i.e. the saving's 95 % interval, the meter's
+    error included, lies above 0; `years` also where interest takes more than is saved.
     `break_even_price` is what may be paid extra for the disk to be repaid within its life; it is
     never below 0.
 
@@ -129,20 +131,22 @@ def payback(
     savings_j = [b - s for b, s in zip(base_j, sed_j, strict=True)]
     saving = estimate(savings_j)
     each_day = a.runs_per_day if runs_per_day is None else runs_per_day
-    span = Span(saving.mean, saving.low, saving.high)
+    span = _with_meter(saving, meter_j or 0.0)
     yearly = span.scaled(each_day * money_per_joule_a_day(a))
+    in_life = annuity(a.discount_rate, a.life_years)
+    scatter = Span(saving.mean, saving.low, saving.high).scaled(each_day * money_per_joule_a_day(a))
     kwh = span.scaled(each_day * DAYS_PER_YEAR / JOULES_PER_KWH)
     carbon = a.grid_g_co2_per_kwh
     co2_kg = None if carbon is None else kwh.scaled(carbon / 1000)
-    demonstrated = saving.low is not None and saving.low > 0
+    demonstrated = span.low is not None and span.low > 0
     runs = hours = years = electricity = None
     if demonstrated:
         cost_j = a.sed_extra_price / a.electricity_price_per_kwh * JOULES_PER_KWH
         runs = _inverse(cost_j, span)
         worked_h = [cost_j * seconds / SECONDS_PER_HOUR for seconds in sed_s]
-        hours = ratio_of_means(worked_h, savings_j).not_below(0.0)
-        years = runs.scaled(1 / (each_day * DAYS_PER_YEAR))
-        electricity = _inverse(a.sed_extra_price, kwh.scaled(a.life_years))
+        hours = _by_meter(ratio_of_means(worked_h, savings_j), saving, span).not_below(0.0)
+        years = repaid_after_years(yearly, a)
+        electricity = _inverse(a.sed_extra_price, kwh.scaled(in_life))
     return Payback(
         workload=workload,
         against=against,
@@ -156,17 +160,61 @@ def payback(
         saving_per_gb_j=estimate(saving_per_gb_j) if saving_per_gb_j else None,
         kwh_per_year=kwh,
         saving_per_year=yearly,
-        break_even_price=yearly.scaled(a.life_years).not_below(0.0),
+        break_even_price=yearly.scaled(in_life).not_below(0.0),
         break_even_electricity=electricity,
-        net_present_value=yearly.scaled(annuity(a.discount_rate, a.life_years)).shifted(
-            -a.sed_extra_price
-        ),
-        probability=_probability(yearly.scaled(a.life_years), a.sed_extra_price, saving.n),
+        net_present_value=yearly.scaled(in_life).shifted(-a.sed_extra_price),
+        probability=_probability(scatter.scaled(in_life), a.sed_extra_price, saving.n),
         co2_kg_per_year=co2_kg,
         co2_kg_in_life=None if co2_kg is None else co2_kg.scaled(a.life_years),
         meter_j=meter_j,
         origin=origin,
     )
+
+
+def _with_meter(saving: Estimate, meter_j: float) -> Span:
+    """The saving's interval with what the meter may be off by, in quadrature."""
+    low, high = (
+        None if end is None else math.hypot(end - saving.mean, meter_j)
+        for end in (saving.low, saving.high)
+    )
+    return Span(
+        saving.mean,
+        None if low is None else saving.mean - low,
+        None if high is None else saving.mean + high,
+    )
+
+
+def _by_meter(hours: Span, saving: Estimate, span: Span) -> Span:
+    """What is divided by the saving, its limits moved on by as much as the meter widens that."""
+    if saving.low is None or saving.high is None or not span.low or not span.high:
+        return hours
+    return Span(
+        hours.mid,
+        None if hours.low is None else hours.low * saving.high / span.high,
+        None if hours.high is None else hours.high * saving.low / span.low,
+    )
+
+
+def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span | None:
+    """Years until the net saving, with interest, is 0; None where even the middle never gets there.
+
+    annuity(r, t) = price / saving solved for t. A limit is None where it is never reached: savings
+    far in the future are worth too little.
+    """
+
+    def after(yearly: float | None) -> float | None:
+        if yearly is None or yearly <= 0:
+            return None
+        rate, needed = assumptions.discount_rate, assumptions.sed_extra_price / yearly
+        if rate == 0:
+            return needed
+        left = 1 - rate * needed
+        return None if left <= 0 else -math.log(left) / math.log1p(rate)
+
+    mid = after(saved_per_year.mid)
+    if mid is None:
+        return None
+    return Span(mid, after(saved_per_year.high), after(saved_per_year.low))
 
 
 def _inverse(top: float, span: Span) -> Span:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from analysis.money.payback import Payback, annuity, net_present_value
-from analysis.stats.stats import Span
 from analysis.suite.assumptions import RANGED, Assumptions
 from analysis.suite.clocks import Floats
 
@@ -89,25 +88,3 @@ def course(payback: Payback, assumptions: Assumptions, years: Sequence[float] | 
         return None if limit is None else so_far * limit - price
 
     return Course(t, so_far * yearly.mid - price, at(yearly.low), at(yearly.high))
-
-
-def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span | None:
-    """Years until the net saving, with interest, is 0; None where even the middle never gets there.
-
-    annuity(r, t) = price / saving solved for t. A limit is None where it is never reached: savings
-    far in the future are worth too little.
-    """
-
-    def after(yearly: float | None) -> float | None:
-        if yearly is None or yearly <= 0:
-            return None
-        rate, needed = assumptions.discount_rate, assumptions.sed_extra_price / yearly
-        if rate == 0:
-            return needed
-        left = 1 - rate * needed
-        return None if left <= 0 else float(-np.log(left) / np.log1p(rate))
-
-    mid = after(saved_per_year.mid)
-    if mid is None:
-        return None
-    return Span(mid, after(saved_per_year.high), after(saved_per_year.low))

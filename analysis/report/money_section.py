@@ -48,8 +48,12 @@ def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Block
         [_saved(p) for p in paybacks],
     )
     page += table(
-        "Until the drive is repaid, without interest (95 % intervals)",
-        ["Years", "Hours of work", "Runs"],
+        "Until the drive is repaid (95 % intervals)",
+        [
+            f"Years, with {words.given(a.discount_rate * 100)} % interest",
+            "Hours of work, without",
+            "Runs, without",
+        ],
         [_repaid(p) for p in paybacks],
     )
     page += table(
@@ -83,9 +87,10 @@ def _saved(p: Payback) -> list[str]:
 
 
 def _repaid(p: Payback) -> list[str]:
-    if p.runs is None or p.hours is None or p.years is None:
+    if p.runs is None or p.hours is None:
         return [NOT_SHOWN, words.NOTHING, words.NOTHING]
-    return [words.span(p.years), words.span(p.hours), words.span(p.runs)]
+    years = "never" if p.years is None else words.span(p.years)
+    return [years, words.span(p.hours), words.span(p.runs)]
 
 
 def _worth(p: Payback, a: Assumptions) -> list[str]:
@@ -143,7 +148,7 @@ def _declared(a: Assumptions) -> Blocks:
         text += f" The duty profile is, each day: {', '.join(each)}."
     text += (
         " Savings are of the whole system's energy, software less self-encrypting drive, paired "
-        "within blocks; their 95 % intervals are carried to the end."
+        "within blocks; their 95 % intervals, with the meter's error, are carried to the end."
     )
     return view.paragraph(text, "key")
 

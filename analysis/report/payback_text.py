@@ -40,14 +40,21 @@ def payback_sentence(payback: Payback, assumptions: Assumptions, label: Label) -
     """One payback in words; `label` names a configuration for people."""
     a, against = assumptions, label(payback.against)
     life = f"{words.given(a.life_years)} years of life"
-    if payback.runs is None or payback.hours is None or payback.years is None:
+    if payback.runs is None or payback.hours is None:
         joules = saved(payback.saving_j).removesuffix(f" ({words.NO_INTERVAL})")
         what = f"{_unit(payback, a)} saves {joules} J beside {against}"
         return f"No demonstrated payback: {what}, {_why_not(payback, a, life)}."
+    interest = f"{words.given(a.discount_rate * 100)} % interest"
+    repaid = f"beside {against}, its {money(a.sed_extra_price, a)} more are repaid after"
+    if payback.years is None:
+        return (
+            f"The drive does not pay for itself: {repaid} {_amount(payback, a)} {interest} a year "
+            "is more than it saves."
+        )
     return (
-        f"{_verdict(payback.years, a.life_years)}: beside {against}, its "
-        f"{money(a.sed_extra_price, a)} more are repaid after {_amount(payback, a)} that is "
-        f"{words.span(payback.years, 'years')}, {_within(payback.years, a.life_years)} its {life}."
+        f"{_verdict(payback.years, a.life_years)}: {repaid} {_amount(payback, a)} that is "
+        f"{words.span(payback.years, 'years')} with {interest}, "
+        f"{_within(payback.years, a.life_years)} its {life}."
     )
 
 
@@ -61,12 +68,13 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
         f"Bought for the electricity alone, it may cost at most "
         f"{span(payback.break_even_price, a.currency)} more to be repaid within its {life}; it "
         f"costs {money(a.sed_extra_price, a)} more.",
-        f"With {words.given(a.discount_rate * 100)} % interest a year, buying it is worth "
-        f"{price(payback.net_present_value, a)} today (net present value; below 0 means a loss).",
+        f"With {words.given(a.discount_rate * 100)} % interest a year, as all of this, buying it "
+        f"is worth {price(payback.net_present_value, a)} today (net present value; below 0 means "
+        "a loss).",
     ]
     if payback.probability is not None:
         said.append(
-            f"The probability that it is repaid within {life}, without interest, is "
+            f"The probability that it is repaid within {life} is "
             f"{chance(payback.probability)}. "
             "That counts the scatter of the measurement alone: it takes the declared assumptions "
             "as true and the meter as exact."

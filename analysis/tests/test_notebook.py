@@ -53,17 +53,17 @@ def test_joules_by_phase_are_of_every_run(found: Results, cells: dict[str, Any])
 
 def test_payback_is_the_reports(found: Results, cells: dict[str, Any]) -> None:
     told = {
-        p.against: (p.runs, p.years)
+        p.against: p.runs
         for p in paybacks(found.suite, found.energy)
         if p.workload == "kernel_tree" and p.demonstrated
     }
     made = {row["configuration"]: row for row in cells["payback"].iter_rows(named=True)}
     assert made.keys() == told.keys() and made
     for name, row in made.items():
-        runs, years = told[name]
-        assert runs is not None and years is not None
-        own = (row["runs"], row["runs_low"], row["runs_high"], row["years"])
-        assert own == pytest.approx((runs.mid, runs.low, runs.high, years.mid), rel=1e-9)
+        runs = told[name]
+        assert runs is not None
+        own = (row["runs"], row["runs_low"], row["runs_high"])
+        assert own == pytest.approx((runs.mid, runs.low, runs.high), rel=1e-9)
 
 
 def test_the_notebook_is_the_paired_script() -> None:
