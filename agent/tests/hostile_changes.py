@@ -129,7 +129,7 @@ def _freeze(folder: Path, plan: dict[str, Any]) -> None:
         plan["sha256"] = digest(json.loads(_written(plan)))
     except (ValueError, RecursionError):  # no reader gets as far as the sum
         plan["sha256"] = "0" * 64
-    for path in folder.glob("runs/*/run.json"):
+    for path in filter(Path.is_file, folder.glob("runs/*/run.json")):  # no device
         text = path.read_text(encoding="utf-8", errors="replace")
         before, mark, after = text.partition('"plan_sha256": "')
         path.write_text(before + mark + plan["sha256"] * bool(mark) + after[64:], encoding="utf-8")

@@ -51,6 +51,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CPU_LIMIT_S, WALL_LIMIT_S = 30, 900
 PIECE = 500  # cases of one process
 MOST_BYTES = 3 << 30  # of memory
+LARGEST_FILE = 1 << 28  # a device copied has no end
 SECRET = b"not yours\n"
 STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "pty.spawn")
 WRITES = {  # the event's arguments that are paths
@@ -365,6 +366,7 @@ def run(seeds: Sequence[int], folder: Path) -> Figures:
     """The cases of these seeds, one after the other, below `folder`."""
 
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     scratch = folder / "scratch"
     tempfile.tempdir = str(scratch)
     cases, figures = Cases(folder), Figures()
