@@ -31,6 +31,9 @@ NUMBERS = (
 )
 
 
+AFTER_WORK = ("sleep", "idle")
+
+
 def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
     """The same with its numbers as such; what is null is left out."""
     said = {key: value for key, value in given.items() if value is not None}
@@ -51,6 +54,11 @@ def broken(given: Mapping[str, Any]) -> Iterator[str]:
         value = given.get(key)
         if value is not None and (reason := _number_broken(key, value)):
             yield f"fde_assumptions: {key} {reason}"
+    if given.get("after_work") not in (None, *AFTER_WORK):
+        yield (
+            f"fde_assumptions: after_work is {given['after_work']!r}: say what the machine does "
+            f"once its work is done, {' or '.join(AFTER_WORK)}"
+        )
     for reason in (*_duty_broken(given.get("duty")), *_ranges_broken(given)):
         yield f"fde_assumptions: {reason}"
 

@@ -9,11 +9,12 @@ import polars as pl
 
 from analysis.energy.uncertainty import TypeB
 from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
+from analysis.stats.contrasts import IDLE as AT_REST
 from analysis.stats.contrasts import working
 from analysis.stats.stats import Estimate, Span, estimate
 from analysis.stats.summary import BlockValues
 from analysis.suite import records
-from analysis.suite.assumptions import PAPER_WORKLOAD
+from analysis.suite.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, Meter, Suite
 
 
@@ -130,21 +131,51 @@ def _payback(
     if not blocks:
         return None
     base_j, sed_j = ([side.energy_j[b] for b in blocks] for side in (base, other))
-    saved_s = estimate([base.seconds[b] - other.seconds[b] for b in blocks]).mean
+    sooner_s = [base.seconds[b] - other.seconds[b] for b in blocks]
     saved_j = estimate([b - s for b, s in zip(base_j, sed_j, strict=True)]).mean
     each_day = a.runs_per_day if not daily else 1.0 if one is None else runs[one]
-    return payback(
-        one or PROFILE,
-        against,
-        base_j,
-        sed_j,
-        sed_s=[other.seconds[b] for b in blocks],
-        assumptions=a,
-        origin=records.joint(base.origins | other.origins),
-        runs_per_day=each_day,
-        saving_per_gb_j=_per_gb(base, other, blocks),
-        meter_j=_meter_j(suite.meters, base.sources | other.sources, saved_j, saved_s),
+    whole_j = {SLEEP: sed_j}
+    rest_w = _rest_w(suite, sides, blocks)
+    if rest_w is not None:  # what is done sooner leaves time in which the machine rests
+        whole_j[IDLE] = [j + w * s for j, w, s in zip(sed_j, rest_w, sooner_s, strict=True)]
+
+    def reckoned(after_work: str, otherwise: Payback | None) -> Payback:
+        return payback(
+            one or PROFILE,
+            against,
+            base_j,
+            whole_j[after_work],
+            sed_s=[other.seconds[b] for b in blocks],
+            assumptions=a,
+            origin=records.joint(base.origins | other.origins),
+            runs_per_day=each_day,
+            saving_per_gb_j=_per_gb(base, other, blocks),
+            meter_j=_meter_j(
+                suite.meters, base.sources | other.sources, saved_j, estimate(sooner_s).mean
+            ),
+            after_work=after_work,
+            otherwise=otherwise,
+        )
+
+    rule = a.after_work if a.after_work in whole_j else SLEEP
+    others = [reckoned(name, None) for name in whole_j if name != rule]
+    return reckoned(rule, next(iter(others), None))
+
+
+def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | None:
+    """Power of the machine at rest on the self-encrypting disk, by block; the mean where a block
+    has none, None where no block has."""
+    of_rest = (
+        sides.get((name, suite.sed or ""))
+        for name in suite.workloads
+        if suite.workload_of(name) == AT_REST
     )
+    side = next((side for side in of_rest if side is not None), None)
+    if side is None:
+        return None
+    power_w = {block: joules / side.seconds[block] for block, joules in side.energy_j.items()}
+    mean_w = sum(power_w.values()) / len(power_w)
+    return [power_w.get(block, mean_w) for block in blocks]
 
 
 def between_disks(suite: Suite, against: str) -> tuple[str, str] | None:

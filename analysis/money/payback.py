@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from scipy import special
 
 from analysis.stats.stats import Estimate, Span, estimate, ratio_of_means
-from analysis.suite.assumptions import Assumptions
+from analysis.suite.assumptions import SLEEP, Assumptions
 
 JOULES_PER_KWH = 3_600_000
 DAYS_PER_YEAR = 365.25
@@ -45,7 +45,8 @@ class Payback:
     open, and nothing else: the assumptions are taken as they are, the meter as exact. None for one
     block. `meter_j` is the half width of the 95 % interval of what the meter's limits of error may
     add to or take from the saving; None where they are unknown. Carbon is None without a grid's
-    intensity.
+    intensity. `otherwise` is the same for a machine that does the other thing than `after_work`;
+    None where the suite does not tell the power at rest.
     """
 
     workload: str
@@ -68,6 +69,8 @@ class Payback:
     co2_kg_in_life: Span | None
     meter_j: float | None
     origin: str
+    after_work: str = SLEEP
+    otherwise: Payback | None = None
 
     @property
     def meter_share(self) -> float | None:
@@ -120,6 +123,8 @@ def payback(
     runs_per_day: float | None = None,
     saving_per_gb_j: Sequence[float] = (),
     meter_j: float | None = None,
+    after_work: str = SLEEP,
+    otherwise: Payback | None = None,
 ) -> Payback:
     """Payback of the self-encrypting disk against one software configuration.
 
@@ -168,6 +173,8 @@ def payback(
         co2_kg_in_life=None if co2_kg is None else co2_kg.scaled(a.life_years),
         meter_j=meter_j,
         origin=origin,
+        after_work=after_work,
+        otherwise=otherwise,
     )
 
 

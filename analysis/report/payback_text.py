@@ -10,7 +10,7 @@ from analysis.report import words
 from analysis.stats import disks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate, Span
-from analysis.suite.assumptions import Assumptions
+from analysis.suite.assumptions import IDLE, SLEEP, Assumptions
 
 Label = Callable[[str], str]
 HOURS_PER_DAY = 24
@@ -72,6 +72,7 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
         f"is worth {price(payback.net_present_value, a)} today (net present value; below 0 means "
         "a loss).",
     ]
+    said.append(_after_work(payback))
     if payback.probability is not None:
         said.append(
             f"The probability that it is repaid within {life} is "
@@ -91,6 +92,26 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
             "are: one machine cannot do it, and a smaller duty saves less."
         )
     return said
+
+
+AFTER_WORK = {SLEEP: "sleeps", IDLE: "stays on, at rest,"}
+
+
+def _after_work(payback: Payback) -> str:
+    """What the time that is saved is worth, by the declared rule and by the other."""
+    rule = (
+        f"All of this is for a machine that {AFTER_WORK[payback.after_work]} once its work is done"
+    )
+    other = payback.otherwise
+    if other is None:
+        return f"{rule}; the suite did not measure it at rest, so that nothing is said of another."
+    saves = f"a run saves {saved(other.saving_j)} J"
+    if payback.workload == PROFILE:
+        saves = f"a day saves {saved(other.saving_j)} J"
+    repaid = "is not demonstrated"
+    if other.demonstrated:
+        repaid = "never comes" if other.years is None else f"takes {words.span(other.years)} years"
+    return f"{rule}. For one that {AFTER_WORK[other.after_work]} {saves}, and payback {repaid}."
 
 
 def profile_lacking(found: Results) -> str:

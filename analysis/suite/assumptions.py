@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 PAPER_WORKLOAD = "kernel_tree"  # the one the paper reckons with
@@ -24,9 +24,16 @@ RANGED = (
 )
 
 
+SLEEP, IDLE = "sleep", "idle"
+
+
 @dataclass(frozen=True)
 class Assumptions:
-    """Prices in `currency`, life in years; `duty` and `ranges` as declared, empty where not."""
+    """Prices in `currency`, life in years; `duty` and `ranges` as declared, empty where not.
+
+    `after_work`: what the machine does once its work is done: `sleep`, so that time that is saved
+    saves all that the machine takes, or `idle`, so that its power at rest is taken all the same.
+    """
 
     sed_extra_price: float
     currency: str
@@ -36,6 +43,7 @@ class Assumptions:
     runs_per_day: float
     discount_rate: float = 0.03
     grid_g_co2_per_kwh: float | None = None
+    after_work: str = SLEEP
     duty: Mapping[str, float] = field(default_factory=dict)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -62,6 +70,7 @@ def assumptions_of(given: Mapping[str, object]) -> Assumptions | None:
             currency=str(given.get("currency", "")),
             discount_rate=Assumptions.discount_rate if rate is None else _not_negative(rate),
             grid_g_co2_per_kwh=None if grid is None else _positive(grid),
+            after_work=_one_of(given.get("after_work") or SLEEP, (SLEEP, IDLE)),
             duty={str(k): _positive(v) for k, v in _mapping(given.get("duty")).items()},
             ranges={str(k): _range(v) for k, v in _mapping(given.get("ranges")).items()},
             **{key: _positive(given.get(key)) for key in NEEDED},
@@ -88,6 +97,12 @@ def _not_negative(value: object) -> float:
     if number < 0:
         raise ValueError("negative")
     return number
+
+
+def _one_of(value: object, known: Sequence[str]) -> str:
+    if value not in known:
+        raise ValueError("not known")
+    return str(value)
 
 
 def _mapping(value: object) -> Mapping[object, object]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -379,3 +380,32 @@ def test_a_configuration_may_have_any_name(tmp_path: Path) -> None:
     (only,) = costs.paybacks(found.suite, found.energy)
     assert only.against == "soft"
     assert "dm-crypt AES-128" in payback_text.money_sentence(found)
+
+
+def test_time_that_is_saved_is_worth_what_the_machine_then_does(found: Results) -> None:
+    """Asleep it takes nothing, at rest the power that the suite's own idling had."""
+    sleeping = costs.paybacks(assuming(found).suite, found.energy)[0]
+    idling = costs.paybacks(assuming(found, after_work="idle").suite, found.energy)[0]
+    assert (sleeping.after_work, idling.after_work) == ("sleep", "idle")
+    assert known(sleeping.otherwise).saving_j == idling.saving_j
+    assert known(idling.otherwise).saving_j == sleeping.saving_j
+    rows = found.energy.filter((pl.col("component") == "system") & (pl.col("phase") == "all"))
+    of_rest = rows.filter(workload="idle", configuration=found.suite.sed)
+    rest_w = (of_rest["energy_j"] / of_rest["duration_s"]).to_list()
+    of_work = rows.filter(workload=sleeping.workload)
+    seconds = [
+        of_work.filter(configuration=name).sort("block")["duration_s"].to_list()
+        for name in (sleeping.against, found.suite.sed)
+    ]
+    sooner_s = [a - b for a, b in zip(*seconds, strict=True)]
+    expected = np.mean([w * s for w, s in zip(rest_w, sooner_s, strict=True)])
+    assert sleeping.saving_j.mean - idling.saving_j.mean == pytest.approx(float(expected))
+    told = text_of(money_section(assuming(found, after_work="idle")))
+    assert "for a machine that stays on, at rest, once its work is done" in told
+    assert "For one that sleeps a" in told
+
+
+def test_without_a_measured_rest_nothing_is_said_of_it(found: Results) -> None:
+    energy = found.energy.filter(pl.col("workload") != "idle")
+    one = costs.paybacks(assuming(found, after_work="idle").suite, energy)[0]
+    assert (one.after_work, one.otherwise) == ("sleep", None)

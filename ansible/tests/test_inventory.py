@@ -132,11 +132,13 @@ def test_assumptions_are_resolved_to_numbers_and_may_be_few_or_many() -> None:
     more = {
         "discount_rate": 0,
         "grid_g_co2_per_kwh": None,
+        "after_work": "idle",
         "duty": {"sql": 40, "video": "0.5"},
         "ranges": {"life_years": [3, 7], "discount_rate": [0, 0.1], "runs_per_day": None},
     }
     found = resolve(changed("assumptions", {**ASSUMED, **more}))["assumptions"]
     assert found["discount_rate"] == 0
+    assert found["after_work"] == "idle"
     assert "grid_g_co2_per_kwh" not in found
     assert found["duty"] == {"sql": 40.0, "video": 0.5}
     assert found["ranges"] == {"life_years": [3.0, 7.0], "discount_rate": [0.0, 0.1]}
@@ -172,6 +174,7 @@ def test_the_plan_holds_the_assumptions_and_the_analysis_reads_them() -> None:
         ("discount_rate", 3, "discount_rate is 3: give a share .* 0.03 for 3 %"),
         ("discount_rate", -0.01, "give a share"),
         ("grid_g_co2_per_kwh", 0, "grid_g_co2_per_kwh is 0: give a number above 0"),
+        ("after_work", "off", "after_work is 'off': say what .* is done, sleep or idle"),
         ("duty", {}, "give runs a day by workload"),
         ("duty", "sql", "give runs a day by workload"),
         ("duty", {"sqll": 3}, "no workload of the duty called 'sqll'; did you mean sql."),
