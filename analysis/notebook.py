@@ -100,7 +100,13 @@ ratios
 # %%
 money = suite.assumptions
 workload = "kernel_tree"
-here = blocks.filter(pl.col("workload") == workload)
+here = (  # and what was written after the last mark
+    energy.filter((pl.col("workload") == workload) & pl.col("phase").is_in(["all", "tail"]))
+    .group_by("run_id", "workload", "configuration", "block", maintain_order=True)
+    .agg(pl.col("energy_j").sum())
+    .group_by("workload", "configuration", "block", maintain_order=True)
+    .agg(pl.col("energy_j").mean())
+)
 sed = here.filter(pl.col("configuration") == suite.sed).drop("workload", "configuration")
 saved = here.filter(pl.col("configuration").is_in(suite.software)).join(
     sed, on="block", suffix="_sed"

@@ -15,7 +15,7 @@ from analysis.stats.stats import Estimate, Span, estimate
 from analysis.stats.summary import BlockValues
 from analysis.suite import records
 from analysis.suite.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
-from analysis.suite.records import DRIFT_CHECK, SYSTEM, Meter, Suite
+from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Meter, Suite
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,14 @@ class Battery:
 
 @dataclass(frozen=True)
 class Side:
-    """Block values of one workload on one configuration; a block may lack the bytes."""
+    """Block values of one workload on one configuration; a block may lack the bytes.
+
+    `tail_j` is part of `energy_j`: what was taken after the last mark, while delayed writes went to
+    the disk.
+    """
 
     energy_j: BlockValues
+    tail_j: BlockValues
     seconds: BlockValues
     gigabytes: BlockValues
     origins: frozenset[str]
@@ -97,7 +102,7 @@ def batteries(suite: Suite, energy: pl.DataFrame) -> list[Battery]:
             side = sides.get((workload, configuration))
             if side is None or sum(side.energy_j.values()) <= 0:
                 continue
-            mean = estimate(list(side.energy_j.values()))
+            mean = estimate([side.energy_j[b] - side.tail_j[b] for b in side.energy_j])
             held = battery_runs(assumptions.battery_wh * 3600, mean)
             found.append(Battery(workload, configuration, mean, held, records.joint(side.origins)))
     return found
@@ -155,8 +160,10 @@ def _payback(
             ),
             after_work=after_work,
             otherwise=otherwise,
+            tail_j=tail_j,
         )
 
+    tail_j = estimate([base.tail_j[b] - other.tail_j[b] for b in blocks]).mean
     rule = a.after_work if a.after_work in whole_j else SLEEP
     others = [reckoned(name, None) for name in whole_j if name != rule]
     return reckoned(rule, next(iter(others), None))
@@ -173,7 +180,10 @@ def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | 
     side = next((side for side in of_rest if side is not None), None)
     if side is None:
         return None
-    power_w = {block: joules / side.seconds[block] for block, joules in side.energy_j.items()}
+    power_w = {
+        block: (joules - side.tail_j[block]) / side.seconds[block]
+        for block, joules in side.energy_j.items()
+    }
     mean_w = sum(power_w.values()) / len(power_w)
     return [power_w.get(block, mean_w) for block in blocks]
 
@@ -204,10 +214,11 @@ def _without_the_disks(sed: Side, here: Side | None, there: Side | None) -> Side
         return {block: own[block] + plus[block] - minus[block] for block in sorted(blocks)}
 
     if here is None or there is None:
-        return replace(sed, energy_j={}, seconds={})
+        return replace(sed, energy_j={}, tail_j={}, seconds={})
     return replace(
         sed,
         energy_j=moved(sed.energy_j, here.energy_j, there.energy_j),
+        tail_j=moved(sed.tail_j, here.tail_j, there.tail_j),
         seconds=moved(sed.seconds, here.seconds, there.seconds),
         origins=sed.origins | here.origins | there.origins,
         sources=sed.sources | here.sources | there.sources,
@@ -228,6 +239,7 @@ def _together(sides: Sides, configuration: str, weights: Mapping[str, float]) ->
 
     return Side(
         energy_j=summed([side.energy_j for side in parts]),
+        tail_j=summed([side.tail_j for side in parts]),
         seconds=summed([side.seconds for side in parts]),
         gigabytes=summed([side.gigabytes for side in parts]),
         origins=frozenset().union(*(side.origins for side in parts)),
@@ -259,17 +271,20 @@ def _meter_j(
 
 
 def _sides(energy: pl.DataFrame) -> Sides:
-    """All whole runs that a meter of the system saw, as means by block."""
-    rows = energy.filter(
+    """All whole runs that a meter of the system saw, their tails included, as means by block."""
+    seen = energy.filter(
         (pl.col("component") == SYSTEM)
-        & (pl.col("phase") == "all")
         & (pl.col("workload") != DRIFT_CHECK)
         & pl.col("energy_j").is_not_null()
     )
+    tails = seen.filter(pl.col("phase") == TAIL).select("run_id", tail_j="energy_j")
+    rows = seen.filter(pl.col("phase") == "all").join(tails, on="run_id", how="left")
     means = (
-        rows.group_by("workload", "configuration", "block")
+        rows.with_columns(pl.col("tail_j").fill_null(0.0))
+        .group_by("workload", "configuration", "block")
         .agg(
-            pl.col("energy_j").mean(),
+            (pl.col("energy_j") + pl.col("tail_j")).mean(),
+            pl.col("tail_j").mean(),
             pl.col("duration_s").mean(),
             pl.col("bytes").mean() / BYTES_PER_GB,
             pl.col("origin").unique(),
@@ -281,6 +296,7 @@ def _sides(energy: pl.DataFrame) -> Sides:
     return {
         (str(workload), str(configuration)): Side(
             energy_j=dict(zip(part["block"], part["energy_j"], strict=True)),
+            tail_j=dict(zip(part["block"], part["tail_j"], strict=True)),
             seconds=dict(zip(part["block"], part["duration_s"], strict=True)),
             gigabytes={
                 block: done for block, done in part.select("block", "bytes").iter_rows() if done

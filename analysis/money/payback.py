@@ -46,7 +46,8 @@ class Payback:
     block. `meter_j` is the half width of the 95 % interval of what the meter's limits of error may
     add to or take from the saving; None where they are unknown. Carbon is None without a grid's
     intensity. `otherwise` is the same for a machine that does the other thing than `after_work`;
-    None where the suite does not tell the power at rest.
+    None where the suite does not tell the power at rest. `tail_j` is the part of the saving that
+    lies after the work's end, in delayed writes.
     """
 
     workload: str
@@ -71,6 +72,7 @@ class Payback:
     origin: str
     after_work: str = SLEEP
     otherwise: Payback | None = None
+    tail_j: float = 0.0
 
     @property
     def meter_share(self) -> float | None:
@@ -125,6 +127,7 @@ def payback(
     meter_j: float | None = None,
     after_work: str = SLEEP,
     otherwise: Payback | None = None,
+    tail_j: float = 0.0,
 ) -> Payback:
     """Payback of the self-encrypting disk against one software configuration.
 
@@ -175,6 +178,7 @@ def payback(
         origin=origin,
         after_work=after_work,
         otherwise=otherwise,
+        tail_j=tail_j,
     )
 
 

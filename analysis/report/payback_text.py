@@ -72,7 +72,7 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
         f"is worth {price(payback.net_present_value, a)} today (net present value; below 0 means "
         "a loss).",
     ]
-    said.append(_after_work(payback))
+    said += [_after_work(payback), _tail(payback)]
     if payback.probability is not None:
         said.append(
             f"The probability that it is repaid within {life} is "
@@ -112,6 +112,15 @@ def _after_work(payback: Payback) -> str:
     if other.demonstrated:
         repaid = "never comes" if other.years is None else f"takes {words.span(other.years)} years"
     return f"{rule}. For one that {AFTER_WORK[other.after_work]} {saves}, and payback {repaid}."
+
+
+def _tail(payback: Payback) -> str:
+    of = "a day" if payback.workload == PROFILE else "a run"
+    return (
+        f"Delayed writes after the work's end are counted: {words.rounded(payback.tail_j)} J of "
+        f"the saving. Without them {of} saves "
+        f"{words.rounded(payback.saving_j.mean - payback.tail_j)} J."
+    )
 
 
 def profile_lacking(found: Results) -> str:
