@@ -94,6 +94,7 @@ def decision(payback: Payback, assumptions: Assumptions, label: Label) -> list[s
     return said
 
 
+LITTLE = 0.001  # a share of the saving that is not worth a figure
 AFTER_WORK = {SLEEP: "sleeps", IDLE: "stays on, at rest,"}
 
 
@@ -116,6 +117,9 @@ def _after_work(payback: Payback) -> str:
 
 def _tail(payback: Payback) -> str:
     of = "a day" if payback.workload == PROFILE else "a run"
+    if abs(payback.tail_j) < LITTLE * abs(payback.saving_j.mean):
+        share = f"below {LITTLE * 100:g} % of the saving"
+        return f"Delayed writes after the work's end are counted: {share}."
     return (
         f"Delayed writes after the work's end are counted: {words.rounded(payback.tail_j)} J of "
         f"the saving. Without them {of} saves "
