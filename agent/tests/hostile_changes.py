@@ -181,6 +181,8 @@ def kinds(folder: Path, chance: Chance) -> None:
     names += ["meters/meter0/samples.parquet.new", "runs/x", "meters/x", "status", ".fetched.tar"]
     names += ["identity.json.partial", ".timing.json.new", ".manifest.json.new", ".incoming-x"]
     path = folder / chance.choice(names)
+    if not path.parent.resolve().is_relative_to(folder.resolve()):  # behind a link of before
+        return
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)

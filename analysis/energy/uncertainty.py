@@ -172,19 +172,20 @@ def half_width(limit: Floats, sigma: Floats, level: float = 0.95) -> Floats:
 
     With G(x) = x Φ(x/σ) + σ φ(x/σ), an antiderivative of Φ(x/σ), that probability is
     (G(k + a) − G(k − a))/a − 1. It rises with k, so 60 halvings of the bracket find it; both parts
-    zero give 0.
+    zero give 0, one without end an interval without end.
     """
     a, s = np.maximum(limit, 0.0), np.maximum(sigma, 0.0)
     scale = np.maximum(a, s)
-    safe = np.where(scale > 0, scale, 1.0)
+    known = (scale > 0) & np.isfinite(scale)
+    safe = np.where(known, scale, 1.0)
     # A part that is a millionth of the other changes nothing, and its limit would divide by zero.
-    a, s = np.maximum(a / safe, 1e-6), np.maximum(s / safe, 1e-6)
+    a, s = (np.maximum(np.where(known, part / safe, 0.0), 1e-6) for part in (a, s))
     low, high = np.zeros_like(a), a + 8 * s
     for _ in range(60):
         k = (low + high) / 2
         inside = (_integral(k + a, s) - _integral(k - a, s)) / a - 1 >= level
         high, low = np.where(inside, k, high), np.where(inside, low, k)
-    return np.asarray(np.where(scale > 0, high * safe, 0.0))
+    return np.asarray(np.where(known, high * safe, scale))
 
 
 def _integral(x: Floats, s: Floats) -> Floats:

@@ -30,6 +30,7 @@ GROUP = 16  # records of which the lowest tells a delay that is next to none
 AHEAD = 256  # records looked ahead at when lost ones are counted: the longest bunch that came late
 _POINTS = 4096  # points of one table that the envelope is given
 _UNKNOWN = np.iinfo(np.int64).min
+LONGEST_S = 1e6  # whatever a meter is said to take: more would not fit the clock's nanoseconds
 DELAY_FLAG, PERIOD_FLAG = "delay-beyond-limit", "period-not-nominal"
 DUPLICATE_FLAG = "duplicate-record"
 Spans = tuple[Ints, Ints]  # starts and ends in ns, in order of time
@@ -214,7 +215,7 @@ def _twice(late: Floats) -> Ints:
 
 def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
     """One pass over a meter's times. `kind` is its timing; `limit_s` the limit of its delay."""
-    limit_ns = limit_s * 1e9
+    limit_ns = min(limit_s, LONGEST_S) * 1e9
     if kind == "poll":
         return Timing(kind, (), limit_ns)
     gathered: list[_Gathered] = []

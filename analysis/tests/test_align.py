@@ -264,3 +264,8 @@ def test_where_the_targets_clock_jumped_it_is_in_doubt() -> None:
     bounds_ns = [clock.bound_ns("a", t * S) or 0 for t in (110, 135, 150)]
     assert bounds_ns[0] < 1e6 and bounds_ns[2] < 1e6
     assert bounds_ns[1] == pytest.approx(20 * S, rel=0.01)
+
+
+def test_a_meter_that_says_to_be_late_by_ages_is_in_doubt_and_not_beyond_the_clock() -> None:
+    records = samples.of_table(table([0.1 * k for k in range(1, 50)]))
+    assert windows.fit(records, "index", 1e40).bound_ns <= 1e15

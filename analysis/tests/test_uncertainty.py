@@ -142,3 +142,8 @@ def test_a_steady_rest_is_known_to_its_last_digit_and_a_restless_one_by_its_scat
     variance = 4 / 3
     restless = Resolution(0.0).rest_uncertainty_j(variance, 4, 1.0, 1.5)
     assert restless == pytest.approx(math.sqrt(variance / 4 * 1.5**2 + variance * 1.5))
+
+
+def test_a_doubt_without_end_is_an_interval_without_end() -> None:
+    found = half_width(np.array([1.0, 0.0, np.inf]), np.array([np.inf, 0.0, 1.0]))
+    assert found.tolist() == [np.inf, 0.0, np.inf]
