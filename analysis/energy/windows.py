@@ -226,10 +226,12 @@ def fit(samples: Samples, kind: str, limit_s: float) -> Timing:
         arrival = table["t_mono_ns"].to_numpy().astype(np.int64)
         own, stretch = own_time.of(table, ahead)
         for rows in _pieces(stretch, own):
-            extra.append(arrival[rows[1:]][np.diff(own[rows]) == 0])
+            step_ns = np.diff(own[rows])
+            extra.append(arrival[rows[1 + np.flatnonzero(step_ns == 0)]])
             if len(rows) >= FEW:
-                width_ns = table["window_s"].to_numpy()[rows[1:]] * 1e9
-                periods.append(float(np.median(np.diff(own[rows]) / width_ns)))
+                some = rows[1:_POINTS]
+                width_ns = table["window_s"].to_numpy()[some] * 1e9
+                periods.append(float(np.median(step_ns[: len(some)] / width_ns)))
             while len(gathered) <= stretch[rows[0]]:
                 gathered.append(_Gathered(int(arrival[rows[0]]), int(own[rows[0]])))
             gathered[-1].add(arrival[rows], own[rows])
