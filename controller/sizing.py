@@ -174,9 +174,10 @@ def _ends_s(suite_dir: Path, entries: Sequence[Entry]) -> Iterator[float]:
 def key_of(plan: Mapping[str, Any], run: Mapping[str, Any]) -> Key:
     """What its duration goes by: the workload, whatever its entry is called, its sizes and where.
 
-    A parameter that the plan does not name has its default.
+    A parameter that the plan does not name has its default. Raises KeyError for a run of a workload
+    that the plan does not have.
     """
-    load = next(load for load in plan["workloads"] if load["name"] == run["workload"])
+    load = {load["name"]: load for load in plan["workloads"]}[run["workload"]]
     workload, sizes = load.get("workload", load["name"]), dict(load["parameters"])
     with suppress(WorkloadError):
         sizes = registry.complete(workload, sizes)

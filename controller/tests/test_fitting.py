@@ -209,6 +209,13 @@ def test_a_damaged_suite_beside_does_no_harm(tmp_path: Path) -> None:
     assert fit(tmp_path, seen, 9).blocks > 1
 
 
+def test_a_suite_whose_run_is_of_no_workload_of_its_plan_tells_nothing(tmp_path: Path) -> None:
+    seen = plan(blocks=3)
+    seen["runs"][0]["workload"] = "nonesuch"
+    keep(tmp_path, seen, walk(seen))
+    assert sizing.seen(tmp_path, seen["host"], seen["origin"]).suites == []
+
+
 def test_the_plan_keeps_what_its_blocks_were_fitted_to() -> None:
     fitted = {"hours": 9.0, "basis": {"block_s": 137.0}}
     made = compile_plan("smoke", suite(), target(), seed=7, blocks=5, fitted=fitted, now=NOW)
