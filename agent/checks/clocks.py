@@ -5,31 +5,20 @@ from __future__ import annotations
 import time
 
 from agent.checks.context import CheckContext, Observation
+from instrumentation.clock import ahead_ns, asleep_ns
 
 # Two clocks are read one after the other, and the reader may be put aside in between.
 TOLERANCE_NS = 50_000_000
-_READS = 5
 
 
 def wall_offset_ns(_scene: CheckContext) -> int:
     """CLOCK_REALTIME less CLOCK_MONOTONIC: changes when the clock is set, not when it is slewed."""
-    return _offset_ns(time.CLOCK_REALTIME)
+    return ahead_ns(time.CLOCK_REALTIME)
 
 
 def sleep_ns(_scene: CheckContext) -> int:
     """CLOCK_BOOTTIME less CLOCK_MONOTONIC: the time that the machine was suspended since boot."""
-    return _offset_ns(time.CLOCK_BOOTTIME)
-
-
-def _offset_ns(clock: int) -> int:
-    """From the reading with the least time in between."""
-    found = []
-    for _ in range(_READS):
-        before = time.monotonic_ns()
-        there = time.clock_gettime_ns(clock)
-        after = time.monotonic_ns()
-        found.append((after - before, there - (before + after) // 2))
-    return min(found)[1]
+    return asleep_ns()
 
 
 def stepped(before_ns: int, now_ns: int) -> Observation:

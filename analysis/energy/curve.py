@@ -125,17 +125,16 @@ def level_part(power_w: Floats, quantum_w: float) -> tuple[int, int]:
     count = len(power_w)
     if count < 4:
         return 0, count
-    far = count
     middle_w, scatter_w = float(np.mean(power_w[1:])), float(np.std(power_w[1:], ddof=1))
-    if count >= 8:  # enough for a scatter that loads at either end leave alone
-        far = count - 1
+    many = count >= 8  # enough for a scatter that loads at either end leave alone
+    if many:
         middle_w = float(np.median(power_w))
         scatter_w = 1.4826 * float(np.median(np.abs(power_w - middle_w)))
     level = np.abs(power_w - middle_w) <= OUTLYING * max(scatter_w, quantum_w)
     near = int(np.argmax(level))
     if near > 3 or not level[near]:
         return count, count
-    return near, count if level[-1] else far
+    return near, count - bool(many and not level[-1])
 
 
 def level_w(power_w: Floats) -> tuple[float, float]:

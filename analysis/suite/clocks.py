@@ -73,7 +73,7 @@ class TargetClock:
         """From the lines of clock.jsonl; a line that is no reading is left out.
 
         Lines of several boots of the controller (`controller_boot_id`) stand on one axis already
-        (analysis.suite.clocks).
+        (analysis.suite.controller_boots).
         """
         by_boots: dict[tuple[str, str], list[ClockReading]] = {}
         for line in lines:

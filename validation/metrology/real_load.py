@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -107,8 +106,9 @@ def found(window_s: float, offset: float) -> Iterator[tuple[Energy, float]]:
     for (begin, end), (before, after) in zip(whole.loads_ns, pairwise(rests_ns), strict=True):
         edges.add(Edge(begin, "before", before, BOUND_NS))
         edges.add(Edge(end, "after", after, BOUND_NS))
-    meter: Any = of_table(whole.meter(window_s, offset))
-    metered = Metered.of(meter, "device", DELAY_S, ["system"], edges)
+    metered = Metered.of(
+        of_table(whole.meter(window_s, offset)), "device", DELAY_S, ["system"], edges
+    )
     for begin, end in whole.loads_ns:
         if end - begin >= LONG_S * 1e9:
             truth_j = whole.truth_j(end) - whole.truth_j(begin)
