@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from agent import lock
 from contract.errors import AgentError
+from contract.private import no_core_dumps
 
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 # asm-generic/mman.h. Only what is used is kept in memory: a thread's whole stack is not.
@@ -26,13 +26,13 @@ class MemoryNotPrivateError(AgentError):
 def keep_private() -> None:
     """No core dump and no swap for this process; no memory in the dumps of programs it starts.
 
-    A dump that goes to a program (core_pattern of apport or systemd-coredump) is not kept back by
-    its size limit alone: the filter leaves nothing in it. Only root's processes, for nobody else
-    can read the secrets. Raises MemoryNotPrivateError.
+    Where a dump is made in spite of its limit, the filter leaves no memory in it, but registers,
+    which hold what was copied last. Only root's processes, for nobody else can read the secrets.
+    Raises MemoryNotPrivateError.
     """
     if os.geteuid() != 0:
         return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    no_core_dumps()
     if _COREDUMP_FILTER.exists():  # without it the kernel writes no dumps at all
         _COREDUMP_FILTER.write_text("0")
     libc = ctypes.CDLL(None, use_errno=True)

