@@ -11,7 +11,7 @@ from agent.storage.base import NOBODY
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.plan import DATA_OFFSET_BYTES, FORMAT, freeze
-from controller.declared import comparisons, contrasts, extra, precondition, share
+from controller.declared import comparisons, contrasts, extra, looks, precondition, share
 from controller.names import unknown
 from controller.suites import (
     DRIFT_CHECK,
@@ -131,6 +131,7 @@ def compile_plan(
                 "contrasts": contrasts(suite, stacks),
                 "margin": share(suite, "margin", MARGIN),
                 "half_width": share(suite, "half_width", HALF_WIDTH),
+                "looks": looks(suite),
                 "pilot": pilot,
                 **({"comparisons": compared} if compared else {}),
             },

@@ -32,6 +32,7 @@ NUMBERS = (
 
 
 AFTER_WORK = ("sleep", "idle")
+LOOKS = ("end", "any")
 
 
 def resolved(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,6 +282,17 @@ def share(suite: Mapping[str, Any], key: str, otherwise: float) -> float:
             f"The suite's key {key} is {value!r}: give a share above 0 and below 1, as {otherwise}."
         )
     return float(value)
+
+
+def looks(suite: Mapping[str, Any]) -> str:
+    """Whether the suite is looked at once, at its `end`, or after `any` block."""
+    wanted = str(suite.get("looks", LOOKS[0]))
+    if wanted not in LOOKS:
+        raise ControllerError(
+            f"The suite's key looks is {wanted!r}: say end for a number of blocks that is fixed "
+            "beforehand, or any for intervals that hold at whatever block the suite is ended."
+        )
+    return wanted
 
 
 def precondition(suite: Mapping[str, Any]) -> dict[str, Any] | None:

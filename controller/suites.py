@@ -168,7 +168,7 @@ def _parameters(
 
 KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = (
-    *("configurations", "contrasts", "margin", "half_width", "watermark"),
+    *("configurations", "contrasts", "margin", "half_width", "looks", "watermark"),
     *("attempts", "run_limit_s", "drift_check", "scales", "extra", "comparisons", "one_disk"),
     *("discard_first", "precondition"),
 )

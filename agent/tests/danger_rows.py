@@ -635,7 +635,8 @@ RACES = [
         "unplugged and plugged in again between the look and the write",
         ("changed since it was looked at", "connected again"),
         second_look="nvme disconnect -n nqn.2026-01.org.fde-testbed:plain >/dev/null; "
-        "/usr/local/sbin/fde-lab-drives >/dev/null",
+        "/usr/local/sbin/fde-lab-drives >/dev/null; "
+        "for n in $(seq 200); do [ -b $I ] && break; sleep 0.05; done",
     ),
     Row(
         "checked",

@@ -144,7 +144,7 @@ class Guest:
         """The shell's words for a row's disk."""
         other = self.by_id("sed" if role == "plain" else "plain")
         return (
-            f"export F={FOLDER} D; D=$(readlink -f {self.by_id(role)}); P=${{D}}p1; "
+            f"export F={FOLDER} D; I={self.by_id(role)}; D=$(readlink -f $I); P=${{D}}p1; "
             f"O=$(readlink -f {other}); "
         )
 

@@ -14,8 +14,9 @@ from scipy.special import ndtr
 
 from analysis.published.here import Here, RunsHere, joules_of, likes, of_seconds, plain_unit
 from analysis.published.reference import Published, configurations
-from analysis.stats.stats import Comparison, Estimate
-from analysis.stats.summary import BlockValues, compare_blocks, estimate_of
+from analysis.stats.comparison import Comparison
+from analysis.stats.stats import Estimate
+from analysis.stats.summary import BlockValues, compare_pairs, estimate_of
 from analysis.suite import records
 from analysis.suite.records import SYSTEM, Suite
 
@@ -348,7 +349,7 @@ def _beside(
     is_reference = one is reference
     ratio = None
     if reference is not None and not is_reference:
-        ratio = compare_blocks(reference.plain, one.plain, suite.margin)
+        ratio = compare_pairs(suite, reference.plain, one.plain)
     base = reference.plain_figure if reference is not None else 0.0
     mean = estimate_of(one.plain)
     joules, per = _joules(runs, one)

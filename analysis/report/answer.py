@@ -9,9 +9,9 @@ from analysis.report import view, words
 from analysis.report.payback_text import money_sentence
 from analysis.report.view import Blocks
 from analysis.stats import disks
+from analysis.stats.comparison import Comparison, verdict
 from analysis.stats.contrasts import Contrast, counted
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL, Comparison
 from analysis.suite.records import MEASURED, MODELLED, SYNTHETIC, SYSTEM, Suite
 
 BANNER = (
@@ -136,9 +136,16 @@ def judgement(c: Comparison) -> str:
     if c.verdict == "equivalent":
         change = f" (significant {_way(c)})" if c.both else ""
         return f"equivalent within {margin}{change}"
+    if c.atypical and verdict(*c.deciding) == "equivalent":
+        return f"inconclusive, for the typical block is not shown to be within {margin}"
     text = f"inconclusive, neither a difference nor equivalence within {margin} is shown"
-    if c.p_value is not None and c.p_value < LEVEL:
-        text += " after correction for all comparisons (Holm)"
+    if c.contradicted:
+        decides = c.interval(1 - c.level)
+        limits = words.change_of(c.ratio, decides.low, decides.high).partition(" [")[2]
+        text += (
+            f" after correction for all comparisons: what decides is the interval of "
+            f"{words.given(round(100 * (1 - c.level), 2))} %, [{limits}"
+        )
     return text
 
 

@@ -10,11 +10,11 @@ from analysis.report import answer, missing_section, view, words
 from analysis.report.answer import count
 from analysis.report.provenance import sentence as incidents_sentence
 from analysis.report.view import Blocks
+from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.host_effects import LEAST_HOSTS
 from analysis.stats.hosts import ALL, Effect, Hosts
 from analysis.stats.results import Results
-from analysis.stats.stats import Comparison
 from analysis.suite.records import MEASURED, SYSTEM, Meter, Suite
 
 NAMED = 3  # so many configurations are told one by one, more of them as a range

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
+from analysis.stats.comparison import Comparison
 from analysis.stats.hosts import Effect, Hosts
-from analysis.stats.stats import Comparison
 
 HOST, THESE, GENERAL = "host", "these-hosts", "hosts-in-general"
 SCHEMA: Mapping[str, pl.DataType] = {
@@ -24,9 +24,9 @@ SCHEMA: Mapping[str, pl.DataType] = {
     "ratio_low": pl.Float64(),
     "ratio_high": pl.Float64(),
     "p_value": pl.Float64(),
-    "p_holm": pl.Float64(),
+    "p_adjusted": pl.Float64(),
     "p_equivalence": pl.Float64(),
-    "p_equivalence_holm": pl.Float64(),
+    "p_equivalence_adjusted": pl.Float64(),
     "verdict": pl.String(),
     "p_differ": pl.Float64(),
     "p_differ_holm": pl.Float64(),

@@ -21,8 +21,9 @@ CONTRAST_HEADERS = (
     "Change [95 % interval]",
     "n",
     "Workloads",
-    "p, Holm",
-    "p, equivalence, Holm",
+    "Typical block [95 %]",
+    "p, adjusted",
+    "p, equivalence, adjusted",
     "p, permutation",
     "Detectable",
     "Verdict",
@@ -43,7 +44,7 @@ def contrasts_section(found: Results) -> Blocks:
     if not compared:
         return view.paragraph("The plan has no two configurations to compare.")
     tested = [c.comparison for c in compared if c.comparison and c.comparison.p_value is not None]
-    page += view.bullets(_terms(len(tested), max((c.n for c in tested), default=0)))
+    page += view.bullets(_terms(found, len(tested), max((c.n for c in tested), default=0)))
     page += view.folded("The same in each workload alone", _by_workload(found))
     return page + view.paragraph(str(found.next_suite["sentence"]))
 
@@ -60,13 +61,13 @@ def _by_workload(found: Results) -> Blocks:
                 words.name_of(one.workload),
                 words.change_of(c.ratio, c.low, c.high),
                 str(c.n),
-                words.p_value(c.p_holm),
+                words.p_value(c.p_adjusted),
                 words.verdict(c.verdict, c.ratio, c.both),
             ]
         )
     return view.table(
-        "Declared contrasts of two encryptions in each workload: system energy; one family (Holm)",
-        ["Contrast", "Workload", "Change [95 % interval]", "n", "p, Holm", "Verdict"],
+        "Declared contrasts of two encryptions in each workload: system energy; one family",
+        ["Contrast", "Workload", "Change [95 % interval]", "n", "p, adjusted", "Verdict"],
         rows,
         words=2,
         origin=found.origin,
@@ -82,38 +83,73 @@ def _row(found: Results, contrast: Contrast) -> list[str]:
     ]
     c = contrast.comparison
     if c is None:
-        return [*head, words.NOTHING, "0", "0", *[words.NOTHING] * 4, "inconclusive"]
-    smallest = planning.detectable(c.sd_log, c.n)
+        return [*head, words.NOTHING, "0", "0", *[words.NOTHING] * 5, "inconclusive"]
+    smallest = planning.detectable(c)
     return [
         *head,
         words.change_of(c.ratio, c.low, c.high),
         str(c.n),
         str(len(contrast.workloads)),
-        words.p_value(c.p_holm),
-        words.p_value(c.p_equivalence_holm),
+        words.NOTHING
+        if c.typical is None
+        else words.change_of(*(getattr(c.typical.ratio, end) for end in ("mid", "low", "high"))),
+        words.p_value(c.p_adjusted),
+        words.p_value(c.p_equivalence_adjusted),
         words.p_value(contrast.permutation_p),
         words.NOTHING if smallest is None else words.percent(smallest),
         words.verdict(c.verdict, c.ratio, c.both),
     ]
 
 
-def _terms(tests: int, blocks: int) -> list[str]:
-    said = [
-        "Each interval is its own row's, plain 95 %; the verdict counts all rows together.",
-    ]
+def _terms(found: Results, tests: int, blocks: int) -> list[str]:
+    said = [_kind_of_interval(found)]
     if tests:
         least = 2 / 2 ** min(blocks, 99)
         floor = f"; {blocks} blocks cannot take it below {words.p_value(least)}"
         said += [
-            f"Holm: these {tests} rows are one family. The smallest p is multiplied by {tests}, "
-            "the next by one less and so on: among them all a false difference has at most 5 %, "
-            "and so has a false equivalence.",
+            f"Adjusted: these {tests} rows are one family, with at most 5 % for any false verdict "
+            "among them. Each test has 5 % divided by the rows that are still open; a row no "
+            "longer counts once it is shown to be beyond the margin, or both of its tests reject.",
+            _families(found),
             "p, equivalence: of the two one-sided tests against the margin (TOST), the larger one.",
             "p, permutation: the same question without the normal distribution, by changing sides "
             f"within blocks{floor if least >= 0.001 else ''}.",
-            "Detectable: a true change as large as this would have been found with 80 % power.",
+            "Typical block: the median of all pairs' means (Hodges and Lehmann), which a rare "
+            "stall does not move, from six blocks on. Where it is not within the margin as well, "
+            "nothing is called equivalent.",
+            "Detectable: a true change as large as this would have been found with 80 % power, at "
+            "the level that its row was tested at.",
         ]
     return said
+
+
+def _kind_of_interval(found: Results) -> str:
+    """For one look, or for any number of them."""
+    if found.suite.any_look:
+        return (
+            "Each interval and each p-value holds for any number of looks: the suite was declared "
+            "to be looked at, ended and extended after any block (looks: any). They are wider than "
+            "those of a suite with a number of blocks fixed beforehand."
+        )
+    return (
+        "Each interval is its own row's, plain 95 %, for the number of blocks that was planned; "
+        "the verdict counts all rows together."
+    )
+
+
+def _families(found: Results) -> str:
+    """How many tables of verdicts there are, each with its own 5 %."""
+    tables = {
+        "this one": len(found.contrasts),
+        "workload by workload against the baseline": len(found.summary["ratio"].drop_nulls()),
+        "the declared contrasts in each workload": len(by_workload(found.suite, found.energy)),
+        "the questions": len(found.answers),
+    }
+    there = [name for name, rows in tables.items() if rows]
+    return (
+        f"Families of verdicts on this page: {len(there)} ({', '.join(there)}), each with its own "
+        "5 %; the first is the answer."
+    )
 
 
 HEADERS = ("Configuration", "First", "Second", "First against second [95 %]", "n", "Verdict")
@@ -126,8 +162,7 @@ def questions_section(found: Results) -> Blocks:
         return ()
     page = view.paragraph(
         "Declared before the first run. The system's joules of one part of the suite against "
-        "another on the same configuration, paired within blocks; all of them are one family "
-        "(Holm).",
+        "another on the same configuration, paired within blocks; all of them are one family.",
         "key",
     )
     for question in asked:

@@ -8,8 +8,10 @@ import numpy as np
 
 from analysis.report import view, words
 from analysis.report.view import Blocks
+from analysis.stats.comparison import holm
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL, Estimate, holm
+from analysis.stats.stalls import stalls
+from analysis.stats.stats import LEVEL, Estimate
 from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, DriftCheck, Reading, Steadiness
 
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
@@ -27,6 +29,7 @@ def steadiness_section(
             "Workload",
             "Blocks",
             "SD between blocks (%)",
+            "Long-run mean (± %)",
             "SD of single runs (%)",
             "Drift (%/h)",
             "A place later in the block (%)",
@@ -40,7 +43,10 @@ def steadiness_section(
     page += view.paragraph(
         "Drift and order with 95 % intervals: one that holds 0 shows nothing. Blocks in random "
         "order keep both out of the verdicts; they only widen the intervals. Carry-over: F test "
-        "that no configuration matters for the one that runs after it, beside the place.",
+        "that no configuration matters for the one that runs after it, beside the place. Long-run "
+        "mean: how far the joules of these blocks may lie from those that the machine takes in "
+        "many nights, if it drifts slowly and at random (95 %); their own intervals are of these "
+        "blocks alone.",
         "key",
     )
     page += view.table(
@@ -61,13 +67,36 @@ def steadiness_section(
         origin=found.origin,
         group=True,
     )
+    page += _stalls(found, steady)
     return page + view.table(
-        "What the flagged runs do to the comparisons (each by itself, without Holm)",
+        "What the flagged runs do to the comparisons (each by itself)",
         ["Workload", "Configuration", "With all blocks", "Without the flagged", "Blocks left out"],
         list(_beside(found, steady)),
         words=2,
         origin=found.origin,
         group=True,
+    )
+
+
+def _stalls(found: Results, steady: Sequence[Steadiness]) -> Blocks:
+    """How often runs took far more than expected; too rare for any mean to tell."""
+    return view.table(
+        "Stalled runs: flagged, and above what their block and configuration lead to expect",
+        ["Configuration", "Runs", "Stalled", "Share of runs [95 %]", "Largest (%)"],
+        [
+            [
+                found.suite.label(one.configuration),
+                str(one.runs),
+                str(one.stalled),
+                f"{words.number(100 * one.stalled / one.runs, 1)} % "
+                f"[{words.number(100 * one.low, 1)}, {words.number(100 * one.high, 1)}]",
+                words.NOTHING
+                if one.most_percent is None
+                else words.percent(1 + one.most_percent / 100).removesuffix(" %"),
+            ]
+            for one in stalls(steady, found.suite.configurations)
+        ],
+        origin=found.origin,
     )
 
 
@@ -164,6 +193,7 @@ def _row(s: Steadiness) -> list[str]:
         words.name_of(s.workload),
         str(s.n),
         words.number(s.between_sd_percent, 2),
+        words.number(s.long_run_percent, 2),
         words.number(s.within_sd_percent, 2),
         _slope(s.drift_percent_per_hour),
         _slope(s.place_percent),

@@ -9,9 +9,10 @@ import polars as pl
 
 from analysis.report import answer, view, words
 from analysis.report.view import Blocks, Group, Matrix, MatrixCell, Table
+from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
-from analysis.stats.stats import LEVEL, Comparison, Estimate
+from analysis.stats.stats import LEVEL, Estimate
 from analysis.suite.records import SYSTEM
 
 # Most telling first; the sum of several packages comes before the first of them.
@@ -95,7 +96,7 @@ def _ratio(row: dict[str, float] | None) -> str:
 
 def yet(row: Mapping[str, Any]) -> bool:
     """Whether a row of the summary is equivalent and significantly different."""
-    p = row.get("p_holm")
+    p = row.get("p_adjusted")
     return row["verdict"] == "equivalent" and p is not None and p < LEVEL
 
 
@@ -165,8 +166,8 @@ def _legend(found: Results, over: str) -> Blocks:
     return view.paragraph(
         "▲ significant increase, ▼ significant decrease. ≈ equivalent: within "
         f"{margin}, the margin declared too small to matter; ≈▲ or ≈▼: equivalent, with a "
-        "significant change. ? inconclusive: neither is shown. Significance is corrected for all "
-        "of them (Holm): at most 5 % risk of any false ▲ or ▼, and as much of a false ≈"
+        "significant change. ? inconclusive: neither is shown. Corrected for all of them: at "
+        "most 5 % risk of any false sign among them"
         f"{f'; “{over}” is a family of its own' if over else ''}."
         f"{_aside(found, over) if over else ''}",
         "key",

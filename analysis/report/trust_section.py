@@ -92,7 +92,7 @@ def _power(found: Results) -> str:
     """What would have been missed, and what more blocks would give."""
     c = [c.comparison for c in found.contrasts if c.declared and c.comparison]
     c = c or [c.comparison for c in found.contrasts if c.comparison]
-    smallest = [planning.detectable(one.sd_log, one.n) for one in c]
+    smallest = [planning.detectable(one) for one in c]
     known = [s for s in smallest if s is not None]
     said = str(found.next_suite["sentence"])
     if not known:

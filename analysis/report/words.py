@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 
 from analysis.report.view import Verdict
-from analysis.stats.stats import Comparison, Estimate, Span
+from analysis.stats.comparison import Comparison
+from analysis.stats.stats import Estimate, Span
 
 NO_INTERVAL = "n = 1: no interval"
 NOTHING = "–"

@@ -16,7 +16,7 @@ from analysis.stats.stats import Estimate
 from analysis.stats.summary import (
     PerUnit,
     block_values,
-    compare_blocks,
+    compare_pairs,
     estimate_of,
     joint_origin,
     per_unit,
@@ -237,7 +237,7 @@ def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> 
             )
             if not own and not took:
                 continue
-            c = compare_blocks(base, own, suite.margin)
+            c = compare_pairs(suite, base, own)
             plain = configuration == suite.baseline or c is None
             rows.append(
                 [

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from analysis.energy.energy import ALL, WORK
-from analysis.stats.stats import Comparison, Estimate, Floats, compare, judged
-from analysis.stats.summary import BlockValues, block_means, compare_blocks, estimate_of
+from analysis.stats.comparison import Comparison, judged
+from analysis.stats.stats import Estimate, Floats
+from analysis.stats.summary import (
+    BlockValues,
+    block_means,
+    compare_in_blocks,
+    compare_pairs,
+    estimate_of,
+)
 from analysis.suite.records import SYSTEM, Suite
 
 IDLE = "idle"
@@ -21,7 +27,7 @@ RESAMPLES, SEED = 9_999, 20_260_301
 
 @dataclass(frozen=True)
 class Contrast:
-    """`other` against `base` over `workloads`: per block the geometric mean, then paired.
+    """`other` against `base` over `workloads`: the geometric mean, within blocks.
 
     `comparison` is None where no block has both sides. `permutation_p` is the p-value of a paired
     permutation test of the same log-ratios: beside the t test's, a check of robustness.
@@ -66,9 +72,10 @@ def by_workload(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> 
             continue
         for workload in working(suite):
             sides = joules.get((workload, base), {}), joules.get((workload, other), {})
-            one = compare_blocks(*sides, suite.margin)
+            rest = _rest(suite, joules, workload, base, other)
+            one = compare_in_blocks(suite, [[*sides, *rest]])
             if one is not None:
-                found.append(InWorkload(workload, base, other, one))
+                found.append(InWorkload(workload, base, other, one.comparison))
     family = judged([one.comparison for one in found])
     return [replace(one, comparison=c) for one, c in zip(found, family, strict=True)]
 
@@ -146,28 +153,24 @@ def _contrast(
     other: str,
     declared: bool,
 ) -> Contrast:
-    """A block counts only where it has every one of the workloads on both sides.
-
-    So each block means the same; workloads that only one side has are left out.
-    """
-    pairs = {
-        name: (joules[name, base], joules[name, other])
-        for name in counted(suite)
-        if (name, base) in joules and (name, other) in joules
-    }
-    sides = [side for both in pairs.values() for side in both]
-    blocks = sorted(set.intersection(*(set(side) for side in sides))) if sides else []
-    means = [[_geometric([both[k][b] for both in pairs.values()]) for b in blocks] for k in (0, 1)]
-    comparison = compare(means[0], means[1], suite.margin)
-    if comparison is None:
+    """Every workload counts as much, however many of its runs there are; those that only one side
+    has are left out."""
+    both = [w for w in counted(suite) if (w, base) in joules and (w, other) in joules]
+    found = compare_in_blocks(
+        suite,
+        [[joules[w, base], joules[w, other], *_rest(suite, joules, w, base, other)] for w in both],
+    )
+    if found is None:
         return Contrast(base, other, declared, None, (), None)
-    by_permutation = permutation_p([float(x) for x in np.log(means[1]) - np.log(means[0])])
-    return Contrast(base, other, declared, comparison, tuple(pairs), by_permutation)
+    by_permutation = permutation_p(found.log_ratios.tolist())
+    return Contrast(base, other, declared, found.comparison, tuple(both), by_permutation)
 
 
-def _geometric(values: Sequence[float]) -> float:
-    """Geometric mean, 0 where a value is not positive: there is none then."""
-    return geometric_mean(values) if min(values) > 0 else 0.0
+def _rest(
+    suite: Suite, joules: Mapping[tuple[str, str], BlockValues], workload: str, *but: str
+) -> list[BlockValues]:
+    """The joules of the other configurations."""
+    return [joules.get((workload, name), {}) for name in suite.configurations if name not in but]
 
 
 @dataclass(frozen=True)
@@ -267,7 +270,7 @@ def _answer(
     )
     first = _values(on, question.first, question.per)
     second = _values(on, question.second, question.per)
-    compared = compare_blocks(second, first, suite.margin)
+    compared = compare_pairs(suite, second, first)
     return Answer(question, configuration, estimate_of(first), estimate_of(second), compared)
 
 

@@ -17,7 +17,8 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from analysis.stats.stats import LEVEL, Floats, LogRatio
+from analysis.stats.comparison import LogRatio
+from analysis.stats.stats import LEVEL, Floats
 
 Alike = Literal["differ", "alike", "inconclusive"]
 

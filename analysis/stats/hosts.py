@@ -16,9 +16,10 @@ import numpy as np
 
 from analysis.energy.energy import of_references
 from analysis.stats import host_effects as factor
+from analysis.stats.comparison import Comparison, compare, holm, judged, of_mean
 from analysis.stats.contrasts import by_block, counted, pairs
 from analysis.stats.results import Results, energy_of
-from analysis.stats.stats import Comparison, Floats, compare, exp, holm, judged
+from analysis.stats.stats import Floats, exp
 from analysis.stats.summary import summarise
 from analysis.suite.clocks import TargetClock
 from analysis.suite.group import Shared, shared
@@ -194,11 +195,11 @@ def _effect(
     blocks = min(map(len, logs))
     general = None
     if len(logs) >= factor.LEAST_HOSTS:
-        general = factor.hosts_in_general(means).compared(len(logs), margin)
+        general = of_mean(factor.hosts_in_general(means), len(logs), margin)
     if blocks < factor.LEAST_BLOCKS:
-        these = Comparison.alone(blocks, exp(float(np.mean(means))), margin)
+        these = Comparison(blocks, exp(float(np.mean(means))), margin)
         return Effect(*key, declared, by_host, (), tuple(used), these, general)
-    these = factor.these_hosts(logs).compared(blocks, margin)
+    these = of_mean(factor.these_hosts(logs), blocks, margin)
     differ = float(factor.p_differ(logs))
     alike = float(factor.p_alike(logs, margin))
     known = None if np.isnan(differ) else differ

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
+from analysis.stats.comparison import Comparison, critical
 from analysis.stats.stats import LEVEL, Estimate, Floats, half_width
 from analysis.suite.records import Suite
 
@@ -23,24 +24,25 @@ PILOT = (
 )
 
 
-def detectable(sd_log: float | None, n: int, power: float = 0.8) -> float | None:
-    """The smallest ratio above 1 that `n` blocks find with this power, two-sided at 5 %.
+def detectable(compared: Comparison, power: float = 0.8) -> float | None:
+    """The smallest ratio above 1 that these blocks find with this power, two-sided at the level
+    that decides in its family.
 
-    From the noncentral t; None where n < 2. Its inverse is the smallest below 1.
+    From the noncentral t; None where there is no interval. Its inverse is the smallest below 1.
     """
-    if sd_log is None or n < 2:
+    if compared.error is None or compared.df is None:
         return None
-    log_ratio = sd_log * _noncentrality(n, power) / math.sqrt(n)
+    bound = float(critical(np.asarray(compared.df), compared.level, compared.any_look))
+    if not math.isfinite(bound):
+        return None
+    log_ratio = compared.error * _noncentrality(compared.df, bound, power)
     return math.exp(log_ratio) if log_ratio < 700 else None
 
 
 @lru_cache
-def _noncentrality(n: int, power: float) -> float:
+def _noncentrality(freedom: float, critical: float, power: float) -> float:
     """Distance from 1 in standard errors of the mean at which the test has this power."""
     from scipy import optimize, stats  # slow to import, and seldom needed
-
-    freedom = n - 1
-    critical = float(special.stdtrit(freedom, 1 - LEVEL / 2))
 
     def lacking(distance: float) -> float:
         # The noncentral t squared: both of its tails at once.

@@ -13,8 +13,10 @@ import polars as pl
 from scipy import special
 
 from analysis.energy.energy import ALL
+from analysis.stats.comparison import Comparison, compare
 from analysis.stats.contrasts import IDLE
-from analysis.stats.stats import Comparison, Estimate, Floats, compare
+from analysis.stats.drifting import long_run_half_width
+from analysis.stats.stats import Estimate, Floats
 from analysis.stats.two_way import Layout, Slope, percent
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Run, Suite
@@ -54,7 +56,9 @@ class Steadiness:
     single runs, the place's effect in it. `drift_percent_per_hour` takes a block as one value, so
     it needs three. `place_percent` is the change from one place in the order within a block to the
     next; a steady drift shows in both. `carry_over_p` is the p-value of no configuration mattering
-    for the one that runs after it. `blocks` are the blocks' own effects, from their mean.
+    for the one that runs after it. `blocks` are the blocks' own effects, from their mean;
+    `long_run_percent` is how far, by their drift, the workload's mean joules may lie from those in
+    the long run (95 %). `judged` are the configurations of the runs that were looked at.
     """
 
     workload: str
@@ -68,6 +72,8 @@ class Steadiness:
     blocks: Mapping[int, Estimate]
     outliers: tuple[Outlier, ...]
     beside: tuple[Beside, ...]
+    long_run_percent: float | None = None
+    judged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,7 @@ def _of_workload(suite: Suite, workload: str, component: str, cells: list[_Cell]
     hours = [cell.hours for cell in cells if cell.hours is not None]
     drift = layout.slope_between(logs, np.array(hours)) if len(hours) == len(cells) else None
     outliers = _outliers(cells)
+    wide = long_run_half_width(layout.block_effects(logs))
     return Steadiness(
         workload=workload,
         component=component,
@@ -178,6 +185,8 @@ def _of_workload(suite: Suite, workload: str, component: str, cells: list[_Cell]
         blocks=_block_effects(layout, logs, blocks),
         outliers=tuple(outliers),
         beside=tuple(_beside(suite, cells, outliers)),
+        long_run_percent=None if wide is None else percent(wide),
+        judged=tuple(cell.configuration for cell in cells),
     )
 
 
@@ -255,6 +264,7 @@ def _beside(suite: Suite, cells: Sequence[_Cell], outliers: Sequence[Outlier]) -
                 [values[suite.baseline, b] for b in which],
                 [values[name, b] for b in which],
                 suite.margin,
+                suite.any_look,
             )
             for which in (blocks, kept)
         )

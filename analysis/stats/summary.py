@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from analysis.energy.energy import ALL, BETWEEN
+from analysis.stats.comparison import Comparison, compare, judged
+from analysis.stats.incomplete import InBlocks, in_blocks
 from analysis.stats.planning import detectable
-from analysis.stats.stats import Comparison, Estimate, compare, estimate, judged
+from analysis.stats.stats import Estimate, estimate
 from analysis.suite import records
 from analysis.suite.records import DRIFT_CHECK, TAIL, Suite
 
@@ -33,10 +37,11 @@ SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
     "ratio": pl.Float64(),
     "ratio_low": pl.Float64(),
     "ratio_high": pl.Float64(),
+    "ratio_typical": pl.Float64(),
     "p_value": pl.Float64(),
-    "p_holm": pl.Float64(),
+    "p_adjusted": pl.Float64(),
     "p_equivalence": pl.Float64(),
-    "p_equivalence_holm": pl.Float64(),
+    "p_equivalence_adjusted": pl.Float64(),
     "detectable": pl.Float64(),
     "verdict": pl.String(),
     "origin": pl.String(),
@@ -86,10 +91,31 @@ def estimate_of(values: BlockValues) -> Estimate | None:
     return estimate(list(values.values())) if values else None
 
 
-def compare_blocks(base: BlockValues, other: BlockValues, margin: float) -> Comparison | None:
+def compare_pairs(suite: Suite, base: BlockValues, other: BlockValues) -> Comparison | None:
     """Paired ratio over the blocks that have both."""
     both = sorted(base.keys() & other.keys())
-    return compare([base[b] for b in both], [other[b] for b in both], margin)
+    sides = [[side[b] for b in both] for side in (base, other)]
+    return compare(sides[0], sides[1], suite.margin, suite.any_look)
+
+
+def compare_in_blocks(suite: Suite, workloads: Sequence[Sequence[BlockValues]]) -> InBlocks | None:
+    """The second configuration against the first over all workloads; each has the joules of the
+    same configurations, all that there are, so that they stand in for runs that are missing.
+
+    None where there is nothing to compare, or some joules of the two are not above 0.
+    """
+    compared = [values for configurations in workloads for values in configurations[:2]]
+    blocks = sorted(set().union(*compared))
+    if any(value <= 0 for values in compared for value in values.values()):
+        return None
+    shape = len(workloads), len(blocks), max((len(each) for each in workloads), default=0)
+    logs = np.full(shape, np.nan)
+    for number, configurations in enumerate(workloads):
+        for place, values in enumerate(configurations):
+            for row, block in enumerate(blocks):
+                if values.get(block, 0.0) > 0:
+                    logs[number, row, place] = math.log(values[block])
+    return in_blocks(logs, suite.margin, suite.any_look) if blocks else None
 
 
 def joint_origin(energy: pl.DataFrame) -> str:
@@ -134,7 +160,7 @@ def summarise(suite: Suite, energy: pl.DataFrame) -> pl.DataFrame:
                 "mean_s": _mean(group.seconds),
                 "mean_w": _mean(group.power_w),
                 **({} if found is None else found.columns),
-                "detectable": None if found is None else detectable(found.sd_log, found.n),
+                "detectable": None if found is None else detectable(found),
                 "verdict": _word(key[1] == suite.baseline, found),
                 "origin": records.joint(group.origins | beside),
             }
@@ -188,13 +214,16 @@ def _base_of(key: Key, suite: Suite) -> Key:
 
 def _versus(suite: Suite, groups: Mapping[Key, _Group]) -> dict[Key, Comparison]:
     """Each group against the baseline's, judged by families of one source and component."""
-    alone = {
-        key: found
-        for key, group in groups.items()
-        if (base := _base_of(key, suite)) != key
-        and base in groups
-        and (found := compare_blocks(groups[base].energy_j, group.energy_j, suite.margin))
-    }
+    alone: dict[Key, Comparison] = {}
+    for key, group in groups.items():
+        base = _base_of(key, suite)
+        if base == key or base not in groups:
+            continue
+        beside = [(key[0], name, *key[2:]) for name in suite.configurations]
+        rest = [groups[k].energy_j for k in beside if k in groups and k not in (key, base)]
+        found = compare_in_blocks(suite, [[groups[base].energy_j, group.energy_j, *rest]])
+        if found is not None:
+            alone[key] = found.comparison
     judged_by_key: dict[Key, Comparison] = {}
     for family in dict.fromkeys(key[2:] for key in alone):
         members = [key for key in alone if key[2:] == family]
@@ -320,7 +349,7 @@ def _one(suite: Suite, key: tuple[str, str, str], unit: Unit, counted: _Blocks) 
         unit=unit,
         energy_j=estimate_of(own["energy_j"]),
         rate=estimate_of(own["rate"]),
-        ratio=None if is_base else compare_blocks(base, own["energy_j"], suite.margin),
+        ratio=None if is_base else compare_pairs(suite, base, own["energy_j"]),
         cpu_share=estimate_of(own["cpu_share"]),
     )
 

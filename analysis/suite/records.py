@@ -281,6 +281,11 @@ class Suite:
         return tuple(run for run in self.runs if run.workload != DRIFT_CHECK)
 
     @property
+    def any_look(self) -> bool:
+        """Whether it was declared that the suite may be looked at and ended after any block."""
+        return self._analysis.get("looks") == "any"
+
+    @property
     def margin(self) -> float:
         """The declared margin of equivalence, as a share: 0.02 is ±2 %."""
         value = self._analysis.get("margin", 0.02)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 
 from analysis.published import reference
 from analysis.published.beside import (
@@ -26,8 +27,8 @@ from analysis.published.here import PANDA_SIZES, likes, plain_unit
 from analysis.published.reasons import hardware, reasons
 from analysis.published.reference import citations, published
 from analysis.report import published_section
+from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results
-from analysis.stats.stats import Comparison
 from analysis.suite.records import Suite
 from analysis.tests.known import known
 from analysis.tests.pages import cells, text_of
@@ -58,7 +59,10 @@ def mean(row: Beside) -> float:
 
 
 def compared(ratio: float, low: float | None, high: float | None) -> Comparison:
-    return Comparison(5, ratio, low, high, low, high, 0.01, 0.9, 0.01, 0.02)
+    if low is None or high is None:
+        return Comparison(5, ratio, 0.02)
+    half = math.log(high / low) / 2
+    return Comparison(5, ratio, 0.02, half / float(stats.t.ppf(0.975, 4)), 4.0)
 
 
 def test_every_paper_has_something_beside_it(rows: dict[str, list[Beside]]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from analysis.stats.stats import Comparison, compare, holm, judged
+from analysis.stats.comparison import Comparison, compare, holm, judged
 from analysis.tests.known import known
 
 
@@ -42,7 +42,7 @@ def test_a_family_takes_back_what_one_test_alone_would_say() -> None:
     assert alone.verdict == "differs"
     noise = [compared(0.95, 1.06, 0.97, 1.05, 0.98 + k / 1000) for k in range(3)]
     found = judged([noise[0], alone, *noise[1:]])
-    assert found[1].p_holm == pytest.approx(4 * known(alone.p_value))
+    assert found[1].p_adjusted == pytest.approx(4 * known(alone.p_value))
     assert found[1].verdict == "inconclusive"
     # The interval shown stays that of the one comparison.
     assert (found[1].low, found[1].high) == (alone.low, alone.high)
@@ -60,7 +60,7 @@ def test_one_block_is_no_member_of_a_family() -> None:
     once, often = compared(1.5), compared(1.2, 1.21, 1.19)
     found = judged([once, often, once])
     assert found[0] == once == found[2]
-    assert found[1].p_holm == often.p_value
+    assert found[1].p_adjusted == often.p_value
     assert found[0].verdict == "inconclusive"
 
 

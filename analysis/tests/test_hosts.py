@@ -21,9 +21,10 @@ from analysis.report import build, hosts_page, hosts_sections
 from analysis.report.figures import hosts_forest
 from analysis.report.hosts_table import table
 from analysis.stats import host_effects as factor
+from analysis.stats.comparison import LogRatio
 from analysis.stats.hosts import Effect, Hosts, hosts
 from analysis.stats.results import results, write
-from analysis.stats.stats import Floats, LogRatio
+from analysis.stats.stats import Floats
 from analysis.suite.group import members
 from analysis.suite.records import SuiteError
 from analysis.tests.known import known
@@ -178,7 +179,7 @@ def test_each_hosts_own_figures_are_those_of_its_own_report(other: Hosts) -> Non
             ).by_host[name]
             assert mine.ratio == pytest.approx(known(contrast.comparison).ratio, rel=1e-12)
             assert mine.low == pytest.approx(known(contrast.comparison).low, rel=1e-12)
-            assert mine.p_holm == pytest.approx(known(contrast.comparison).p_holm, rel=1e-6)
+            assert mine.p_adjusted == pytest.approx(known(contrast.comparison).p_adjusted, rel=1e-6)
         for row in own.summary.filter(component="system").iter_rows(named=True):
             if row["ratio"] is not None:
                 cell = effects(other)[row["workload"], row["configuration"]].by_host[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from scipy import stats
 
 from analysis.report import (
     answer,
@@ -24,20 +26,21 @@ from analysis.report import (
 from analysis.report.money_section import money_section
 from analysis.report.sections import Report
 from analysis.report.view import Bullets, Matrix, Note, Page, Picture, Section
+from analysis.stats.comparison import Comparison, judged
 from analysis.stats.decomposition import Decomposition
 from analysis.stats.results import Results, results
-from analysis.stats.stats import Comparison, Estimate
+from analysis.stats.stats import Estimate
 from analysis.suite.records import SuiteError
 from analysis.tests.known import known
 from analysis.tests.pages import UNWANTED, Parsed, pieces, text_of, whole_page
 from validation.synthetic.suite import SLOWER, STACKS, Options, write_suite
 
 
-def compared(
-    ratio: float, low: float | None, high: float | None, p: float | None, p_same: float | None
-) -> Comparison:
-    sd = None if p is None else 0.01
-    return Comparison(20, ratio, low, high, low, high, p, p_same, sd, 0.02, p, p_same)
+def compared(ratio: float, low: float | None, high: float | None) -> Comparison:
+    if low is None or high is None:
+        return Comparison(1, ratio, 0.02)
+    error = math.log(high / low) / 2 / float(stats.t.ppf(0.975, 19))
+    return judged([Comparison(20, ratio, 0.02, error, 19.0)])[0]
 
 
 def shown(found: Results) -> Matrix:
@@ -92,23 +95,23 @@ def test_a_cell_without_runs_says_so(found: Results) -> None:
 @pytest.mark.parametrize(
     ("comparison", "word", "sign", "said"),
     [
-        (compared(1.2, 1.1, 1.3, 0.001, 1.0), "significant increase", "▲", "significant increase"),
-        (compared(0.8, 0.7, 0.9, 0.001, 1.0), "significant decrease", "▼", "significant decrease"),
-        (compared(1.001, 0.99, 1.01, 0.6, 0.001), "equivalent", "≈", "equivalent within ±2 %"),
+        (compared(1.2, 1.1, 1.3), "significant increase", "▲", "significant increase"),
+        (compared(0.8, 0.7, 0.9), "significant decrease", "▼", "significant decrease"),
+        (compared(1.001, 0.99, 1.01), "equivalent", "≈", "equivalent within ±2 %"),
         (
-            compared(1.01, 1.005, 1.015, 0.001, 0.001),
+            compared(1.01, 1.005, 1.015),
             "equivalent (significant increase)",
             "≈▲",
             "(significant i",
         ),
         (
-            compared(0.99, 0.985, 0.995, 0.001, 0.001),
+            compared(0.99, 0.985, 0.995),
             "equivalent (significant decrease)",
             "≈▼",
             "(significant d",
         ),
-        (compared(1.1, 0.9, 1.3, 0.3, 0.8), "inconclusive", "?", "neither a difference nor"),
-        (compared(1.1, None, None, None, None), "inconclusive", "?", "one block"),
+        (compared(1.1, 0.9, 1.3), "inconclusive", "?", "neither a difference nor"),
+        (compared(1.1, None, None), "inconclusive", "?", "one block"),
     ],
 )
 def test_every_verdict_has_its_word_its_sign_and_its_sentence(
@@ -120,10 +123,14 @@ def test_every_verdict_has_its_word_its_sign_and_its_sentence(
     assert said in answer.judgement(c)
 
 
-def test_what_only_holm_takes_back_is_said_to_be_so() -> None:
-    c = replace(compared(1.05, 1.01, 1.09, 0.03, 0.9), p_holm=0.15)
-    assert c.verdict == "inconclusive"
-    assert "after correction for all comparisons (Holm)" in answer.judgement(c)
+def test_what_only_the_family_takes_back_is_said_to_be_so() -> None:
+    alone = compared(1.05, 1.01, 1.09)
+    c = judged([alone] * 5)[2]
+    assert (alone.verdict, c.verdict) == ("differs", "inconclusive")
+    said = answer.judgement(c)
+    assert "after correction for all comparisons: what decides is the interval of 99 %" in said
+    low = float(said.rpartition("[")[2].partition(",")[0].replace("−", "-"))
+    assert low < 0
 
 
 def test_a_contrast_declared_the_other_way_round_is_turned(found: Results) -> None:

@@ -9,10 +9,16 @@ import pytest
 from statsmodels.stats.power import TTestPower
 
 from analysis.stats import planning
+from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import contrasts
 from analysis.suite.records import Suite
 from analysis.tests.known import known
 from validation.synthetic.tables import energy_of, suite_of
+
+
+def scattered(sd_log: float, n: int) -> Comparison:
+    return Comparison(n, 1.0, 0.02, sd_log / math.sqrt(n), n - 1.0)
+
 
 KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt"}
 
@@ -20,19 +26,20 @@ KINDS = {"plain": "plain", "opal": "opal", "soft": "dmcrypt"}
 @pytest.mark.parametrize("n", [3, 4, 6, 10, 40, 200])
 def test_detectable_difference_is_that_of_statsmodels(n: int) -> None:
     theirs = TTestPower().solve_power(None, nobs=n, alpha=0.05, power=0.8)
-    assert planning.detectable(0.004, n) == pytest.approx(math.exp(0.004 * theirs), rel=1e-6)
+    assert planning.detectable(scattered(0.004, n)) == pytest.approx(
+        math.exp(0.004 * theirs), rel=1e-6
+    )
     theirs = TTestPower().solve_power(None, nobs=n, alpha=0.05, power=0.95)
-    found = planning.detectable(0.004, n, power=0.95)
+    found = planning.detectable(scattered(0.004, n), power=0.95)
     assert found == pytest.approx(math.exp(0.004 * theirs), rel=1e-6)
 
 
 def test_detectable_difference_at_the_ends() -> None:
-    assert planning.detectable(0.01, 1) is None
-    assert planning.detectable(None, 5) is None
-    assert planning.detectable(0.0, 5) == 1.0
-    two = known(planning.detectable(0.01, 2))
+    assert planning.detectable(Comparison(1, 1.0, 0.02)) is None
+    assert planning.detectable(scattered(0.0, 5)) == 1.0
+    two = known(planning.detectable(scattered(0.01, 2)))
     assert 1.1 < two < 1.2
-    assert planning.detectable(500.0, 2) is None  # no number is as large
+    assert planning.detectable(scattered(500.0, 2)) is None  # no number is as large
 
 
 def test_second_stage_by_hand() -> None:

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from analysis.money.costs import paybacks
+from analysis.stats.comparison import Comparison
 from analysis.stats.results import Results, results
-from analysis.stats.stats import Comparison
 from analysis.tests.known import known
 from analysis.tests.pages import Shared
 from validation.synthetic.paper import expected, write_paper_suite

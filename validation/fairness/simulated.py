@@ -13,7 +13,7 @@ import numpy as np
 
 from agent.checks.context import CheckContext
 from agent.checks.table import TABLE
-from analysis.stats.stats import Comparison, compare, judged
+from analysis.stats.comparison import Comparison, compare, judged
 from controller.suites import Turn, order
 from drive.behaviour import Timing
 from lab.devices import DiskModel

@@ -9,8 +9,8 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import ttost_paired
 
+from analysis.stats.comparison import Comparison, compare, holm
 from analysis.stats.planning import detectable
-from analysis.stats.stats import compare, holm
 from validation.bench import Figure, at_most
 from validation.inference.simulated import SEED
 
@@ -57,7 +57,7 @@ def _power(generator: np.random.Generator) -> float:
     apart = 0.0
     for n in (3, 4, 6, 10, 20, 40):
         sd_log = float(generator.uniform(0.001, 0.02))
-        ours = detectable(sd_log, n)
+        ours = detectable(Comparison(n, 1.0, 0.02, sd_log / math.sqrt(n), n - 1.0))
         theirs = TTestPower().solve_power(None, nobs=n, alpha=0.05, power=0.8)
         apart = max(apart, abs((ours or math.inf) - math.exp(float(theirs) * sd_log)))
     return apart

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from analysis.stats.stats import Floats, LogRatio
+from analysis.stats.comparison import LogRatio
+from analysis.stats.stats import Floats
 from validation.bench import Figure, within
 from validation.inference.simulated import FEW, SEED, SUITES, Scene, covered, simulate
 
@@ -39,7 +40,7 @@ def measure(quick: bool = False) -> list[Figure]:
 
 def _covered(scene: Scene, suites: int) -> float:
     found = simulate(scene, suites, np.random.default_rng(SEED))
-    return covered(paired(found.logs).interval(0.95), math.log(scene.ratio))
+    return covered(paired(found.logs).interval(0.95), math.log(RATIO))
 
 
 def paired(logs: Floats) -> LogRatio:

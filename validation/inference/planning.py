@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from analysis.stats.comparison import Comparison
 from analysis.stats.planning import detectable, second_stage, two_stages_half_width
 from analysis.stats.stats import LEVEL, Floats
 from validation.bench import Figure, within
@@ -67,7 +68,8 @@ def _log_ratios(logs: Floats) -> Floats:
 def _power(blocks: int, suites: int) -> Figure:
     """Suites whose true ratio is the detectable one, of those found to differ."""
     scene = replace(STILL, blocks=blocks)
-    ratio = detectable(scene.differences_sd, blocks)
+    error = scene.differences_sd / math.sqrt(blocks)
+    ratio = detectable(Comparison(blocks, 1.0, 0.02, error, blocks - 1.0))
     if ratio is None:
         raise ValueError("nothing is detectable with so few blocks")
     simulated = simulate(replace(scene, ratio=ratio), suites, np.random.default_rng(SEED + 7))

@@ -26,13 +26,13 @@ class Scene:
     Drift is per hour of the suite, `swing` a slow wave besides. `place` is the change from one
     place in the order of a block to the next, `carry` what the last configuration adds to the one
     that runs after it. `run_h` is the time of one configuration with all its workloads. `ratio` is
-    the true one of every configuration but the first to the first.
+    the true one of every configuration but the first to the first, or of each of them.
     """
 
     blocks: int = 10
     configurations: int = 4
     workloads: int = 1
-    ratio: float = 1.0
+    ratio: float | tuple[float, ...] = 1.0
     block_sd: float = 0.01
     entry_sd: float = 0.001
     run_sd: float = 0.003
@@ -84,7 +84,7 @@ def simulate(scene: Scene, suites: int, generator: np.random.Generator) -> Simul
         + of_blocks
         + generator.normal(0, s.entry_sd, shape)
     )
-    common[..., 1:] += math.log(s.ratio)
+    common[..., 1:] += np.log(s.ratio)
     of_runs = suites, s.workloads, s.blocks, s.configurations
     if s.tails is None:
         scatter = generator.normal(0, s.run_sd, of_runs)

@@ -85,7 +85,7 @@ def _of_carry_over(
     """Of suites without carry-over, and of suites with one."""
     suites = len(simulated.logs)
     carried = simulate(replace(scene, carry=CARRY), suites, generator)
-    change = np.mean(carried.logs[:, 0, :, -1] - carried.logs[:, 0, :, 0]) - math.log(scene.ratio)
+    change = np.mean(carried.logs[:, 0, :, -1] - carried.logs[:, 0, :, 0]) - np.log(scene.ratio)
     return [
         no_more_by_chance(
             f"suites without carry-over in which one is found, {scene.blocks} blocks",

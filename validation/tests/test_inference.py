@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.stats.stats import compare
+from analysis.stats.comparison import compare
 from validation.bench import Figure
 from validation.inference import agreement, coverage, families, hosts, money, planning, steadiness
 from validation.inference.families import largest_difference

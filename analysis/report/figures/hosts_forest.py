@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from analysis.report import words
 from analysis.report.figures import intervals, style
 from analysis.report.figures.intervals import Limits, Ratio, Tick
+from analysis.stats.comparison import Comparison
 from analysis.stats.hosts import Effect, Hosts
-from analysis.stats.stats import Comparison
 
 LINES = 60  # of one picture: more would not fit an upright sheet
 LINE_IN = 0.135

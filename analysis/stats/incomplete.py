@@ -1,0 +1,124 @@
+"""Two configurations compared within blocks of which some lack runs.
+
+Each workload's logarithms of joules are effects of blocks plus effects of configurations plus
+scatter: a run whose partner is void is told apart by the other configurations of its block. Where
+nothing is missing the result is that of pairs, to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.stats.comparison import Comparison, LogRatio, compared, of_mean
+from analysis.stats.stats import Floats, exp
+from analysis.stats.typical import of as typical_of
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class _Workload:
+    """What one workload tells of the contrast, by block.
+
+    `weights` (blocks × configurations) make it from the logarithms; `scores` (blocks) are its
+    shares of the error, `freedom` (blocks × blocks) their covariances if all scatter were alike.
+    """
+
+    log_ratio: float
+    weights: Floats
+    scores: Floats
+    freedom: Floats
+    by_block: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class InBlocks:
+    """A comparison and the log-ratios of its blocks, in which a run that is missing is what its
+    block and its configuration lead to expect."""
+
+    comparison: Comparison
+    log_ratios: Floats
+
+
+def in_blocks(logs: Floats, margin: float, any_look: bool = False) -> InBlocks | None:
+    """The second configuration against the first: `logs` are workloads × blocks × configurations,
+    NaN where there is no run. None where a workload has no block that tells.
+
+    The mean over workloads of the least-squares contrasts; the standard error is that of the blocks
+    as clusters, unbiased where all scatter alike and consistent where it does not, with
+    Satterthwaite's degrees of freedom (CR2: R. M. Bell and D. F. McCaffrey, Survey Methodology 28,
+    2002; J. E. Pustejovsky and E. Tipton, Journal of Business & Economic Statistics 36, 2018).
+    """
+    there = np.isfinite(logs)
+    pairs = np.all(there[..., :2], axis=(0, 2))
+    if np.array_equal(np.any(there[..., :2], axis=(0, 2)), pairs):
+        ratios = np.mean(logs[:, pairs, 1] - logs[:, pairs, 0], axis=0)
+        return InBlocks(compared(ratios, margin, any_look), ratios) if len(ratios) else None
+    parts = [_workload(values) for values in logs]
+    found = [part for part in parts if part is not None]
+    if not found or len(found) < len(parts):
+        return None
+    ratio = np.asarray(np.mean([part.log_ratio for part in found]))
+    telling = np.any([np.any(part.weights != 0, axis=1) for part in found], axis=0)
+    n = int(np.sum(telling))
+    by_block = np.mean([part.by_block for part in found], axis=0)[telling]
+    if any(_certain(part) for part in found):
+        return InBlocks(Comparison(n, exp(ratio), margin), by_block)
+    covariance = np.sum([part.freedom for part in found], axis=0)
+    variance = float(np.sum(np.sum([part.scores for part in found], axis=0) ** 2))
+    df = np.trace(covariance) ** 2 / np.sum(covariance**2)
+    mean = LogRatio(ratio, np.asarray(np.sqrt(variance) / len(found)), np.asarray(df))
+    comparison = of_mean(mean, n, margin, any_look, typical_of(by_block))
+    return InBlocks(comparison, by_block)
+
+
+def _workload(logs: Floats) -> _Workload | None:
+    """Of one workload: blocks × configurations; None where no block joins the two."""
+    there = np.isfinite(logs)
+    values = np.where(there, logs, 0.0)
+    counts = np.maximum(there.sum(axis=1), 1)
+    own = there[:, :, None] * np.eye(there.shape[1])
+    within = own - there[:, :, None] * there[:, None, :] / counts[:, None, None]
+    inverse = np.linalg.pinv(np.sum(within, axis=0), rcond=ROUNDING, hermitian=True)
+    contrast = np.zeros(there.shape[1])
+    contrast[:2] = -1.0, 1.0
+    effects = inverse @ np.einsum("bij,bj->i", within, values)
+    solved = inverse @ contrast
+    if np.max(np.abs(np.sum(within, axis=0) @ solved - contrast)) > ROUNDING**0.5:
+        return None
+    weights = within @ solved
+    root = _inverse_root(within - within @ inverse @ within)
+    adjusted = np.einsum("bij,bj->bi", root, weights)
+    left = np.einsum("bij,bj->bi", within, values - effects)
+    freedom = np.diag(np.sum(adjusted**2, axis=1)) - adjusted @ inverse @ adjusted.T
+    filled = _filled(values, there, effects)
+    return _Workload(
+        float(contrast @ effects),
+        np.where(np.abs(weights) > ROUNDING, weights, 0.0),
+        np.sum(adjusted * left, axis=1),
+        freedom,
+        filled[:, 1] - filled[:, 0],
+    )
+
+
+def _filled(values: Floats, there: Floats, effects: Floats) -> Floats:
+    """The logarithms, with what is missing as its block and configuration lead to expect."""
+    counts = np.maximum(there.sum(axis=1), 1)
+    blocks = np.sum(np.where(there, values - effects, 0.0), axis=1) / counts
+    return np.where(there, values, blocks[:, None] + effects)
+
+
+def _inverse_root(matrices: Floats) -> Floats:
+    """Of positive semidefinite matrices, over what they do not annihilate."""
+    lambdas, vectors = np.linalg.eigh(matrices)
+    kept = lambdas > ROUNDING
+    scale = np.where(kept, 1 / np.sqrt(np.where(kept, lambdas, 1.0)), 0.0)
+    return np.asarray((vectors * scale[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+
+
+def _certain(part: _Workload) -> bool:
+    """Whether a block's values alone make part of the result, so that nothing tells its error."""
+    told = (1 - ROUNDING**0.5) * float(np.sum(part.weights**2))
+    return bool(np.trace(part.freedom) < told)
