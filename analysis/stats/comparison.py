@@ -146,10 +146,13 @@ class Comparison:
         return LogRatio(mean, error, df, self.any_look)
 
     def interval(self, confidence: float = 0.95) -> Span:
-        """Of the ratio."""
+        """Of the ratio; without limits where so few blocks bound nothing."""
         if self._log is None:
             return Span(self.ratio, None, None)
-        low, high = map(exp, self._log.interval(confidence))
+        limits = self._log.interval(confidence)
+        if not np.all(np.isfinite(limits)):
+            return Span(self.ratio, None, None)
+        low, high = map(exp, limits)
         return Span(self.ratio, low, high)
 
     @cached_property

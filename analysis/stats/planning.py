@@ -62,6 +62,23 @@ def blocks_for(sd_log: float, n: int, half_width: float) -> int:
     return int(second_stage(np.asarray(sd_log), n, half_width))
 
 
+def blocks_at_any_look(sd_log: float, n: int, half_width: float) -> int:
+    """The same for a suite that may be looked at after any block, if its deviation stays."""
+    wanted = math.log1p(half_width)
+
+    def wide(blocks: int) -> bool:
+        bound = float(critical(np.asarray(blocks - 1.0), LEVEL, any_look=True))
+        return not sd_log * bound <= wanted * math.sqrt(blocks)
+
+    low, high = n - 1, n
+    while wide(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        mid = (low + high) // 2
+        low, high = (mid, high) if wide(mid) else (low, mid)
+    return high
+
+
 def second_stage(sd_log: Floats, n: int, half_width: float) -> Floats:
     """As `blocks_for`, for an array of deviations."""
     critical = float(special.stdtrit(n - 1, 1 - LEVEL / 2))
@@ -111,13 +128,15 @@ def _row(contrast: Contrast, wanted: float) -> dict[str, Any] | None:
     c = contrast.comparison
     if c is None or c.sd_log is None:
         return None
-    total = blocks_for(c.sd_log, c.n, wanted)
+    of_all = blocks_at_any_look if c.any_look else blocks_for
+    total = of_all(c.sd_log, c.n, wanted)
+    half = float(critical(np.asarray(c.n - 1.0), LEVEL, c.any_look)) * c.sd_log / math.sqrt(c.n)
     return {
         "base": contrast.base,
         "other": contrast.other,
         "from_blocks": c.n,
         "sd_log": c.sd_log,
-        "half_width": math.expm1(float(half_width(c.sd_log, c.n, 1 - LEVEL))),
+        "half_width": math.expm1(half) if half < 700 else None,
         "blocks": total,
         "more_blocks": total - c.n,
     }

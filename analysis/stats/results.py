@@ -58,8 +58,16 @@ MISTIMED = {
 def reservations(
     suite: Suite, energy: pl.DataFrame, drift_check: DriftCheck | None
 ) -> Iterator[str]:
-    """One sentence each for runs void to the end, runs that a meter missed, a meter whose times
-    contradict its description, and drift."""
+    """One sentence each for a look before the planned end, runs void to the end, runs that a meter
+    missed, a meter whose times contradict its description, and drift."""
+    seen = {run.block for run in suite.compared_runs} | {run.block for run in suite.void}
+    begun = len(seen)
+    if begun < (suite.planned_blocks or begun) and not suite.any_look:
+        yield (
+            f"Looked at after {begun} of {suite.planned_blocks} planned blocks: the error rates of "
+            "intervals and verdicts hold for one look, at the planned end. A suite that may be "
+            "ended or extended after any block declares looks: any."
+        )
     if suite.void:
         blocks = sorted({run.block + 1 for run in suite.void})
         where = f"block{'s' * (len(blocks) > 1)} {', '.join(map(str, blocks))}"

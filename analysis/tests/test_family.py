@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from analysis.stats.comparison import Comparison, compare, holm, judged
+from analysis.stats.comparison import Comparison, closed, compare, holm, judged
+from analysis.stats.stats import Floats
 from analysis.tests.known import known
 
 
@@ -34,6 +35,45 @@ def test_holm_of_many_families_at_once_is_that_of_each() -> None:
 def test_holm_of_nothing() -> None:
     assert holm(np.array([])).shape == (0,)
     assert judged([]) == []
+
+
+def rejected(p_values: Floats, settled: Floats, level: float) -> Floats:
+    """The step-down procedure as it is told: of tests × questions, at one level."""
+    still, found = np.ones(len(settled), bool), np.zeros(p_values.shape, bool)
+    for question in np.argsort(settled):
+        limit = level / still.sum()
+        found |= still & (p_values <= limit)
+        if settled[question] > limit:
+            break
+        still[question] = False
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_adjusted_p_is_the_least_level_that_rejects(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    p = generator.uniform(0, 0.06, (2, 6))
+    settled = np.where(generator.uniform(size=6) < 0.5, generator.uniform(0, 0.05, 6), 1.0)
+    adjusted = closed(p, settled)
+    for test, question in np.ndindex(*p.shape):
+        level = float(adjusted[test, question])
+        assert level == 1 or rejected(p, settled, level * (1 + 1e-12))[test, question]
+        assert not rejected(p, settled, min(level, 1.0) * (1 - 1e-12))[test, question]
+
+
+def test_what_is_beyond_the_margin_no_longer_counts_in_its_family() -> None:
+    """Holm's method over the tests of equivalence would ask 0.05 / 3 of the last one."""
+    large = compared(1.20, 1.21, 1.19, 1.20)
+    near = compared(1.011, 0.991, 1.014, 0.998)
+    assert 0.05 / 3 < known(near.p_equivalence) < 0.05
+    found = judged([large, near, large])
+    assert [one.verdict for one in found] == ["differs", "equivalent", "differs"]
+    assert found[1].p_equivalence_adjusted == pytest.approx(near.p_equivalence)
+    assert [one.level for one in found] == [0.05] * 3
+    # What differs by less than the margin may still be called equivalent falsely: it stays.
+    little = compared(1.015, 1.016, 1.014, 1.015, margin=0.0151)
+    assert known(little.p_value) < 0.001
+    assert judged([little, near, little])[1].verdict == "inconclusive"
 
 
 def test_a_family_takes_back_what_one_test_alone_would_say() -> None:

@@ -9,7 +9,7 @@ import pytest
 from statsmodels.stats.power import TTestPower
 
 from analysis.stats import planning
-from analysis.stats.comparison import Comparison
+from analysis.stats.comparison import Comparison, critical
 from analysis.stats.contrasts import contrasts
 from analysis.suite.records import Suite
 from analysis.tests.known import known
@@ -117,6 +117,22 @@ def test_next_suite_by_the_width_that_the_plan_asks() -> None:
     assert (document["blocks"], document["more_blocks"]) == (10, 0)
     for nonsense in (0, -1, "wide", True, None, float("nan")):
         assert planned(10, 0.01, half_width=nonsense)[1]["half_width"] == 0.005
+
+
+def test_next_suite_of_one_that_may_be_looked_at_at_any_block() -> None:
+    _, document = planned(10, 0.01, looks="any")
+    rows = document["contrasts"]
+    assert isinstance(rows, list)
+    for row in rows:
+        blocks, wanted = row["blocks"], math.log1p(0.005)
+        half = [
+            float(critical(np.array(n - 1.0), 0.05, any_look=True)) * row["sd_log"] / math.sqrt(n)
+            for n in (blocks - 1, blocks)
+        ]
+        assert half[1] <= wanted < half[0]
+        assert row["blocks"] > planning.blocks_for(row["sd_log"], 10, 0.005)
+        assert row["half_width"] > math.expm1(2 * row["sd_log"] / math.sqrt(10))
+    json.dumps(planned(2, 0.01, looks="any")[1], allow_nan=False)
 
 
 def test_next_suite_after_few_blocks_asks_for_a_pilot_first() -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
 from analysis.report.steadiness_section import carry_over_sentence
+from analysis.stats.stalls import share_within, stalls
 from analysis.stats.steadiness import hours_of, places_of, steadiness
 from analysis.stats.two_way import Layout
 from analysis.suite.clocks import TargetClock
@@ -295,3 +297,23 @@ def test_deleted_residuals_are_those_of_statsmodels() -> None:
 def test_no_residual_at_all_is_no_distance() -> None:
     layout = known(Layout.of((0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 0, 1)))
     assert layout.deleted_t(np.zeros(6)).tolist() == [0.0] * 6
+
+
+def test_stalled_runs_are_counted_by_configuration() -> None:
+    """One run that took 40 % more of 18, and one that took less, which is no stall."""
+    more = made(6, outlier=(2, "opal", math.log(1.4)), workloads=["write", "read", "sql"])
+    less = made(6, outlier=(3, "soft", math.log(0.7)), workloads=["write", "read", "sql"])
+    by = {s.configuration: s for s in stalls(steadiness(*more, NO_CLOCK), list(KINDS))}
+    assert {name: (s.stalled, s.runs) for name, s in by.items()} == {
+        **dict.fromkeys(KINDS, (0, 18)),
+        "opal": (3, 18),  # made() adds it to the block's run of each workload
+    }
+    assert known(by["opal"].most_percent) == pytest.approx(40, abs=1.5)
+    assert by["plain"].most_percent is None
+    assert not any(s.stalled for s in stalls(steadiness(*less, NO_CLOCK), list(KINDS)))
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 20), (1, 20), (7, 30), (20, 20)])
+def test_the_share_of_stalls_is_that_of_clopper_and_pearson(count: int, total: int) -> None:
+    interval = stats.binomtest(count, total).proportion_ci(method="exact")
+    assert share_within(count, total) == pytest.approx((interval.low, interval.high))

@@ -126,6 +126,16 @@ def test_records_that_contradict_their_limit_of_delay_are_flagged_and_widen(foun
     assert not [said for said in found.reservations if said.startswith("meter0: ")]
 
 
+def test_a_look_before_the_planned_end_is_told(found: Results) -> None:
+    plan = found.suite.plan
+    early = replace(found.suite, plan={**plan, "blocks": 40})
+    any_look = {**plan["analysis"], "looks": "any"}
+    allowed = replace(early, plan={**early.plan, "analysis": any_look})
+    said = [list(reservations(suite, found.energy, None)) for suite in (early, allowed)]
+    assert any("of 40 planned blocks" in one and "declares looks: any" in one for one in said[0])
+    assert not any("Looked at" in one for one in (*said[1], *found.reservations))
+
+
 def with_a_second_meter(folder: Path, ratio: float, without: Sequence[str]) -> None:
     """`meter1` beside `meter0`: as it, but by `ratio`, and away during some runs."""
     meter = shutil.copytree(folder / "meters" / "meter0", folder / "meters" / "meter1")

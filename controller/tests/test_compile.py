@@ -286,6 +286,13 @@ def test_a_margin_is_a_share(key: str, value: object) -> None:
         compile_plan("smoke", suite(**{key: value}), target(), seed=1)
 
 
+def test_the_plan_says_when_its_suite_may_be_looked_at() -> None:
+    assert plan()["analysis"]["looks"] == "end"
+    assert plan(looks="any")["analysis"]["looks"] == "any"
+    with pytest.raises(ControllerError, match=r"key looks is 'often': say end .* or any"):
+        plan(looks="often")
+
+
 def test_the_plan_names_its_precision_and_its_pilot() -> None:
     made = compile_plan("smoke", suite(), target(), seed=1, blocks=17, pilot="p-1")
     assert made["blocks"] == 17

@@ -61,15 +61,14 @@ def _voids(scene: Scene, suites: int) -> list[Figure]:
         whole += np.sum(np.all(pairs, axis=(0, 2))) * pairs[:, 0].size
         others = np.sum(np.isfinite(one), axis=-1, keepdims=True) > 1
         lone += np.sum(pairs & others)
+    by_blocks, used = (100 * float(part) / float(there) for part in (whole, lone))
     name = f"{scene.blocks} blocks, {scene.workloads} workloads, {scene.configurations} "
     name += f"configurations, {VOID:.0%} of runs void"
     return [
         within(f"true ratio within the 95 % interval, {name}", share(np.array(held)), "%", 94, 97),
         Figure(f"suites without an interval, {name}", 100 * (1 - len(held) / suites), "%"),
-        Figure(
-            f"runs of the two configurations used by whole blocks, {name}", 100 * whole / there, "%"
-        ),
-        Figure(f"runs of the two configurations used, {name}", 100 * lone / there, "%", "≥95"),
+        Figure(f"runs of the two configurations used by whole blocks, {name}", by_blocks, "%"),
+        Figure(f"runs of the two configurations used, {name}", used, "%", "≥95", used >= 95),
     ]
 
 

@@ -10,7 +10,16 @@ import pytest
 
 from analysis.stats.comparison import compare
 from validation.bench import Figure
-from validation.inference import agreement, coverage, families, hosts, money, planning, steadiness
+from validation.inference import (
+    agreement,
+    coverage,
+    families,
+    hosts,
+    misfortunes,
+    money,
+    planning,
+    steadiness,
+)
 from validation.inference.families import largest_difference
 from validation.inference.simulated import Scene, simulate
 
@@ -63,8 +72,10 @@ def test_false_verdicts_are_rare() -> None:
     figures = by_name(families.measure(quick=True))
     apart = figures.pop("largest difference of a p-value to the report's own, whole path")
     assert apart.value < 1e-9
-    assert len(figures) == 11
-    assert all(figure.meets for figure in figures.values())
+    assert len(figures) == 15
+    assert all(figure.meets for figure in figures.values() if figure.target)
+    power = next(f.value for name, f in figures.items() if name.startswith("a true change of 1 %"))
+    assert power > 70
     # A share of 0 would be a test that never speaks.
     assert all(figure.value > 1 for name, figure in figures.items() if "family" in name)
 
@@ -114,6 +125,19 @@ def test_steadiness_holds_the_truth_and_flags_rarely() -> None:
     found, left = (f.value for n, f in carried.items() if n.endswith("10 blocks") and not f.target)
     assert found > 70
     assert left == pytest.approx(-0.5 / 4, abs=0.03)  # of 4 configurations
+
+
+def test_misfortunes_leave_intervals_and_verdicts_what_they_say() -> None:
+    figures = by_name(misfortunes.measure(quick=True))
+    voids = [v.value for n, v in figures.items() if "true ratio within" in n]
+    assert len(voids) == 6
+    assert all(value > 86 for value in voids)
+    used = [v for n, v in figures.items() if "configurations used," in n and "4 conf" in n]
+    assert used
+    assert all(figure.meets for figure in used)
+    assert all(v.meets for n, v in figures.items() if "looks: any" in n and v.target)
+    assert all(v.value > 10 for n, v in figures.items() if n.endswith("60 blocks, plain intervals"))
+    assert all(v.meets for n, v in figures.items() if "with a stalled run" in n)
 
 
 def test_what_is_said_of_several_hosts_holds_as_often_as_it_should() -> None:

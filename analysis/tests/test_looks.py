@@ -1,0 +1,72 @@
+"""Intervals and verdicts of a suite that may be looked at after any block."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from analysis.stats.comparison import LogRatio, compare, critical
+from analysis.stats.stats import Floats
+from analysis.tests.known import known
+
+SEQUENCES, BLOCKS = 600, 60
+
+
+@pytest.fixture(scope="module")
+def sequences() -> Floats:
+    return np.random.default_rng(8).normal(0, 0.005, (SEQUENCES, BLOCKS))
+
+
+def ever(logs: Floats, any_look: bool, margin: float | None = None) -> float:
+    """Share of sequences with a false verdict at one of the looks after every block."""
+    found = np.zeros(len(logs), bool)
+    for blocks in range(3, BLOCKS + 1):
+        mean = LogRatio.of(logs[:, :blocks], any_look)
+        found |= (mean.p_value() if margin is None else mean.p_equivalence(margin)) < 0.05
+    return float(np.mean(found))
+
+
+def test_looks_after_every_block_do_not_add_up(sequences: Floats) -> None:
+    assert ever(sequences, any_look=False) > 0.15
+    assert ever(sequences, any_look=True) < 0.05
+
+
+def test_nor_do_they_for_equivalence_with_the_ratio_on_the_margin(sequences: Floats) -> None:
+    beyond = sequences + math.log1p(0.02)
+    assert ever(beyond, any_look=False, margin=0.02) > 0.12
+    assert ever(beyond, any_look=True, margin=0.02) < 0.05
+
+
+def test_what_is_there_is_found_some_blocks_later(sequences: Floats) -> None:
+    found = LogRatio.of(sequences[:, :20] + 0.008, any_look=True).p_value() < 0.05
+    assert np.mean(found) > 0.95
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 5, 10, 40])
+def test_the_interval_leaves_out_what_the_test_rejects(blocks: int) -> None:
+    logs = np.random.default_rng(blocks).normal(0.01, 0.01, blocks)
+    for mean in (0.0, 0.02, -0.01):
+        shifted = LogRatio.of(logs - np.mean(logs) + mean, any_look=True)
+        low, high = shifted.interval()
+        inside = low < 0 < high
+        assert inside == (shifted.p_value() > 0.05)
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 10, 100])
+def test_it_is_wider_than_the_plain_one(blocks: int) -> None:
+    df = np.array(blocks - 1.0)
+    assert critical(df, 0.05, any_look=True) > 1.4 * critical(df, 0.05)
+
+
+def test_two_blocks_bound_nothing() -> None:
+    found = known(compare([1.0, 1.0], [1.10, 1.11], 0.02, any_look=True))
+    assert (found.low, found.high) == (None, None)
+    assert found.verdict == "inconclusive"
+
+
+def test_certainty_without_scatter_stays() -> None:
+    found = known(compare([1.0] * 4, [1.1] * 4, 0.02, any_look=True))
+    assert (known(found.low), known(found.high)) == pytest.approx((1.1, 1.1))
+    assert found.verdict == "differs"
