@@ -199,7 +199,7 @@ def tests(found: Hosts) -> Blocks:
         f"±{found.margin * 100:g} % (TOST). These hosts: standard error from the hosts' own, "
         "degrees of freedom by Welch and Satterthwaite. Hosts in general: Student's t over the "
         "hosts' means, one figure a host, from three hosts on; it holds as far as the hosts were "
-        "chosen at random. Rows over all workloads are one family of Holm's, the others another.",
+        "chosen at random. Rows over all workloads are one family, the others another.",
         "key",
     )
     blocks = [e.these.n for e in found.overall if e.these is not None]

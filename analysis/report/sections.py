@@ -128,8 +128,9 @@ class Report:
         baseline = found.suite.label(found.suite.baseline or "") or "the baseline"
         return page + view.paragraph(
             "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
-            f"added. {_memory(found)}Verdicts are those of all rows as one family (Holm); ratios "
-            f"are against {baseline}. {single}",
+            f"added. {_memory(found)}Verdicts are those of all rows as one family: an interval is "
+            "its row's own, and may leave out 1 where the row is not settled among so many. "
+            f"Ratios are against {baseline}. {single}",
             "key",
         )
 
