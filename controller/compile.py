@@ -15,11 +15,11 @@ from controller.declared import comparisons, contrasts, extra, looks, preconditi
 from controller.names import unknown
 from controller.suites import (
     DRIFT_CHECK,
-    between_drift_checks,
     complete,
     entries,
     on_one_disk,
     order,
+    with_drift_checks,
 )
 from instrumentation import watermark as pattern
 from instrumentation.meters import registry as registry_of_meters
@@ -94,7 +94,8 @@ def compile_plan(
     drift_check = _drift_check(suite, stacks)
     if drift_check is not None:
         workloads.append({"name": DRIFT_CHECK, "parameters": drift_check["parameters"]})
-        runs = between_drift_checks(runs, drift_check["plan"]["configuration"])
+        there = drift_check["plan"]
+        runs = with_drift_checks(runs, there["configuration"], there["every"])
     return freeze(
         {
             "format": FORMAT,
@@ -199,12 +200,24 @@ def _drift_check(
         raise ControllerError(
             f"The suite's key drift_check is {wanted!r}: say true, false, or its parameters."
         )
+    parameters = {} if wanted is True else dict(wanted)
+    every = parameters.pop("every", 1)
+    if type(every) is not int or every < 1:
+        raise ControllerError(
+            f"The drift check's key every is {every!r}: say after how many blocks it runs again, "
+            "1 or more; it runs first and last in any case."
+        )
     plain = [stack["name"] for stack in stacks if stack["encrypted_by"] == NOBODY]
     names = [stack["name"] for stack in stacks]
     baseline = "plain" if "plain" in names else (plain or names)[0]
     return {
-        "parameters": complete(DRIFT_CHECK, {} if wanted is True else wanted),
-        "plan": {"workload": DRIFT_CHECK, "configuration": baseline, "limit": DRIFT_LIMIT},
+        "parameters": complete(DRIFT_CHECK, parameters),
+        "plan": {
+            "workload": DRIFT_CHECK,
+            "configuration": baseline,
+            "limit": DRIFT_LIMIT,
+            "every": every,
+        },
     }
 
 

@@ -221,11 +221,17 @@ def fit(plan: Mapping[str, Any], known: Seen, hours: float) -> Fit:
     further_s = _further_s(plan, known, costs)
     runs_s = sum(costs[run["run_id"]] for run in first)
     parts_s = runs_s + sum(_switch_s(known, name) for name in stacks)
-    drift_check_s = sum(
-        costs[run["run_id"]] + _switch_s(known, run["configuration"])
-        for run in plan["runs"]
-        if run["workload"] == drift_checks
+    check_s = max(
+        (
+            costs[run["run_id"]] + _switch_s(known, run["configuration"])
+            for run in plan["runs"]
+            if run["workload"] == drift_checks
+        ),
+        default=0.0,
     )
+    # One stands before the first block, one after the last, the others between.
+    drift_check_s = 2 * check_s
+    parts_s += check_s / plan["drift_check"]["every"] if drift_checks else 0.0
 
     ratios = known.ratios()
     factor = fmean(ratios) if ratios else 1.0

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from controller.names import SUITES, suite_names, unknown
 from workloads import registry
 from workloads.base import WorkloadError
 
-# The workload that runs first and last on the baseline.
+# The workload that runs before, between and after the blocks on the baseline.
 DRIFT_CHECK = "drift_check"
 
 VARIANT_KEYS = ("name", "workload", "parameters", "repeat", "configurations", "overall")
@@ -121,7 +122,7 @@ def _entry(given: Any, names: Sequence[str], database: str, *, chosen: bool) -> 
 def _check_name(name: Any, workload: Any) -> None:
     if DRIFT_CHECK in (name, workload):
         raise ControllerError(
-            "The drift check is no workload of a suite's list: it runs first and last by itself "
+            "The drift check is no workload of a suite's list: it runs between blocks by itself "
             "(the suite's key drift_check)."
         )
     if workload not in registry.names():
@@ -348,12 +349,17 @@ def order(
     return runs
 
 
-def between_drift_checks(
-    runs: Sequence[Mapping[str, Any]], configuration: str
+def with_drift_checks(
+    runs: Sequence[Mapping[str, Any]], configuration: str, every: int
 ) -> list[dict[str, Any]]:
-    """The drift check before and after all runs, in the first and in the last block."""
-    drift_check = {"configuration": configuration, "workload": DRIFT_CHECK}
-    whole = [{**drift_check, "block": 0}, *runs, {**drift_check, "block": runs[-1]["block"]}]
+    """The drift check before all runs, after each `every` blocks, and after all runs."""
+    check = {"configuration": configuration, "workload": DRIFT_CHECK}
+    whole: list[Mapping[str, Any]] = []
+    for block, of_block in groupby(runs, key=lambda run: int(run["block"])):
+        if block % every == 0:
+            whole.append({**check, "block": block})
+        whole.extend(of_block)
+    whole.append({**check, "block": runs[-1]["block"]})
     return [_numbered(index, run) for index, run in enumerate(whole)]
 
 

@@ -21,7 +21,7 @@ class DriftCheck(Workload):
     """
 
     name = "drift_check"
-    summary = "rest and full load without the disk, first and last in a suite"
+    summary = "rest and full load without the disk, between the blocks of a suite"
     parameters = (Parameter("seconds", 10, "s", "length of each of its two phases", minimum=1),)
     small: ClassVar = {"seconds": 1}
     program = "sysbench cpu"

@@ -14,8 +14,8 @@ from analysis.report import missing_section, words
 from analysis.report.provenance import duration, interruptions, times
 from analysis.report.steadiness_section import where
 from analysis.stats.contrasts import contrasts
+from analysis.stats.drift_check import MOVED, DriftCheck, drift_check, given
 from analysis.stats.results import uncovered
-from analysis.stats.steadiness import MOVED, DriftCheck, drift_check, given
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
 from analysis.suite.incidents import IncidentLog, incident_log
@@ -167,7 +167,7 @@ def _waits(told: IncidentLog) -> str:
 def _drift_check(suite: Suite, energy: pl.DataFrame | None) -> str:
     found = _judged(suite, energy)
     if found is None:
-        return "drift check: nothing to say, it did not finish both first and last"
+        return "drift check: nothing to say, it did not finish twice"
     worst = f"{where(found.worst)} {words.percent(1 + found.worst.change, 2)}"
     most = "" if found.verdict == MOVED else "at most "
     return f"drift check {found.verdict}: {most}{worst}, limit ±{found.limit * 100:g} %"
@@ -181,7 +181,7 @@ def _judged(suite: Suite, energy: pl.DataFrame | None) -> DriftCheck | None:
         own = [r for r in suite.runs if (r.workload, r.configuration) == (workload, configuration)]
         try:
             energy = pl.concat(
-                [energy_table(_alone(suite, run, clock), clock) for run in (own[0], own[-1])]
+                [energy_table(_alone(suite, run, clock), clock) for run in own]
                 if len(own) > 1
                 else [energy_table(replace(suite, runs=(), meters=()), clock)]
             )

@@ -8,12 +8,15 @@ import numpy as np
 
 from analysis.report import view, words
 from analysis.report.view import Blocks
+from analysis.stats.change_points import LEAST, ChangePoint, change_points
 from analysis.stats.comparison import holm
+from analysis.stats.drift_check import CANNOT_TELL, HELD, MOVED, DriftCheck, Reading
 from analysis.stats.results import Results
 from analysis.stats.stalls import stalls
 from analysis.stats.stats import LEVEL, Estimate
-from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, DriftCheck, Reading, Steadiness
+from analysis.stats.steadiness import Steadiness
 
+FEW_READINGS = "so few readings do not tell how much they scatter"
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
 
 
@@ -23,6 +26,7 @@ def steadiness_section(
     """Tables by workload, flagged runs, and the comparisons with and without them."""
     page = view.paragraph(drift_check_sentence(found, drift_check))
     page += drift_check_table(found, drift_check)
+    page += _change_points(found, steady, drift_check)
     page += view.table(
         "Scatter, drift and order of one run's energy, the configurations' effects removed",
         [
@@ -123,45 +127,45 @@ def carry_over_sentence(steady: Sequence[Steadiness], configurations: int) -> st
 def drift_check_sentence(found: Results, drift_check: DriftCheck | None) -> str:
     """Whether the drift check moved between its first and its last run."""
     if drift_check is None:
-        return "There is no drift check: nothing ran both first and last on the baseline."
+        return "There is no drift check: nothing ran twice on the baseline to tell."
     name = (
         f"{words.name_of(drift_check.workload)} on {found.suite.label(drift_check.configuration)}"
     )
     apart = "" if drift_check.hours is None else f", {_hours(drift_check.hours)} apart"
+    runs = f"over {drift_check.runs} runs{apart}"
     limit = f"limit ±{words.given(drift_check.limit * 100)} %"
-    worst = f"{words.percent(1 + drift_check.worst.change, 2)} at most ({where(drift_check.worst)})"
+    worst = drift_check.worst
+    change = f"{_change(worst)} ({where(worst)})"
     if drift_check.verdict == MOVED:
-        return f"The drift check ({name}) moved by {worst} from first to last{apart}; {limit}."
+        return f"The drift check ({name}) moved by {change} from first to last {runs}; {limit}."
     if drift_check.verdict == CANNOT_TELL:
-        uncertainty = words.given(round(drift_check.worst.uncertainty * 100, 2))
+        why = "its scatter explains that" if worst.low is not None else FEW_READINGS
         return (
-            f"The drift check ({name}) cannot tell: {worst} from first to last{apart}, {limit}; "
-            f"the instruments alone may be off by ±{uncertainty} %."
+            f"The drift check ({name}) cannot tell: {change} from first to last {runs}, {limit}; "
+            f"{why}."
         )
-    return f"The drift check ({name}) held: its power changed by {worst}{apart}; {limit}."
+    return f"The drift check ({name}) held: its power changed by {change} {runs}; {limit}."
+
+
+def _change(reading: Reading) -> str:
+    if reading.low is None or reading.high is None:
+        return words.percent(1 + reading.change, 2)
+    return words.change_of(1 + reading.change, 1 + reading.low, 1 + reading.high)
 
 
 def drift_check_table(found: Results, drift_check: DriftCheck | None) -> Blocks:
     """All that was held against each other of the drift_check."""
     return view.table(
-        "The drift check's mean power, first run against last",
-        [
-            "Component",
-            "Phase",
-            "First (W)",
-            "Last (W)",
-            "Change (%)",
-            "Instruments' uncertainty (± %)",
-            "Verdict",
-        ],
+        "The drift check's mean power, first run to last",
+        ["Component", "Phase", "Runs", "First (W)", "Last (W)", "Change [95 %]", "Verdict"],
         [
             [
                 f"{words.name_of(r.component)} ({r.source})",
                 PHASES.get(r.phase, r.phase),
-                words.number(r.first_w, 3),
-                words.number(r.last_w, 3),
-                words.percent(1 + r.change, 2).removesuffix(" %"),
-                words.number(r.uncertainty * 100, 2),
+                str(len(r.powers_w)),
+                words.number(r.powers_w[0], 3),
+                words.number(r.powers_w[-1], 3),
+                _change(r),
                 MOVED if drift_check is not None and drift_check.has_moved(r) else HELD,
             ]
             for r in (() if drift_check is None else drift_check.readings)
@@ -170,6 +174,49 @@ def drift_check_table(found: Results, drift_check: DriftCheck | None) -> Blocks:
         origin=found.origin,
         group=True,
     )
+
+
+def _change_points(
+    found: Results, steady: Sequence[Steadiness], drift_check: DriftCheck | None
+) -> Blocks:
+    """Steps of joules and of the drift check's power, with when they came."""
+    points, looked = change_points(found.suite, steady, drift_check)
+    if not looked:
+        return view.paragraph(
+            f"Change points were not looked for: that takes {LEAST} blocks or drift checks.", "key"
+        )
+    page = view.table(
+        "Change points: from when on the machine took more or less",
+        ["What", "Between", "Target's time (UTC)", "Change [95 %]", "p"],
+        [_point(point) for point in points],
+        words=3,
+        origin=found.origin,
+    )
+    said = "were found" if points else "found: none"
+    return page + view.paragraph(
+        f"Change points {said} in {looked} series (joules of all workloads with the "
+        "configurations' effects removed, system power of the drift check): the split that "
+        "explains most, against the same values in random order, and more than a straight line "
+        "explains; at most 5 % risk of a false one among all. Ratios within blocks hold whatever a change of the machine is.",
+        "key",
+    )
+
+
+def _point(point: ChangePoint) -> list[str]:
+    of, step = point.of, point.step
+    if of is None:
+        what, each = "Joules of all workloads", "blocks"
+    else:
+        what, each = f"Drift check, {where(of)} ({of.source})", "drift checks"
+    ratios = (1 + part / 100 for part in (step.change_percent, step.low_percent, step.high_percent))
+    since, until = (wall.removesuffix("+00:00").replace("T", " ") for wall in point.walls)
+    return [
+        what,
+        f"{each} {point.places[0]} and {point.places[1]}",
+        f"{since} to {until}" if since and until else words.NOTHING,
+        words.change_of(*ratios),
+        words.p_value(step.p_value),
+    ]
 
 
 def where(reading: Reading) -> str:

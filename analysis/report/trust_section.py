@@ -15,8 +15,9 @@ from analysis.report.answer import count
 from analysis.report.steadiness_section import drift_check_sentence
 from analysis.report.view import Blocks
 from analysis.stats import planning
+from analysis.stats.drift_check import DriftCheck
 from analysis.stats.results import COVERED, Results, uncovered_phases
-from analysis.stats.steadiness import DriftCheck, Steadiness
+from analysis.stats.steadiness import Steadiness
 from analysis.suite import manifest, readers
 from analysis.suite.records import Meter, Suite
 

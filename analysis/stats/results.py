@@ -18,8 +18,8 @@ from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.energy.windows import DELAY_FLAG, PERIOD_FLAG
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
 from analysis.stats.disks import Condition, conditions, findings
+from analysis.stats.drift_check import MOVED, DriftCheck, drift_check
 from analysis.stats.planning import next_suite
-from analysis.stats.steadiness import MOVED, DriftCheck, drift_check
 from analysis.stats.summary import summarise
 from analysis.suite import manifest
 from analysis.suite.clocks import TargetClock
@@ -135,7 +135,7 @@ class Results:
 
     @cached_property
     def drift_check(self) -> DriftCheck | None:
-        """First against last run of the drift_check."""
+        """What the runs of the drift_check say."""
         return drift_check(self.suite, self.energy, self.clock)
 
     @cached_property

@@ -1,12 +1,10 @@
-"""How steady the machine was: scatter, drift, order, outliers, and the drift check."""
+"""How steady the machine was: scatter, drift, order, and runs that stand out."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,12 +12,11 @@ from scipy import special
 
 from analysis.energy.energy import ALL
 from analysis.stats.comparison import Comparison, compare
-from analysis.stats.contrasts import IDLE
 from analysis.stats.drifting import long_run_half_width
 from analysis.stats.stats import Estimate, Floats
 from analysis.stats.two_way import Layout, Slope, percent
 from analysis.suite.clocks import TargetClock
-from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Run, Suite
+from analysis.suite.records import DRIFT_CHECK, SYSTEM, Run, Suite
 
 FLAGGED = 0.01  # chance of a flag in a workload without outliers
 NS_PER_HOUR = 3.6e12
@@ -270,126 +267,3 @@ def _beside(suite: Suite, cells: Sequence[_Cell], outliers: Sequence[Outlier]) -
         )
         found.append(Beside(name, with_all, without, tuple(sorted(flagged & set(blocks)))))
     return found
-
-
-LIMIT = 0.01
-HELD, MOVED, CANNOT_TELL = "held", "moved", "cannot tell"
-# Memory takes too small a share to tell of the machine; what lies within a package is part of it.
-JUDGED = r"^(system|drive|package-[^/]+)$"
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Mean power of one phase and component in the drift check's first and in its last run, in W.
-
-    `uncertainty` is the half width of the 95 % interval of `change` that reading and aligning alone
-    give.
-    """
-
-    phase: str
-    component: str
-    source: str
-    first_w: float
-    last_w: float
-    uncertainty: float
-
-    @property
-    def change(self) -> float:
-        """As a share: 0.01 is 1 % more."""
-        return self.last_w / self.first_w - 1
-
-
-@dataclass(frozen=True)
-class DriftCheck:
-    """First against last run; `limit` is the share by which power may move, `hours` lie between
-    the two where that is known."""
-
-    workload: str
-    configuration: str
-    limit: float
-    hours: float | None
-    readings: tuple[Reading, ...]
-
-    @property
-    def verdict(self) -> str:
-        """`moved` where any reading is certainly beyond the limit; `cannot tell` where one is
-        beyond it and the instruments' uncertainty alone may be why; else `held`."""
-        if any(self.has_moved(reading) for reading in self.readings):
-            return MOVED
-        beyond = any(abs(reading.change) > self.limit for reading in self.readings)
-        return CANNOT_TELL if beyond else HELD
-
-    def has_moved(self, reading: Reading) -> bool:
-        return abs(reading.change) > max(self.limit, reading.uncertainty)
-
-    @property
-    def worst(self) -> Reading:
-        """The reading that changed most."""
-        return max(self.readings, key=lambda reading: abs(reading.change))
-
-
-def given(suite: Suite) -> tuple[str, str | None, float]:
-    """Workload, configuration and limit of the suite's drift_check.
-
-    Where the plan has none: idling on the baseline, and 1 %.
-    """
-    told = suite.plan.get("drift_check")
-    told = told if isinstance(told, Mapping) else {}
-    limit = told.get("limit")
-    if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
-        limit = LIMIT
-    configuration = str(told.get("configuration") or "") or suite.baseline
-    return str(told.get("workload") or IDLE), configuration, float(limit)
-
-
-def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> DriftCheck | None:
-    """The suite's drift_check; None where it ran less than twice or no instrument saw it twice."""
-    workload, configuration, limit = given(suite)
-    if configuration is None:
-        return None
-    rows = energy.filter(
-        (pl.col("workload") == workload)
-        & (pl.col("configuration") == configuration)
-        & pl.col("component").str.contains(JUDGED)
-        & ~pl.col("phase").is_in(["between", TAIL])
-        & (pl.col("power_w") > 0)
-    )
-    if rows.is_empty():
-        return None
-    order = _order(suite, rows, clock)
-    hours = hours_of(suite.runs, clock)
-    apart = hours[order[-1]] - hours[order[0]] if {order[0], order[-1]} <= hours.keys() else None
-    readings = tuple(_readings(rows, order[0], order[-1])) if len(order) > 1 else ()
-    return DriftCheck(workload, configuration, limit, apart, readings) if readings else None
-
-
-def _order(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> list[str]:
-    """Runs in the order of time; the plan's where boots cannot be set beside each other."""
-    there = set(rows["run_id"])
-    order = [run.run_id for run in suite.runs if run.run_id in there]
-    hours = hours_of(suite.runs, clock)
-    if hours:
-        order.sort(key=lambda run_id: hours[run_id])
-    return order or sorted(there)
-
-
-def _readings(rows: pl.DataFrame, first: str, last: str) -> Iterator[Reading]:
-    """By phase and component, where both runs have a power; whole runs where no phases are told."""
-    phases = [name for name in rows["phase"].unique(maintain_order=True) if name != ALL] or [ALL]
-    keys = ["phase", "source", "component"]
-    of_first, of_last = (
-        {tuple(row[key] for key in keys): row for row in part.iter_rows(named=True)}
-        for part in (rows.filter(pl.col("run_id") == run_id) for run_id in (first, last))
-    )
-    for key, row in of_first.items():
-        phase, source, component = key
-        if phase in phases and key in of_last:
-            both = (row, of_last[key])
-            powers = [float(one["power_w"]) for one in both]
-            yield Reading(phase, component, source, powers[0], powers[1], _doubt(both))
-
-
-def _doubt(both: Sequence[Mapping[str, Any]]) -> float:
-    """Half width of the 95 % interval of the ratio, from the standard uncertainties of both."""
-    shares = [(row["energy_statistical_j"] or 0.0) / row["energy_j"] for row in both]
-    return 1.96 * math.hypot(*shares) * float(both[1]["power_w"]) / float(both[0]["power_w"])

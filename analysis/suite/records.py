@@ -33,7 +33,7 @@ def joint(origins: Iterable[str]) -> str:
 BASELINE = "plain"
 _LABEL = re.compile(r"[\w ,.–-]{1,60}")  # of letters and digits alone is the name of a cipher
 TAIL = "tail"
-DRIFT_CHECK = "drift_check"  # a workload of its own, first and last: no part of what is compared
+DRIFT_CHECK = "drift_check"  # a workload of its own, between blocks: no part of what is compared
 SYSTEM = "system"  # the component that a meter before the whole machine sees
 
 

@@ -4,73 +4,97 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
+from statsmodels.regression.linear_model import OLS
 
 from analysis.report.sections import Report
+from analysis.stats.drift_check import CANNOT_TELL, HELD, MOVED, drift_check
 from analysis.stats.results import results, write
-from analysis.stats.steadiness import CANNOT_TELL, HELD, MOVED, drift_check, places_of
+from analysis.stats.steadiness import places_of
 from analysis.suite.records import Suite
 from analysis.tests.known import known
 from analysis.tests.pages import text_of
 from analysis.tests.test_steadiness import KINDS, NO_CLOCK, run
-from validation.synthetic.suite import Options, write_suite
+from validation.synthetic.suite import DRIFT_CHECKS, Options, write_suite
 from validation.synthetic.tables import energy_of, suite_of
 
+SCATTER = (0.3, -0.5, 0.4, 0.1, -0.6, 0.2, 0.5, -0.4)
 
-def idle_suite(last_w: float, **plan: Any) -> tuple[Suite, pl.DataFrame]:
+
+def idle_suite(
+    change: float, runs_of_it: int = 8, sd: float = 0.001, **plan: Any
+) -> tuple[Suite, pl.DataFrame]:
+    """Idling of the baseline drifts by `change`, and scatters."""
+    blocks = range(runs_of_it)
     rows = [
         {"workload": w, "configuration": c, "block": b, "energy_j": 300.0}
-        for b, c, w in itertools.product(range(3), KINDS, ("idle", "write"))
+        for b, c, w in itertools.product(blocks, KINDS, ("idle", "write"))
     ]
     for row in rows:
-        if (row["block"], row["configuration"]) == (2, "plain"):
-            row["energy_j"] = last_w * 10
+        if (row["workload"], row["configuration"]) == ("idle", "plain"):
+            block = int(str(row["block"]))
+            drift = math.log1p(change) * block / (runs_of_it - 1)
+            row["energy_j"] = 300 * math.exp(drift + sd * SCATTER[block])
     runs = [run(row, i / 10) for i, row in enumerate(rows)]
     return suite_of(KINDS, ["idle", "write"], runs=runs, **plan), energy_of(rows)
 
 
-def test_an_older_plans_drift_check_is_the_first_and_the_last_idling_of_the_baseline() -> None:
-    suite, energy = idle_suite(30.4)
+def test_without_one_in_the_plan_it_is_the_idling_of_the_baseline() -> None:
+    suite, energy = idle_suite(0.013)
     found = known(drift_check(suite, energy, NO_CLOCK))
     assert (found.workload, found.configuration) == ("idle", "plain")
     (reading,) = found.readings
-    assert (reading.first_w, reading.last_w) == pytest.approx((30.0, 30.4))
-    assert reading.change == pytest.approx(0.4 / 30)
-    assert found.hours == pytest.approx(1.6)
+    assert len(reading.powers_w) == 8
+    assert known(reading.low) < 0.013 < known(reading.high)
+    assert found.hours is not None
     assert found.verdict == MOVED
-    for last_w, verdict in ((29.8, HELD), (29.6, MOVED)):
-        other = known(drift_check(*idle_suite(last_w), NO_CLOCK))
+    for change, verdict in ((0.005, HELD), (-0.013, MOVED)):
+        other = known(drift_check(*idle_suite(change), NO_CLOCK))
         assert other.verdict == verdict
 
 
-def test_a_change_that_the_instruments_alone_may_make_is_no_move() -> None:
-    suite, energy = idle_suite(30.4)
-    doubtful = energy.with_columns(energy_statistical_j=pl.lit(3.0))  # 1 % of 300 J, twice
-    found = known(drift_check(suite, doubtful, NO_CLOCK))
-    assert found.verdict == CANNOT_TELL
-    assert found.worst.uncertainty == pytest.approx(1.96 * 0.01 * 2**0.5, rel=0.03)
-    sure = known(
-        drift_check(suite, energy.with_columns(energy_statistical_j=pl.lit(0.3)), NO_CLOCK)
-    )
-    assert sure.verdict == MOVED
+def test_the_change_is_that_of_a_straight_line_with_students_interval() -> None:
+    suite, energy = idle_suite(0.013)
+    found = known(drift_check(suite, energy, NO_CLOCK)).readings[0]
+    hours = [r.t_start_ns for r in suite.runs if (r.workload, r.configuration) == ("idle", "plain")]
+    at = (np.array(hours) - hours[0]) / (hours[-1] - hours[0])
+    fit = OLS(np.log(found.powers_w), np.column_stack([np.ones(8), at])).fit()
+    assert found.change == pytest.approx(math.expm1(fit.params[1]))
+    limits = np.expm1(fit.conf_int()[1])
+    assert (known(found.low), known(found.high)) == pytest.approx(tuple(limits))
+    assert found.p_value == pytest.approx(fit.pvalues[1])
+
+
+def test_a_change_that_its_own_scatter_explains_is_no_move() -> None:
+    assert known(drift_check(*idle_suite(0.02, sd=0.03), NO_CLOCK)).verdict == CANNOT_TELL
+    assert known(drift_check(*idle_suite(0.02, sd=0.002), NO_CLOCK)).verdict == MOVED
+
+
+def test_a_few_runs_do_not_tell_how_much_they_scatter() -> None:
+    found = known(drift_check(*idle_suite(0.02, runs_of_it=3), NO_CLOCK))
+    assert (found.verdict, found.worst.low) == (CANNOT_TELL, None)
+    assert known(drift_check(*idle_suite(0.001, runs_of_it=3), NO_CLOCK)).verdict == HELD
+    assert known(drift_check(*idle_suite(0.02, runs_of_it=4), NO_CLOCK)).verdict == MOVED
 
 
 def test_the_plan_names_the_drift_check_and_its_limit() -> None:
     given = {"workload": "write", "configuration": "plain", "limit": 0.05}
-    told = known(drift_check(*idle_suite(30.4, drift_check=given), NO_CLOCK))
+    told = known(drift_check(*idle_suite(0.013, drift_check=given), NO_CLOCK))
     assert (told.workload, told.limit, told.verdict) == ("write", 0.05, HELD)
     nonsense: object
     for nonsense in ({"limit": 0}, {"limit": "x"}, {"limit": True}, [], None, {"workload": None}):
-        found = known(drift_check(*idle_suite(30.4, drift_check=nonsense), NO_CLOCK))
+        found = known(drift_check(*idle_suite(0.013, drift_check=nonsense), NO_CLOCK))
         assert (found.workload, found.limit) == ("idle", 0.01)
 
 
 def test_a_drift_check_that_ran_once_tells_nothing() -> None:
-    suite, energy = idle_suite(30.4)
+    suite, energy = idle_suite(0.013)
     assert drift_check(suite, energy.filter(pl.col("block") == 0), NO_CLOCK) is None
     assert drift_check(suite_of({"soft": "dmcrypt"}, ["idle"]), energy, NO_CLOCK) is None
 
@@ -116,11 +140,11 @@ def test_it_stands_nowhere_but_where_trust_is_spoken_of(tmp_path: Path) -> None:
     assert "The drift check (Drift check on plain) moved" in text_of(page)
 
 
-def test_one_block_with_the_drift_check_twice_is_paired_as_without_it(tmp_path: Path) -> None:
+def test_one_block_with_drift_checks_is_paired_as_without_it(tmp_path: Path) -> None:
     report = made(tmp_path / "s", 1.03, blocks=1, noise=0.0)
     with_check = report.found
     without = made(tmp_path / "t", None, blocks=1, noise=0.0).found
-    assert len(with_check.suite.runs) == len(without.suite.runs) + 2
+    assert len(with_check.suite.runs) == len(without.suite.runs) + DRIFT_CHECKS
     assert len(with_check.summary) == len(without.summary)
     for a, b in zip(with_check.contrasts, without.contrasts, strict=True):
         assert (a.base, a.other, a.workloads) == (b.base, b.other, b.workloads)

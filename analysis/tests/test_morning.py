@@ -55,7 +55,7 @@ def test_a_calm_night(calm: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[1].startswith("2026-01-01 00:00 to 00:00 UTC")
     assert lines[1].endswith("sums are right")
     assert lines[2] == (
-        "2 of 2 blocks whole; 18 of 18 runs finished, 0 void to the end, 0 never made"
+        "2 of 2 blocks whole; 21 of 21 runs finished, 0 void to the end, 0 never made"
     )
     assert lines[3:5] == ["no try was void", "no faults"]
     assert lines[5].startswith("drift check held: at most ")
@@ -72,7 +72,7 @@ def test_a_night_of_faults(
     write(results(folder))
     text = " ".join(" ".join(summary(folder, capsys)).split())
     for said in (
-        "1 of 2 blocks whole; 17 of 18 runs finished, 1 void to the end",
+        "1 of 2 blocks whole; 20 of 21 runs finished, 1 void to the end",
         "void tries 4, repeated 5: 2× The throttle counter rose by 12",
         "faults: 1 reboot of the target, 1 restart of the agent, 2 tries cut short",
         "waited for: secrets 0.1 s (once), held 0.1 s (once)",
@@ -136,9 +136,9 @@ def strange(folder: Path) -> None:
         (changed, ["1 file is not as it was", "next: make verify"]),
         (
             running,
-            ["drift check: nothing to say", "never made", "next: make resume", "timing.json"],
+            ["drift check cannot tell: ", "never made", "next: make resume", "timing.json"],
         ),
-        (empty, ["no run finished; not sealed", "18 never made", "next: make resume"]),
+        (empty, ["no run finished; not sealed", "21 never made", "next: make resume"]),
     ],
 )
 def test_what_it_cannot_say_it_says(

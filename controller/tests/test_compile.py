@@ -306,6 +306,7 @@ def test_the_drift_check_runs_first_and_last_on_the_baseline() -> None:
         "workload": "drift_check",
         "configuration": "plain",
         "limit": 0.01,
+        "every": 1,
     }
     runs = made["runs"]
     assert [run["run_id"] for run in (runs[0], runs[-1])] == [
@@ -313,10 +314,24 @@ def test_the_drift_check_runs_first_and_last_on_the_baseline() -> None:
         f"{len(runs) - 1:04d}-b02-plain-drift_check",
     ]
     key = ("block", "configuration", "workload")
-    between = [[run[name] for name in key] for run in runs[1:-1]]
+    between = [[r[name] for name in key] for r in runs if r["workload"] != "drift_check"]
     assert between == [[run[name] for name in key] for run in without["runs"]]
     assert [run["index"] for run in runs] == list(range(len(runs)))
     assert plans.parse(made).workloads["drift_check"].parameters == {"seconds": 10}
+
+
+@pytest.mark.parametrize(
+    ("every", "before"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (4, [0, 4]), (9, [0])]
+)
+def test_the_drift_check_stands_between_blocks(every: int, before: list[int]) -> None:
+    made = plan(drift_check={"every": every}, blocks=5)
+    runs = made["runs"]
+    checks = [run["index"] for run in runs if run["workload"] == "drift_check"]
+    assert [runs[index]["block"] for index in checks] == [*before, 4]
+    for index in checks[1:-1]:
+        assert runs[index - 1]["block"] < runs[index]["block"] == runs[index + 1]["block"]
+    assert checks[-1] == len(runs) - 1
+    assert made["workloads"][-1]["parameters"] == {"seconds": 10}
 
 
 def test_the_drift_check_baseline_is_the_one_that_all_is_a_ratio_to() -> None:
@@ -338,7 +353,9 @@ def test_the_drift_check_baseline_is_the_one_that_all_is_a_ratio_to() -> None:
     [
         ({"drift_check": "yes"}, "say true, false, or its parameters"),
         ({"drift_check": {"second": 3}}, "did you mean seconds"),
-        ({"workloads": [{"name": "drift_check"}]}, "runs first and last by itself"),
+        ({"drift_check": {"every": 0}}, "key every is 0: say after how many blocks"),
+        ({"drift_check": {"every": True}}, "key every is True: say after how many blocks"),
+        ({"workloads": [{"name": "drift_check"}]}, "runs between blocks by itself"),
     ],
 )
 def test_a_drift_check_that_cannot_be_is_told(changes: dict[str, object], message: str) -> None:

@@ -50,6 +50,7 @@ PHASES: Mapping[str, Mapping[str, float]] = {
     "video": {"play": 2.0},
     "idle": {"idle": 1.0},
 }
+DRIFT_CHECKS = 5
 DRIFT_CHECK_PHASES: Mapping[str, float] = {"idle": 1.0, "busy": 1.0}
 SLOWER = {"plain": 1.0, "opal": 1.012, "dmcrypt-aes128": 1.25, "dmcrypt-aes256": 1.34}
 TIED_TO_TIME = ("video", "idle", DRIFT_CHECK)
@@ -91,7 +92,7 @@ class Options:
     reopen_after_loss: bool = True
     settling: Mapping[str, Sequence[float]] | None = None  # MiB/s of preconditioning, by disk
     drift_check: float | None = (
-        None  # power of its last run against that of its first; None: no drift check
+        None  # its power in the last run against the first, growing evenly; None: no drift check
     )
     accuracy: Mapping[str, Any] = field(
         default_factory=lambda: {"relative_limit": 0.03, "absolute_limit_w": 0.0005, "source": "-"}
@@ -195,10 +196,13 @@ def frozen(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {**whole, "sha256": canonical_sha256(whole)}
 
 
-def _between_drift_checks(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[str, Any]]:
-    """The drift check before and after all runs, in the first and in the last block."""
-    own = {"configuration": on, "workload": DRIFT_CHECK}
-    whole = [{**own, "block": 0}, *runs, {**own, "block": runs[-1]["block"]}]
+def _with_drift_checks(runs: Sequence[Mapping[str, Any]], on: str) -> list[dict[str, Any]]:
+    """The drift check before and after all runs, and at even distances among them."""
+    places = [round(k * len(runs) / (DRIFT_CHECKS - 1)) for k in range(DRIFT_CHECKS)]
+    whole: list[Mapping[str, Any]] = list(runs)
+    for place in reversed(places):
+        block = runs[min(place, len(runs) - 1)]["block"]
+        whole.insert(place, {"configuration": on, "workload": DRIFT_CHECK, "block": block})
     return [
         {
             **run,
@@ -215,7 +219,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
     drift_check: dict[str, Any] = {}
     if o.drift_check is not None:
         on = o.configurations[0]
-        runs, workloads = _between_drift_checks(runs, on), [*workloads, DRIFT_CHECK]
+        runs, workloads = _with_drift_checks(runs, on), [*workloads, DRIFT_CHECK]
         drift_check = {"drift_check": {"workload": DRIFT_CHECK, "configuration": on, "limit": 0.01}}
     return frozen(
         {
@@ -258,7 +262,8 @@ def _enact(
         length = seconds * factor * float(np.exp(generator.normal(0, 0 if tied else o.noise)))
         scatter = float(np.exp(generator.normal(0, o.noise)))
         if of_check:
-            scatter = 1.0 if run["index"] == 0 else o.drift_check or 1.0
+            last = o.blocks * len(o.configurations) * len(o.workloads) + DRIFT_CHECKS - 1
+            scatter = (o.drift_check or 1.0) ** (run["index"] / last)
         busy = 0.1 if phase == "idle" else 1.0
         extra = np.array([9.0, 1.6, 6.0, 0.7]) * busy
         extra[1] += 0.15 if run["configuration"] == "opal" else 0.0

@@ -13,6 +13,7 @@ from validation.bench import Figure
 from validation.inference import (
     agreement,
     coverage,
+    drift_checks,
     families,
     hosts,
     misfortunes,
@@ -125,6 +126,17 @@ def test_steadiness_holds_the_truth_and_flags_rarely() -> None:
     found, left = (f.value for n, f in carried.items() if n.endswith("10 blocks") and not f.target)
     assert found > 70
     assert left == pytest.approx(-0.5 / 4, abs=0.03)  # of 4 configurations
+
+
+def test_the_drift_check_cries_no_more_than_it_may_and_finds_what_is_there() -> None:
+    figures = by_name(drift_checks.measure(quick=True))
+    false = [f for name, f in figures.items() if "false" in name]
+    assert len(false) == 11
+    assert all(figure.meets for figure in false)
+    old = "the same by the first and the last check alone, 5 checks, scatter 0.5%"
+    assert figures[old].value > 40
+    found = [f.value for name, f in figures.items() if "found" in name]
+    assert all(value > 40 for value in found)
 
 
 def test_misfortunes_leave_intervals_and_verdicts_what_they_say() -> None:

@@ -1,0 +1,181 @@
+"""The drift check: whether what should always take the same power did, from first to last.
+
+It runs before, between and after the blocks, so that its own readings tell how much they scatter:
+no change is called one that this scatter explains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy import special
+
+from analysis.energy.energy import ALL
+from analysis.stats.contrasts import IDLE
+from analysis.stats.stats import LEVEL, Floats
+from analysis.stats.steadiness import hours_of
+from analysis.suite.clocks import TargetClock
+from analysis.suite.records import TAIL, Suite
+
+LIMIT = 0.01
+LEAST = 4  # readings that tell of their scatter; two more than a line has parameters
+HELD, MOVED, CANNOT_TELL = "held", "moved", "cannot tell"
+# Memory takes too small a share to tell of the machine; what lies within a package is part of it.
+JUDGED = r"^(system|drive|package-[^/]+)$"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Mean power in W of one phase and component in each of its runs, in the order of time.
+
+    `change` from the first to the last is that of a straight line through their logarithms, as a
+    share: 0.01 is 1 % more. It has a 95 % interval by Student's t from `LEAST` runs on, and none
+    before: then nothing tells how much they scatter. `p_value` is two-sided, of no change.
+    """
+
+    phase: str
+    component: str
+    source: str
+    run_ids: tuple[str, ...]
+    powers_w: tuple[float, ...]
+    change: float
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+
+
+@dataclass(frozen=True)
+class DriftCheck:
+    """`limit` is the share by which power may move; `hours` lie between the first run and the last
+    where that is known."""
+
+    workload: str
+    configuration: str
+    limit: float
+    hours: float | None
+    readings: tuple[Reading, ...]
+
+    @property
+    def runs(self) -> int:
+        return max(len(reading.powers_w) for reading in self.readings)
+
+    @property
+    def verdict(self) -> str:
+        """`moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
+        that over all of them where nothing changed; `cannot tell` where one is beyond the limit and
+        its scatter explains it, or is unknown; else `held`."""
+        if any(self.has_moved(reading) for reading in self.readings):
+            return MOVED
+        beyond = any(abs(reading.change) > self.limit for reading in self.readings)
+        return CANNOT_TELL if beyond else HELD
+
+    def has_moved(self, reading: Reading) -> bool:
+        sure = reading.p_value is not None and reading.p_value * len(self.readings) < LEVEL
+        return sure and abs(reading.change) > self.limit
+
+    @property
+    def worst(self) -> Reading:
+        """The reading that changed most, of those that moved if there are any."""
+        moved = [reading for reading in self.readings if self.has_moved(reading)]
+        return max(moved or self.readings, key=lambda reading: abs(reading.change))
+
+
+def given(suite: Suite) -> tuple[str, str | None, float]:
+    """Workload, configuration and limit of the suite's drift_check.
+
+    Where the plan has none: idling on the baseline, and 1 %.
+    """
+    told = suite.plan.get("drift_check")
+    told = told if isinstance(told, Mapping) else {}
+    limit = told.get("limit")
+    if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit > 0:
+        limit = LIMIT
+    configuration = str(told.get("configuration") or "") or suite.baseline
+    return str(told.get("workload") or IDLE), configuration, float(limit)
+
+
+def drift_check(suite: Suite, energy: pl.DataFrame, clock: TargetClock) -> DriftCheck | None:
+    """The suite's drift_check; None where it ran less than twice or no instrument saw it twice."""
+    workload, configuration, limit = given(suite)
+    if configuration is None:
+        return None
+    rows = energy.filter(
+        (pl.col("workload") == workload)
+        & (pl.col("configuration") == configuration)
+        & pl.col("component").str.contains(JUDGED)
+        & ~pl.col("phase").is_in(["between", TAIL])
+        & (pl.col("power_w") > 0)
+    )
+    if rows.is_empty():
+        return None
+    times = _times(suite, rows, clock)
+    hours = max(times.values()) - min(times.values())
+    apart = None if math.isnan(hours) else hours
+    readings = tuple(_readings(rows, times))
+    return DriftCheck(workload, configuration, limit, apart, readings) if readings else None
+
+
+def _times(suite: Suite, rows: pl.DataFrame, clock: TargetClock) -> dict[str, float]:
+    """Hours of the runs in the order of time; NaN in the plan's order where boots cannot be set
+    beside each other."""
+    there = set(rows["run_id"])
+    order = [run.run_id for run in suite.runs if run.run_id in there] or sorted(there)
+    hours = hours_of(suite.runs, clock)
+    if there <= hours.keys():
+        order.sort(key=lambda run_id: hours[run_id])
+    return {run_id: hours.get(run_id, math.nan) for run_id in order}
+
+
+def _readings(rows: pl.DataFrame, times: Mapping[str, float]) -> Iterator[Reading]:
+    """By phase and component, of two runs or more; whole runs where no phases are told."""
+    phases = [name for name in rows["phase"].unique(maintain_order=True) if name != ALL] or [ALL]
+    powers: dict[tuple[Any, ...], dict[str, float]] = {}
+    for *key, run_id, power_w in rows.select(
+        "phase", "component", "source", "run_id", "power_w"
+    ).iter_rows():
+        if key[0] in phases:
+            powers.setdefault(tuple(key), {})[run_id] = power_w
+    for reading, by_run in powers.items():
+        runs = [run_id for run_id in times if run_id in by_run]
+        if len(runs) > 1:
+            yield _reading(
+                reading, [by_run[run_id] for run_id in runs], {r: times[r] for r in runs}
+            )
+
+
+def _reading(
+    what: tuple[Any, ...], powers_w: Sequence[float], times: Mapping[str, float]
+) -> Reading:
+    n = len(powers_w)
+    hours = np.array(list(times.values()))
+    at = np.arange(n, dtype=float) if np.isnan(hours).any() else hours
+    change, error = line_change(np.log(powers_w), at)
+    phase, component, source = what
+    reading = Reading(
+        phase, component, source, tuple(times), tuple(powers_w), float(np.expm1(change))
+    )
+    if n < LEAST:
+        return reading
+    half = float(special.stdtrit(n - 2, 1 - LEVEL / 2)) * float(error)
+    t = abs(float(change)) / max(float(error), np.finfo(float).tiny)
+    p_value = 2 * float(special.stdtr(n - 2, -t))
+    low, high = math.expm1(change - half), math.expm1(change + half)
+    return replace(reading, low=low, high=high, p_value=p_value)
+
+
+def line_change(values: Floats, at: Floats) -> tuple[Floats, Floats]:
+    """How much a straight line through values (last axis) at these times rises from the first to
+    the last, and its standard error; NaN for two, which have no scatter about it."""
+    apart = at - np.mean(at)
+    mass = float(np.sum(apart**2)) or 1.0
+    slope = np.asarray(np.sum(values * apart, axis=-1) / mass)
+    left = values - np.mean(values, axis=-1, keepdims=True) - slope[..., None] * apart
+    n, span = len(at), float(np.ptp(at))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.sqrt(np.sum(left**2, axis=-1) / np.float64(n - 2) / mass)
+    return slope * span, np.where(n > 2, error * span, np.nan)

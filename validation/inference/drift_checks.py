@@ -1,0 +1,93 @@
+"""How often the drift check moves and change points are found, where nothing changed and where
+something did.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from analysis.stats.change_points import steps
+from analysis.stats.drift_check import LIMIT, line_change
+from analysis.stats.stats import LEVEL, Floats
+from validation.bench import Figure
+from validation.inference.simulated import FEW, SEED, SUITES, no_more_by_chance, share
+
+READINGS = 6  # phases × components, each with a scatter of its own
+CHECKS = (5, 11, 21)
+SCATTERS = (0.001, 0.005, 0.02)
+SERIES = 3  # joules of all workloads, system power of the check at rest and under load
+CORRELATION = 0.5  # of a machine that wanders, between neighbours
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """False and true moves by number of checks and scatter, then change points."""
+    suites = FEW if quick else SUITES
+    figures = [f for checks in CHECKS for sd in SCATTERS for f in _moves(checks, sd, suites)]
+    looked = suites // 20
+    return [*figures, *(f for blocks in (10, 20) for f in _points(blocks, looked))]
+
+
+def _moves(checks: int, sd: float, suites: int) -> list[Figure]:
+    generator = np.random.default_rng(SEED + 50)
+    still = generator.normal(0, sd, (suites, READINGS, checks))
+    drift = np.linspace(0, 6 * sd, checks)
+    name = f"{checks} checks, scatter {sd:.1%}"
+    ends = np.any(np.abs(np.expm1(still[..., -1] - still[..., 0])) > LIMIT, axis=-1)
+    wandering = _wandering(generator, still.shape, sd)
+    figures = [
+        no_more_by_chance(f"false “moved”, {name}", share(_moved(still)), suites, 5),
+        Figure(
+            f"the same by the first and the last check alone, {name}",
+            share(ends),
+            "%",
+        ),
+        Figure(
+            f"“moved”, {name}, neighbours' correlation {CORRELATION:g}",
+            share(_moved(wandering)),
+            "%",
+        ),
+    ]
+    if 6 * sd > 2 * LIMIT:
+        found = share(_moved(still + drift))
+        figures.append(Figure(f"drift of six times the scatter found, {name}", found, "%"))
+    return figures
+
+
+def _moved(logs: Floats) -> Floats:
+    """By suite, as `analysis.stats.drift_check` says it; readings along the last axis but one."""
+    checks = logs.shape[-1]
+    change, error = line_change(logs, np.arange(float(checks)))
+    p_value = 2 * special.stdtr(checks - 2, -np.abs(change) / error)
+    moved = (p_value * READINGS < LEVEL) & (np.abs(np.expm1(change)) > LIMIT)
+    return np.asarray(np.any(moved, axis=-1), dtype=float)
+
+
+def _wandering(generator: np.random.Generator, shape: tuple[int, ...], sd: float) -> Floats:
+    values = generator.normal(0, sd, shape)
+    for at in range(1, shape[-1]):
+        values[..., at] *= math.sqrt(1 - CORRELATION**2)
+        values[..., at] += CORRELATION * values[..., at - 1]
+    return values
+
+
+def _points(blocks: int, suites: int) -> list[Figure]:
+    """Of scatter 1; a step of three of it in one series, in the middle."""
+    generator = np.random.default_rng(SEED + 51)
+    still = generator.normal(0, 1, (suites, SERIES, blocks))
+    stepped = still.copy()
+    stepped[:, 0, blocks // 2 :] += 3
+    false = [any(steps(series.tolist())) for series in still]
+    found = [steps(series.tolist())[0] for series in stepped]
+    near = [step is not None and abs(step.after - blocks // 2) <= 1 for step in found]
+    name = f"{blocks} blocks, {SERIES} series"
+    return [
+        no_more_by_chance(f"false change point, {name}", share(np.array(false)), suites, 5),
+        Figure(
+            f"a step of three times the scatter found within a block of its place, {name}",
+            share(np.array(near)),
+            "%",
+        ),
+    ]
