@@ -197,7 +197,7 @@ def _change_points(
         f"Change points {said} in {looked} series (joules of all workloads with the "
         "configurations' effects removed, system power of the drift check): the split that "
         "explains most, against the same values in random order, and more than a straight line "
-        "explains; at most 5 % risk of a false one among all. Ratios within blocks hold whatever a change of the machine is.",
+        "explains; at most 5 % risk of a false one among all. Ratios within blocks hold anyway.",
         "key",
     )
 

@@ -63,7 +63,7 @@ def test_a_night_of_faults_is_counted(report: Report, night: FaultySuite) -> Non
     (silence,) = found.silences
     assert silence.times == 1
     begin, end = night.truth.phases_s[night.missed, "tar"]
-    assert silence.longest_s == pytest.approx(end - begin + 6.2, abs=0.5)
+    assert silence.longest_s == pytest.approx(end - begin + 6.2, abs=0.6)  # and a late bunch
 
 
 def test_the_report_tells_of_it(report: Report, night: FaultySuite) -> None:
