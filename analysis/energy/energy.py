@@ -13,8 +13,6 @@ import polars as pl
 from analysis.energy.curve import Edge
 from analysis.energy.metered import Energy, Metered
 from analysis.energy.uncertainty import (
-    RAPL_STEP_J,
-    RAPL_UPDATE_S,
     TypeB,
     counter_uncertainty_j,
     half_width,
@@ -24,6 +22,7 @@ from analysis.suite.clocks import TargetClock
 from analysis.suite.records import TAIL, Counter, Meter, Phase, Run, Suite
 from analysis.suite.suite_folder import rapl_readings
 from instrumentation.sources import counter as rapl
+from instrumentation.sources.accuracy import STEP_J, UPDATE_S
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.zones import default_max_power_w, summands
 
@@ -107,10 +106,10 @@ def _statistical_j(start: Reading, end: Reading, energy_j: float) -> float:
     """
     elapsed_s = max((end.t_before_ns - start.t_after_ns) * 1e-9, 1e-9)
     edges = [
-        (energy_j / elapsed_s, (reading.t_after_ns - reading.t_before_ns) * 1e-9 + RAPL_UPDATE_S)
+        (energy_j / elapsed_s, (reading.t_after_ns - reading.t_before_ns) * 1e-9 + UPDATE_S)
         for reading in (start, end)
     ]
-    return counter_uncertainty_j(edges, RAPL_STEP_J)
+    return counter_uncertainty_j(edges, STEP_J)
 
 
 def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:

@@ -16,13 +16,12 @@ from scipy.special import chdtri, ndtr
 
 from analysis.energy.windows import Windows
 from analysis.suite.clocks import Floats
+from instrumentation.meters.accuracy import read_terms
 
 # Readings in a row whose variance is taken, and the share of its mean below which a twentieth of
 # such variances lies (χ² with one degree of freedom less). A short recording may lack a long quiet.
 _QUIET, _QUIET_IN_FEW, _FEW_READINGS = (8, 0.310), (4, 0.117), 400
 _LOOKED_AT = 50_000
-# Counters of energy in processors step by 2^-14 or 2^-16 J, about every millisecond.
-RAPL_STEP_J, RAPL_UPDATE_S = 2.0**-14, 1e-3
 
 
 @dataclass(frozen=True)
@@ -136,15 +135,15 @@ class TypeB:
 
     @classmethod
     def of(cls, accuracy: Mapping[str, Any], energy_j: float, duration_s: float) -> TypeB | None:
-        """`relative_limit` of the reading and `absolute_limit_w` (meter.json); None if unknown.
+        """The terms of `accuracy` (meter.json) that are stated; None if there is none.
 
-        Either holds in one direction for a whole run, so it does not average out.
+        Each holds in one direction for a whole run, so it does not average out.
         """
-        relative, absolute_w = accuracy.get("relative_limit"), accuracy.get("absolute_limit_w")
+        scales = {"1": abs(energy_j), "W": duration_s}
         limits = tuple(
-            abs(float(limit) * scale)
-            for limit, scale in ((relative, energy_j), (absolute_w, duration_s))
-            if isinstance(limit, int | float) and math.isfinite(limit)
+            term.limit * scales[term.unit]
+            for term in read_terms(accuracy)
+            if term.limit is not None and term.unit in scales
         )
         return cls(limits) if limits else None
 

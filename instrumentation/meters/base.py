@@ -5,29 +5,16 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
+from instrumentation.meters.accuracy import Accuracy, ErrorTerm, calibration
 from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, joined
 from instrumentation.trace import Pieces
 
 
 class MeterError(Exception):
     """A meter that is described wrongly or cannot be used; the message says what fixes it."""
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """Limits of error that the maker states: `relative_limit` of the reading plus
-    `absolute_limit_w`.
-
-    `source` says where they are stated and for which range. A limit is taken as the half width of a
-    rectangular distribution (GUM 4.3.7).
-    """
-
-    relative_limit: float
-    absolute_limit_w: float
-    source: str
 
 
 @dataclass(frozen=True)
@@ -40,7 +27,8 @@ class Meter(ABC):
 
     `channels` maps the meter's own names of its channels to those of the inventory; channels that
     are not named yield no columns. `settings` are fields of the driver's `Settings`, a frozen
-    dataclass with a default for each. Raises MeterError on what the meter does not have.
+    dataclass with a default for each, and for any meter `calibration`, the user's own figures of
+    its accuracy. Raises MeterError on what the meter does not have.
 
     Attributes, most of them the same for all meters of a class: `usb_ids` are `vendor:product` of
     its USB side in hex, in order of likelihood;
@@ -68,7 +56,9 @@ class Meter(ABC):
     def __init__(
         self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
     ) -> None:
-        self.settings = self._checked(settings or {})
+        given = dict(settings or {})
+        self.calibrated = self._calibrated(given.pop("calibration", None))
+        self.settings = self._checked(given)
         own_names = self.available_channels()
         for own, channel in channels.items():
             if own not in own_names:
@@ -140,6 +130,13 @@ class Meter(ABC):
         once `settings` and `channels` are set, and at each opening.
         """
 
+    def _calibrated(self, given: object) -> tuple[ErrorTerm, ...]:
+        """The terms that a calibration states, none without one. Raises MeterError."""
+        try:
+            return () if given is None else calibration(given)
+        except ValueError as error:
+            raise MeterError(f"The settings of the {self.kind} cannot be used: {error}") from None
+
     def _checked(self, given: Mapping[str, Any]) -> Any:
         """The settings, with their defaults. Raises MeterError."""
         known = {field.name: field for field in fields(self.Settings)}
@@ -160,5 +157,5 @@ class Meter(ABC):
             "settings": asdict(self.settings),
             "timing": self.timing,
             "arrival_delay_limit_s": self.arrival_delay_limit_s,
-            "accuracy": {**asdict(self.accuracy), "distribution": "rectangular"},
+            "accuracy": replace(self.accuracy, calibrated=self.calibrated).described(),
         }

@@ -20,7 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.accuracy import Accuracy
+from instrumentation.meters.base import Meter
 from instrumentation.meters.mcp39f511n_frames import (
     OUTPUTS,
     RANGE_1,
@@ -92,6 +93,7 @@ class Mcp39f511n(Meter):
         absolute_limit_w=0.005,
         source="Microchip DS20005473B: 0.5 % across a dynamic range of 4000:1, taken as the "
         "limit at every load; 5 mW: half a step of 10 mW",
+        absolute="resolution",
     )
 
     # Of the window at the meter; known beyond a reopening, for the last command.

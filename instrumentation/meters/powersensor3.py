@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.accuracy import LINEARITY, Accuracy
+from instrumentation.meters.base import Meter
 from instrumentation.meters.powersensor3_frames import (
     FRAME_BYTES,
     DeviceTime,
@@ -117,7 +118,13 @@ class PowerSensor3(Meter):
             )
         else:
             source = "the settings relative_limit and absolute_limit_w of this meter"
-        return Accuracy(given.relative_limit, given.absolute_limit_w, source)
+        return Accuracy(
+            given.relative_limit,
+            given.absolute_limit_w,
+            source,
+            absolute="resolution",
+            more=(LINEARITY,),  # direct current has no power factor
+        )
 
     @property
     def period_s(self) -> float:

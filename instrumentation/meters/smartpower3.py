@@ -21,7 +21,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.accuracy import LINEARITY, Accuracy
+from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import (
     COMMON_WORDS,
     GAP,
@@ -102,6 +103,8 @@ class SmartPower3(Meter):
         absolute_limit_w=0.0005,
         source="wiki.odroid.com, SmartPower3, specifications: 3 % typical above 5 V and 1 A, "
         "taken as the limit at every load; 0.5 mW: half the last digit of the protocol",
+        absolute="resolution",
+        more=(LINEARITY,),  # direct current has no power factor
     )
 
     @property

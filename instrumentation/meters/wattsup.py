@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.accuracy import Accuracy
+from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult, RowBuilder
 
 Readings = Mapping[str, int | None]
@@ -212,6 +213,7 @@ class WattsUp(Meter):
         absolute_limit_w=0.3,
         source="Watts Up? specifications: 1.5 % + 3 counts of the displayed "
         "value; a count is 0.1 W",
+        absolute="resolution",
     )
 
     def _forget(self) -> None:

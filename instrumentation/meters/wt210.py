@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from instrumentation.meters.yokogawa import FIELDS, RangeSettings, Yokogawa
+from instrumentation.meters.yokogawa import FIELDS, Limits, RangeSettings, Yokogawa
 
 _WANTED = ("V", "A", "W")
 _ITEMS = (
@@ -37,8 +37,9 @@ class WT210(Yokogawa):
         return ":MEAS:VAL?;:MEAS:VAL?;:CONF:VOLT:RANG?;:CONF:CURR:RANG?;:STAT:COND?"
 
     @property
-    def _range_limit(self) -> tuple[float, str]:
-        return 0.001, "as the WT310 that followed it (Yokogawa IM WT310-02EN, 7.3.2); unverified"
+    def _limits(self) -> Limits:
+        source = "as the WT310 that followed it (Yokogawa IM WT310-02EN, 7.3.2); unverified"
+        return Limits(0.001, None, source)
 
     def _commands(self) -> list[str]:
         return [

@@ -13,11 +13,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from instrumentation.meters.yokogawa import FIELDS, RangeSettings, Yokogawa
+from instrumentation.meters.yokogawa import FIELDS, Limits, RangeSettings, Yokogawa
 
-# Limit of error in parts of the range, and its source.
-_OLD = (0.001, "Yokogawa IM WT310-02EN, 7.3.2")
-_E = (0.0005, "Yokogawa IM WT310E-02EN, 7.3.2")
+_OLD = Limits(0.001, 0.002, "Yokogawa IM WT310-02EN, 7.3.2")
+_E = Limits(0.0005, 0.001, "Yokogawa IM WT310E-02EN, 7.3.2")
 _MODELS = {"WT310": _OLD, "WT310HC": _OLD, "WT310E": _E, "WT310EH": _E}
 _HIGH_CURRENT = ("WT310HC", "WT310EH")
 _ITEMS = ("P,1", "U,1", "I,1", "URANGE,1", "IRANGE,1", "P,1")
@@ -57,7 +56,7 @@ class WT310(Yokogawa):
         return ":NUM:NORM:VAL?;:STAT:COND?"
 
     @property
-    def _range_limit(self) -> tuple[float, str]:
+    def _limits(self) -> Limits:
         return _MODELS[self.settings.model]
 
     def _commands(self) -> list[str]:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-from instrumentation.meters.base import Accuracy, Meter
+from instrumentation.meters.accuracy import NOT_STATED, Accuracy, ErrorTerm
+from instrumentation.meters.base import Meter
 from instrumentation.meters.ranges import Extremes
 from instrumentation.meters.rows import (
     COMMON_WORDS,
@@ -35,11 +36,13 @@ _NOTHING = 9.9e37
 class RangeSettings:
     """`rate_s` is the update interval, `voltage_range_v` and `current_range_a` the fixed ranges;
     null lets the meter choose them, at the cost of an accuracy that nobody knows beforehand.
+    `power_factor` is the machine's lowest, as the meter shows it; null where nobody looked.
     """
 
     rate_s: float = 0.25
     voltage_range_v: float | None = None
     current_range_a: float | None = None
+    power_factor: float | None = None
 
     def __post_init__(self) -> None:
         _one_of("rate_s", self.rate_s, RATES_S)
@@ -47,6 +50,8 @@ class RangeSettings:
             _one_of("voltage_range_v", self.voltage_range_v, VOLTAGE_RANGES_V)
         if self.current_range_a is not None:
             _one_of("current_range_a", self.current_range_a, self.current_ranges_a)
+        if self.power_factor is not None and not 0 < self.power_factor <= 1:
+            raise ValueError("power_factor is above 0 and at most 1.")
 
     @property
     def current_ranges_a(self) -> tuple[float, ...]:
@@ -59,17 +64,42 @@ def _one_of(name: str, value: float, possible: tuple[float, ...]) -> None:
         raise ValueError(f"{name} is one of {', '.join(f'{each:g}' for each in possible)}.")
 
 
-def accuracy_of(settings: RangeSettings, range_part: float, source: str) -> Accuracy:
-    """±(0.1 % of reading + `range_part` of the power range): voltage range times current range."""
+@dataclass(frozen=True)
+class Limits:
+    """Limits of error beside 0.1 % of the reading: in parts of the power range, and at a power
+    factor of 0 in parts of the apparent power, None where that is not stated; and the source."""
+
+    range_part: float
+    apparent_part: float | None
+    source: str
+
+
+def accuracy_of(settings: RangeSettings, limits: Limits) -> Accuracy:
+    """±(0.1 % of reading + part of the power range): voltage range times current range.
+
+    Of the reading it is also tan φ times what it is of the apparent power at a power factor of 0.
+    """
     set_v, set_a = settings.voltage_range_v, settings.current_range_a
     range_w = (set_v or VOLTAGE_RANGES_V[-1]) * (set_a or settings.current_ranges_a[-1])
     how = "fixed" if set_v and set_a else "a range is left to the meter: its largest"
     return Accuracy(
         relative_limit=0.001,
-        absolute_limit_w=range_part * range_w,
-        source=f"{source}; ±(0.1 % of reading + {range_part * 100:g} % of range), range "
-        f"{range_w:g} W ({how}); at power factor 1 and crest factor 3",
+        absolute_limit_w=limits.range_part * range_w,
+        source=f"{limits.source}; ±(0.1 % of reading + {limits.range_part * 100:g} % of range), "
+        f"range {range_w:g} W ({how}); at power factor 1 and crest factor 3",
+        more=(_power_factor(settings.power_factor, limits),),
     )
+
+
+def _power_factor(power_factor: float | None, limits: Limits) -> ErrorTerm:
+    if limits.apparent_part is None:
+        return ErrorTerm("power_factor", None, NOT_STATED)
+    influence = f"{limits.source}; {limits.apparent_part * 100:g} % × tan φ of reading"
+    if power_factor is None:
+        return ErrorTerm("power_factor", None, f"{influence}; the power factor is {NOT_STATED}")
+    tangent = math.sqrt(1 - power_factor**2) / power_factor
+    source = f"{influence}, at a power factor of {power_factor:g}"
+    return ErrorTerm("power_factor", limits.apparent_part * tangent, source)
 
 
 class Reading(NamedTuple):
@@ -150,8 +180,8 @@ class Yokogawa(Meter):
 
     @property
     @abstractmethod
-    def _range_limit(self) -> tuple[float, str]:
-        """Limit of error in parts of the power range, and where that is stated."""
+    def _limits(self) -> Limits:
+        """What the maker states."""
 
     @abstractmethod
     def _commands(self) -> list[str]:
@@ -185,7 +215,7 @@ class Yokogawa(Meter):
     @property
     def accuracy(self) -> Accuracy:
         """See `Meter.accuracy`. A range that is left to the meter may be its largest."""
-        return accuracy_of(self.settings, *self._range_limit)
+        return accuracy_of(self.settings, self._limits)
 
     @property
     def period_s(self) -> float:

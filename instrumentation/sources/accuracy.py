@@ -1,0 +1,23 @@
+"""What is stated of the accuracy of RAPL's counters, by domain."""
+
+from __future__ import annotations
+
+from instrumentation.meters.accuracy import LINEARITY, NOT_STATED, ErrorTerm
+
+# Counts of 2^-14 or 2^-16 J: the coarser one, for no suite keeps the processor's own unit.
+STEP_J, UPDATE_S = 2.0**-14, 1e-3
+_COUNT = ErrorTerm("count", STEP_J, "Intel SDM 3B, 15.10.1: energy units of 2^-14 J or finer")
+_UPDATE = ErrorTerm("update", UPDATE_S, "Intel SDM 3B, 15.10.2: updated about every 1 ms")
+_DRAM = ErrorTerm(
+    "gain",
+    0.3,
+    "Intel Power Gadget 2.0 for Linux, readme: memory up to about 30 % on Intel's reference "
+    "platforms; others are not stated",
+)
+_UNKNOWN = ErrorTerm("gain", None, f"{NOT_STATED} by the processor's maker")
+
+
+def rapl_terms(component: str) -> tuple[ErrorTerm, ...]:
+    """The terms of a component of RAPL: `dram` or `package-0/dram` is memory."""
+    gain = _DRAM if component.rsplit("/", 1)[-1] == "dram" else _UNKNOWN
+    return gain, LINEARITY, _COUNT, _UPDATE
