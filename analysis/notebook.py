@@ -92,8 +92,8 @@ ratios
 # %% [markdown]
 # ## Does the self-encrypting drive pay for itself?
 # What a run saves beside software, in joules, and how many runs repay the drive's extra price:
-# price / (J × price per kWh / 3.6 MJ). The interval holds what the meter may be off by, in
-# quadrature with the scatter. Without a saving whose whole interval is above 0 there is no
+# price / (J × price per kWh / 3.6 MJ). The interval holds what the meter may be off by, by the
+# saving's uncertainty budget. Without a saving whose whole interval is above 0 there is no
 # demonstrated payback. Where the suite has both disks without encryption, the report takes off
 # what they differ by; here nothing is taken off.
 
@@ -116,12 +116,10 @@ savings = with_interval(
     "saving_j",
     "configuration",
 )
-meter_j = {p.against: p.meter_j or 0.0 for p in paybacks(suite, energy) if p.workload == workload}
-wider = pl.col("configuration").replace_strict(meter_j, default=0.0, return_dtype=pl.Float64)
-savings = savings.with_columns(
-    low=pl.col("mean") - ((pl.col("mean") - pl.col("low")) ** 2 + wider**2).sqrt(),
-    high=pl.col("mean") + ((pl.col("high") - pl.col("mean")) ** 2 + wider**2).sqrt(),
-)
+budgets = {p.against: p.budget for p in paybacks(suite, energy) if p.workload == workload}
+half_j = {against: budget.expanded for against, budget in budgets.items()}
+half = pl.col("configuration").replace_strict(half_j, default=None, return_dtype=pl.Float64)
+savings = savings.with_columns(low=pl.col("mean") - half, high=pl.col("mean") + half)
 payback = pl.DataFrame()
 if money is not None:
     price_j = money.sed_extra_price / money.electricity_price_per_kwh * 3_600_000

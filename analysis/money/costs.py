@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analysis.energy.uncertainty import TypeB
 from analysis.money.payback import BYTES_PER_GB, PROFILE, Payback, battery_runs, payback
+from analysis.stats.budget import Reading, of_terms
 from analysis.stats.contrasts import IDLE as AT_REST
 from analysis.stats.contrasts import working
 from analysis.stats.stats import Estimate, Span, estimate
@@ -16,6 +16,7 @@ from analysis.stats.summary import BlockValues
 from analysis.suite import records
 from analysis.suite.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Meter, Suite
+from instrumentation.meters.accuracy import ErrorTerm, read_terms
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,28 @@ class Battery:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Runs that the meter read, `weight` of them: their joules, and seconds with the tail."""
+
+    weight: float
+    energy_j: BlockValues
+    metered_s: BlockValues
+
+    def reading(self, blocks: Sequence[int], sign: float) -> Reading:
+        """Their mean over these blocks, as a reading of what `sign` times them is a part of."""
+        energy_j, seconds = (
+            sum(values[b] for b in blocks) / len(blocks)
+            for values in (self.energy_j, self.metered_s)
+        )
+        return Reading(energy_j, seconds, sign * self.weight)
+
+
+@dataclass(frozen=True)
 class Side:
     """Block values of one workload on one configuration; a block may lack the bytes.
 
     `tail_j` is part of `energy_j`: what was taken after the last mark, while delayed writes went to
-    the disk.
+    the disk. `parts` are the readings of the meter that the joules are made of.
     """
 
     energy_j: BlockValues
@@ -43,6 +61,7 @@ class Side:
     gigabytes: BlockValues
     origins: frozenset[str]
     sources: frozenset[str]
+    parts: tuple[Part, ...]
 
 
 Sides = Mapping[tuple[str, str], Side]
@@ -137,12 +156,19 @@ def _payback(
         return None
     base_j, sed_j = ([side.energy_j[b] for b in blocks] for side in (base, other))
     sooner_s = [base.seconds[b] - other.seconds[b] for b in blocks]
-    saved_j = estimate([b - s for b, s in zip(base_j, sed_j, strict=True)]).mean
     each_day = a.runs_per_day if not daily else 1.0 if one is None else runs[one]
     whole_j = {SLEEP: sed_j}
+    readings = [part.reading(blocks, 1.0) for part in base.parts]
+    readings += [part.reading(blocks, -1.0) for part in other.parts]
+    by_rule = {SLEEP: readings}
     rest_w = _rest_w(suite, sides, blocks)
     if rest_w is not None:  # what is done sooner leaves time in which the machine rests
-        whole_j[IDLE] = [j + w * s for j, w, s in zip(sed_j, rest_w, sooner_s, strict=True)]
+        rest_j = [w * s for w, s in zip(rest_w, sooner_s, strict=True)]
+        whole_j[IDLE] = [j + r for j, r in zip(sed_j, rest_j, strict=True)]
+        at_rest = Reading(estimate(rest_j).mean, estimate(sooner_s).mean, -1.0)
+        by_rule[IDLE] = [*readings, at_rest]
+
+    terms = _terms(suite.meters, base.sources | other.sources)
 
     def reckoned(after_work: str, otherwise: Payback | None) -> Payback:
         return payback(
@@ -154,10 +180,8 @@ def _payback(
             assumptions=a,
             origin=records.joint(base.origins | other.origins),
             runs_per_day=each_day,
-            saving_per_gb_j=_per_gb(base, other, blocks),
-            meter_j=_meter_j(
-                suite.meters, base.sources | other.sources, saved_j, estimate(sooner_s).mean
-            ),
+            saving_per_gb_j=_per_gb(base, other, whole_j[after_work], blocks),
+            meter=of_terms(terms, by_rule[after_work]),
             after_work=after_work,
             otherwise=otherwise,
             tail_j=tail_j,
@@ -214,7 +238,7 @@ def _without_the_disks(sed: Side, here: Side | None, there: Side | None) -> Side
         return {block: own[block] + plus[block] - minus[block] for block in sorted(blocks)}
 
     if here is None or there is None:
-        return replace(sed, energy_j={}, tail_j={}, seconds={})
+        return replace(sed, energy_j={}, tail_j={}, seconds={}, parts=())
     return replace(
         sed,
         energy_j=moved(sed.energy_j, here.energy_j, there.energy_j),
@@ -222,6 +246,7 @@ def _without_the_disks(sed: Side, here: Side | None, there: Side | None) -> Side
         seconds=moved(sed.seconds, here.seconds, there.seconds),
         origins=sed.origins | here.origins | there.origins,
         sources=sed.sources | here.sources | there.sources,
+        parts=(*sed.parts, *here.parts, *_weighted(there.parts, -1.0)),
     )
 
 
@@ -244,30 +269,36 @@ def _together(sides: Sides, configuration: str, weights: Mapping[str, float]) ->
         gigabytes=summed([side.gigabytes for side in parts]),
         origins=frozenset().union(*(side.origins for side in parts)),
         sources=frozenset().union(*(side.sources for side in parts)),
+        parts=tuple(
+            part
+            for side, weight in zip(parts, weights.values(), strict=True)
+            for part in _weighted(side.parts, weight)
+        ),
     )
 
 
-def _per_gb(base: Side, other: Side, blocks: Sequence[int]) -> list[float]:
-    """J/GB saved, by block, each side by the bytes that it did itself; empty where not counted."""
+def _weighted(parts: Sequence[Part], weight: float) -> tuple[Part, ...]:
+    return tuple(replace(part, weight=weight * part.weight) for part in parts)
+
+
+def _per_gb(
+    base: Side, other: Side, other_j: Sequence[float], blocks: Sequence[int]
+) -> list[float]:
+    """J/GB saved, by block, each side by the bytes that it did itself; empty where not counted.
+
+    `other_j` are the other's joules, with what follows its work by the rule that is declared.
+    """
     if not all(block in side.gigabytes for side in (base, other) for block in blocks):
         return []
     return [
-        base.energy_j[b] / base.gigabytes[b] - other.energy_j[b] / other.gigabytes[b]
-        for b in blocks
+        base.energy_j[b] / base.gigabytes[b] - joules / other.gigabytes[b]
+        for b, joules in zip(blocks, other_j, strict=True)
     ]
 
 
-def _meter_j(
-    meters: Sequence[Meter], sources: frozenset[str], saved_j: float, saved_s: float
-) -> float | None:
-    """How far the meter's limits of error may move the saving: half width of the 95 % interval.
-
-    Both sides were read by one meter, whose error holds in one direction, so that it is an error of
-    their difference.
-    """
-    seen = [meter for meter in meters if {meter.name} == sources]
-    limits = TypeB.of(seen[0].accuracy, saved_j, saved_s) if seen else None
-    return None if limits is None else limits.half_width_95_j(0.0)
+def _terms(meters: Sequence[Meter], sources: frozenset[str]) -> tuple[ErrorTerm, ...]:
+    """The terms of error of the one meter that read all; of several, nothing is known."""
+    return next((read_terms(meter.accuracy) for meter in meters if {meter.name} == sources), ())
 
 
 def _sides(energy: pl.DataFrame) -> Sides:
@@ -277,15 +308,18 @@ def _sides(energy: pl.DataFrame) -> Sides:
         & (pl.col("workload") != DRIFT_CHECK)
         & pl.col("energy_j").is_not_null()
     )
-    tails = seen.filter(pl.col("phase") == TAIL).select("run_id", tail_j="energy_j")
+    tails = seen.filter(pl.col("phase") == TAIL).select(
+        "run_id", tail_j="energy_j", tail_s="duration_s"
+    )
     rows = seen.filter(pl.col("phase") == "all").join(tails, on="run_id", how="left")
     means = (
-        rows.with_columns(pl.col("tail_j").fill_null(0.0))
+        rows.with_columns(pl.col("tail_j", "tail_s").fill_null(0.0))
         .group_by("workload", "configuration", "block")
         .agg(
             (pl.col("energy_j") + pl.col("tail_j")).mean(),
             pl.col("tail_j").mean(),
             pl.col("duration_s").mean(),
+            (pl.col("duration_s") + pl.col("tail_s")).mean().alias("metered_s"),
             pl.col("bytes").mean() / BYTES_PER_GB,
             pl.col("origin").unique(),
             pl.col("source").unique(),
@@ -294,15 +328,24 @@ def _sides(energy: pl.DataFrame) -> Sides:
     )
     grouped = means.partition_by("workload", "configuration", as_dict=True)
     return {
-        (str(workload), str(configuration)): Side(
-            energy_j=dict(zip(part["block"], part["energy_j"], strict=True)),
-            tail_j=dict(zip(part["block"], part["tail_j"], strict=True)),
-            seconds=dict(zip(part["block"], part["duration_s"], strict=True)),
-            gigabytes={
-                block: done for block, done in part.select("block", "bytes").iter_rows() if done
-            },
-            origins=frozenset(name for names in part["origin"] for name in names),
-            sources=frozenset(name for names in part["source"] for name in names),
-        )
+        (str(workload), str(configuration)): _side(part)
         for (workload, configuration), part in grouped.items()
     }
+
+
+def _side(means: pl.DataFrame) -> Side:
+    """From the means of one workload on one configuration, a row a block."""
+
+    def by_block(column: str) -> dict[int, float]:
+        return dict(zip(means["block"], means[column], strict=True))
+
+    energy_j = by_block("energy_j")
+    return Side(
+        energy_j=energy_j,
+        tail_j=by_block("tail_j"),
+        seconds=by_block("duration_s"),
+        gigabytes={block: done for block, done in by_block("bytes").items() if done},
+        origins=frozenset(name for names in means["origin"] for name in names),
+        sources=frozenset(name for names in means["source"] for name in names),
+        parts=(Part(1.0, energy_j, by_block("metered_s")),),
+    )

@@ -4,8 +4,8 @@ The saving is bounded first, in joules, paired within blocks. Prices are exact, 
 the saving is monotone in it and takes its limits over: swapped where it falls with the saving, and
 only where the saving's interval stays above 0 if it is divided by it. Hours of work divide one
 random thing by another: Fieller. What the meter's limits of error may add to or take from the
-saving belongs to its interval here. Where that holds 0 there is no demonstrated payback, and the
-break-even price says what could be paid at most.
+saving belongs to its interval here (`analysis.stats.budget`). Where that holds 0 there is no
+demonstrated payback, and the break-even price says what could be paid at most.
 
 Runs and hours are without interest, as the paper reckons; years, break-even prices, the present
 value and its probability are with the interest that is declared, so that they say the same.
@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 from scipy import special
 
+from analysis.stats import budget as budgets
+from analysis.stats.budget import Budget, Row
 from analysis.stats.stats import Estimate, Span, estimate, ratio_of_means
 from analysis.suite.assumptions import SLEEP, Assumptions
 
@@ -43,11 +46,12 @@ class Payback:
 
     `probability` of payback within the disk's life holds what the scatter between blocks leaves
     open, and nothing else: the assumptions are taken as they are, the meter as exact. None for one
-    block. `meter_j` is the half width of the 95 % interval of what the meter's limits of error may
-    add to or take from the saving; None where they are unknown. Carbon is None without a grid's
-    intensity. `otherwise` is the same for a machine that does the other thing than `after_work`;
-    None where the suite does not tell the power at rest. `tail_j` is the part of the saving that
-    lies after the work's end, in delayed writes.
+    block. `budget` is that of the saving, with the scatter and the meter's error; its interval is
+    carried on to all that follows. `meter_j` is the half width of the 95 % interval of what the
+    meter's limits of error alone may add to or take from the saving; None where none is stated.
+    Carbon is None without a grid's intensity. `otherwise` is the same for a machine that does the
+    other thing than `after_work`; None where the suite does not tell the power at rest. `tail_j` is
+    the part of the saving that lies after the work's end, in delayed writes.
     """
 
     workload: str
@@ -68,11 +72,17 @@ class Payback:
     probability: float | None
     co2_kg_per_year: Span | None
     co2_kg_in_life: Span | None
-    meter_j: float | None
+    budget: Budget
     origin: str
     after_work: str = SLEEP
     otherwise: Payback | None = None
     tail_j: float = 0.0
+
+    @property
+    def meter_j(self) -> float | None:
+        rows = tuple(row for row in self.budget.rows if row.evaluation == "B")
+        known = any(row.half_width is not None for row in rows)
+        return replace(self.budget, rows=rows).expanded if known else None
 
     @property
     def meter_share(self) -> float | None:
@@ -124,7 +134,7 @@ def payback(
     origin: str,
     runs_per_day: float | None = None,
     saving_per_gb_j: Sequence[float] = (),
-    meter_j: float | None = None,
+    meter: Sequence[Row] = (),
     after_work: str = SLEEP,
     otherwise: Payback | None = None,
     tail_j: float = 0.0,
@@ -133,13 +143,15 @@ def payback(
 
     `base_j[i]` (software) and `sed_j[i]` are system joules of one run in the same block, `sed_s[i]`
     the seconds that it took on the self-encrypting disk; `saving_per_gb_j` is one value a block
-    too, where bytes were counted. `runs_per_day` is the assumptions' where it is not given.
+    too, where bytes were counted. `meter` are the terms of the meter's error in the saving.
+    `runs_per_day` is the assumptions' where it is not given.
     """
     a = assumptions
     savings_j = [b - s for b, s in zip(base_j, sed_j, strict=True)]
     saving = estimate(savings_j)
     each_day = a.runs_per_day if runs_per_day is None else runs_per_day
-    span = _with_meter(saving, meter_j or 0.0)
+    budget = _budget(savings_j, meter)
+    span = budget.interval
     yearly = span.scaled(each_day * money_per_joule_a_day(a))
     in_life = annuity(a.discount_rate, a.life_years)
     scatter = Span(saving.mean, saving.low, saving.high).scaled(each_day * money_per_joule_a_day(a))
@@ -174,7 +186,7 @@ def payback(
         probability=_probability(scatter.scaled(in_life), a.sed_extra_price, saving.n),
         co2_kg_per_year=co2_kg,
         co2_kg_in_life=None if co2_kg is None else co2_kg.scaled(a.life_years),
-        meter_j=meter_j,
+        budget=budget,
         origin=origin,
         after_work=after_work,
         otherwise=otherwise,
@@ -182,17 +194,12 @@ def payback(
     )
 
 
-def _with_meter(saving: Estimate, meter_j: float) -> Span:
-    """The saving's interval with what the meter may be off by, in quadrature."""
-    low, high = (
-        None if end is None else math.hypot(end - saving.mean, meter_j)
-        for end in (saving.low, saving.high)
-    )
-    return Span(
-        saving.mean,
-        None if low is None else saving.mean - low,
-        None if high is None else saving.mean + high,
-    )
+def _budget(savings_j: Sequence[float], meter: Sequence[Row]) -> Budget:
+    """Of the saving: its scatter over blocks, and the meter's terms."""
+    n = len(savings_j)
+    error = float(np.std(savings_j, ddof=1)) / math.sqrt(n) if n > 1 else None
+    rows = (budgets.scatter(error, n - 1, "J"), *meter)
+    return Budget("saving", "J", float(np.mean(savings_j)), rows)
 
 
 def _by_meter(hours: Span, saving: Estimate, span: Span) -> Span:
@@ -226,6 +233,18 @@ def repaid_after_years(saved_per_year: Span, assumptions: Assumptions) -> Span |
     if mid is None:
         return None
     return Span(mid, after(saved_per_year.high), after(saved_per_year.low))
+
+
+def years_by_saving(saved_per_year: float, assumptions: Assumptions) -> float | None:
+    """What the years of `repaid_after_years` change with a unit of money saved a year, in closed
+    form: −p / (s² (1 − r p/s)) × r / ln(1 + r) with the price p, the saving s and the interest r.
+    None where it is never repaid."""
+    rate, price = assumptions.discount_rate, assumptions.sed_extra_price
+    left = 1 - rate * price / saved_per_year if saved_per_year > 0 else 0.0
+    if left <= 0:
+        return None
+    interest = rate / math.log1p(rate) if rate > 0 else 1.0
+    return -price / (saved_per_year**2 * left) * interest
 
 
 def _inverse(top: float, span: Span) -> Span:

@@ -212,6 +212,11 @@ def _base_of(key: Key, suite: Suite) -> Key:
     return key[0], suite.baseline or "", key[2], key[3]
 
 
+def versus_baseline(suite: Suite, energy: pl.DataFrame) -> dict[Key, Comparison]:
+    """By `KEYS`, the comparisons that `summarise` makes rows of."""
+    return _versus(suite, _groups(suite, energy))
+
+
 def _versus(suite: Suite, groups: Mapping[Key, _Group]) -> dict[Key, Comparison]:
     """Each group against the baseline's, judged by families of one source and component."""
     alone: dict[Key, Comparison] = {}

@@ -16,6 +16,7 @@ from analysis.money.payback import (
     runs_to_repay,
 )
 from analysis.report.payback_text import chance, payback_sentence, price
+from analysis.stats.budget import Row
 from analysis.stats.stats import Estimate, Span
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.tests.known import known
@@ -149,12 +150,17 @@ def test_headline_and_present_value_never_disagree() -> None:
         assert text.startswith("The drive does not pay for itself") == (known(worth.high) < 0)
 
 
+def of_meter(half_width_95_j: float) -> Row:
+    """A term of error whose 95 % interval has this half width."""
+    return Row("range", "B", "rectangular", "J", half_width_95_j / 0.95, math.sqrt(3))
+
+
 def test_what_the_meter_may_be_off_by_is_part_of_what_is_demonstrated() -> None:
     base_j, sed_j = [2100.0, 2110.0, 2090.0], [2000.0] * 3
     exact, doubtful, hopeless = (
         payback(
             "kernel_tree", "dmcrypt", base_j, sed_j, sed_s=[120.0] * 3, assumptions=PAPER,
-            origin="measured", meter_j=meter_j,
+            origin="measured", meter=[of_meter(meter_j)],
         )
         for meter_j in (0.0, 50.0, 120.0)
     )  # fmt: skip

@@ -1,0 +1,213 @@
+"""The uncertainty budgets of a suite's figures: joules, ratios, savings, and what they are worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from scipy import special
+
+from analysis.energy.energy import ALL, RAPL
+from analysis.money import costs
+from analysis.money.payback import Payback, years_by_saving
+from analysis.stats.budget import Budget, Reading, Row, of_terms, ratio_readings, scatter
+from analysis.stats.comparison import Comparison
+from analysis.stats.results import Results
+from analysis.stats.summary import versus_baseline
+from analysis.suite.assumptions import Assumptions
+from analysis.suite.records import DRIFT_CHECK, SYSTEM, Suite
+from instrumentation.meters.accuracy import ErrorTerm, read_terms
+from instrumentation.sources.accuracy import rapl_terms
+
+EVERY = "all"  # the geometric mean over the workloads
+
+
+@dataclass(frozen=True)
+class Budgeted:
+    """A budget and what it is of; `base` is empty where nothing is compared."""
+
+    workload: str
+    base: str
+    configuration: str
+    source: str
+    component: str
+    budget: Budget
+
+
+def all_budgets(found: Results) -> list[Budgeted]:
+    """Every figure of the suite that is a headline somewhere: joules and ratios of each workload,
+    configuration and component, ratios over all workloads, savings and what they are worth."""
+    return [*joules(found), *ratios(found), *overall(found), *money(found)]
+
+
+def joules(found: Results) -> Iterator[Budgeted]:
+    """Mean joules of a run, as in the summary."""
+    for row in found.summary.iter_rows(named=True):
+        terms = terms_of(found.suite, row["source"], row["component"])
+        error, df = None, row["n"] - 1.0
+        if row["ci_high_j"] is not None:
+            error = (row["ci_high_j"] - row["mean_j"]) / float(special.stdtrit(df, 0.975))
+        once = [Reading(row["mean_j"], row["mean_s"], 1.0)]
+        rows = scatter(error, df, "J"), *of_terms(terms, once)
+        budget = Budget("joules of a run", "J", row["mean_j"], rows)
+        yield Budgeted(row["workload"], "", row["configuration"], *_place(row), budget)
+
+
+def ratios(found: Results) -> Iterator[Budgeted]:
+    """Each configuration to the baseline in each workload."""
+    suite, base = found.suite, found.suite.baseline or ""
+    means = _means(found.energy)
+    for key, comparison in versus_baseline(suite, found.energy).items():
+        workload, configuration, *place = key
+        sides = (means.get((workload, name, *place)) for name in (base, configuration))
+        budget = _ratio(terms_of(suite, *place), comparison, [tuple(sides)])
+        yield Budgeted(workload, base, configuration, place[0], place[1], budget)
+
+
+def overall(found: Results) -> Iterator[Budgeted]:
+    """The contrasts over all workloads that do something."""
+    suite, means = found.suite, _means(found.energy)
+    source = suite.reference_meter(SYSTEM) or ""
+    terms = terms_of(suite, source, SYSTEM)
+    for c in found.contrasts:
+        if c.comparison is None:
+            continue
+        pairs = [
+            tuple(means.get((workload, name, source, SYSTEM)) for name in (c.base, c.other))
+            for workload in c.workloads
+        ]
+        budget = _ratio(terms, c.comparison, pairs)
+        yield Budgeted(EVERY, c.base, c.other, source, SYSTEM, budget)
+
+
+def money(found: Results) -> Iterator[Budgeted]:
+    """What each workload, and the duty profile, saves; a year's money; years until repaid."""
+    suite, a = found.suite, found.suite.assumptions
+    if a is None:
+        return
+    source = suite.reference_meter(SYSTEM) or ""
+    paybacks = [*costs.profiles(suite, found.energy), *costs.paybacks(suite, found.energy)]
+    done: set[tuple[str, str, float]] = set()
+    for p in paybacks:
+        if (p.workload, p.against, p.runs_per_day) in done:
+            continue  # a profile of one workload is that workload
+        done.add((p.workload, p.against, p.runs_per_day))
+        for budget in of_payback(p, a):
+            yield Budgeted(p.workload, p.against, suite.sed or "", source, SYSTEM, budget)
+
+
+def of_payback(p: Payback, a: Assumptions) -> list[Budget]:
+    """Saving, money a year, and years where a payback is demonstrated."""
+    saved = p.budget
+    if p.saving_j.mean == 0:
+        return [saved]
+    a_year = saved.scaled("saving a year", a.currency, p.saving_per_year.mid / p.saving_j.mean)
+    found = [saved, a_year]
+    slope = years_by_saving(p.saving_per_year.mid, a)
+    if p.years is not None and slope is not None:
+        found.append(a_year.derived("years to repay", "a", p.years.mid, slope, p.years))
+    return found
+
+
+def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]:
+    """What is stated of a source's error, for one of its components."""
+    if source == RAPL:
+        return rapl_terms(component)
+    meter = next((meter for meter in suite.meters if meter.name == source), None)
+    return read_terms({} if meter is None else meter.accuracy)
+
+
+Mean = tuple[float, float]  # joules and seconds
+
+
+def _ratio(
+    terms: Iterable[ErrorTerm], c: Comparison, pairs: Sequence[tuple[Mean | None, ...]]
+) -> Budget:
+    known = [(p[0], p[1]) for p in pairs if p[0] is not None and p[1] is not None]
+    rows: tuple[Row, ...] = of_terms(terms, ratio_readings(known))
+    first = scatter(c.error, c.df, "1", c.any_look)
+    return Budget("ratio", "1", c.ratio, (first, *rows), log=True, any_look=c.any_look)
+
+
+def _means(energy: pl.DataFrame) -> dict[tuple[str, ...], Mean]:
+    """Mean joules and seconds of whole runs by workload, configuration, source and component."""
+    keys = ("workload", "configuration", "source", "component")
+    rows = (
+        energy.filter((pl.col("phase") == ALL) & (pl.col("workload") != DRIFT_CHECK))
+        .filter(pl.col("energy_j") > 0)
+        .group_by(*keys)
+        .agg(pl.col("energy_j").mean(), pl.col("duration_s").mean())
+    )
+    return {tuple(row[:4]): (float(row[4]), float(row[5])) for row in rows.iter_rows()}
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, str]:
+    return str(row["source"]), str(row["component"])
+
+
+SCHEMA: Mapping[str, pl.DataType] = {
+    **dict.fromkeys(
+        ("suite_id", "host", "figure", "workload", "base", "configuration", "source", "component"),
+        pl.String(),
+    ),
+    **{"unit": pl.String(), "value": pl.Float64(), "low": pl.Float64(), "high": pl.Float64()},
+    **dict.fromkeys(("combined", "freedom", "factor", "expanded"), pl.Float64()),
+    "not_stated": pl.String(),
+    **dict.fromkeys(("term", "type", "distribution", "term_unit"), pl.String()),
+    **dict.fromkeys(("half_width", "divisor", "standard"), pl.Float64()),
+    "sensitivities": pl.String(),
+    **dict.fromkeys(("correlation", "contribution", "share"), pl.Float64()),
+    "stated_by": pl.String(),
+}
+
+
+def table(found: Results) -> pl.DataFrame:
+    """A row a term of every budget (columns: data/README.md)."""
+    suite = found.suite
+    rows = [
+        {"suite_id": suite.suite_id, "host": suite.host, **_figure(one), **_term(one.budget, row)}
+        for one in all_budgets(found)
+        for row in one.budget.rows
+    ]
+    return pl.DataFrame(rows, schema=dict(SCHEMA))
+
+
+def _figure(one: Budgeted) -> dict[str, Any]:
+    b = one.budget
+    return {
+        "figure": b.figure,
+        "workload": one.workload,
+        "base": one.base,
+        "configuration": one.configuration,
+        "source": one.source,
+        "component": one.component,
+        "unit": b.unit,
+        "value": b.value,
+        "low": b.interval.low,
+        "high": b.interval.high,
+        "combined": b.combined,
+        "freedom": b.freedom if math.isfinite(b.freedom) else None,
+        "factor": b.factor,
+        "expanded": b.expanded,
+        "not_stated": " ".join(b.missing),
+    }
+
+
+def _term(budget: Budget, row: Row) -> dict[str, Any]:
+    return {
+        "term": row.term,
+        "type": row.evaluation,
+        "distribution": row.distribution,
+        "term_unit": row.unit,
+        "half_width": row.half_width,
+        "divisor": row.divisor,
+        "standard": row.standard,
+        "sensitivities": " ".join(f"{c:.6g}" for c in dict.fromkeys(row.sensitivities)),
+        "correlation": row.correlation if len(row.sensitivities) > 1 else None,
+        "contribution": row.contribution,
+        "share": budget.share(row),
+        "stated_by": row.stated,
+    }
