@@ -1,4 +1,4 @@
-"""The uncertainty budgets of a suite's figures: joules, ratios, savings, and what they are worth."""
+"""The uncertainty budgets of a suite's figures: joules, ratios, savings and their worth."""
 
 from __future__ import annotations
 

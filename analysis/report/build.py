@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.money import budgets
 from analysis.report import answer, missing_section, questions_section, render, tables, view
 from analysis.report.sections import Report
 from analysis.report.view import Blocks
@@ -12,6 +13,8 @@ from analysis.stats.results import Results, results
 from analysis.stats.results import write as write_tables
 from analysis.suite.records import SuiteError
 from contract import files
+
+BUDGET = "budget.csv"
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Built:
 
 
 def build(folder: Path) -> Built:
-    """Derive a suite's tables, write them and report.html beside it.
+    """Derive a suite's tables, write them, budget.csv among them, and report.html beside it.
 
     Raises SuiteError where the suite has nothing to report from or a file cannot be written; a
     file from before then stays as it was.
@@ -32,6 +35,7 @@ def build(folder: Path) -> Built:
     path = folder / "report.html"
     try:
         write_tables(found)
+        files.write(folder / BUDGET, [budgets.table(found).write_csv().encode()])
         files.write(path, [render.html(Report(found).page()).encode()])
     except OSError as error:
         where = Path(str(error.filename)).name if error.filename else "the report"

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from analysis.report import (
     answer,
+    budget_section,
     disks_section,
     money_section,
     provenance,
@@ -64,12 +65,14 @@ class Report:
         """The whole page."""
         units = workload_section.units_section(self.found)
         money = money_section.money_section(self.found)
+        budget = budget_section.budget_section(self.found)
         published = published_section.published_section(self.found)
         below = (
             Section("All figures", "figures", self.figures()),
             Section("Each workload", "workloads", self.workloads()),
             Section("Per unit of work", "units", units, "Per unit"),
             Section("Money and batteries", "money", money, "Money"),
+            *[Section(budget_section.TITLE, "budget", budget, "Budget")] * bool(budget),
             Section("Published, and in this suite", "published", published, "Published"),
             Section("How steady the machine was", "steadiness", self.steadiness(), "Steadiness"),
             Section("How far to trust it", "trust", self.trust(), "Trust"),

@@ -98,6 +98,7 @@ UNSEALED = (
     "summary.parquet",
     "summary.csv",
     "next.json",
+    "budget.csv",
     "report.html",
     "report.pdf",
 )

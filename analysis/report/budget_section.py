@@ -1,0 +1,247 @@
+"""The section on uncertainty budgets: what each headline figure's interval is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from analysis.money import budgets, costs
+from analysis.money.budgets import EVERY, Budgeted
+from analysis.money.payback import PROFILE
+from analysis.report import view, words
+from analysis.report.tables import judged_component
+from analysis.report.view import Blocks
+from analysis.stats.budget import SCATTER, Budget, Row
+from analysis.stats.contrasts import working
+from analysis.stats.results import Results
+from analysis.stats.stats import Span
+from analysis.suite.assumptions import PAPER_WORKLOAD
+from instrumentation.meters.accuracy import NOT_STATED
+
+TITLE = "Uncertainty budget"
+TERMS = {
+    SCATTER: "scatter between blocks",
+    "power_factor": "power factor",
+    "count": "last digit of the counter",
+    "update": "age of the count",
+}
+KEY = (
+    "By the Guide to the Expression of Uncertainty in Measurement (JCGM 100:2008). Type A is the "
+    "scatter between blocks, type B what the instrument's maker or a calibration states. All other "
+    "sections' intervals of joules, times and ratios, and the verdicts, are of type A alone; those "
+    "of savings, money, runs and years are of both, and are these here. A gain is the same in all "
+    "readings (correlation 1): it stays in joules and cancels in a ratio. Linearity, range, "
+    "resolution and power factor are taken as independent in two readings (correlation 0), unless "
+    "a calibration states otherwise."
+)
+COLUMNS = (
+    "Term",
+    "Type",
+    "Distribution",
+    "Half-width",
+    "Divisor",
+    "Standard uncertainty",
+    "Sensitivity",
+    "Correlation",
+    "Contribution",
+    "Share of variance",
+)
+
+
+def budget_section(found: Results) -> Blocks:
+    """The key, a line for each headline figure, then each figure's terms and who states them."""
+    headline = headline_budgets(found)
+    if not headline:
+        return ()
+    page = view.paragraph(KEY, "key") + _summary(found, headline)
+    page += view.bullets(_remarks(found, headline))
+    for figure in dict.fromkeys(one.budget.figure for one in headline):
+        alike = [one for one in headline if one.budget.figure == figure]
+        parts = view.join(_terms(found, one) for one in alike)
+        page += view.folded(f"Terms of each: {figure}", parts)
+    return page + _stated(headline)
+
+
+def headline_budgets(found: Results) -> list[Budgeted]:
+    """Of the judged component: joules of one workload, ratios over all of them, one payback."""
+    component, workload = judged_component(found.summary), _workload(found)
+    here = [*budgets.joules(found), *budgets.ratios(found)]
+    own = [one for one in here if (one.workload, one.component) == (workload, component)]
+    joules = [one for one in own if not one.base and one.configuration in _named(found)]
+    ratios = list(budgets.overall(found)) or [one for one in own if one.base]
+    paid = list(budgets.money(found))
+    first = [one for one in paid if (one.workload, one.base) == (paid[0].workload, paid[0].base)]
+    return [*joules, *ratios, *first[:3]]
+
+
+def _workload(found: Results) -> str:
+    """The paper's where there is one."""
+    there = working(found.suite) or found.suite.workloads
+    return min(there, key=lambda name: name != PAPER_WORKLOAD, default="")
+
+
+def _named(found: Results) -> set[str | None]:
+    suite = found.suite
+    return {suite.baseline, suite.sed, next(iter(costs.alternatives(suite)), None)}
+
+
+def _summary(found: Results, headline: Sequence[Budgeted]) -> Blocks:
+    return view.table(
+        "The headline figures with both types of uncertainty",
+        [
+            *("Figure", "Of", "Value"),
+            *("Type A", "Type B", "Combined"),
+            *("Degrees of freedom", "Coverage factor", "95 % interval", "Not stated"),
+        ],
+        [
+            [
+                one.budget.figure.capitalize(),
+                _of(found, one),
+                _value(one.budget, one.budget.value),
+                *(_standard(one.budget, one.budget.of_type(kind)) for kind in "AB"),
+                _standard(one.budget, one.budget.combined),
+                _freedom(one.budget),
+                words.number(one.budget.factor, 2),
+                _interval(one.budget),
+                _names(one.budget.missing),
+            ]
+            for one in headline
+        ],
+        words=2,
+        origin=found.origin,
+        group=True,
+    )
+
+
+def _remarks(found: Results, headline: Sequence[Budgeted]) -> list[str]:
+    """Which budgets are incomplete, and which ratios the meter's error leaves open."""
+    said = []
+    lacking = dict.fromkeys(term for one in headline for term in one.budget.missing)
+    if lacking:
+        which = sorted({one.budget.figure for one in headline if one.budget.missing})
+        said.append(
+            f"Incomplete: {_names(tuple(lacking))} {NOT_STATED} for the instrument. What is "
+            f"stated of the uncertainty of {', '.join(which)} is a lower bound."
+        )
+    for one in headline:
+        b = one.budget
+        alone = _scatter_only(b).interval
+        if b.log and _excludes_one(alone) and not _excludes_one(b.interval):
+            said.append(
+                f"{_of(found, one)}: the interval of the scatter alone does not hold 1, with the "
+                "instrument's error it does. That error could explain the change."
+            )
+    return said
+
+
+def _scatter_only(b: Budget) -> Budget:
+    rows = tuple(row for row in b.rows if row.evaluation == "A")
+    return Budget(b.figure, b.unit, b.value, rows, b.log, b.any_look)
+
+
+def _excludes_one(span: Span) -> bool:
+    return span.low is not None and span.high is not None and not span.low <= 1 <= span.high
+
+
+def _terms(found: Results, one: Budgeted) -> Blocks:
+    b = one.budget
+    rows = [
+        [
+            _term(row.term),
+            row.evaluation,
+            row.distribution,
+            _size(row.half_width, row.unit),
+            words.number(row.divisor, 3),
+            _size(row.standard, row.unit),
+            _sensitivities(row, b),
+            words.given(row.correlation) if len(row.sensitivities) > 1 else words.NOTHING,
+            NOT_STATED if row.contribution is None else _standard(b, row.contribution),
+            _share(b.share(row)),
+        ]
+        for row in b.rows
+    ]
+    caption = (
+        f"{b.figure.capitalize()}, {_of(found, one)}: {_value(b, b.value)} ({_interval(b)}); "
+        f"combined {_standard(b, b.combined)} × {words.number(b.factor, 2)}"
+    )
+    return view.table(caption, COLUMNS, rows, words=3, origin=found.origin)
+
+
+def _stated(headline: Sequence[Budgeted]) -> Blocks:
+    """Who states each term."""
+    stated = dict.fromkeys(
+        (row.term, row.stated) for one in headline for row in one.budget.rows if row.stated
+    )
+    return view.table(
+        "Who states the instrument's terms",
+        ["Term", "Stated by"],
+        [[_term(term), str(source)] for term, source in stated],
+        words=2,
+    )
+
+
+def _of(found: Results, one: Budgeted) -> str:
+    label = found.suite.label
+    names = {EVERY: "all workloads", PROFILE: "duty profile"}
+    workload = names.get(one.workload) or words.name_of(one.workload)
+    if not one.base:
+        return f"{label(one.configuration)}, {workload}"
+    joined = "to" if one.budget.log else "beside"
+    return f"{label(one.configuration)} {joined} {label(one.base)}, {workload}"
+
+
+def _term(name: str) -> str:
+    return TERMS.get(name, name)
+
+
+def _names(terms: Sequence[str]) -> str:
+    return ", ".join(map(_term, terms)) or words.NOTHING
+
+
+UNITS = {"1": "", "a": "years"}
+
+
+def _value(b: Budget, value: float | None) -> str:
+    text = words.number(value, 4) if b.log else words.rounded(value)
+    return f"{text} {UNITS.get(b.unit, b.unit)}".rstrip()
+
+
+def _standard(b: Budget, value: float) -> str:
+    """An uncertainty in the figure's unit; of a ratio as a share of it."""
+    if b.log:
+        return f"{words.rounded(value * 100)} %"
+    return f"{words.rounded(value)} {UNITS.get(b.unit, b.unit)}".rstrip()
+
+
+def _interval(b: Budget) -> str:
+    span = b.interval
+    if span.low is None and span.high is None:
+        return words.NO_INTERVAL
+    if b.log:
+        return f"{words.number(span.low, 4)} to {words.number(span.high, 4)}"
+    ends = f"{words.rounded(span.low)} to {words.rounded(span.high)}"
+    return f"{ends} {UNITS.get(b.unit, b.unit)}".rstrip()
+
+
+def _freedom(b: Budget) -> str:
+    return "∞" if not math.isfinite(b.freedom) else words.rounded(b.freedom)
+
+
+def _size(value: float | None, unit: str) -> str:
+    """In a term's own unit; shares in per cent."""
+    if value is None:
+        return NOT_STATED
+    return f"{words.rounded(value * 100)} %" if unit == "1" else f"{words.rounded(value)} {unit}"
+
+
+def _sensitivities(row: Row, b: Budget) -> str:
+    """One for each reading: the different ones, or their ends where there are many."""
+    unit = UNITS.get(b.unit, b.unit)
+    per = {"1": unit, b.unit: "", "W": "s" if b.unit == "J" else f"{unit or 1}/W"}
+    known = list(dict.fromkeys(words.rounded(c) for c in sorted(row.sensitivities)))
+    text = " and ".join(known) if len(known) < 3 else f"{known[0]} to {known[-1]}"
+    return f"{text} {per.get(row.unit, f'{unit or 1}/{row.unit}')}".rstrip()
+
+
+def _share(value: float | None) -> str:
+    return words.NOTHING if value is None else f"{words.number(value * 100, 1)} %"
