@@ -88,28 +88,30 @@ def money(found: Results) -> Iterator[Budgeted]:
     suite, a = found.suite, found.suite.assumptions
     if a is None:
         return
-    source = suite.reference_meter(SYSTEM) or ""
-    paybacks = [*costs.profiles(suite, found.energy), *costs.paybacks(suite, found.energy)]
     done: set[tuple[str, str, float]] = set()
-    for p in paybacks:
-        if (p.workload, p.against, p.runs_per_day) in done:
-            continue  # a profile of one workload is that workload
+    for p in [*costs.profiles(suite, found.energy), *costs.paybacks(suite, found.energy)]:
+        if (p.workload, p.against, p.runs_per_day) not in done:  # a profile may be a workload
+            yield from of_payback(suite, p, a)
         done.add((p.workload, p.against, p.runs_per_day))
-        for budget in of_payback(p, a):
-            yield Budgeted(p.workload, p.against, suite.sed or "", source, SYSTEM, budget)
 
 
-def of_payback(p: Payback, a: Assumptions) -> list[Budget]:
+def of_payback(suite: Suite, p: Payback, a: Assumptions) -> Iterator[Budgeted]:
     """Saving, money a year, and years where a payback is demonstrated."""
-    saved = p.budget
+    source = suite.reference_meter(SYSTEM) or ""
+    for budget in _worth(p, a):
+        yield Budgeted(p.workload, p.against, suite.sed or "", source, SYSTEM, budget)
+
+
+def _worth(p: Payback, a: Assumptions) -> Iterator[Budget]:
+    yield p.budget
     if p.saving_j.mean == 0:
-        return [saved]
-    a_year = saved.scaled("saving a year", a.currency, p.saving_per_year.mid / p.saving_j.mean)
-    found = [saved, a_year]
+        return
+    factor = p.saving_per_year.mid / p.saving_j.mean
+    a_year = p.budget.scaled("saving a year", a.currency, factor)
+    yield a_year
     slope = years_by_saving(p.saving_per_year.mid, a)
     if p.years is not None and slope is not None:
-        found.append(a_year.derived("years to repay", "a", p.years.mid, slope, p.years))
-    return found
+        yield a_year.derived("years to repay", "a", p.years.mid, slope, p.years)
 
 
 def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]:

@@ -79,6 +79,12 @@ class Payback:
     tail_j: float = 0.0
 
     @property
+    def whole_saving_j(self) -> Estimate:
+        """The saving with the interval of its budget: `saving_j` knows of the scatter alone."""
+        both = self.budget.interval
+        return replace(self.saving_j, low=both.low, high=both.high)
+
+    @property
     def meter_j(self) -> float | None:
         rows = tuple(row for row in self.budget.rows if row.evaluation == "B")
         known = any(row.half_width is not None for row in rows)

@@ -27,10 +27,11 @@ TERMS = {
 }
 KEY = (
     "By the Guide to the Expression of Uncertainty in Measurement (JCGM 100:2008). Type A is the "
-    "scatter between blocks, type B what the instrument's maker or a calibration states. All other "
-    "sections' intervals of joules, times and ratios, and the verdicts, are of type A alone; those "
-    "of savings, money, runs and years are of both, and are these here. A gain is the same in all "
-    "readings (correlation 1): it stays in joules and cancels in a ratio. Linearity, range, "
+    "scatter between blocks, type B what the instrument's maker or a calibration states. The "
+    "intervals of joules, times, ratios and runs on a battery in the other sections count type A "
+    "alone, and so do all verdicts; those of savings, money, and runs, hours and years until the "
+    "drive is repaid count both, and follow from the budget of the saving. A gain is the same in "
+    "all readings (correlation 1): it stays in joules and cancels in a ratio. Linearity, range, "
     "resolution and power factor are taken as independent in two readings (correlation 0), unless "
     "a calibration states otherwise."
 )
@@ -69,9 +70,15 @@ def headline_budgets(found: Results) -> list[Budgeted]:
     own = [one for one in here if (one.workload, one.component) == (workload, component)]
     joules = [one for one in own if not one.base and one.configuration in _named(found)]
     ratios = list(budgets.overall(found)) or [one for one in own if one.base]
-    paid = list(budgets.money(found))
-    first = [one for one in paid if (one.workload, one.base) == (paid[0].workload, paid[0].base)]
-    return [*joules, *ratios, *first[:3]]
+    return [*joules, *ratios, *_paid(found)]
+
+
+def _paid(found: Results) -> list[Budgeted]:
+    """Of the payback that is named first."""
+    suite, a = found.suite, found.suite.assumptions
+    lines = costs.profiles(suite, found.energy) or costs.paybacks(suite, found.energy)
+    first = costs.headline_payback(lines)
+    return [] if first is None or a is None else list(budgets.of_payback(suite, first, a))
 
 
 def _workload(found: Results) -> str:
@@ -202,7 +209,12 @@ UNITS = {"1": "", "a": "years"}
 
 
 def _value(b: Budget, value: float | None) -> str:
-    text = words.number(value, 4) if b.log else words.rounded(value)
+    """To the digits that two of the expanded uncertainty bear."""
+    if value is None:
+        return words.rounded(None)
+    if b.log:
+        return words.number(value, 4)
+    text = words.number(value, words.decimals(b.expanded, b.value))
     return f"{text} {UNITS.get(b.unit, b.unit)}".rstrip()
 
 
@@ -217,10 +229,7 @@ def _interval(b: Budget) -> str:
     span = b.interval
     if span.low is None and span.high is None:
         return words.NO_INTERVAL
-    if b.log:
-        return f"{words.number(span.low, 4)} to {words.number(span.high, 4)}"
-    ends = f"{words.rounded(span.low)} to {words.rounded(span.high)}"
-    return f"{ends} {UNITS.get(b.unit, b.unit)}".rstrip()
+    return f"{_value(b, span.low).split(' ')[0]} to {_value(b, span.high)}"
 
 
 def _freedom(b: Budget) -> str:

@@ -20,9 +20,9 @@ NOTES = (
     "A payback is demonstrated where the 95 % interval of the saving lies above 0; elsewhere no "
     "time is named. Each line stands for itself: of 40 lines where nothing is saved, about one "
     "shows a payback by chance. Meter: half width of the 95 % interval of what its limits of error "
-    "(type B) may add to or take from the saving, as a share of it; both sides were read by the "
-    "same meter, so that its error does not average out. It stands beside the interval of the "
-    "saving, not in it. GB: 10⁹ bytes that the workload's phases counted."
+    "(type B) may add to or take from the saving, as a share of it. Together with the scatter "
+    "between blocks it makes the interval of the saving, by the uncertainty budget below; that of "
+    "a GB holds the scatter alone. GB: 10⁹ bytes that the workload's phases counted."
 )
 ON_THE_DRIVE = (
     "The software is that on the self-encrypting drive itself, which stands for the same drive "
@@ -79,7 +79,7 @@ def tables(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Block
 def _saved(p: Payback) -> list[str]:
     share = p.meter_share
     return [
-        payback_text.saved(p.saving_j),
+        payback_text.saved(p.whole_saving_j),
         payback_text.span(p.saving_per_year),
         words.NOTHING if p.saving_per_gb_j is None else payback_text.saved(p.saving_per_gb_j),
         words.NOTHING if share is None else f"± {words.rounded(share * 100)} %",
@@ -207,8 +207,8 @@ def _pictures(found: Results, a: Assumptions, paybacks: Sequence[Payback]) -> Bl
         tornado.draw(swings, headline, a, label(headline.against), headline.origin),
         "Net present value if one thing at a time is moved from its declared value to its low and "
         f"its high end, at {work}. Ends are as declared, else half and double; the "
-        "saving's are those of its 95 % interval, and apart from it those of the meter's limits of "
-        "error.",
+        "saving's are the 95 % of its scatter between blocks, and apart from it those of the "
+        "meter's limits of error.",
         headline.origin,
     )
     return page

@@ -41,7 +41,7 @@ def payback_sentence(payback: Payback, assumptions: Assumptions, label: Label) -
     a, against = assumptions, label(payback.against)
     life = f"{words.given(a.life_years)} years of life"
     if payback.runs is None or payback.hours is None:
-        joules = saved(payback.saving_j).removesuffix(f" ({words.NO_INTERVAL})")
+        joules = saved(payback.whole_saving_j).removesuffix(f" ({words.NO_INTERVAL})")
         what = f"{_unit(payback, a)} saves {joules} J beside {against}"
         return f"No demonstrated payback: {what}, {_why_not(payback, a, life)}."
     interest = f"{words.given(a.discount_rate * 100)} % interest"
@@ -106,9 +106,9 @@ def _after_work(payback: Payback) -> str:
     other = payback.otherwise
     if other is None:
         return f"{rule}; the suite did not measure it at rest, so that nothing is said of another."
-    saves = f"a run saves {saved(other.saving_j)} J"
+    saves = f"a run saves {saved(other.whole_saving_j)} J"
     if payback.workload == PROFILE:
-        saves = f"a day saves {saved(other.saving_j)} J"
+        saves = f"a day saves {saved(other.whole_saving_j)} J"
     repaid = "is not demonstrated"
     if other.demonstrated:
         repaid = "never comes" if other.years is None else f"takes {words.span(other.years)} years"
