@@ -50,9 +50,7 @@ def joules(found: Results) -> Iterator[Budgeted]:
         error, df = None, row["n"] - 1.0
         if row["ci_high_j"] is not None:
             error = (row["ci_high_j"] - row["mean_j"]) / float(special.stdtrit(df, 0.975))
-        once = [Reading(row["mean_j"], row["mean_s"], 1.0)]
-        rows = scatter(error, df, "J"), *of_terms(terms, once)
-        budget = Budget("joules of a run", "J", row["mean_j"], rows)
+        budget = joules_budget(terms, (row["mean_j"], row["mean_s"]), error, df)
         yield Budgeted(row["workload"], "", row["configuration"], *_place(row), budget)
 
 
@@ -63,7 +61,7 @@ def ratios(found: Results) -> Iterator[Budgeted]:
     for key, comparison in versus_baseline(suite, found.energy).items():
         workload, configuration, *place = key
         sides = (means.get((workload, name, *place)) for name in (base, configuration))
-        budget = _ratio(terms_of(suite, *place), comparison, [tuple(sides)])
+        budget = ratio_budget(terms_of(suite, *place), comparison, [tuple(sides)])
         yield Budgeted(workload, base, configuration, place[0], place[1], budget)
 
 
@@ -79,7 +77,7 @@ def overall(found: Results) -> Iterator[Budgeted]:
             tuple(means.get((workload, name, source, SYSTEM)) for name in (c.base, c.other))
             for workload in c.workloads
         ]
-        budget = _ratio(terms, c.comparison, pairs)
+        budget = ratio_budget(terms, c.comparison, pairs)
         yield Budgeted(EVERY, c.base, c.other, source, SYSTEM, budget)
 
 
@@ -125,9 +123,16 @@ def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]
 Mean = tuple[float, float]  # joules and seconds
 
 
-def _ratio(
+def joules_budget(terms: Iterable[ErrorTerm], mean: Mean, error: float | None, df: float) -> Budget:
+    """Of a mean over blocks with its standard error and degrees of freedom."""
+    rows = scatter(error, df, "J"), *of_terms(terms, [Reading(*mean, 1.0)])
+    return Budget("joules of a run", "J", mean[0], rows)
+
+
+def ratio_budget(
     terms: Iterable[ErrorTerm], c: Comparison, pairs: Sequence[tuple[Mean | None, ...]]
 ) -> Budget:
+    """Of a comparison over the workloads that have joules and seconds of base and other."""
     known = [(p[0], p[1]) for p in pairs if p[0] is not None and p[1] is not None]
     rows: tuple[Row, ...] = of_terms(terms, ratio_readings(known))
     first = scatter(c.error, c.df, "1", c.any_look)
@@ -160,7 +165,8 @@ SCHEMA: Mapping[str, pl.DataType] = {
     "not_stated": pl.String(),
     **dict.fromkeys(("term", "type", "distribution", "term_unit"), pl.String()),
     **dict.fromkeys(("half_width", "divisor", "standard"), pl.Float64()),
-    "sensitivities": pl.String(),
+    "readings": pl.Int64(),
+    **dict.fromkeys(("sensitivity_least", "sensitivity_most"), pl.Float64()),
     **dict.fromkeys(("correlation", "contribution", "share"), pl.Float64()),
     "stated_by": pl.String(),
 }
@@ -207,7 +213,9 @@ def _term(budget: Budget, row: Row) -> dict[str, Any]:
         "half_width": row.half_width,
         "divisor": row.divisor,
         "standard": row.standard,
-        "sensitivities": " ".join(f"{c:.6g}" for c in dict.fromkeys(row.sensitivities)),
+        "readings": len(row.sensitivities) if row.evaluation == "B" else None,
+        "sensitivity_least": min(row.sensitivities, default=None),
+        "sensitivity_most": max(row.sensitivities, default=None),
         "correlation": row.correlation if len(row.sensitivities) > 1 else None,
         "contribution": row.contribution,
         "share": budget.share(row),

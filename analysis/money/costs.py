@@ -297,8 +297,9 @@ def _per_gb(
 
 
 def _terms(meters: Sequence[Meter], sources: frozenset[str]) -> tuple[ErrorTerm, ...]:
-    """The terms of error of the one meter that read all; of several, nothing is known."""
-    return next((read_terms(meter.accuracy) for meter in meters if {meter.name} == sources), ())
+    """The terms of error of the one meter that read all; of several, none is known."""
+    of_one = (meter.accuracy for meter in meters if {meter.name} == sources)
+    return read_terms(next(of_one, {}))
 
 
 def _sides(energy: pl.DataFrame) -> Sides:

@@ -123,13 +123,16 @@ def _summary(found: Results, headline: Sequence[Budgeted]) -> Blocks:
 def _remarks(found: Results, headline: Sequence[Budgeted]) -> list[str]:
     """Which budgets are incomplete, and which ratios the meter's error leaves open."""
     said = []
-    lacking = dict.fromkeys(term for one in headline for term in one.budget.missing)
-    if lacking:
-        which = sorted({one.budget.figure for one in headline if one.budget.missing})
-        said.append(
-            f"Incomplete: {_names(tuple(lacking))} {NOT_STATED} for the instrument. What is "
-            f"stated of the uncertainty of {', '.join(which)} is a lower bound."
-        )
+    lacking: dict[str, dict[str, None]] = {}
+    for one in headline:
+        for term in one.budget.missing:
+            if term != SCATTER:
+                lacking.setdefault(term, {})[one.budget.figure] = None
+    said += [
+        f"Incomplete: nobody states the {_term(term)} of the instrument, so that the uncertainty "
+        f"of these is larger by an unknown amount: {', '.join(figures)}."
+        for term, figures in lacking.items()
+    ]
     for one in headline:
         b = one.budget
         alone = _scatter_only(b).interval

@@ -12,6 +12,7 @@ from analysis.stats.comparison import compare
 from validation.bench import Figure
 from validation.inference import (
     agreement,
+    budgets,
     coverage,
     drift_checks,
     families,
@@ -61,6 +62,12 @@ def test_the_array_form_of_a_comparison_is_the_single_one() -> None:
         assert (alone.low, alone.high) == pytest.approx(
             (math.exp(low[number]), math.exp(high[number])), rel=1e-12
         )
+
+
+def test_intervals_of_budgets_hold_the_truth() -> None:
+    figures = budgets.measure(quick=True)
+    assert len(figures) == 12
+    assert all(91.5 < figure.value < 98.5 for figure in figures)
 
 
 def test_intervals_of_ratios_hold_the_truth() -> None:

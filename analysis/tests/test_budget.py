@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special
+
+from analysis.money import budgets, costs
+from analysis.money.payback import repaid_after_years, years_by_saving
+from analysis.report.budget_section import budget_section, headline_budgets
+from analysis.report.build import BUDGET, build
+from analysis.stats.budget import (
+    Budget,
+    Reading,
+    Row,
+    of_terms,
+    ratio_readings,
+    scatter,
+)
+from analysis.stats.comparison import compare
+from analysis.stats.results import Results, results
+from analysis.stats.stats import Span
+from analysis.suite.assumptions import Assumptions
+from analysis.tests.known import known
+from analysis.tests.pages import text_of
+from instrumentation.meters.accuracy import LINEARITY, POWER_FACTOR, ErrorTerm, read_terms
+from instrumentation.meters.wt310 import WT310
+from instrumentation.sources.accuracy import rapl_terms
+from validation.synthetic.suite import Options, write_suite
+
+RANGES = {"model": "WT310E", "voltage_range_v": 150.0, "current_range_a": 1.0}
+WT310E = WT310({"1": "system"}, {**RANGES, "power_factor": 0.95}).described()["accuracy"]
+GAIN = ErrorTerm("gain", 0.03, "a data sheet")
+RANGE = ErrorTerm("range", 0.3, "a data sheet")
+
+
+def row(contribution: float, df: float = math.inf, kind: str = "B") -> Row:
+    assert kind in ("A", "B")
+    return Row("a term", kind, "normal", "nm", contribution, 1.0, df=df)  # type: ignore[arg-type]
+
+
+def test_the_guides_own_example_of_an_end_gauge() -> None:
+    """JCGM 100:2008, H.1: contributions in nm and their degrees of freedom; 32 nm, 16."""
+    terms = [(25, 18), (9.7, 25.6), (2.9, 50), (16.6, 2)]
+    found = Budget("length", "nm", 0.0, tuple(row(*term) for term in terms))
+    assert found.combined == pytest.approx(31.67, abs=0.005)
+    assert math.floor(found.freedom) == 16
+    t = special.stdtrit(found.freedom, 0.975)
+    assert known(found.expanded) == pytest.approx(t * found.combined, rel=1e-6)
+    assert known(found.factor) == pytest.approx(t, rel=1e-6)
+
+
+def test_joules_of_a_wattmeter_by_hand() -> None:
+    """10 000 J in 100 s, mean of 10 blocks with a standard error of 4 J, on a WT310E.
+
+    Gain 0.1 %: 10 J / √3 = 5.774 J. Range 0.05 % of 150 W × 100 s: 7.5 J / √3 = 4.330 J. Power
+    factor 0.95: tan φ = 0.32868, 0.1 % of it 3.287 J / √3 = 1.898 J. With 4 J: √71.684 = 8.467 J,
+    and 9 × (8.467 / 4)⁴ = 180.7 degrees of freedom.
+    """
+    found = budgets.joules_budget(read_terms(WT310E), (10_000.0, 100.0), 4.0, 9)
+    by = {row.term: row for row in found.rows}
+    contributions = {name: known(one.contribution) for name, one in by.items()}
+    assert contributions == pytest.approx(
+        {"scatter": 4.0, "gain": 5.7735, "range": 4.3301, "power_factor": 1.8976}, rel=1e-4
+    )
+    assert found.combined == pytest.approx(8.4666, rel=1e-4)
+    assert found.freedom == pytest.approx(180.65, rel=1e-3)
+    assert sum(known(found.share(one)) for one in found.rows) == pytest.approx(1)
+    assert by["scatter"].divisor == pytest.approx(2.262, abs=5e-4)
+    assert found.missing == ()
+    # The rectangle of the gain is not a normal distribution: less than 1.97 × 8.467 J.
+    assert 16.0 < known(found.expanded) < 1.973 * 8.4666
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.tuples(st.floats(1.0, 1e6), st.floats(0.1, 1e5))] * 2),
+        min_size=1,
+        max_size=7,
+    ),
+    st.floats(1e-4, 0.5),
+)
+def test_a_gain_cancels_in_every_ratio_and_stays_in_joules(
+    pairs: list[tuple[tuple[float, float], tuple[float, float]]], limit: float
+) -> None:
+    gain = replace(GAIN, limit=limit)
+    (in_ratio,) = of_terms([gain], ratio_readings(pairs))
+    assert in_ratio.contribution == 0
+    linearity = replace(LINEARITY, limit=limit)
+    (own,) = of_terms([linearity], ratio_readings(pairs))
+    expected = limit / math.sqrt(3) * math.sqrt(2 / len(pairs))
+    assert own.contribution == pytest.approx(expected)
+    energy_j, seconds = pairs[0][0]
+    (in_joules,) = of_terms([gain], [Reading(energy_j, seconds, 1.0)])
+    assert in_joules.contribution == pytest.approx(limit * energy_j / math.sqrt(3))
+
+
+def test_of_a_saving_a_gain_is_of_the_saving_and_a_range_of_both_readings() -> None:
+    readings = [Reading(1000.0, 100.0, 1.0), Reading(900.0, 80.0, -1.0)]
+    gain, of_range, offset = of_terms([GAIN, RANGE, ErrorTerm("offset", 0.3, "")], readings)
+    root = math.sqrt(3)
+    assert gain.contribution == pytest.approx(0.03 * 100 / root)
+    assert of_range.contribution == pytest.approx(0.3 * math.hypot(100, 80) / root)
+    assert offset.contribution == pytest.approx(0.3 * 20 / root)
+
+
+@pytest.mark.parametrize("r", [0.0, 0.3, 1.0])
+def test_a_correlation_counts_as_in_equation_16(r: float) -> None:
+    readings = [Reading(1000.0, 1.0, 1.0), Reading(700.0, 1.0, -1.0), Reading(200.0, 1.0, 0.5)]
+    (one,) = of_terms([replace(GAIN, correlation=r)], readings)
+    c = np.array([1000.0, -700.0, 100.0]) * 0.03 / math.sqrt(3)
+    correlations = np.full((3, 3), r) + (1 - r) * np.eye(3)
+    assert one.contribution == pytest.approx(math.sqrt(c @ correlations @ c))
+
+
+@pytest.mark.parametrize("any_look", [False, True])
+def test_without_an_instruments_error_a_ratio_has_the_interval_of_its_comparison(
+    any_look: bool,
+) -> None:
+    c = known(compare([100.0, 103.0, 99.0, 101.0], [110.0, 112.0, 111.0, 108.0], 0.02, any_look))
+    exact = budgets.ratio_budget([GAIN], c, [((101.0, 10.0), (110.0, 11.0))])
+    assert exact.interval.low == pytest.approx(c.low, rel=1e-7)
+    assert exact.interval.high == pytest.approx(c.high, rel=1e-7)
+    wider = budgets.ratio_budget([GAIN, RANGE], c, [((101.0, 10.0), (110.0, 11.0))])
+    assert known(wider.interval.low) < known(c.low) < known(c.high) < known(wider.interval.high)
+
+
+def test_of_one_block_nothing_is_expanded() -> None:
+    one = budgets.joules_budget([GAIN], (100.0, 10.0), None, 0)
+    assert one.expanded is None and one.factor is None
+    assert one.interval == Span(100.0, None, None)
+    assert one.missing == ("scatter",)
+
+
+@pytest.mark.parametrize(
+    ("a", "limits"), [(1.0, (3.0, 0.5)), (1.0, (2.0, 2.0)), (0.2, (3.0, 1.0)), (2.0, (1.0, 1.0))]
+)
+def test_the_interval_holds_what_it_says_of_drawn_errors(
+    a: float, limits: tuple[float, float]
+) -> None:
+    """Ten blocks, so Student's scatter, and two rectangles."""
+    generator, n = np.random.default_rng(5), 40_000
+    blocks = generator.normal(0, a * math.sqrt(10), (n, 10))
+    errors = blocks.std(axis=1, ddof=1) / math.sqrt(10)
+    off = blocks.mean(axis=1) + sum(generator.uniform(-one, one, n) for one in limits)
+    grid = np.quantile(errors, np.linspace(0.0005, 0.9995, 1000))
+    rows = [Row("range", "B", "rectangular", "J", one, math.sqrt(3)) for one in limits]
+    half = [
+        known(Budget("a", "J", 0.0, (scatter(float(error), 9, "J"), *rows)).expanded)
+        for error in grid
+    ]
+    held = np.mean(np.abs(off) <= np.interp(errors, grid, half))
+    assert 0.945 < held < 0.97
+
+
+def test_what_is_not_stated_makes_a_budget_incomplete() -> None:
+    once = [Reading(100.0, 10.0, 1.0)]
+    twice = ratio_readings([((100.0, 10.0), (110.0, 11.0))])
+
+    def missing(terms: tuple[ErrorTerm, ...], readings: list[Reading]) -> tuple[str, ...]:
+        return Budget("a", "J", 1.0, of_terms(terms, readings)).missing
+
+    # A limit of the reading bounds the reading's linearity too, but not that of a ratio.
+    assert missing((GAIN, LINEARITY), once) == ()
+    assert missing((GAIN, LINEARITY), twice) == ("linearity",)
+    assert missing((GAIN, POWER_FACTOR), once) == ("power_factor",)
+    # An unknown gain cancels; RAPL's package states none, memory 30 %.
+    assert missing(rapl_terms("package-0"), once) == ("gain",)
+    assert missing(rapl_terms("package-0"), twice) == ("linearity",)
+    assert missing(rapl_terms("package-1/dram"), once) == ()
+    memory = Budget("joules", "J", 100.0, of_terms(rapl_terms("dram"), once))
+    assert memory.combined == pytest.approx(30 / math.sqrt(3), rel=1e-6)
+    assert read_terms({})[0].limit is None
+    assert missing(read_terms({}), once) == ("gain", "range", "power_factor")
+
+
+def test_a_count_differs_at_both_edges() -> None:
+    """10 W: 2⁻¹⁴ J and 10 mJ of a millisecond, each a triangle (√6)."""
+    rows = {row.term: row for row in of_terms(rapl_terms("dram"), [Reading(100.0, 10.0, 1.0)])}
+    assert rows["count"].contribution == pytest.approx(2**-14 / math.sqrt(6))
+    assert rows["update"].contribution == pytest.approx(0.01 / math.sqrt(6))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.03, 0.2])
+def test_years_change_with_the_saving_as_the_closed_form_says(rate: float) -> None:
+    a = Assumptions(25.0, "USD", 0.12, 50.0, 5.0, 50.0, discount_rate=rate)
+
+    def years(saved: float) -> float:
+        return known(repaid_after_years(Span(saved, None, None), a)).mid
+
+    slope = (years(8.0 + 1e-5) - years(8.0 - 1e-5)) / 2e-5
+    assert known(years_by_saving(8.0, a)) == pytest.approx(slope, rel=1e-6)
+    assert years_by_saving(-1.0, a) is None
+    assert years_by_saving(0.1, replace(a, discount_rate=0.03)) is None
+
+
+@pytest.fixture(scope="module")
+def metered(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A suite read by a WT310E whose every term is known."""
+    folder = tmp_path_factory.mktemp("metered") / "s"
+    write_suite(folder, Options(interval_ms=100, accuracy=WT310E))
+    return results(folder)
+
+
+def test_time_that_is_saved_has_the_meters_error_of_the_declared_rule(metered: Results) -> None:
+    """At rest until the other is done, both sides take the same time: an offset cancels."""
+    (meter,) = metered.suite.meters
+    terms = {"terms": [{"name": n, "limit": x, "source": ""} for n, x in LIMITS]}
+    suite = replace(metered.suite, meters=(replace(meter, accuracy=terms),))
+    first = costs.paybacks(suite, metered.energy)[0]
+    idle = known(first.otherwise)
+    assert (first.after_work, idle.after_work) == ("sleep", "idle")
+    assert idle.saving_j.mean < first.saving_j.mean
+    for one in (first, idle):
+        gain = next(row for row in one.budget.rows if row.term == "gain")
+        assert gain.contribution == pytest.approx(0.01 * one.saving_j.mean / math.sqrt(3))
+    offsets = [next(r for r in p.budget.rows if r.term == "offset") for p in (first, idle)]
+    sooner_s = math.fsum(offsets[0].sensitivities)
+    assert sooner_s > 0.1
+    assert offsets[0].contribution == pytest.approx(0.2 * sooner_s / math.sqrt(3))
+    assert offsets[1].contribution == pytest.approx(0, abs=1e-9)
+    # A GB of work saves what the rule says, too.
+    file_io = next(p for p in costs.paybacks(suite, metered.energy) if p.workload == "file_io")
+    by_gb = known(file_io.saving_per_gb_j).mean / file_io.saving_j.mean
+    other = known(file_io.otherwise)
+    assert known(other.saving_per_gb_j).mean == pytest.approx(by_gb * other.saving_j.mean)
+
+
+LIMITS = (("gain", 0.01), ("offset", 0.2))
+
+
+def test_the_tail_is_read_as_well(metered: Results) -> None:
+    """A range's share of the seconds counts those of the delayed writes."""
+    p = costs.paybacks(metered.suite, metered.energy)[0]
+    of_range = next(row for row in p.budget.rows if row.term == "range")
+    rows = metered.energy.filter(
+        (pl.col("component") == "system")
+        & (pl.col("workload") == p.workload)
+        & (pl.col("configuration") == p.against)
+        & pl.col("phase").is_in(["all", "tail"])
+    )
+    per_run = rows.group_by("run_id").agg(pl.col("duration_s").sum())
+    assert of_range.sensitivities[0] == pytest.approx(per_run["duration_s"].mean())
+
+
+def test_no_figure_of_the_page_contradicts_a_budget(metered: Results) -> None:
+    summary = {
+        (r["workload"], r["configuration"], r["source"], r["component"]): r
+        for r in metered.summary.iter_rows(named=True)
+    }
+    for one in [*budgets.joules(metered), *budgets.ratios(metered)]:
+        key = one.workload, one.configuration, one.source, one.component
+        value = "ratio" if one.base else "mean_j"
+        low, high = ("ratio_low", "ratio_high") if one.base else ("ci_low_j", "ci_high_j")
+        alone = replace(one.budget, rows=one.budget.rows[:1]).interval
+        stated = [summary[key][name] for name in (value, low, high)]
+        assert stated == pytest.approx([alone.mid, alone.low, alone.high], rel=1e-7)
+    for p in costs.paybacks(metered.suite, metered.energy):
+        assert (p.whole_saving_j.low, p.whole_saving_j.high) == (
+            p.budget.interval.low,
+            p.budget.interval.high,
+        )
+        paid = budgets.of_payback(metered.suite, p, known(metered.suite.assumptions))
+        by = {one.budget.figure: one.budget.interval for one in paid}
+        assert by["saving a year"].low == pytest.approx(p.saving_per_year.low)
+        if p.years is not None:
+            assert by["years to repay"] == p.years
+
+
+def test_the_section_tells_what_counts_and_what_is_not_stated(
+    metered: Results, found: Results
+) -> None:
+    whole, lacking = text_of(budget_section(metered)), text_of(budget_section(found))
+    assert "Incomplete" not in whole
+    assert "Incomplete: nobody states the linearity of the instrument" in lacking
+    assert "Incomplete: nobody states the power factor of the instrument" in lacking
+    assert "count type A alone, and so do all verdicts" in whole
+    assert "Yokogawa IM WT310E-02EN, 7.3.2" in whole
+    kinds = [one.budget.figure for one in headline_budgets(metered)]
+    assert {*kinds} >= {"joules of a run", "ratio", "saving", "saving a year"}
+
+
+def test_a_change_that_the_meter_could_explain_is_told(metered: Results) -> None:
+    (meter,) = metered.suite.meters
+    rough = {"relative_limit": 0.0, "absolute_limit_w": 20.0, "source": "-"}
+    suite = replace(metered.suite, meters=(replace(meter, accuracy=rough),))
+    told = text_of(budget_section(replace(metered, suite=suite)))
+    assert "That error could explain the change." in told
+    assert "could explain" not in text_of(budget_section(metered))
+
+
+def test_the_table_beside_the_report_has_every_budget(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s", Options(blocks=2, interval_ms=100, workloads=("sql", "idle")))
+    build(tmp_path / "s")
+    before = (tmp_path / "s" / BUDGET).read_bytes()
+    table = pl.read_csv(tmp_path / "s" / BUDGET)
+    assert table.columns == [*budgets.SCHEMA]
+    assert {*table["figure"]} == {"joules of a run", "ratio", "saving", "saving a year"}
+    assert {*table.filter(pl.col("figure") == "ratio")["workload"]} == {"sql", "idle", "all"}
+    rapl = table.filter((pl.col("source") == "rapl") & (pl.col("component") == "package-0"))
+    assert {*rapl.filter(pl.col("figure") == "joules of a run")["not_stated"]} == {"gain"}
+    build(tmp_path / "s")
+    assert (tmp_path / "s" / BUDGET).read_bytes() == before

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from instrumentation.meters.accuracy import UNITS, Accuracy, ErrorTerm, read_terms
+from instrumentation.meters.base import MeterError
+from instrumentation.meters.registry import kinds, load
+from instrumentation.meters.smartpower3 import SmartPower3
+from instrumentation.meters.wt310 import WT310
+
+CERTIFICATE = {"source": "certificate 7 of 2026", "terms": {"gain": 0.002, "linearity": 0.001}}
+
+
+def terms(meter: Any) -> dict[str, ErrorTerm]:
+    return {term.name: term for term in read_terms(meter.described()["accuracy"])}
+
+
+def test_a_calibration_stands_in_for_the_makers_figures() -> None:
+    found = terms(SmartPower3({"0": "system"}, {"calibration": CERTIFICATE}))
+    assert (found["gain"].limit, found["linearity"].limit) == (0.002, 0.001)
+    assert found["gain"].source == "certificate 7 of 2026"
+    assert found["resolution"].limit == 0.0005
+    maker = terms(SmartPower3({"0": "system"}))
+    assert (maker["gain"].limit, maker["linearity"].limit) == (0.03, None)
+    assert maker["linearity"].within == "gain"
+
+
+def test_a_calibration_may_state_how_two_readings_share_an_error() -> None:
+    given = {"source": "-", "terms": {"linearity": {"limit": 0.001, "correlation": 0.5}}}
+    found = terms(SmartPower3({"0": "system"}, {"calibration": given}))
+    assert found["linearity"].shared == 0.5
+    assert (found["gain"].shared, found["resolution"].shared) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"terms": {"gain": 0.1}}, "two keys"),
+        ({"source": " ", "terms": {"gain": 0.1}}, "where its figures are from"),
+        ({"source": "-", "terms": {}}, "by the name of each term"),
+        ({"source": "-", "terms": {"zeal": 0.1}}, "'zeal' is no term of error"),
+        ({"source": "-", "terms": {"gain": "much"}}, "is a limit"),
+        ({"source": "-", "terms": {"gain": -0.1}}, "0 or more"),
+        ({"source": "-", "terms": {"gain": {"limit": 0.1, "correlation": 2}}}, "from 0 to 1"),
+    ],
+)
+def test_a_calibration_that_cannot_be_meant_is_refused(given: Any, why: str) -> None:
+    with pytest.raises(MeterError, match=why):
+        SmartPower3({"0": "system"}, {"calibration": given})
+
+
+def test_the_power_factor_counts_by_the_tangent_of_its_angle() -> None:
+    """At 0.6 the tangent is 4/3: of 0.2 % of the apparent power, or 0.1 % with E."""
+    for model, part in (("WT310", 0.002), ("WT310E", 0.001)):
+        found = terms(WT310({"1": "system"}, {"model": model, "power_factor": 0.6}))
+        assert found["power_factor"].limit == pytest.approx(part * 4 / 3)
+    assert terms(WT310({"1": "system"}))["power_factor"].limit is None
+    with pytest.raises(MeterError, match="at most 1"):
+        WT310({"1": "system"}, {"power_factor": 1.2})
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds() if kind not in ("line", "tally")])
+def test_every_meter_states_its_terms_or_that_nobody_does(kind: str) -> None:
+    driver = load(kind)
+    found = driver({driver.own_channels[0]: "system"}).accuracy.terms
+    assert {term.name for term in found} <= {*UNITS}
+    assert found[0].name == "gain"
+    assert all(term.source for term in found)
+    assert len({term.name for term in found}) == len(found)
+
+
+def test_files_without_terms_and_damaged_ones_have_their_two_limits() -> None:
+    old = {"relative_limit": 0.01, "absolute_limit_w": 0.1, "source": "-"}
+    for damaged in ({}, {"terms": 3}, {"terms": [{"name": "zeal"}]}, {"terms": [7]}):
+        found = {term.name: term.limit for term in read_terms({**old, **damaged})}
+        assert found == {"gain": 0.01, "range": 0.1, "linearity": None, "power_factor": None}
+    assert {t.limit for t in read_terms({"relative_limit": math.nan})} == {None}
+
+
+def test_what_is_written_is_read_again() -> None:
+    accuracy = Accuracy(0.01, 0.2, "its manual", absolute="offset")
+    assert read_terms(accuracy.described()) == accuracy.terms

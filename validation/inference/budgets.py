@@ -1,0 +1,105 @@
+"""How often the 95 % intervals of uncertainty budgets hold the truth, over meters that err.
+
+Each suite has a meter of its own, drawn within the limits that its budget is told: a gain that all
+readings share, and for each configuration a deviation from the straight line, a share of the range
+and an influence of the power factor. The scatter between blocks is that of the other benchmarks
+without drift, which intervals of joules would count as scatter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+from analysis.money.budgets import Mean, joules_budget, ratio_budget
+from analysis.money.payback import payback
+from analysis.stats.budget import Reading, of_terms
+from analysis.stats.comparison import compare
+from analysis.stats.stats import Floats, Span
+from instrumentation.meters.accuracy import ErrorTerm
+from validation.bench import Figure, within
+from validation.inference.money import ASSUMPTIONS, TIME_OF_ENERGY
+from validation.inference.simulated import FEW, SEED, SUITES, Scene, share, simulate
+
+BLOCKS = 10
+RATIO = 0.9
+RUN_J, RUN_S = 10_000.0, 100.0
+SCENE = Scene(blocks=BLOCKS, ratio=RATIO, drift_per_h=0.0, swing=0.0, place=0.0)
+# Limits by term: shares of the reading, and W of a range.
+METERS: Mapping[str, Mapping[str, float]] = {
+    "0.1 % + 0.05 % of 150 W, power factor": {"gain": 0.001, "range": 0.075, "power_factor": 3e-4},
+    "gain 3 %": {"gain": 0.03},
+    "gain 0.5 %, linearity 0.2 %": {"gain": 0.005, "linearity": 0.002},
+    "range 0.3 W, power factor 0.1 %": {"range": 0.3, "power_factor": 0.001},
+}
+FIGURES = ("joules", "ratio", "saving")
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """For four meters: whose error is small beside the scatter, as large, and larger."""
+    suites = FEW if quick else SUITES
+    return [
+        within(f"true {figure} within the budget's interval, {name}", share(held), "%", 94, 97)
+        for number, (name, limits) in enumerate(METERS.items())
+        for figure, held in zip(FIGURES, _held(limits, suites, SEED + 20 + number).T, strict=True)
+    ]
+
+
+def _held(limits: Mapping[str, float], suites: int, seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    logs = simulate(SCENE, suites, generator).logs[:, 0, :, :2]
+    terms = [ErrorTerm(name, limit, "drawn") for name, limit in limits.items()]
+    true_j = RUN_J * math.exp((SCENE.block_sd**2 + SCENE.entry_sd**2 + SCENE.run_sd**2) / 2)
+    truth = true_j, RATIO, true_j * (1 - RATIO)
+    return np.array([_holds(_intervals(suite, terms, generator), truth) for suite in logs])
+
+
+def _intervals(
+    logs: Floats, terms: Sequence[ErrorTerm], generator: np.random.Generator
+) -> list[Span]:
+    """Of one suite (blocks × configurations), software first, as one drawn meter read it."""
+    true_j, seconds = RUN_J * np.exp(logs), RUN_S * np.exp(TIME_OF_ENERGY * logs)
+    read_j = _read(true_j, seconds, terms, generator)
+    means: list[Mean] = list(zip(read_j.mean(axis=0), seconds.mean(axis=0), strict=True))
+    base_j, sed_j = read_j.T.tolist()
+    ratio = compare(base_j, sed_j, 0.02)
+    assert ratio is not None
+    readings = [Reading(*mean, slope) for mean, slope in zip(means, (1.0, -1.0), strict=True)]
+    saving = payback(
+        "kernel_tree",
+        "dmcrypt",
+        base_j,
+        sed_j,
+        sed_s=seconds[:, 1].tolist(),
+        assumptions=ASSUMPTIONS,
+        origin="synthetic",
+        meter=of_terms(terms, readings),
+    )
+    found = (
+        joules_budget(terms, means[0], float(stats.sem(base_j)), BLOCKS - 1),
+        ratio_budget(terms, ratio, [tuple(means)]),
+        saving.budget,
+    )
+    return [budget.interval for budget in found]
+
+
+def _read(
+    true_j: Floats, seconds: Floats, terms: Sequence[ErrorTerm], generator: np.random.Generator
+) -> Floats:
+    """The joules as the meter reads them; its errors are the same in all blocks."""
+    read_j = true_j.copy()
+    for term in terms:
+        assert term.limit is not None
+        each = generator.uniform(-term.limit, term.limit, 1 if term.shared else true_j.shape[1])
+        read_j += each * (true_j if term.unit == "1" else seconds)
+    return read_j
+
+
+def _holds(intervals: Sequence[Span], truth: Sequence[float]) -> list[bool]:
+    return [
+        span.low is not None and span.high is not None and span.low <= true <= span.high
+        for span, true in zip(intervals, truth, strict=True)
+    ]
