@@ -250,7 +250,7 @@ def years_by_saving(saved_per_year: float, assumptions: Assumptions) -> float | 
     if left <= 0:
         return None
     interest = rate / math.log1p(rate) if rate > 0 else 1.0
-    return -price / (saved_per_year**2 * left) * interest
+    return -price / saved_per_year / saved_per_year / left * interest
 
 
 def _inverse(top: float, span: Span) -> Span:

@@ -129,7 +129,7 @@ def _remarks(found: Results, headline: Sequence[Budgeted]) -> list[str]:
             if term != SCATTER:
                 lacking.setdefault(term, {})[one.budget.figure] = None
     said += [
-        f"Incomplete: nobody states the {_term(term)} of the instrument, so that the uncertainty "
+        f"Incomplete: nobody states the {named(term)} of the instrument, so that the uncertainty "
         f"of these is larger by an unknown amount: {', '.join(figures)}."
         for term, figures in lacking.items()
     ]
@@ -157,12 +157,12 @@ def _terms(found: Results, one: Budgeted) -> Blocks:
     b = one.budget
     rows = [
         [
-            _term(row.term),
+            named(row.term),
             row.evaluation,
             row.distribution,
-            _size(row.half_width, row.unit),
+            limit_of(row.half_width, row.unit),
             words.number(row.divisor, 3),
-            _size(row.standard, row.unit),
+            limit_of(row.standard, row.unit),
             _sensitivities(row, b),
             words.given(row.correlation) if len(row.sensitivities) > 1 else words.NOTHING,
             NOT_STATED if row.contribution is None else _standard(b, row.contribution),
@@ -185,7 +185,7 @@ def _stated(headline: Sequence[Budgeted]) -> Blocks:
     return view.table(
         "Who states the instrument's terms",
         ["Term", "Stated by"],
-        [[_term(term), str(source)] for term, source in stated],
+        [[named(term), str(source)] for term, source in stated],
         words=2,
     )
 
@@ -200,12 +200,13 @@ def _of(found: Results, one: Budgeted) -> str:
     return f"{label(one.configuration)} {joined} {label(one.base)}, {workload}"
 
 
-def _term(name: str) -> str:
+def named(name: str) -> str:
+    """A term for people."""
     return TERMS.get(name, name)
 
 
 def _names(terms: Sequence[str]) -> str:
-    return ", ".join(map(_term, terms)) or words.NOTHING
+    return ", ".join(map(named, terms)) or words.NOTHING
 
 
 UNITS = {"1": "", "a": "years"}
@@ -239,7 +240,7 @@ def _freedom(b: Budget) -> str:
     return "∞" if not math.isfinite(b.freedom) else words.rounded(b.freedom)
 
 
-def _size(value: float | None, unit: str) -> str:
+def limit_of(value: float | None, unit: str) -> str:
     """In a term's own unit; shares in per cent."""
     if value is None:
         return NOT_STATED

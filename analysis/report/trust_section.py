@@ -12,6 +12,7 @@ from analysis.energy.watermarks import AGREES, CANNOT_TELL, DISAGREES, Watermark
 from analysis.energy.windows import DELAY_FLAG, DUPLICATE_FLAG, PERIOD_FLAG
 from analysis.report import disks_section, missing_section, provenance, view, words
 from analysis.report.answer import count
+from analysis.report.budget_section import limit_of, named
 from analysis.report.steadiness_section import drift_check_sentence
 from analysis.report.view import Blocks
 from analysis.stats import planning
@@ -20,6 +21,7 @@ from analysis.stats.results import COVERED, Results, uncovered_phases
 from analysis.stats.steadiness import Steadiness
 from analysis.suite import manifest, readers
 from analysis.suite.records import Meter, Suite
+from instrumentation.meters.accuracy import read_terms
 
 TITLE = "How far to trust it"
 
@@ -351,12 +353,15 @@ def _seal(suite: Suite) -> str:
 
 
 def _accuracy(meter: Meter) -> str:
-    relative = meter.accuracy.get("relative_limit")
-    if not isinstance(relative, int | float):
+    """What is stated of a meter, and where it counts."""
+    terms = read_terms(meter.accuracy)
+    stated = [f"{named(t.name)} ±{limit_of(t.limit, t.unit)}" for t in terms if t.limit]
+    unknown = [named(t.name) for t in terms if t.limit is None]
+    if not stated:
         return f"The accuracy of meter {meter.name} is not known: its joules have no type B figure."
+    lacking = f"; not stated: {', '.join(unknown)}" * bool(unknown)
     return (
-        f"Meter {meter.name} ({meter.kind}) is accurate to ±{words.given(relative * 100)} % of "
-        f"the reading, a standard uncertainty of {words.rounded(relative * 100 / 3**0.5)} %. That "
-        "error is common to all configurations: it cancels in ratios, but not in joules or money, "
-        "and stands in no interval between blocks."
+        f"Meter {meter.name} ({meter.kind}): {', '.join(stated)}{lacking}. A gain is common to all "
+        "configurations: it cancels in ratios, but not in joules or money. What each term comes "
+        "to stands in the uncertainty budget."
     )

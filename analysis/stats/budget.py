@@ -180,8 +180,11 @@ class Budget:
 
     def _freedom_of(self, combined: float) -> float:
         """Terms of type B are taken as known: only those of type A have finitely many."""
-        divided = math.fsum((row.contribution or 0.0) ** 4 / row.df for row in self.rows)
-        return math.inf if divided == 0 else combined**4 / divided
+        if combined == 0:
+            return math.inf
+        shares = (((row.contribution or 0.0) / combined) ** 4 / row.df for row in self.rows)
+        divided = sum(shares)
+        return math.inf if divided == 0 else 1 / divided
 
     @cached_property
     def expanded(self) -> float | None:
@@ -200,7 +203,7 @@ class Budget:
             for part in row.parts
         ]
         widest = max(rectangles, default=0.0)
-        rest = math.sqrt(max(0.0, self.combined**2 - widest**2))
+        rest = _without(self.combined, widest)
         found = half_width(np.array([widest * math.sqrt(3)]), np.array([self._widened(rest)]))
         return float(found[0])
 
@@ -209,7 +212,7 @@ class Budget:
         if self.any_look:  # the bound that holds at every look is of the scatter alone
             a = next((row for row in self.rows if row.evaluation == "A"), None)
             u, factor = (0.0, 1.0) if a is None else (a.contribution or 0.0, a.divisor / NORMAL)
-            return math.sqrt(max(0.0, rest**2 - u**2) + (u * factor) ** 2)
+            return math.hypot(_without(rest, u), u * factor)
         freedom = self._freedom_of(rest)
         t = float(special.stdtrit(freedom, 1 - LEVEL / 2)) if freedom < 1e9 else NORMAL
         return rest * t / NORMAL
@@ -244,6 +247,11 @@ class Budget:
             for row in self.rows
         )
         return Budget(figure, unit, value, rows, any_look=self.any_look, carried=carried)
+
+
+def _without(whole: float, part: float) -> float:
+    """The root of the difference of squares: what is left of a root sum of squares."""
+    return math.sqrt(max(0.0, (whole - part) * (whole + part)))
 
 
 def ratio_readings(

@@ -180,6 +180,15 @@ def test_what_is_not_stated_makes_a_budget_incomplete() -> None:
     assert missing(read_terms({}), once) == ("gain", "range", "power_factor")
 
 
+@pytest.mark.parametrize("limit", [0.0, 1e-300, 1e150, 1e300])
+def test_any_limit_that_a_file_may_state_gives_a_budget(metered: Results, limit: float) -> None:
+    (meter,) = metered.suite.meters
+    terms = {"terms": [{"name": n, "limit": limit, "source": ""} for n, _ in LIMITS]}
+    odd = replace(metered, suite=replace(metered.suite, meters=(replace(meter, accuracy=terms),)))
+    assert len(budgets.table(odd)) > 0
+    assert "nan" not in text_of(budget_section(odd))
+
+
 def test_a_count_differs_at_both_edges() -> None:
     """10 W: 2⁻¹⁴ J and 10 mJ of a millisecond, each a triangle (√6)."""
     rows = {row.term: row for row in of_terms(rapl_terms("dram"), [Reading(100.0, 10.0, 1.0)])}

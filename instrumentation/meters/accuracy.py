@@ -41,6 +41,8 @@ class ErrorTerm:
     def __post_init__(self) -> None:
         if self.name not in UNITS:
             raise ValueError(f"{self.name!r} is no term of error: there are {', '.join(UNITS)}.")
+        if not isinstance(self.source, str) or not isinstance(self.within, str):
+            raise ValueError(f"the source of {self.name} is a text.")
         if self.limit is not None and not (_is_number(self.limit) and self.limit >= 0):
             raise ValueError(f"the limit of {self.name} is a number of 0 or more.")
         if self.correlation is not None and not (

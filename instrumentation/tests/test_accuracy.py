@@ -14,6 +14,9 @@ from instrumentation.meters.wt310 import WT310
 CERTIFICATE = {"source": "certificate 7 of 2026", "terms": {"gain": 0.002, "linearity": 0.001}}
 
 
+NO_TEXT = {"name": "gain", "limit": 0.1, "source": {}}
+
+
 def terms(meter: Any) -> dict[str, ErrorTerm]:
     return {term.name: term for term in read_terms(meter.described()["accuracy"])}
 
@@ -74,7 +77,13 @@ def test_every_meter_states_its_terms_or_that_nobody_does(kind: str) -> None:
 
 def test_files_without_terms_and_damaged_ones_have_their_two_limits() -> None:
     old = {"relative_limit": 0.01, "absolute_limit_w": 0.1, "source": "-"}
-    for damaged in ({}, {"terms": 3}, {"terms": [{"name": "zeal"}]}, {"terms": [7]}):
+    for damaged in (
+        {},
+        {"terms": 3},
+        {"terms": [{"name": "zeal"}]},
+        {"terms": [7]},
+        {"terms": [NO_TEXT]},
+    ):
         found = {term.name: term.limit for term in read_terms({**old, **damaged})}
         assert found == {"gain": 0.01, "range": 0.1, "linearity": None, "power_factor": None}
     assert {t.limit for t in read_terms({"relative_limit": math.nan})} == {None}
