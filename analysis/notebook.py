@@ -93,9 +93,9 @@ ratios
 # ## Does the self-encrypting drive pay for itself?
 # What a run saves beside software, in joules, and how many runs repay the drive's extra price:
 # price / (J × price per kWh / 3.6 MJ). The interval holds what the meter may be off by, by the
-# saving's uncertainty budget. The machine is taken to sleep once its work is done. Without a saving whose whole interval is above 0 there is no
-# demonstrated payback. Where the suite has both disks without encryption, the report takes off
-# what they differ by; here nothing is taken off.
+# saving's uncertainty budget; the machine is taken to sleep once its work is done. Without a saving
+# whose whole interval is above 0 there is no demonstrated payback. Where the suite has both disks
+# without encryption, the report takes off what they differ by; here nothing is taken off.
 
 # %%
 money = suite.assumptions
