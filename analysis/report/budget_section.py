@@ -98,7 +98,7 @@ def _summary(found: Results, headline: Sequence[Budgeted]) -> Blocks:
         [
             *("Figure", "Of", "Value"),
             *("Type A", "Type B", "Combined"),
-            *("Degrees of freedom", "Coverage factor", "95 % interval", "Not stated"),
+            *("Degrees of freedom", "Coverage factor", "95 % interval", "Complete"),
         ],
         [
             [
@@ -110,7 +110,7 @@ def _summary(found: Results, headline: Sequence[Budgeted]) -> Blocks:
                 _freedom(one.budget),
                 words.number(one.budget.factor, 2),
                 _interval(one.budget),
-                _names(one.budget.missing),
+                "no" if one.budget.missing else "yes",
             ]
             for one in headline
         ],
@@ -129,8 +129,8 @@ def _remarks(found: Results, headline: Sequence[Budgeted]) -> list[str]:
             if term != SCATTER:
                 lacking.setdefault(term, {})[one.budget.figure] = None
     said += [
-        f"Incomplete: nobody states the {named(term)} of the instrument, so that the uncertainty "
-        f"of these is larger by an unknown amount: {', '.join(figures)}."
+        f"Incomplete: no limit is stated for the instrument's {named(term)}, so that the "
+        f"uncertainty of these is larger by an unknown amount: {', '.join(figures)}."
         for term, figures in lacking.items()
     ]
     for one in headline:
@@ -203,10 +203,6 @@ def _of(found: Results, one: Budgeted) -> str:
 def named(name: str) -> str:
     """A term for people."""
     return TERMS.get(name, name)
-
-
-def _names(terms: Sequence[str]) -> str:
-    return ", ".join(map(named, terms)) or words.NOTHING
 
 
 UNITS = {"1": "", "a": "years"}

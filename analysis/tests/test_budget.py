@@ -287,8 +287,8 @@ def test_the_section_tells_what_counts_and_what_is_not_stated(
 ) -> None:
     whole, lacking = text_of(budget_section(metered)), text_of(budget_section(found))
     assert "Incomplete" not in whole
-    assert "Incomplete: nobody states the linearity of the instrument" in lacking
-    assert "Incomplete: nobody states the power factor of the instrument" in lacking
+    assert "Incomplete: no limit is stated for the instrument's linearity" in lacking
+    assert "Incomplete: no limit is stated for the instrument's power factor" in lacking
     assert "count type A alone, and so do all verdicts" in whole
     assert "Yokogawa IM WT310E-02EN, 7.3.2" in whole
     kinds = [one.budget.figure for one in headline_budgets(metered)]
