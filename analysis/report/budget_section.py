@@ -105,8 +105,8 @@ def _summary(found: Results, headline: Sequence[Budgeted]) -> Blocks:
                 one.budget.figure.capitalize(),
                 _of(found, one),
                 _value(one.budget, one.budget.value),
-                *(_standard(one.budget, one.budget.of_type(kind)) for kind in "AB"),
-                _standard(one.budget, one.budget.combined),
+                *(_bare(one.budget, one.budget.of_type(kind)) for kind in "AB"),
+                _bare(one.budget, one.budget.combined),
                 _freedom(one.budget),
                 words.number(one.budget.factor, 2),
                 _interval(one.budget),
@@ -216,6 +216,11 @@ def _value(b: Budget, value: float | None) -> str:
         return words.number(value, 4)
     text = words.number(value, words.decimals(b.expanded, b.value))
     return f"{text} {UNITS.get(b.unit, b.unit)}".rstrip()
+
+
+def _bare(b: Budget, value: float) -> str:
+    """As `_standard`, beside a value that has the unit."""
+    return _standard(b, value).removesuffix(f" {UNITS.get(b.unit, b.unit)}")
 
 
 def _standard(b: Budget, value: float) -> str:
