@@ -16,7 +16,7 @@ from scipy.special import chdtri, ndtr
 
 from analysis.energy.windows import Windows
 from analysis.suite.clocks import Floats
-from instrumentation.meters.accuracy import read_terms
+from instrumentation.accuracy import read_terms
 
 # Readings in a row whose variance is taken, and the share of its mean below which a twentieth of
 # such variances lies (χ² with one degree of freedom less). A short recording may lack a long quiet.

@@ -19,7 +19,7 @@ from analysis.stats.results import Results
 from analysis.stats.summary import versus_baseline
 from analysis.suite.assumptions import Assumptions
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, Suite
-from instrumentation.meters.accuracy import ErrorTerm, read_terms
+from instrumentation.accuracy import ErrorTerm, read_terms
 from instrumentation.sources.accuracy import rapl_terms
 
 EVERY = "all"  # the geometric mean over the workloads

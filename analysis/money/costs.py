@@ -16,7 +16,7 @@ from analysis.stats.summary import BlockValues
 from analysis.suite import records
 from analysis.suite.assumptions import IDLE, PAPER_WORKLOAD, SLEEP
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Meter, Suite
-from instrumentation.meters.accuracy import ErrorTerm, read_terms
+from instrumentation.accuracy import ErrorTerm, read_terms
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from analysis.stats.contrasts import working
 from analysis.stats.results import Results
 from analysis.stats.stats import Span
 from analysis.suite.assumptions import PAPER_WORKLOAD
-from instrumentation.meters.accuracy import NOT_STATED
+from instrumentation.accuracy import NOT_STATED
 
 TITLE = "Uncertainty budget"
 TERMS = {

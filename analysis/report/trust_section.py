@@ -21,7 +21,7 @@ from analysis.stats.results import COVERED, Results, uncovered_phases
 from analysis.stats.steadiness import Steadiness
 from analysis.suite import manifest, readers
 from analysis.suite.records import Meter, Suite
-from instrumentation.meters.accuracy import read_terms
+from instrumentation.accuracy import read_terms
 
 TITLE = "How far to trust it"
 

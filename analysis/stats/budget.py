@@ -20,7 +20,7 @@ from scipy import special
 from analysis.energy.uncertainty import half_width
 from analysis.stats.comparison import critical
 from analysis.stats.stats import LEVEL, Span, exp
-from instrumentation.meters.accuracy import ErrorTerm
+from instrumentation.accuracy import ErrorTerm
 
 Distribution = Literal["Student t", "normal", "rectangular", "triangular"]
 DIVISORS: dict[Distribution, float] = {

@@ -29,7 +29,7 @@ from analysis.stats.stats import Span
 from analysis.suite.assumptions import Assumptions
 from analysis.tests.known import known
 from analysis.tests.pages import text_of
-from instrumentation.meters.accuracy import LINEARITY, POWER_FACTOR, ErrorTerm, read_terms
+from instrumentation.accuracy import LINEARITY, POWER_FACTOR, ErrorTerm, read_terms
 from instrumentation.meters.wt310 import WT310
 from instrumentation.sources.accuracy import rapl_terms
 from validation.synthetic.suite import Options, write_suite

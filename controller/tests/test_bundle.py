@@ -64,6 +64,8 @@ def test_the_target_needs_nothing_but_python_to_import_the_agent(tmp_path: Path)
         "import agent.cli, agent.runner, agent.storage.commands, instrumentation.clock, pyRAPL\n"
         "from workloads import registry\n"
         "for name in registry.names(): registry.load(name)\n"
+        "from instrumentation.sources import registry\n"
+        "for name in registry.names(): registry.load(name)\n"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-W", "ignore", "-c", code],

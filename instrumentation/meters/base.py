@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
-from instrumentation.meters.accuracy import Accuracy, ErrorTerm, calibration
+from instrumentation.accuracy import Accuracy, ErrorTerm, calibration
 from instrumentation.meters.rows import COMMON_WORDS, Opening, ParseResult, joined
 from instrumentation.trace import Pieces
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from instrumentation.meters.accuracy import Accuracy
+from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
 from instrumentation.meters.line_pattern import Layout, Value, layout
 from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult, RowBuilder

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from instrumentation.meters.accuracy import Accuracy
+from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
 from instrumentation.meters.mcp39f511n_frames import (
     OUTPUTS,

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from instrumentation.meters.accuracy import LINEARITY, Accuracy
+from instrumentation.accuracy import LINEARITY, Accuracy
 from instrumentation.meters.base import Meter
 from instrumentation.meters.powersensor3_frames import (
     FRAME_BYTES,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrumentation.meters.accuracy import Accuracy
+from instrumentation.accuracy import Accuracy
 from instrumentation.meters.base import Meter
 from instrumentation.meters.rows import GAP, RESTART, Inbox, Opening, ParseResult, RowBuilder
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
-from instrumentation.meters.accuracy import NOT_STATED, Accuracy, ErrorTerm
+from instrumentation.accuracy import NOT_STATED, Accuracy, ErrorTerm
 from instrumentation.meters.base import Meter
 from instrumentation.meters.ranges import Extremes
 from instrumentation.meters.rows import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from instrumentation.meters.accuracy import LINEARITY, NOT_STATED, ErrorTerm
+from instrumentation.accuracy import LINEARITY, NOT_STATED, ErrorTerm
 
 # Counts of 2^-14 or 2^-16 J: the coarser one, for no suite keeps the processor's own unit.
 STEP_J, UPDATE_S = 2.0**-14, 1e-3

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from instrumentation.meters.accuracy import UNITS, Accuracy, ErrorTerm, read_terms
+from instrumentation.accuracy import UNITS, Accuracy, ErrorTerm, read_terms
 from instrumentation.meters.base import MeterError
 from instrumentation.meters.registry import kinds, load
 from instrumentation.meters.smartpower3 import SmartPower3

@@ -19,7 +19,7 @@ from analysis.money.payback import payback
 from analysis.stats.budget import Reading, of_terms
 from analysis.stats.comparison import compare
 from analysis.stats.stats import Floats, Span
-from instrumentation.meters.accuracy import ErrorTerm
+from instrumentation.accuracy import ErrorTerm
 from validation.bench import Figure, within
 from validation.inference.money import ASSUMPTIONS, TIME_OF_ENERGY
 from validation.inference.simulated import FEW, SEED, SUITES, Scene, share, simulate
