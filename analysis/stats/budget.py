@@ -105,10 +105,10 @@ class Row:
 
 
 def scatter(error: float | None, df: float | None, unit: str, any_look: bool = False) -> Row:
-    """The term of type A; without an error (one block) it is not known."""
-    if error is None or df is None:
+    """The term of type A; without an error (one block), or a bound at any look, it is not known."""
+    divisor = math.inf if df is None else float(critical(np.asarray(df), LEVEL, any_look))
+    if error is None or df is None or not math.isfinite(divisor):
         return Row(SCATTER, "A", "Student t", unit, None, 1.0)
-    divisor = float(critical(np.asarray(df), LEVEL, any_look))
     return Row(SCATTER, "A", "Student t", unit, error * divisor, divisor, df=df)
 
 

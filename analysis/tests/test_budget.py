@@ -131,6 +131,13 @@ def test_without_an_instruments_error_a_ratio_has_the_interval_of_its_comparison
     assert known(wider.interval.low) < known(c.low) < known(c.high) < known(wider.interval.high)
 
 
+def test_two_blocks_that_may_be_looked_at_at_any_time_bound_nothing() -> None:
+    found = known(compare([1.0, 1.0], [1.10, 1.11], 0.02, any_look=True))
+    budget = budgets.ratio_budget((), found, [])
+    assert budget.expanded is None
+    assert (budget.interval.low, budget.interval.high) == (found.low, found.high) == (None, None)
+
+
 def test_of_one_block_nothing_is_expanded() -> None:
     one = budgets.joules_budget([GAIN], (100.0, 10.0), None, 0)
     assert one.expanded is None and one.factor is None
