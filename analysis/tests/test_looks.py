@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analysis.stats.comparison import LogRatio, compare, critical
+from analysis.stats.results import results
 from analysis.stats.stats import Floats
 from analysis.tests.known import known
+from analysis.tests.pages import change_plan, whole_page
+from validation.synthetic.suite import Options, write_suite
 
 SEQUENCES, BLOCKS = 600, 60
 
@@ -70,3 +74,21 @@ def test_certainty_without_scatter_stays() -> None:
     found = known(compare([1.0] * 4, [1.1] * 4, 0.02, any_look=True))
     assert (known(found.low), known(found.high)) == pytest.approx((1.1, 1.1))
     assert found.verdict == "differs"
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_the_report_says_which_intervals_it_shows(tmp_path: Path, blocks: int) -> None:
+    folder = tmp_path / "s"
+    write_suite(folder, Options(blocks=blocks, interval_ms=100, workloads=("sql", "video")))
+    found = results(folder)
+    assert "looks: any" not in whole_page(found)
+    plain = found.contrasts[0].comparison
+    change_plan(folder, analysis={**found.suite.plan["analysis"], "looks": "any"})
+    found = results(folder)
+    assert "ended and extended after any block (looks: any)" in whole_page(found)
+    ours = known(found.contrasts[0].comparison)
+    assert ours.ratio == known(plain).ratio
+    if blocks == 2:
+        assert (ours.low, ours.high) == (None, None)
+    else:
+        assert known(ours.low) < known(known(plain).low)
