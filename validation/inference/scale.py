@@ -95,7 +95,9 @@ def run(command: list[str]) -> Took:
             break
         for member in (process.pid, *processes.descendants(process.pid)):
             with suppress(OSError):  # it may have ended meanwhile
-                peaks_mb[member] = processes.peak_mb(member)
+                # One that has ended and is not yet waited for shows none.
+                peak_mb = max(peaks_mb.get(member, 0.0), processes.peak_mb(member))
+                peaks_mb[member] = peak_mb
         time.sleep(POLL_S)
     wall_s = time.monotonic() - start_s
     process.returncode = os.waitstatus_to_exitcode(status)
