@@ -10,7 +10,7 @@ from analysis.report import view, words
 from analysis.report.view import Blocks
 from analysis.stats.change_points import LEAST, ChangePoint, change_points
 from analysis.stats.comparison import holm
-from analysis.stats.drift_check import CANNOT_TELL, HELD, MOVED, DriftCheck, Reading
+from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, Reading
 from analysis.stats.results import Results
 from analysis.stats.stalls import stalls
 from analysis.stats.stats import LEVEL, Estimate
@@ -155,6 +155,8 @@ def _change(reading: Reading) -> str:
 
 def drift_check_table(found: Results, drift_check: DriftCheck | None) -> Blocks:
     """All that was held against each other of the drift_check."""
+    if drift_check is None:
+        return ()
     return view.table(
         "The drift check's mean power, first run to last",
         ["Component", "Phase", "Runs", "First (W)", "Last (W)", "Change [95 %]", "Verdict"],
@@ -166,9 +168,9 @@ def drift_check_table(found: Results, drift_check: DriftCheck | None) -> Blocks:
                 words.number(r.powers_w[0], 3),
                 words.number(r.powers_w[-1], 3),
                 _change(r),
-                MOVED if drift_check is not None and drift_check.has_moved(r) else HELD,
+                drift_check.verdict_of(r),
             ]
-            for r in (() if drift_check is None else drift_check.readings)
+            for r in drift_check.readings
         ],
         words=2,
         origin=found.origin,

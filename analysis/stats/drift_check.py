@@ -69,10 +69,14 @@ class DriftCheck:
         """`moved` where any reading is beyond the limit and more than scatter, at most 5 % risk of
         that over all of them where nothing changed; `cannot tell` where one is beyond the limit and
         its scatter explains it, or is unknown; else `held`."""
-        if any(self.has_moved(reading) for reading in self.readings):
+        told = {self.verdict_of(reading) for reading in self.readings}
+        return next((one for one in (MOVED, CANNOT_TELL) if one in told), HELD)
+
+    def verdict_of(self, reading: Reading) -> str:
+        """The same of one reading among them."""
+        if self.has_moved(reading):
             return MOVED
-        beyond = any(abs(reading.change) > self.limit for reading in self.readings)
-        return CANNOT_TELL if beyond else HELD
+        return CANNOT_TELL if abs(reading.change) > self.limit else HELD
 
     def has_moved(self, reading: Reading) -> bool:
         sure = reading.p_value is not None and reading.p_value * len(self.readings) < LEVEL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,14 @@ def test_the_change_is_that_of_a_straight_line_with_students_interval() -> None:
 def test_a_change_that_its_own_scatter_explains_is_no_move() -> None:
     assert known(drift_check(*idle_suite(0.02, sd=0.03), NO_CLOCK)).verdict == CANNOT_TELL
     assert known(drift_check(*idle_suite(0.02, sd=0.002), NO_CLOCK)).verdict == MOVED
+
+
+def test_each_reading_has_its_own_verdict() -> None:
+    found = known(drift_check(*idle_suite(0.02, sd=0.03), NO_CLOCK))
+    still = replace(found.readings[0], change=0.001)
+    both = replace(found, readings=(*found.readings, still))
+    assert [both.verdict_of(reading) for reading in both.readings] == [CANNOT_TELL, HELD]
+    assert both.verdict == CANNOT_TELL
 
 
 def test_a_few_runs_do_not_tell_how_much_they_scatter() -> None:
