@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import subprocess
 import sys
@@ -361,3 +362,18 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     said = [target.words(entry) for entry in found]
     assert len(set(said)) == len(said) == 20
     json.dumps(found)
+
+
+@pytest.mark.parametrize("content", ['{"opal_admin_pin": "p"}', "$ANSIBLE_VAULT;1.1;AES256\n30"])
+def test_secrets_beside_the_hosts_are_no_inventory(tmp_path: Path, content: str) -> None:
+    (tmp_path / "hosts.yml").write_text("targets: {hosts: {target: }}\n", encoding="utf-8")
+    (tmp_path / "secrets.json").write_text(content, encoding="utf-8")
+    done = subprocess.run(
+        ["ansible-inventory", "-i", str(tmp_path), "--list"],
+        env=dict(os.environ, ANSIBLE_CONFIG=str(ROLES.parent / "ansible.cfg")),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["targets"]["hosts"] == ["target"]
+    assert "WARNING" not in done.stderr
