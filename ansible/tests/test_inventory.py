@@ -369,7 +369,7 @@ def test_secrets_beside_the_hosts_are_no_inventory(tmp_path: Path, content: str)
     (tmp_path / "hosts.yml").write_text("targets: {hosts: {target: }}\n", encoding="utf-8")
     (tmp_path / "secrets.json").write_text(content, encoding="utf-8")
     done = subprocess.run(
-        ["ansible-inventory", "-i", str(tmp_path), "--list"],
+        [Path(sys.executable).with_name("ansible-inventory"), "-i", tmp_path, "--list"],
         env=dict(os.environ, ANSIBLE_CONFIG=str(ROLES.parent / "ansible.cfg")),
         capture_output=True,
         text=True,
