@@ -2,9 +2,8 @@
 
     unshare --user --map-root-user --net python -m lab.network [--wires] --ready-file FILE
 
-With `--wires` it has two pairs of virtual Ethernet devices: `net` carries SSH to the guest,
-`drives` its NVMe/TCP; the guest's ends are `net-guest` and `drives-guest`. Both sides have the
-addresses of QEMU's user network, so that a guest sees the same on every machine.
+With `--wires` it has two tap devices: `net` carries SSH to the guest, `drives` its NVMe/TCP. Both
+sides have the addresses of QEMU's user network, so that a guest sees the same on every machine.
 """
 
 from __future__ import annotations
@@ -17,16 +16,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_interface
 from pathlib import Path
 
 from contract.files import write_json
 
 WIRES = {"net": "10.0.2.2/24", "drives": "10.0.3.2/24"}
-# Large frames from the guest, which sends them one at a time; ordinary ones to it, which the host
-# sends many at once: each direction is then two to four times as fast as with the other's size.
-MTU = 9000
-TO_GUEST_MTU = 1500
 GUEST_ADDRESS = "10.0.2.15"
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--net")
 CONNECT = Path(__file__).with_name("connect.py")
@@ -71,11 +65,6 @@ class Network:
         return connection
 
 
-def guest_end(wire: str) -> str:
-    """The device at the guest's end of a wire."""
-    return f"{wire}-guest"
-
-
 def why_not() -> str | None:
     """Why this user can have no such network here; None if it works, found out by trying."""
     for program in ("unshare", "nsenter", "ip"):
@@ -83,7 +72,7 @@ def why_not() -> str | None:
             return f"the program {program} is missing: run `make packages`"
     try:
         tried = subprocess.run(
-            [*NAMESPACE, "ip", "link", "add", "net", "type", "veth", "peer", "name", "net-guest"],
+            [*NAMESPACE, "ip", "link", "set", "lo", "up"],
             capture_output=True,
             text=True,
             timeout=PROBE_LIMIT_S,
@@ -112,16 +101,8 @@ def free_port() -> int:
 
 def set_wire(network: Network, wire: str, *, up: bool) -> None:
     """Plug a wire in or pull it: without it packets are lost, nothing is refused."""
-    for command in _raise(wire) if up else [f"ip link set dev {wire} down"]:
-        subprocess.run(network.enter(command.split()), check=True, capture_output=True)
-
-
-def _raise(wire: str) -> list[str]:
-    """Commands that bring our end up, with its route, which is lost whenever it goes down."""
-    ours = ip_interface(WIRES[wire])
-    route = f"ip route add {ours.network} dev {wire} src {ours.ip}"
-    sizes = f"mtu lock {TO_GUEST_MTU} advmss {MTU - 40}"
-    return [f"ip link set dev {wire} up", f"{route} {sizes}"]
+    command = ["ip", "link", "set", "dev", wire, "up" if up else "down"]
+    subprocess.run(network.enter(command), check=True, capture_output=True)
 
 
 def main() -> None:
@@ -132,10 +113,9 @@ def main() -> None:
     options = parser.parse_args()
     commands = ["ip link set dev lo up"]
     for wire, address in WIRES.items() if options.wires else ():
-        ends = (wire, guest_end(wire))
-        commands.append(f"ip link add {ends[0]} mtu {MTU} type veth peer name {ends[1]} mtu {MTU}")
-        commands.append(f"ip address add {address} dev {wire} noprefixroute")
-        commands += [f"ip link set dev {ends[1]} up", *_raise(wire)]
+        commands.append(f"ip tuntap add dev {wire} mode tap")
+        commands.append(f"ip address add {address} dev {wire}")
+        commands.append(f"ip link set dev {wire} up")
     for command in commands:
         subprocess.run(command.split(), check=True)
     write_json(options.ready_file, {"pid": os.getpid()})

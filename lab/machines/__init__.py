@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 
 from contract.errors import LabError
-from lab import image, network
+from lab import image
 from lab.image import Image
-from lab.machines import qemu
+from lab.machines import qemu, uml
 from lab.machines.base import Machine, Say
 from lab.machines.qemu import Qemu
 from lab.machines.uml import Uml
@@ -33,7 +33,7 @@ def _both_are_built(wanted: str) -> bool:
     if wanted not in ("auto", "uml") or image.location(directory).directory.exists():
         return False
     kvm_works = wanted == "auto" and qemu.known_to_work(directory)
-    return not kvm_works and network.why_not() is None
+    return not kvm_works and uml.obstacle() is None
 
 
 def choose(wanted: str, guest_image: Image, say: Say) -> Machine:

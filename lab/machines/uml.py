@@ -1,7 +1,7 @@
 """The guest as User Mode Linux: the kernel is a process, so code in it runs at the host's speed.
 
 One CPU, a kernel of our own configuration (`uml.config`) and no watchdog device. Needs no root: the
-process lives in the lab's namespaces, where its network cards are the wires of `lab.network`.
+process lives in the lab's namespaces, where its network cards are the tap devices of `lab.network`.
 Sources: the kernel's Documentation/virt/uml, and its arch/um/drivers/vector_user.c for `vec0=…`.
 """
 
@@ -30,6 +30,7 @@ from lab.network import GUEST_ADDRESS, WIRES, Network
 from lab.state import cache_dir
 
 MEMORY_MIB = 2048
+TAP_DEVICE = Path("/dev/net/tun")
 HOST_FOLDER = "host"  # in the lab's directory: what the guest finds at /run/fde-host
 PROBE_LIMIT_S = 20.0
 PROBE_WORDS = b"Unable to mount root fs"
@@ -66,8 +67,8 @@ class Uml:
                 self._ahead = None
 
     def why_not(self, _image: Image, say: Say) -> str | None:
-        """Namespaces and a kernel, which is built where the cache has none."""
-        if (reason := networks.why_not()) is not None:
+        """Namespaces, the tap device and a kernel, which is built where the cache has none."""
+        if (reason := obstacle()) is not None:
             return reason
         try:
             built = self._ahead.result() if self._ahead else kernel.ensure(say)
@@ -102,8 +103,7 @@ class Uml:
         for number, wire in enumerate(WIRES):
             # Its own address each, and always the same: the other side remembers it over a restart.
             address = f"mac=02:fd:e0:00:00:0{number + 1}"
-            link = f"transport=raw,ifname={networks.guest_end(wire)}"
-            command.append(f"vec{number}:{link},depth=128,gro=1,mtu={networks.MTU},{address}")
+            command.append(f"vec{number}:transport=tap,ifname={wire},depth=128,gro=1,{address}")
         return guest.network.enter([*command, *guest.kernel_words])
 
     def start(self, launcher: Launcher, command: Sequence[str]) -> dict[str, Any]:
@@ -129,6 +129,13 @@ class Uml:
     def provenance(self) -> dict[str, Any]:
         """The kernel's version and the hash of its configuration."""
         return kernel.location(cache_dir()).facts()
+
+
+def obstacle() -> str | None:
+    """What forbids User Mode Linux here whatever its kernel; None if nothing does."""
+    if not os.access(TAP_DEVICE, os.R_OK | os.W_OK):
+        return f"{TAP_DEVICE} cannot be opened; an administrator allows it: chmod 666 {TAP_DEVICE}"
+    return networks.why_not()
 
 
 def starts(program: Path) -> bool:

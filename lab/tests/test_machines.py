@@ -244,6 +244,13 @@ def test_a_misspelt_machine_names_those_there_are(tmp_path: Path) -> None:
         machines.choose("umi", Image(tmp_path), _say)
 
 
+def test_without_the_tap_device_user_mode_linux_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uml, "TAP_DEVICE", tmp_path / "none")
+    assert "chmod 666" in str(uml.Uml().why_not(Image(tmp_path), _say))
+
+
 def test_where_namespaces_are_forbidden_the_way_out_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
