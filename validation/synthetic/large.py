@@ -26,7 +26,7 @@ REST_W = (10.0, 1.2, 3.0, 0.8)
 BUSY_W = (21.0, 2.4, 9.0, 1.5)
 NOISE_W = 0.5
 SETTLE_S, PAUSE_S, TAIL_S = 1.0, 0.05, 0.8
-BURST_EVERY_S = 120.0
+BURST_EVERY_S = 30.0
 DEARER = (1.0, 1.01, 1.2, 1.3, 1.25, 1.6, 1.5, 1.1)
 
 

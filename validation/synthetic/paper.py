@@ -81,7 +81,7 @@ SOFTWARE_PARTS_W = (1.9, 4.6, 1.0)
 SETTLE_S, PAD_S, TAIL_S = 10.0, 2.0, 10.0
 INTERVAL_MS = 500
 RAPL_STEP_S = 2.0
-BURST_EVERY_S = 600.0
+BURST_EVERY_S = 30.0
 WORKLOADS: Mapping[str, Mapping[str, Any]] = {
     "file_io": {"small_files": SMALL_FILES, "small_mib": 10, "large_mib": 1024, "source": "zero"},
     "kernel_tree": {},
