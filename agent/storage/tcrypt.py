@@ -70,11 +70,8 @@ class TrueCrypt(Kind):
     def why_not(self, configuration: Configuration) -> str | None:
         try:
             run(["tcplay", "--version"], ok=range(256))
-        except CommandError:
-            return (
-                f"Configuration {configuration.name} needs tcplay, which is missing: install its "
-                "package (tcplay), or leave the configuration out."
-            )
+        except CommandError as error:  # missing, or it hangs: not the same thing
+            return f"Configuration {configuration.name} needs tcplay. {error}"
         lacks = (ciphers.missing(_dm_cipher(word), configuration) for word in _words(configuration))
         return next((sentence for sentence in lacks if sentence), None)
 
