@@ -20,20 +20,24 @@ from contract.interrupts import term_interrupts
 from controller.cli import machine, meters, results, suites
 
 EPILOG = """
-**Examples**
+[bold]Examples[/]
 
-`fde check --inventory my-lab` says what would happen to each disk, and touches nothing ·
-`fde run --suite smoke --inventory my-lab` plans a suite and runs it ·
-`fde resume` continues with the newest ·
-`fde report` writes its report ·
-`fde verify --json` checks it, for programs
+fde check -i my-lab                what would happen to each disk; touches nothing
 
-**Exit status**
+fde run -i my-lab --suite smoke    plan a suite and run it; resume continues with it
 
-0 done · 1 refused or failed, with one sentence on standard error · 2 wrong usage ·
-130 interrupted, what was measured is kept
+fde report                         the report of the newest suite
 
-Set FDE_INVENTORY to leave `--inventory` out.
+fde verify --json                  check its sums and figures, for programs
+
+[bold]Exit status[/]
+
+0 done; 1 refused or failed, with one sentence on standard error; 2 wrong usage; 130 interrupted,
+what was measured is kept
+
+[bold]Environment[/]
+
+FDE_INVENTORY stands in for --inventory; FDE_BUILD is where resolved targets, checks and pages go.
 """
 
 app = typer.Typer(
@@ -42,7 +46,7 @@ app = typer.Typer(
     "disk and dm-crypt, on a machine of yours or in the virtual lab.",
     epilog=EPILOG,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
