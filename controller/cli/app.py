@@ -19,26 +19,31 @@ from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from controller.cli import machine, meters, results, suites
 
-EPILOG = """
-[bold]Examples[/]
-
-fde check -i my-lab                what would happen to each disk; touches nothing
-
-fde run -i my-lab --suite smoke    plan a suite and run it; resume continues with it
-
-fde report                         the report of the newest suite
-
-fde verify --json                  check its sums and figures, for programs
-
-[bold]Exit status[/]
-
-0 done; 1 refused or failed, with one sentence on standard error; 2 wrong usage; 130 interrupted,
-what was measured is kept
-
-[bold]Environment[/]
-
-FDE_INVENTORY stands in for --inventory; FDE_BUILD is where resolved targets, checks and pages go.
-"""
+EXAMPLES = {
+    "fde check -i my-lab": "what would happen to each disk; touches nothing",
+    "fde run -i my-lab --suite smoke": "plan a suite and run it",
+    "fde resume -i my-lab": "continue with the newest suite after an interruption",
+    "fde report": "joules, verdicts and payback of the newest suite",
+    "fde verify --json": "check its sums and figures, for a program",
+}
+EXIT_STATUS = {
+    0: "done",
+    1: "refused or failed, with one sentence on standard error",
+    2: "wrong usage",
+    130: "interrupted; what was measured is kept",
+}
+ENVIRONMENT = {
+    "FDE_INVENTORY": "stands in for --inventory",
+    "FDE_BUILD": "where resolved targets, checks, proofs and figures of compare and trace go",
+}
+EPILOG = "\n\n".join(
+    f"[bold]{title}[/]\n\n" + "\n".join(f"{key}: {text}" for key, text in entries.items())
+    for title, entries in (
+        ("Examples", EXAMPLES),
+        ("Exit status", EXIT_STATUS),
+        ("Environment", ENVIRONMENT),
+    )
+)
 
 app = typer.Typer(
     name="fde",
