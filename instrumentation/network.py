@@ -247,6 +247,7 @@ class SnmpTransport(QueryTransport):
 
     def close(self) -> None:
         self._engine.close_dispatcher()
+        self._loop.run_until_complete(asyncio.sleep(0))  # what it cancelled ends
         self._loop.close()
 
 
@@ -276,11 +277,23 @@ class VisaTransport(QueryTransport):
             self._instrument = cast(
                 Any, self._manager.open_resource(address, open_timeout=_ANSWER_LIMIT_MS)
             )
-        except (self._errors, ValueError) as error:
+            if address.endswith("SOCKET"):
+                self._check_connected()
+        except OSError:
+            self._manager.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - it raises what has no class of its own
             self._manager.close()
             raise PortError(errno.ECONNREFUSED, _one_line(error)) from None
         self._instrument.timeout = _ANSWER_LIMIT_MS
         self._instrument.read_termination = "\n"
+
+    def _check_connected(self) -> None:
+        """Raises OSError where the host refused, of which PyVISA-py takes no notice."""
+        session = self._manager.visalib.sessions[self._instrument.session]  # type: ignore[attr-defined]
+        number = session.interface.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            raise OSError(number, os.strerror(number))
 
     def _put(self, message: bytes) -> None:
         try:

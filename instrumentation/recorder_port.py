@@ -165,8 +165,6 @@ class MeterConfig:
             raise RecorderError(
                 f"{self.name}: origin {self.origin!r} is unknown; say measured or modelled."
             )
-        if not isinstance(self.baud, int) or self.baud < (not is_network(self.port)):
-            raise RecorderError(f"{self.name}: {self.baud!r} is not a valid baud rate.")
         try:
             check_form(self.port)
         except ValueError as error:
@@ -176,14 +174,17 @@ class MeterConfig:
                 f"{self.name}: {self.port} is a pseudo-terminal, and a program at its other end is "
                 "no instrument: set its origin to modelled, or name the port of a real meter."
             )
-        self._check_network(self.driver())
+        self._check_driver(self.driver())
 
-    def _check_network(self, meter: Meter) -> None:
+    def _check_driver(self, meter: Meter) -> None:
         if form_of(self.port) not in meter.addresses:
             forms = " or ".join(_FORMS[form] for form in meter.addresses)
             raise RecorderError(
                 f"{self.name}: a {self.kind} is not at {self.port}: name {forms} as its port."
             )
+        lowest = 1 if "port" in meter.addresses else 0
+        if not isinstance(self.baud, int) or self.baud < lowest:
+            raise RecorderError(f"{self.name}: {self.baud!r} is not a valid baud rate.")
         if meter.secret_file:
             try:
                 read_secret(Path(meter.secret_file))

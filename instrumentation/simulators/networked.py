@@ -4,6 +4,8 @@ ways in which such devices fail. Each kind serves its protocol for real (`serve`
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import socketserver
 import threading
 import time
@@ -141,7 +143,7 @@ class TcpServer:
                         self.wfile.write(answer)
 
         owner = self
-        self.connections: list[Any] = []
+        self.connections: list[socket.socket] = []
         self._server = socketserver.ThreadingTCPServer(
             (host, port), Handler, bind_and_activate=False
         )
@@ -153,9 +155,16 @@ class TcpServer:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
 
+    def send(self, data: bytes) -> None:
+        """To everybody who is connected, unasked."""
+        for connection in self.connections if data else []:
+            with contextlib.suppress(OSError):
+                connection.sendall(data)
+
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         for connection in self.connections:
-            connection.close()
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()

@@ -52,7 +52,7 @@ class SnmpSimulator(NetworkSimulator):
             return "genErr", b""
         values = self.values()
         found = [
-            [oid, "Integer32", values[oid]] if oid in values else [oid, "NoSuchObject", None]
+            [oid, "Integer", values[oid]] if oid in values else [oid, "NoSuchObject", None]
             for oid in request.split()[1:]
         ]
         return "ok", json.dumps(found).encode()
@@ -113,6 +113,7 @@ class SnmpServer:
         started.set()
         await self._stopped.wait()
         agent.close_dispatcher()
+        await asyncio.sleep(0)  # what it cancelled ends
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stopped.set)
