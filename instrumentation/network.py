@@ -69,7 +69,9 @@ class HttpTransport(QueryTransport):
         self._tls = ssl.create_default_context() if tls else None
         self._login, self._secret = login, secret
         self._path = ""
-        socket.create_connection((host, port), ANSWER_LIMIT_S).close()
+        with socket.create_connection((host, port), ANSWER_LIMIT_S) as connection:
+            if self._tls is not None:  # a certificate that does not fit is found here
+                self._tls.wrap_socket(connection, server_hostname=host).close()
 
     def _has_answer(self, message: bytes) -> bool:  # noqa: ARG002 - each has one
         return True
@@ -106,7 +108,8 @@ class HttpTransport(QueryTransport):
             )
         )
         with contextlib.closing(connection):
-            connection.request("GET", path, headers={"Connection": "close", **headers})
+            encoded = {name: text.encode() for name, text in headers.items()}
+            connection.request("GET", path, headers={"Connection": "close", **encoded})
             response = connection.getresponse()
             return response, response.read(MOST_BODY_BYTES)
 

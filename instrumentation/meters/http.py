@@ -12,140 +12,103 @@ refresh of the plugs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from instrumentation.meters.answers import Answer
-from instrumentation.meters.json_paths import check_pointer, pointers, value_at
+from instrumentation.meters.json_paths import JsonSettings, Places, value_at
 from instrumentation.meters.networked import (
+    WH_J,
     AnswerError,
     Networked,
-    NetworkSettings,
     Reading,
-    check_number,
     check_text,
     document,
-    number,
 )
 
-WH_J = 3600.0
 _UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the figures of one sort of device stand: pointers by channel, and the unit of its
-    energy in J. `login` is how it wants the secret; `valid` must be true where it is there.
+    """What one sort of device is asked and where its figures stand. `login` is how it wants the
+    secret; what `valid` points to must not be false, what `unit` points to is the power's unit.
     """
 
     path: str
-    power: Mapping[str, str]
-    energy: Mapping[str, str] = field(default_factory=dict)
-    energy_unit_j: float = WH_J
+    places: Places
     valid: Mapping[str, str] = field(default_factory=dict)
-    stamps: tuple[str, ...] = ()
     unit: str = ""
     login: str = "basic"
     resolution_w: float = 0.1
 
 
-def _numbered(name: str, leaf: str, count: int) -> dict[str, str]:
-    return {str(n): f"/{name}/{n}/{leaf}" for n in range(count)}
-
-
 def _first_generation(name: str, count: int, energy_unit_j: float) -> Profile:
-    power, energy, valid = (_numbered(name, leaf, count) for leaf in ("power", "total", "is_valid"))
-    return Profile("/status", power, energy, energy_unit_j, valid, resolution_w=0.01)
+    power, energy, valid = (
+        {str(n): f"/{name}/{n}/{leaf}" for n in range(count)}
+        for leaf in ("power", "total", "is_valid")
+    )
+    places = Places(power, energy, energy_unit_j=energy_unit_j)
+    return Profile("/status", places, valid, resolution_w=0.01)
 
 
+TASMOTA = Places(
+    {str(n): f"/StatusSNS/ENERGY/Power/{n}" for n in range(4)},
+    {"0": "/StatusSNS/ENERGY/Total/0"},
+    energy_unit_j=1000 * WH_J,
+)
+_EM_POWER = {**{phase: f"/{phase}_act_power" for phase in "abc"}, "total": "/total_act_power"}
 PROFILES = {
     "shelly-gen1": _first_generation("meters", 4, 60.0),
     "shelly-gen1-em": _first_generation("emeters", 3, WH_J),
     "shelly-switch": Profile(
-        "/rpc/Switch.GetStatus?id={id}", {"0": "/apower"}, {"0": "/aenergy/total"}, login="digest"
-    ),
-    "shelly-em": Profile(
-        "/rpc/EM.GetStatus?id={id}",
-        {**{phase: f"/{phase}_act_power" for phase in "abc"}, "total": "/total_act_power"},
+        "/rpc/Switch.GetStatus?id={id}",
+        Places({"0": "/apower"}, {"0": "/aenergy/total"}, energy_unit_j=WH_J),
         login="digest",
     ),
-    "shelly-em1": Profile("/rpc/EM1.GetStatus?id={id}", {"0": "/act_power"}, login="digest"),
-    "tasmota": Profile(
-        "/cm?cmnd=Status%208",
-        {str(n): f"/StatusSNS/ENERGY/Power/{n}" for n in range(4)},
-        {"0": "/StatusSNS/ENERGY/Total/0"},
-        energy_unit_j=1000 * WH_J,
-        login="tasmota",
-        resolution_w=1.0,
+    "shelly-em": Profile("/rpc/EM.GetStatus?id={id}", Places(_EM_POWER, {}), login="digest"),
+    "shelly-em1": Profile(
+        "/rpc/EM1.GetStatus?id={id}", Places({"0": "/act_power"}, {}), login="digest"
     ),
+    "tasmota": Profile("/cm?cmnd=Status%208", TASMOTA, login="tasmota", resolution_w=1.0),
     "home-assistant": Profile(
         "/api/states/{entity}",
-        {"0": "/state"},
-        stamps=("/last_reported", "/last_updated"),
+        Places({"0": "/state"}, {}, stamps=("/last_reported", "/last_updated")),
         unit="/attributes/unit_of_measurement",
         login="bearer",
     ),
-    "generic": Profile("{path}", {}),
 }
-# Those whose period and step nobody but the user knows.
-DESCRIBED = ("home-assistant", "generic")
 
 
 @dataclass(frozen=True)
-class Settings(NetworkSettings):
-    """`profile` is the sort of device; `id` the number of a Shelly's switch or meter, `entity` the
-    sensor of Home Assistant. Of the generic one: `path` behind the address, `power`, `energy` and
-    `stamp` as JSON Pointers (`{channel: pointer}` for several channels), `power_unit_w` and
-    `energy_unit_j` what its units are. With `counter: false` the meter's own counter is not read.
+class Settings(JsonSettings):
+    """See `JsonSettings`. `id` is the number of a Shelly's switch or meter, `entity` the sensor of
+    Home Assistant, `path` what stands behind the address of the generic one.
     """
 
-    profile: str = ""
     id: int = 0
     entity: str = ""
     path: str = ""
-    power: str | Mapping[str, str] = ""
-    energy: str | Mapping[str, str] = ""
-    stamp: str = ""
-    power_unit_w: float = 1.0
-    energy_unit_j: float = WH_J
-    counter: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.profile not in PROFILES:
-            raise ValueError(f"profile is one of {', '.join(PROFILES)}.")
-        if self.profile in DESCRIBED and (self.period_s is None or self.resolution_w is None):
-            raise ValueError(
-                f"{self.profile} needs period_s, how often the device gives a new reading, and "
-                "resolution_w, the step of what it shows."
-            )
+        if self.profile not in (*PROFILES, "generic"):
+            raise ValueError(f"profile is one of {', '.join(PROFILES)}, generic.")
         if not isinstance(self.id, int) or not 0 <= self.id < 100:
             raise ValueError("id is a whole number from 0 to 99.")
         if self.profile == "home-assistant":
             check_text("entity", self.entity, r"[a-z_]+\.[a-z0-9_]+", "such as sensor.plug_power")
         if self.profile == "generic":
             check_text("path", self.path, r"/[!-~]*", "the part behind the address, such as /power")
-            pointers("power", self.power)
-            if self.energy:
-                pointers("energy", self.energy)
-            check_pointer("stamp", self.stamp)
-        elif self.path or self.power or self.energy or self.stamp:
-            raise ValueError("path, power, energy and stamp belong to the profile generic.")
-        check_number("power_unit_w", self.power_unit_w, above=True)
-        check_number("energy_unit_j", self.energy_unit_j, above=True)
+        self.check_described(("home-assistant", "generic"), "path")
 
     @property
     def device(self) -> Profile:
-        """The profile, with what the settings describe."""
-        if self.profile != "generic":
-            return PROFILES[self.profile]
-        return Profile(
-            self.path,
-            pointers("power", self.power),
-            pointers("energy", self.energy) if self.energy else {},
-            self.energy_unit_j,
-            stamps=(self.stamp,) if self.stamp else (),
-        )
+        """The profile with what the settings say."""
+        if self.profile == "generic":
+            return Profile(self.path, Places.described(self))
+        device = PROFILES[self.profile]
+        return replace(device, path=device.path.format(id=self.id, entity=self.entity))
 
 
 class HttpMeter(Networked):
@@ -158,57 +121,32 @@ class HttpMeter(Networked):
     addresses: ClassVar[tuple[str, ...]] = ("http", "https")
     Settings: ClassVar[type[Any]] = Settings
 
-    def __init__(
-        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
-    ) -> None:
-        super().__init__(channels, settings)
-        device: Profile = self.settings.device
-        self.login = device.login
-        self.has_energy = self.settings.counter and all(own in device.energy for own in channels)
-
     def _forget(self) -> None:
         super()._forget()
-        device: Profile = self.settings.device
-        self._usual_resolution_w = device.resolution_w
-        path = device.path
-        if self.settings.profile != "generic":
-            path = path.format(id=self.settings.id, entity=self.settings.entity)
-        self._poll = f"GET {path}\n".encode("ascii")
+        self._device: Profile = self.settings.device
+        self._usual_resolution_w = self._device.resolution_w
+        self._poll = f"GET {self._device.path}\n".encode("ascii")
+        self.login = self._device.login
+        counted = self._device.places.energy
+        self.has_energy = self.settings.counter and all(own in counted for own in self.channels)
 
     def available_channels(self) -> tuple[str, ...]:
-        return tuple(self.settings.device.power)
+        return tuple(self.settings.device.places.power)
 
     def _reading(self, answer: Answer) -> Reading:
         if not answer.label.startswith("200 "):
             raise refused(answer.label, self.settings.secret_file)
-        device: Profile = self.settings.device
-        found = document(answer.body)
-        unit_w = self._unit_w(found, device)
+        found, device = document(answer.body), self._device
         for own in self.channels:
             if value_at(found, device.valid.get(own, "/")) is False:
-                raise AnswerError(
-                    "no-data", f"the meter calls its reading of channel {own} not valid"
-                )
-        power_w = [
-            unit_w * number(value_at(found, device.power[own]), f"power of channel {own}")
-            for own in self.channels
-        ]
-        energy_j = [
-            device.energy_unit_j * number(value_at(found, device.energy[own]), f"energy of {own}")
-            for own in self.channels
-            if self.has_energy
-        ]
-        return Reading(tuple(power_w), tuple(energy_j), _stamp(found, device.stamps))
-
-    def _unit_w(self, found: Any, device: Profile) -> float:
-        if not device.unit:
-            return float(self.settings.power_unit_w)
-        unit = value_at(found, device.unit)
-        if unit not in _UNITS_W:
-            raise AnswerError(
-                "configuration", f"the entity is in {unit!r}, not a power: name another"
-            )
-        return _UNITS_W[unit]
+                raise AnswerError("no-data", f"the meter calls its reading of {own} not valid")
+        places = device.places
+        if device.unit:
+            unit = value_at(found, device.unit)
+            if not isinstance(unit, str) or unit not in _UNITS_W:
+                raise AnswerError("configuration", f"the entity is in {unit!r}, which is no power")
+            places = replace(places, power_unit_w=_UNITS_W[unit])
+        return places.reading(found, self.channels, counter=self.has_energy)
 
 
 def refused(label: str, secret_file: str) -> AnswerError:
@@ -219,12 +157,3 @@ def refused(label: str, secret_file: str) -> AnswerError:
     if label[:3] == "404":
         return AnswerError("configuration", f"the meter has nothing there ({label}): check profile")
     return AnswerError("no-data", f"the meter answers {label}")
-
-
-def _stamp(found: Any, places: tuple[str, ...]) -> str:
-    """The first of them that is there."""
-    stamps = (value_at(found, place) for place in places)
-    stamp = next((stamp for stamp in stamps if stamp is not None), None)
-    if places and stamp is None:
-        raise AnswerError("no-data", f"the answer does not say which reading it is ({places[0]})")
-    return "" if stamp is None else str(stamp)

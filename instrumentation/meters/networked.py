@@ -31,6 +31,7 @@ from instrumentation.meters.rows import COMMON_WORDS, GAP, RESTART, ParseResult,
 LATE = 8
 PROMPT_S = 0.5  # an answer that takes longer is flagged
 ONLY_CHANNEL = "0"
+WH_J = 3600.0
 _GAP_PERIODS = 1.5
 _MOST_W = 1e7
 _LONGEST_S = 86_400.0
@@ -63,7 +64,8 @@ class NetworkSettings:
     meter, one period unless it is known better; `resolution_w` the step of what it shows. The
     maker's limits of error are `relative_limit` of the reading and `absolute_limit_w`, as
     `accuracy_source` states them; without them the uncertainty budget is incomplete. `secret_file`
-    holds the password, token or community.
+    holds the password, token or community. `power_unit_w` and `energy_unit_j` are what one unit of
+    a described meter's figures is.
     """
 
     period_s: float | None = None
@@ -73,6 +75,8 @@ class NetworkSettings:
     absolute_limit_w: float | None = None
     accuracy_source: str = ""
     secret_file: str = ""
+    power_unit_w: float = 1.0
+    energy_unit_j: float = WH_J
 
     def __post_init__(self) -> None:
         for name in ("period_s", "refresh_s", "resolution_w"):
@@ -85,6 +89,8 @@ class NetworkSettings:
         for name, value in limits.items():
             if value is not None:
                 check_number(name, value)
+        check_number("power_unit_w", self.power_unit_w, above=True)
+        check_number("energy_unit_j", self.energy_unit_j, above=True)
         for name in ("accuracy_source", "secret_file"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is a text.")

@@ -18,7 +18,6 @@ from instrumentation.meters.networked import (
     Networked,
     NetworkSettings,
     Reading,
-    check_number,
     check_text,
     number,
 )
@@ -38,8 +37,6 @@ class Settings(NetworkSettings):
     query: str = ""
     fields: Mapping[str, int] = field(default_factory=lambda: {ONLY_CHANNEL: 1})
     energy_fields: Mapping[str, int] = field(default_factory=dict)
-    power_unit_w: float = 1.0
-    energy_unit_j: float = 3600.0
     start: str = ""
     stop: str = ""
 
@@ -65,8 +62,6 @@ class Settings(NetworkSettings):
                 check_text(name, line, _COMMAND, "commands, one a line")
                 if line.rstrip().endswith("?"):
                     raise ValueError(f"{name} has a query ({line}): only commands are sent there.")
-        check_number("power_unit_w", self.power_unit_w, above=True)
-        check_number("energy_unit_j", self.energy_unit_j, above=True)
 
 
 class ScpiMeter(Networked):

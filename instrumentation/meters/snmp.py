@@ -19,7 +19,6 @@ from instrumentation.meters.networked import (
     Networked,
     NetworkSettings,
     Reading,
-    check_number,
     document,
     number,
 )
@@ -36,14 +35,12 @@ _APC_POWER = {
 @dataclass(frozen=True)
 class Settings(NetworkSettings):
     """`profile` is the sort of device. Of the generic one: `power` and perhaps `energy` as
-    `{channel: OID}`, and what one unit of their numbers is, `power_unit_w` and `energy_unit_j`.
+    `{channel: OID}`.
     """
 
     profile: str = ""
     power: Mapping[str, str] = field(default_factory=dict)
     energy: Mapping[str, str] = field(default_factory=dict)
-    power_unit_w: float = 1.0
-    energy_unit_j: float = 3600.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,8 +58,6 @@ class Settings(NetworkSettings):
             raise ValueError("generic needs power, an OID for each channel, and resolution_w.")
         if self.profile != "generic" and (self.power or self.energy):
             raise ValueError("power and energy belong to the profile generic.")
-        check_number("power_unit_w", self.power_unit_w, above=True)
-        check_number("energy_unit_j", self.energy_unit_j, above=True)
 
 
 class SnmpMeter(Networked):

@@ -126,7 +126,7 @@ documents = st.recursive(
 DRIVERS: list[tuple[type[Meter], dict[str, Any], str, str]] = [
     (HttpMeter, GENERIC, "0", "200 OK"),
     *(
-        (HttpMeter, {"profile": name}, next(iter(PROFILES[name].power)), "200 OK")
+        (HttpMeter, {"profile": name}, next(iter(PROFILES[name].places.power)), "200 OK")
         for name in ("shelly-gen1", "shelly-gen1-em", "shelly-switch", "shelly-em", "tasmota")
     ),
     (MqttMeter, {"profile": "tasmota", "device": "plug"}, "0", "message t"),
