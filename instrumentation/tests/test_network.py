@@ -274,10 +274,10 @@ def test_logins_work_and_stand_in_no_file(profile: str, tmp_path: Path) -> None:
         config = a_config(plug, server.address, secret_file=secret_file(tmp_path, secret))
         recorded(config, tmp_path / "plug", records(2))
         wrong = a_config(plug, server.address, secret_file=secret_file(tmp_path, "not:it"))
-        with pytest.raises(RecorderError, match=r"wants a login \(401") as refused:
-            recorded(wrong, tmp_path / "wrong", records(1))
-    assert "check " in str(refused.value)
-    assert "\n" not in str(refused.value)
+        with the_wire(wrong) as wire:
+            watts, (fault,) = until_heard(*wire, lambda _, faults: bool(faults))
+    assert (fault.kind, watts) == ("configuration", [])
+    assert "wants a login (401 Unauthorized): check " in fault.detail
     assert in_no_file(secret, tmp_path / "plug")
 
 
@@ -290,13 +290,15 @@ def test_without_a_login_the_way_out_is_said(tmp_path: Path) -> None:
         recorded(a_config(plug, server.address), tmp_path / "plug", records(1))
 
 
-def test_a_wrong_profile_is_named(tmp_path: Path) -> None:
+def test_a_wrong_profile_is_named() -> None:
     plug = HttpSimulator("tasmota", refresh_s=REFRESH_S)
     with (
         on_the_network(plug) as server,
-        pytest.raises(RecorderError, match=r"404 Not Found\): check profile"),
+        the_wire(a_config(plug, server.address, profile="shelly-em1")) as wire,
     ):
-        recorded(a_config(plug, server.address, profile="shelly-em1"), tmp_path / "p", records(1))
+        _, (fault,) = until_heard(*wire, lambda _, faults: bool(faults))
+    assert fault.kind == "configuration"
+    assert fault.detail.endswith("(404 Not Found): check profile")
 
 
 def test_a_busy_device_and_one_that_drops_off_are_survived() -> None:
@@ -434,7 +436,7 @@ def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
         ({"port": "/dev/ttyUSB0"}, "is not at /dev/ttyUSB0"),
         ({"kind": "wattsup", "settings": {}}, "name a serial port as its port"),
         ({"settings": {}}, "profile is one of shelly-gen1"),
-        ({"settings": {"profile": "generic"}}, "needs period_s"),
+        ({"settings": {"profile": "generic", "path": "/x"}}, "needs period_s"),
         ({"settings": {"profile": "tasmota", "secret_file": "/nowhere/at/all"}}, "cannot be read"),
     ],
 )
