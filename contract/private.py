@@ -9,6 +9,8 @@ from pathlib import Path
 
 from contract.errors import AgentError
 
+_MOST_SECRET_BYTES = 4096
+
 
 def no_core_dumps() -> None:
     """Keep this process's memory, and that of all it starts, off every disk should it crash.
@@ -34,3 +36,26 @@ def require(folder: Path) -> None:
         raise AgentError(f"{folder} belongs to user {found.st_uid}: it is not used.")
     if found.st_mode & 0o077:
         raise AgentError(f"{folder} is open to other users: it is not used; chmod 700 it.")
+
+
+def read_secret(path: Path) -> str:
+    """The one line of a file that its owner alone can read. AgentError where others can as well."""
+    try:
+        fd = os.open(path.expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        raise AgentError(
+            f"The secret {path} cannot be read ({error.strerror}): write it there, mode 0600."
+        ) from None
+    with open(fd, "rb") as file:  # noqa: PTH123 - what was opened is what is looked at
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise AgentError(f"The secret {path} is not a file: name another one.")
+        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o077:
+            raise AgentError(f"The secret {path} is open to other users: chmod 600 it.")
+        try:
+            text = file.read(_MOST_SECRET_BYTES).decode().strip()
+        except UnicodeDecodeError:
+            text = ""
+    if not text or not text.isprintable():
+        raise AgentError(f"The secret {path} is not one line of text: write it again.")
+    return text

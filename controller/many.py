@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
@@ -73,10 +74,16 @@ def _same_meter(one: Target, other: Target) -> Iterator[str]:
 
 
 def _port(meter: Mapping[str, Any]) -> set[str]:
-    """What a meter's port is called: as the inventory does, and its device where it is there."""
-    from instrumentation.meters import registry  # NumPy: not at the start of every command
-    from instrumentation.ports import Lookup, PortError
+    """What a meter's port is called: as the inventory does, and its device where it is there.
 
+    At one address on a network there are as many as there are settings and channels.
+    """
+    from instrumentation.meters import registry  # NumPy: not at the start of every command
+    from instrumentation.ports import Lookup, PortError, is_network
+
+    if is_network(str(meter["port"])):
+        settings = json.dumps(meter.get("settings"), sort_keys=True)
+        return {f"{meter['port']} {own} {settings}" for own in meter["channels"]}
     names = {str(meter["port"])}
     try:
         ids = registry.load(meter["kind"]).usb_ids

@@ -178,8 +178,10 @@ def _meters_broken(meters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             "fde_meters"
         )
     yield from _twice("meters", "name", meters)
+    # At one address on a network there may be several: plugs at a broker, sockets of a strip.
+    wired = [meter for meter in meters if "://" not in str(meter["port"])]
     yield from _twice(
-        "meters", "port", meters, "tell equal ones apart as usb:VVVV:PPPP:SERIAL or by path"
+        "meters", "port", wired, "tell equal ones apart as usb:VVVV:PPPP:SERIAL or by path"
     )
 
 

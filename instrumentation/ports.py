@@ -1,9 +1,11 @@
-"""Which port a meter is at: named by a path or by what its USB side says of itself.
+"""Which port a meter is at: named by a path, by what its USB side says, or by a network address.
 
 A `port` of the inventory is a path, or `usb:VVVV:PPPP`, `usb:VVVV:PPPP:SERIAL`,
 `usb:VVVV:PPPP@LOCATION` (a place in the tree of hubs, such as 1-2.3), or `usb` alone: whatever has
 one of the driver's own ids. It is looked up again at each opening, for a meter that is plugged in
-again may get another number.
+again may get another number. On a network it is at `http://HOST[:PORT]`, `https://…`,
+`mqtt://HOST[:PORT]` of a broker, `mqtts://…`, `snmp://HOST[:PORT]` or `TCPIP::HOST::PORT::SOCKET`,
+VISA's name of an instrument; what is not named there is not looked for.
 """
 
 from __future__ import annotations
@@ -21,6 +23,11 @@ from instrumentation.meters import registry
 from instrumentation.meters.base import MeterError
 
 _USB = re.compile(r"usb(?::([0-9a-fA-F]{4}:[0-9a-fA-F]{4})(?::(?P<serial>.+)|@(?P<location>.+))?)?")
+_URL = re.compile(
+    r"(https?|mqtts?|snmp)://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::\d{1,5})?/?"
+)
+_VISA = re.compile(r"TCPIP\d*::[A-Za-z0-9_.-]+::(?:\d{1,5}::SOCKET|(?:\w+::)?INSTR)")
+_NETWORK = re.compile(r"\w+://|TCPIP\d*::")
 _PTY_MAJORS = range(136, 144)  # kernel, Documentation/admin-guide/devices.txt
 
 
@@ -132,8 +139,28 @@ def is_pseudo_terminal(path: str) -> bool:
         return False
 
 
+def is_network(wanted: str) -> bool:
+    """Whether a name is an address on a network."""
+    return _NETWORK.match(wanted) is not None
+
+
+def form_of(wanted: str) -> str:
+    """`http`, `https`, `mqtt`, `mqtts`, `snmp`, `tcpip`, or `port` of this machine."""
+    if not is_network(wanted):
+        return "port"
+    return "tcpip" if wanted.startswith("TCPIP") else wanted.partition(":")[0]
+
+
 def check_form(wanted: str) -> None:
-    """Raises ValueError, with a sentence, where a name looks like a USB name and is none."""
+    """Raises ValueError, with a sentence, where a name looks like one of these and is none."""
+    if is_network(wanted) and not (_URL.fullmatch(wanted) or _VISA.fullmatch(wanted)):
+        if "@" in wanted:  # not shown: it may hold a password
+            raise ValueError("a login does not belong into the address: put it into secret_file.")
+        raise ValueError(
+            f"{wanted} names no meter: write http://HOST, https://HOST, mqtt://BROKER, "
+            "mqtts://BROKER, snmp://HOST, each with :PORT where it is another than usual, or "
+            "TCPIP::HOST::PORT::SOCKET."
+        )
     if (wanted == "usb" or wanted.startswith("usb:")) and not _USB.fullmatch(wanted):
         raise ValueError(
             f"{wanted} names no port: write usb:VVVV:PPPP, usb:VVVV:PPPP:SERIAL, "
@@ -156,7 +183,11 @@ class Lookup:
         self._known: Port | None = None
 
     def device(self) -> str:
-        """Path to open now. Raises PortError (ENOENT: it is not there, ENOTUNIQ: several are)."""
+        """Path or address to open now. Raises PortError (ENOENT: it is not there, ENOTUNIQ: several
+        are).
+        """
+        if is_network(self._wanted):
+            return self._wanted
         ports = self._finder()
         match = _USB.fullmatch(self._wanted)
         if match is None:

@@ -24,7 +24,7 @@ from instrumentation.meters.base import Meter
 from instrumentation.meters.ranges import Extremes, Ranged
 from instrumentation.ports import Lookup
 from instrumentation.recorder_port import MeterConfig, RecorderError, cannot_open, foreign, silent
-from instrumentation.transports import Transport, open_transport
+from instrumentation.transports import Transport, open_meter
 
 SPARE = 1.1  # a range holds so much more than was seen
 VOLTAGE_CREST = 1.6  # peak by rms value: a sine has 1.41
@@ -133,7 +133,7 @@ def ranging(config: MeterConfig, needs: Needs, stopped: Callable[[], bool]) -> s
     start_ns, device = monotonic_ns(), ""
     try:
         device = Lookup(config.port, meter.usb_ids).device()
-        transport = open_transport(device, config.baud, meter.period_s)
+        transport = open_meter(device, config.baud, meter)
     except OSError as error:
         raise RecorderError(cannot_open(config, error, device)) from None
     try:

@@ -36,7 +36,7 @@ from instrumentation.recorder_folder import FULL, Limits, Parent, RecordingFolde
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.recorder_status import LiveLine, Status
 from instrumentation.trace import StreamWriter
-from instrumentation.transports import Transport, open_transport
+from instrumentation.transports import Transport, open_meter
 
 REOPEN_PAUSE_S = 0.2
 WAIT_S = 0.2
@@ -138,10 +138,7 @@ class Recorder:
             if self._config.origin == "measured" and is_pseudo_terminal(self._device):
                 name = self._config.name
                 raise RecorderError(f"{name}: {self._device} became a pseudo-terminal.")
-            meter = self._meter
-            self._transport = open_transport(
-                self._device, self._config.baud, meter.period_s, meter.gather_s
-            )
+            self._transport = open_meter(self._device, self._config.baud, self._meter)
         except OSError as error:
             if self._must_be_heard:
                 raise RecorderError(words.cannot_open(self._config, error, self._device)) from None

@@ -9,10 +9,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from contract.errors import AgentError
 from contract.extensions import ExtensionError
+from contract.private import read_secret
 from instrumentation.meters import registry
 from instrumentation.meters.base import Meter, MeterError
-from instrumentation.ports import check_form, is_pseudo_terminal, looks_like, what_is_here
+from instrumentation.ports import (
+    check_form,
+    form_of,
+    is_network,
+    is_pseudo_terminal,
+    looks_like,
+    what_is_here,
+)
 
 SHOWN_BYTES = 40
 
@@ -20,6 +29,12 @@ SHOWN_BYTES = 40
 def cannot_open(config: MeterConfig, error: OSError, device: str) -> str:
     """Why the port could not be opened. `device` is its path, empty if none was found."""
     where = f"{config.name}: {config.port}"
+    if is_network(config.port):
+        return f"{where} does not answer ({error.strerror}): is it on, and its address right?"
+    return _cannot_open_port(config, error, device, where)
+
+
+def _cannot_open_port(config: MeterConfig, error: OSError, device: str, where: str) -> str:
     if error.errno == errno.ENOENT:
         known = f" ({error.strerror})" if config.port.startswith("usb") else ""
         return f"{where} is not there{known}: is the meter plugged in? {what_is_here()}"
@@ -43,19 +58,29 @@ def cannot_open(config: MeterConfig, error: OSError, device: str) -> str:
 def silent(config: MeterConfig, limit_s: float, device: str) -> str:
     """Not a byte came."""
     return (
-        f"{config.name} at {config.port} is silent: not a byte in {limit_s:.3g} s at {config.baud} "
-        f"baud. Is it switched on, and its logging? {what_is_here(device)}"
-    )
+        f"{config.name} at {config.port} is silent: not a byte in {limit_s:.3g} s{_at(config)}. "
+        f"Is it switched on, and its logging? {_elsewhere(config, device)}"
+    ).rstrip()
+
+
+def _at(config: MeterConfig) -> str:
+    return "" if is_network(config.port) else f" at {config.baud} baud"
+
+
+def _elsewhere(config: MeterConfig, device: str) -> str:
+    """Only what is named is looked for on a network."""
+    return "" if is_network(config.port) else what_is_here(device)
 
 
 def foreign(config: MeterConfig, data: bytes, device: str) -> str:
     """What came was no record of this kind of meter."""
     other = looks_like(data, config.kind)
-    hint = f"That is a {other}: set its kind." if other else "Check kind and baud."
+    hint = "Check kind and settings." if is_network(config.port) else "Check kind and baud."
+    hint = f"That is a {other}: set its kind." if other else hint
     return (
-        f"{config.name} at {config.port} sends no records of a {config.kind} at {config.baud} "
-        f"baud: what came starts with {data[:SHOWN_BYTES]!r}. {hint} {what_is_here(device)}"
-    )
+        f"{config.name} at {config.port} sends no records of a {config.kind}{_at(config)}: what "
+        f"came starts with {data[:SHOWN_BYTES]!r}. {hint} {_elsewhere(config, device)}"
+    ).rstrip()
 
 
 def cannot_write(config: MeterConfig, out: Path, error: OSError, summary: str) -> str:
@@ -84,6 +109,11 @@ def another_stream(path: Path, what: str) -> str:
     return f"{path} was recorded with another {what}: move it away, or set {what} back."
 
 
+_FORMS = {
+    "port": "a serial port",
+    "tcpip": "TCPIP::HOST::PORT::SOCKET",
+    **{name: f"{name}://HOST" for name in ("http", "https", "mqtt", "mqtts", "snmp")},
+}
 ORIGINS = ("measured", "modelled")
 
 
@@ -135,8 +165,6 @@ class MeterConfig:
             raise RecorderError(
                 f"{self.name}: origin {self.origin!r} is unknown; say measured or modelled."
             )
-        if not isinstance(self.baud, int) or self.baud <= 0:
-            raise RecorderError(f"{self.name}: {self.baud!r} is not a valid baud rate.")
         try:
             check_form(self.port)
         except ValueError as error:
@@ -146,7 +174,22 @@ class MeterConfig:
                 f"{self.name}: {self.port} is a pseudo-terminal, and a program at its other end is "
                 "no instrument: set its origin to modelled, or name the port of a real meter."
             )
-        self.driver()
+        self._check_driver(self.driver())
+
+    def _check_driver(self, meter: Meter) -> None:
+        if form_of(self.port) not in meter.addresses:
+            forms = " or ".join(_FORMS[form] for form in meter.addresses)
+            raise RecorderError(
+                f"{self.name}: a {self.kind} is not at {self.port}: name {forms} as its port."
+            )
+        lowest = 1 if "port" in meter.addresses else 0
+        if not isinstance(self.baud, int) or self.baud < lowest:
+            raise RecorderError(f"{self.name}: {self.baud!r} is not a valid baud rate.")
+        if meter.secret_file:
+            try:
+                read_secret(Path(meter.secret_file))
+            except AgentError as error:
+                raise RecorderError(f"{self.name}: {error}") from None
 
     def driver(self) -> Meter:
         """A fresh driver for this meter. Raises RecorderError."""

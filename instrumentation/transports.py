@@ -1,4 +1,4 @@
-"""The wire to a meter: a serial port, or the kernel's usbtmc device. One small protocol."""
+"""The wire to a meter: a serial port, the kernel's usbtmc device, or the network. One protocol."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import select
 import struct
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
 import serial
 
 from instrumentation.clock import monotonic_ns
+from instrumentation.meters.base import Meter
+from instrumentation.ports import is_network
 
 _READ_BYTES = 1 << 16
 _FULL_BYTES = 2048
@@ -27,9 +30,6 @@ OPEN_LIMIT_S = 10.0
 
 class Transport(Protocol):
     """An open port. Every method raises OSError once the device is gone."""
-
-    def fileno(self) -> int:
-        """The descriptor behind it."""
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
         """What came and when it was read (clock of the controller, ns), at once or at the end of
@@ -104,40 +104,37 @@ class SerialTransport:
 USBTMC_SET_TIMEOUT = 0x4004_5B0A
 
 
-class UsbtmcTransport:
-    """The kernel's usbtmc device: each line that is written is a message, what is read answers one.
+class QueryTransport(ABC):
+    """A wire on which each line that is written is a message, and what is read answers one.
 
-    The kernel can wait for an answer only in a read, so a read follows each query (a line whose
-    last command ends in `?`) and blocks until the answer or for `limit_s`; without a query there is
-    nothing to be read, and the lines after a query wait for its answer. Written by the kernel's
-    driver (drivers/usb/class/usbtmc.c) and tried on descriptors of other kinds; no such instrument
-    was at hand.
+    Such a wire waits for an answer only in a read, so a read follows each message that has an
+    answer and blocks until it is there or given up; without one there is nothing to be read, and
+    what is written meanwhile waits. The time of a read is that of the whole answer.
     """
 
-    def __init__(self, device: str, limit_s: float) -> None:
-        # A device that turns out to be a terminal must not become ours: its hangup would end us.
-        self._fd = os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with contextlib.suppress(OSError):  # kernels before 4.20 keep their 5 s
-                timeout = struct.pack("I", max(100, round(limit_s * 1000)))
-                fcntl.ioctl(self._fd, USBTMC_SET_TIMEOUT, timeout)
-        except OSError:
-            os.close(self._fd)
-            raise
+    def __init__(self) -> None:
         self._waiting: list[bytes] = []
         self._asked = False
 
-    def fileno(self) -> int:
-        return self._fd
+    @abstractmethod
+    def _put(self, message: bytes) -> None:
+        """Send one line."""
+
+    @abstractmethod
+    def _get(self) -> bytes:
+        """The answer. Raises TimeoutError where it does not come."""
+
+    def _has_answer(self, message: bytes) -> bool:
+        """Whether one will come."""
+        return message.rstrip().endswith(b"?")
 
     def read(self, wait_s: float) -> tuple[int, bytes]:
-        """See `Transport`. The time is that of the whole answer."""
+        """See `Transport`."""
         if not self._asked:
             time.sleep(wait_s)
             return monotonic_ns(), b""
         try:
-            data = os.read(self._fd, _READ_BYTES)
+            data = self._get()
         except TimeoutError:
             data = b""
         t_ns = monotonic_ns()
@@ -152,12 +149,51 @@ class UsbtmcTransport:
     def _send(self) -> None:
         while self._waiting and not self._asked:
             message = self._waiting.pop(0)
-            os.write(self._fd, message)
-            self._asked = message.rstrip().endswith(b"?")
+            self._put(message)
+            self._asked = self._has_answer(message)
+
+
+class UsbtmcTransport(QueryTransport):
+    """The kernel's usbtmc device; a line whose last command ends in `?` is a query.
+
+    Written by the kernel's driver (drivers/usb/class/usbtmc.c) and tried on descriptors of other
+    kinds; no such instrument was at hand.
+    """
+
+    def __init__(self, device: str, limit_s: float) -> None:
+        super().__init__()
+        # A device that turns out to be a terminal must not become ours: its hangup would end us.
+        self._fd = os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(OSError):  # kernels before 4.20 keep their 5 s
+                timeout = struct.pack("I", max(100, round(limit_s * 1000)))
+                fcntl.ioctl(self._fd, USBTMC_SET_TIMEOUT, timeout)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def _put(self, message: bytes) -> None:
+        os.write(self._fd, message)
+
+    def _get(self) -> bytes:
+        return os.read(self._fd, _READ_BYTES)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.close(self._fd)
+
+
+def open_meter(device: str, baud: int, meter: Meter) -> Transport:
+    """The port or the address of a meter, open. Raises OSError."""
+    if not is_network(device):
+        return open_transport(device, baud, meter.period_s, meter.gather_s)
+    from instrumentation import network  # with it come libraries that few meters need
+
+    return in_time(device, lambda: network.opened(device, meter))
 
 
 def open_transport(device: str, baud: int, period_s: float, gather_s: float = 0.0) -> Transport:

@@ -261,6 +261,11 @@ def test_what_breaks_a_rule_is_refused_in_words(path: str, value: object, words:
         resolve(changed(path, value))
 
 
+def test_two_plugs_may_be_at_one_broker() -> None:
+    plug = {**GIVEN["meters"][0], "kind": "mqtt", "port": "mqtt://broker"}
+    resolve({**GIVEN, "meters": [plug, {**plug, "name": "n"}]})
+
+
 def test_two_meters_need_names_and_ports_of_their_own() -> None:
     meter = GIVEN["meters"][0]
     with pytest.raises(ControllerError, match=r"same name 'm'.*same port 'usb': tell equal ones"):

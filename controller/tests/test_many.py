@@ -66,6 +66,15 @@ def test_a_meter_that_two_hosts_name_is_refused(tmp_path: Path) -> None:
         many.require_apart([{**one, "meters": usb}, {**other, "meters": usb}])
 
 
+def test_two_hosts_share_a_unit_and_never_an_outlet() -> None:
+    one, other = host("alder"), host("birch")
+    unit = {"name": "pdu", "kind": "snmp", "port": "snmp://pdu", "origin": "measured"}
+    mine, its = ({**unit, "channels": {outlet: "system"}} for outlet in "12")
+    many.require_apart([{**one, "meters": [mine]}, {**other, "meters": [its]}])
+    with pytest.raises(ControllerError, match=r"at the same port .snmp://pdu."):
+        many.require_apart([{**one, "meters": [mine]}, {**other, "meters": [mine]}])
+
+
 def test_hosts_must_have_the_same_stacks_to_do_the_same_work() -> None:
     one, other = host("alder"), host("birch")
     many.require_alike([planned(one), planned(other)])

@@ -35,9 +35,12 @@ class Meter(ABC):
     `timing` is `device` (records carry the meter's own time), `index` (it sends by its own clock
     without telling it) or `poll` (it is asked); `arrival_delay_limit_s` is how late a record's
     first byte may come after the end of its window; `has_energy` says that records carry the
-    meter's own energy counter; `gather_s` is how long bytes may lie in the port before they are
-    read, for meters that send so much that every single read would cost too much: their times are
-    then late by as much, those of the last bytes of a read excepted.
+    meter's own energy counter; `addresses` are the forms of address that it can be at (see
+    `ports.form_of`), and `framed` says that each answer comes in an envelope (`meters.answers`);
+    `login` is how a meter on the network wants what is in its `secret_file`; `gather_s` is how long
+    bytes may lie in the port before they are read, for meters that send so much that every single
+    read would cost too much: their times are then late by as much, those of the last bytes of a
+    read excepted.
     """
 
     kind: ClassVar[str]
@@ -48,6 +51,9 @@ class Meter(ABC):
     timing: str
     arrival_delay_limit_s: float
     has_energy: bool = False
+    addresses: ClassVar[tuple[str, ...]] = ("port",)
+    framed: ClassVar[bool] = False
+    login: str = ""
     gather_s: ClassVar[float] = 0.0
     flag_words: ClassVar[tuple[str, ...]] = COMMON_WORDS
     Settings: ClassVar[type[Any]] = NoSettings
@@ -86,6 +92,11 @@ class Meter(ABC):
     @abstractmethod
     def period_s(self) -> float:
         """Longest usual time between two records with these settings, in s."""
+
+    @property
+    def secret_file(self) -> str:
+        """Path of the file with its password, token or community; empty where it needs none."""
+        return str(getattr(self.settings, "secret_file", ""))
 
     def available_channels(self) -> tuple[str, ...]:
         """The meter's own names of its channels with these settings."""

@@ -153,6 +153,7 @@ class Yokogawa(Meter):
 
     default_baud: ClassVar[int] = 9600
     own_channels: ClassVar[tuple[str, ...]] = ("1",)
+    addresses: ClassVar[tuple[str, ...]] = ("port", "tcpip")
     timing: str = "poll"
     # The maker states none. The meter keeps up with its shortest interval, so it cannot be more.
     arrival_delay_limit_s: float = 0.1

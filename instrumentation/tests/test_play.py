@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from dataclasses import fields
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 
 from instrumentation.decode import Decoded, decode, decode_frames
 from instrumentation.meters import registry
+from instrumentation.meters import registry as meters
 from instrumentation.recorder import Recorder
 from instrumentation.recorder_port import MeterConfig, RecorderError
 from instrumentation.simulators import faults
@@ -61,7 +63,10 @@ def recorded(kind: str, link: Path, out: Path) -> Decoded:
     return decode(out)
 
 
-@pytest.mark.parametrize("kind", simulators.kinds())
+SERIAL = [kind for kind in meters.kinds() if "port" in meters.load(kind).addresses]
+
+
+@pytest.mark.parametrize("kind", SERIAL)  # the others: test_network
 def test_every_meter_is_recorded_in_real_time(kind: str, tmp_path: Path) -> None:
     for attempt in range(5):  # a busy machine keeps the simulator from answering in time
         out = tmp_path / f"out{attempt}"
@@ -183,6 +188,27 @@ def test_command_line_plays_until_it_is_told_to_stop(tmp_path: Path) -> None:
     assert not link.is_symlink()
 
 
+def test_command_line_serves_a_meter_on_a_network() -> None:
+    command = [sys.executable, "-m", "instrumentation.simulators", "--kind", "http"]
+    process = subprocess.Popen(
+        [*command, "--at", "127.0.0.1:0", "--profile", "tasmota", "--watts", "60"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().split(",")[0].removeprefix("A http at ")
+    power_w = 0
+    while not power_w:  # until its first refresh
+        assert process.poll() is None
+        with urllib.request.urlopen(f"{address}/cm?cmnd=Status%208") as answer:
+            power_w = json.load(answer)["StatusSNS"]["ENERGY"]["Power"]
+    process.send_signal(signal.SIGTERM)
+    message, err = process.communicate(timeout=60)
+    assert (process.returncode, err, power_w) == (0, "", 60)
+    assert message.startswith("http: ")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -191,12 +217,18 @@ def test_command_line_plays_until_it_is_told_to_stop(tmp_path: Path) -> None:
         (("--kind", "smartpower3", "--watts", "a,b"), "are not powers"),
         (("--kind", "smartpower3", "--fault", "x=1"), "There is no fault x"),
         (("--kind", "smartpower3", "--link", "/nowhere/at/all"), "cannot become a link"),
+        (("--kind", "http"), "is on a network: use --at HOST:PORT"),
+        (("--kind", "smartpower3", "--at", "127.0.0.1:0"), "has a serial port: use --link PATH"),
+        (("--kind", "http", "--at", "8080"), "8080 is not HOST:PORT"),
+        (("--kind", "http", "--at", "127.0.0.1:0", "--watts", "1,2"), "give as many watts"),
     ],
 )
 def test_command_line_refuses_in_one_sentence(
     tmp_path: Path, options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = options if "--link" in options else (*options, "--link", str(tmp_path / "m"))
+    words = (
+        options if {"--link", "--at"} & set(options) else (*options, "--link", str(tmp_path / "m"))
+    )
     assert main(words) == 1
     out, err = capsys.readouterr()
     assert out == ""

@@ -67,7 +67,7 @@ def test_no_byte_has_a_time_before_its_own(
     port: SimulatedPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy machine may stop the reader between the wait and the read, while more bytes come."""
-    transport = open_transport(str(port.link), 115200, 1.0)
+    transport = SerialTransport(str(port.link), 115200)
     read = os.read
     sent_ns: list[int] = []
 

@@ -1,0 +1,89 @@
+"""Answers of meters on a network, as the transport hands them over and stream.raw keeps them.
+
+A network gives whole answers, a stream has no ends in it. So the transport writes a line before
+each answer, `@LENGTH CRC32 LABEL`, the body as it came, and a line feed. LENGTH counts the bytes of
+the body, CRC32 (of label, line feed and body; ITU-T V.42, 8 hexadecimal digits) shows a damaged
+recording. The label is what the network says of the answer: an HTTP status, an MQTT topic.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from instrumentation.meters.rows import Inbox
+
+MOST_BODY_BYTES = 1 << 16
+_MOST_LABEL = 200
+_HEADER = re.compile(rb"@(\d{1,5}) ([0-9a-f]{8}) ([ -~]{0,%d})\n" % _MOST_LABEL)
+_SHOWN_BYTES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer and when its first byte was there."""
+
+    t_ns: int
+    label: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes that are no answer, with a sentence."""
+
+    t_ns: int
+    detail: str
+
+
+def envelope(label: str, body: bytes) -> bytes:
+    """An answer as it is kept; what is too long is cut, which no document survives."""
+    text = re.sub(rb"[^ -~]", b"?", label.encode("ascii", "replace"))[:_MOST_LABEL]
+    body = body[:MOST_BODY_BYTES]
+    crc = zlib.crc32(text + b"\n" + body)
+    return b"@%d %08x %s\n%s\n" % (len(body), crc, text, body)
+
+
+class Answers:
+    """Answers out of a stream. After damage the next whole answer is found again."""
+
+    def __init__(self) -> None:
+        self._inbox = Inbox(4 * MOST_BODY_BYTES)
+
+    def add(self, data: bytes, t_ns: int) -> Iterator[Answer | Damage]:
+        """What these bytes, the first of which came at `t_ns`, completed."""
+        self._inbox.add(data, t_ns)
+        while header := _HEADER.search(self._inbox.data):
+            if header.start():
+                yield self._damaged(header.start())
+                continue
+            size, end = int(header[1]), header.end() + int(header[1])
+            body, after = self._inbox.data[header.end() : end], self._inbox.data[end : end + 1]
+            sound = size <= MOST_BODY_BYTES
+            if sound and after:
+                crc = zlib.crc32(header[3] + b"\n" + body)
+                sound = after == b"\n" and crc == int(header[2], 16)
+                if sound:
+                    yield Answer(self._inbox.arrival_ns(0), header[3].decode("ascii"), body)
+                    self._inbox.drop(end + 1)
+                    continue
+            following = _HEADER.search(self._inbox.data, 1)
+            if following is not None:  # it was cut off, or is damaged
+                yield self._damaged(following.start())
+            elif not sound:
+                yield self._damaged(len(self._inbox))
+            else:
+                return
+
+    def rest(self) -> Iterator[Damage]:
+        """Drop what is not a whole answer by now."""
+        if self._inbox:
+            yield self._damaged(len(self._inbox))
+
+    def _damaged(self, count: int) -> Damage:
+        shown = self._inbox.data[: min(count, _SHOWN_BYTES)]
+        damage = Damage(self._inbox.arrival_ns(0), f"{shown!r} is not a whole answer")
+        self._inbox.drop(count)
+        return damage

@@ -1,0 +1,159 @@
+"""Plugs and meters that answer HTTP with JSON: Shelly, Tasmota, Home Assistant, or as described.
+
+Shelly, first generation: shelly-api-docs.shelly.cloud/gen1, `/status` (`total` of `meters` is in
+watt-minutes, of `emeters` in Wh); later ones: shelly-api-docs.shelly.cloud/gen2, Switch.GetStatus,
+EM.GetStatus and EM1.GetStatus. Tasmota: tasmota.github.io/docs/Commands, `Status 8` (`Total` in
+kWh; without `WattRes` its power is in whole W). Home Assistant: developers.home-assistant.io/docs/
+api/rest; a state was reported anew where `last_reported` is another one. None of them states what
+its power is the mean of, how often it is refreshed, or its limits of error: 1 s is taken for the
+refresh of the plugs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from instrumentation.meters.answers import Answer
+from instrumentation.meters.json_paths import JsonSettings, Places, value_at
+from instrumentation.meters.networked import (
+    WH_J,
+    AnswerError,
+    Networked,
+    Reading,
+    check_text,
+    document,
+)
+
+_UNITS_W = {"mW": 1e-3, "W": 1.0, "kW": 1e3}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one sort of device is asked and where its figures stand. `login` is how it wants the
+    secret; what `valid` points to must not be false, what `unit` points to is the power's unit.
+    """
+
+    path: str
+    places: Places
+    valid: Mapping[str, str] = field(default_factory=dict)
+    unit: str = ""
+    login: str = "basic"
+    resolution_w: float = 0.1
+
+
+def _first_generation(name: str, count: int, energy_unit_j: float) -> Profile:
+    power, energy, valid = (
+        {str(n): f"/{name}/{n}/{leaf}" for n in range(count)}
+        for leaf in ("power", "total", "is_valid")
+    )
+    places = Places(power, energy, energy_unit_j=energy_unit_j)
+    return Profile("/status", places, valid, resolution_w=0.01)
+
+
+TASMOTA = Places(
+    {str(n): f"/StatusSNS/ENERGY/Power/{n}" for n in range(4)},
+    {"0": "/StatusSNS/ENERGY/Total/0"},
+    energy_unit_j=1000 * WH_J,
+)
+_EM_POWER = {**{phase: f"/{phase}_act_power" for phase in "abc"}, "total": "/total_act_power"}
+PROFILES = {
+    "shelly-gen1": _first_generation("meters", 4, 60.0),
+    "shelly-gen1-em": _first_generation("emeters", 3, WH_J),
+    "shelly-switch": Profile(
+        "/rpc/Switch.GetStatus?id={id}",
+        Places({"0": "/apower"}, {"0": "/aenergy/total"}, energy_unit_j=WH_J),
+        login="digest",
+    ),
+    "shelly-em": Profile("/rpc/EM.GetStatus?id={id}", Places(_EM_POWER, {}), login="digest"),
+    "shelly-em1": Profile(
+        "/rpc/EM1.GetStatus?id={id}", Places({"0": "/act_power"}, {}), login="digest"
+    ),
+    "tasmota": Profile("/cm?cmnd=Status%208", TASMOTA, login="tasmota", resolution_w=1.0),
+    "home-assistant": Profile(
+        "/api/states/{entity}",
+        Places({"0": "/state"}, {}, stamps=("/last_reported", "/last_updated")),
+        unit="/attributes/unit_of_measurement",
+        login="bearer",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Settings(JsonSettings):
+    """See `JsonSettings`. `id` is the number of a Shelly's switch or meter, `entity` the sensor of
+    Home Assistant, `path` what stands behind the address of the generic one.
+    """
+
+    id: int = 0
+    entity: str = ""
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.profile not in (*PROFILES, "generic"):
+            raise ValueError(f"profile is one of {', '.join(PROFILES)}, generic.")
+        if not isinstance(self.id, int) or not 0 <= self.id < 100:
+            raise ValueError("id is a whole number from 0 to 99.")
+        if self.profile == "home-assistant":
+            check_text("entity", self.entity, r"[a-z_]+\.[a-z0-9_]+", "such as sensor.plug_power")
+        if self.profile == "generic":
+            check_text("path", self.path, r"/[!-~]*", "the part behind the address, such as /power")
+        self.check_described(("home-assistant", "generic"), "path")
+
+    @property
+    def device(self) -> Profile:
+        """The profile with what the settings say."""
+        if self.profile == "generic":
+            return Profile(self.path, Places.described(self))
+        device = PROFILES[self.profile]
+        return replace(device, path=device.path.format(id=self.id, entity=self.entity))
+
+
+class HttpMeter(Networked):
+    """Driver; see `Networked`. Channels: `0` to `3`, `a`, `b`, `c` and `total` of a three-phase
+    Shelly, or as described.
+    """
+
+    kind: ClassVar[str] = "http"
+    name: ClassVar[str] = "plug or meter that answers HTTP"
+    addresses: ClassVar[tuple[str, ...]] = ("http", "https")
+    Settings: ClassVar[type[Any]] = Settings
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._device: Profile = self.settings.device
+        self._usual_resolution_w = self._device.resolution_w
+        self._poll = f"GET {self._device.path}\n".encode("ascii")
+        self.login = self._device.login
+        counted = self._device.places.energy
+        self.has_energy = self.settings.counter and all(own in counted for own in self.channels)
+
+    def available_channels(self) -> tuple[str, ...]:
+        return tuple(self.settings.device.places.power)
+
+    def _reading(self, answer: Answer) -> Reading:
+        if not answer.label.startswith("200 "):
+            raise refused(answer.label, self.settings.secret_file)
+        found, device = document(answer.body), self._device
+        for own in self.channels:
+            if value_at(found, device.valid.get(own, "/")) is False:
+                raise AnswerError("no-data", f"the meter calls its reading of {own} not valid")
+        places = device.places
+        if device.unit:
+            unit = value_at(found, device.unit)
+            if not isinstance(unit, str) or unit not in _UNITS_W:
+                raise AnswerError("configuration", f"the entity is in {unit!r}, which is no power")
+            places = replace(places, power_unit_w=_UNITS_W[unit])
+        return places.reading(found, self.channels, counter=self.has_energy)
+
+
+def refused(label: str, secret_file: str) -> AnswerError:
+    """What an answer without a document means; `label` is its HTTP status."""
+    if label[:3] in ("401", "403"):
+        way = f"check {secret_file}" if secret_file else "name a file with its login as secret_file"
+        return AnswerError("configuration", f"the meter wants a login ({label}): {way}")
+    if label[:3] == "404":
+        return AnswerError("configuration", f"the meter has nothing there ({label}): check profile")
+    return AnswerError("no-data", f"the meter answers {label}")

@@ -1,0 +1,88 @@
+"""Plugs that publish their readings by MQTT: Tasmota, zigbee2mqtt, or as described.
+
+Tasmota is asked (`cmnd/DEVICE/Status` with `8`, which it answers at `stat/DEVICE/STATUS8`;
+tasmota.github.io/docs/MQTT), for by itself it publishes each 10 s at most. zigbee2mqtt publishes to
+`zigbee2mqtt/DEVICE` (zigbee2mqtt.io/guide/usage/mqtt_topics_and_messages.html) when the plug
+reports: set its reporting to a fixed interval, for between two reports on change the power was the
+old one. A retained message was published before we listened, nobody knows when: it is no reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from instrumentation.meters.answers import Answer
+from instrumentation.meters.http import TASMOTA
+from instrumentation.meters.json_paths import JsonSettings, Places
+from instrumentation.meters.networked import (
+    WH_J,
+    AnswerError,
+    Networked,
+    Reading,
+    check_text,
+    document,
+)
+
+RETAINED = "retained "
+FRESH = "message "
+_TOPIC = r"[^+#\s\0]{1,150}"
+_ZIGBEE = Places({"0": "/power"}, {"0": "/energy"}, energy_unit_j=1000 * WH_J)
+
+
+@dataclass(frozen=True)
+class Settings(JsonSettings):
+    """See `JsonSettings`. `device` is the plug's name in its topics, `topic` where the generic one
+    publishes.
+    """
+
+    device: str = ""
+    topic: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.profile not in ("tasmota", "zigbee2mqtt", "generic"):
+            raise ValueError("profile is one of tasmota, zigbee2mqtt, generic.")
+        if self.profile == "generic":
+            check_text("topic", self.topic, _TOPIC, "a topic without + and #, at most 150 letters")
+        else:
+            check_text("device", self.device, _TOPIC, "the device's name in its topics")
+        self.check_described(("zigbee2mqtt", "generic"), "topic")
+
+
+class MqttMeter(Networked):
+    """Driver; see `Networked`. Channels: `0`, of Tasmota up to `3`, or as described."""
+
+    kind: ClassVar[str] = "mqtt"
+    name: ClassVar[str] = "plug that publishes by MQTT"
+    addresses: ClassVar[tuple[str, ...]] = ("mqtt", "mqtts")
+    Settings: ClassVar[type[Any]] = Settings
+    _usual_resolution_w = 1.0
+
+    def _forget(self) -> None:
+        super()._forget()
+        device = self.settings.device
+        topic = {"tasmota": f"stat/{device}/STATUS8", "zigbee2mqtt": f"zigbee2mqtt/{device}"}
+        wanted = topic.get(self.settings.profile, self.settings.topic)
+        self._start = f"SUBSCRIBE {wanted}\n".encode()
+        if self.settings.profile == "tasmota":
+            self._poll = f"PUBLISH cmnd/{device}/Status 8\n".encode()
+        counted = self._places.energy
+        self.has_energy = self.settings.counter and all(own in counted for own in self.channels)
+
+    @property
+    def _places(self) -> Places:
+        if self.settings.profile == "generic":
+            return Places.described(self.settings)
+        return TASMOTA if self.settings.profile == "tasmota" else _ZIGBEE
+
+    def available_channels(self) -> tuple[str, ...]:
+        return tuple(self._places.power)
+
+    def _reading(self, answer: Answer) -> Reading:
+        if answer.label.startswith(RETAINED):
+            raise AnswerError("retained", "a message from before we listened is no reading")
+        if not answer.label.startswith(FRESH):
+            raise AnswerError("no-data", f"the broker says {answer.label}")
+        found = document(answer.body)
+        return self._places.reading(found, self.channels, counter=self.has_energy)

@@ -1,0 +1,288 @@
+"""What meters on a network share: when they are asked, what a reading is, what is not stated.
+
+A plug or a power distribution unit refreshes its reading by a clock that it does not tell. So a
+reading may be as old as one refresh when it is asked for, the same reading may be given twice and
+the next one be missed; over a phase of many periods this averages out, at each of its edges it is
+part of `arrival_delay_limit_s`. What the reading is the mean of, makers do not state: it is taken
+for the mean of the period before it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from contract import strict_json
+from instrumentation.accuracy import (
+    LINEARITY,
+    NOT_STATED,
+    POWER_FACTOR,
+    Accuracy,
+    ErrorTerm,
+)
+from instrumentation.meters.answers import Answer, Answers, Damage
+from instrumentation.meters.base import Meter
+from instrumentation.meters.rows import COMMON_WORDS, GAP, RESTART, ParseResult, RowBuilder
+
+LATE = 8
+PROMPT_S = 0.5  # an answer that takes longer is flagged
+ONLY_CHANNEL = "0"
+WH_J = 3600.0
+_GAP_PERIODS = 1.5
+_MOST_W = 1e7
+_LONGEST_S = 86_400.0
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*")
+
+
+class AnswerError(Exception):
+    """An answer without a reading: `kind` is that of the fault, the text says why."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Power and, where it was told, the meter's own counter of each channel, in W and J.
+
+    `stamp` names the reading where the meter names it: the same again is the same reading.
+    """
+
+    power_w: tuple[float, ...]
+    energy_j: tuple[float, ...] = ()
+    stamp: str = ""
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """`period_s` is the time between two readings, `refresh_s` that between two refreshes in the
+    meter, one period unless it is known better; `resolution_w` the step of what it shows. The
+    maker's limits of error are `relative_limit` of the reading and `absolute_limit_w`, as
+    `accuracy_source` states them; without them the uncertainty budget is incomplete. `secret_file`
+    holds the password, token or community. `power_unit_w` and `energy_unit_j` are what one unit of
+    a described meter's figures is.
+    """
+
+    period_s: float | None = None
+    refresh_s: float | None = None
+    resolution_w: float | None = None
+    relative_limit: float | None = None
+    absolute_limit_w: float | None = None
+    accuracy_source: str = ""
+    secret_file: str = ""
+    power_unit_w: float = 1.0
+    energy_unit_j: float = WH_J
+
+    def __post_init__(self) -> None:
+        for name in ("period_s", "refresh_s", "resolution_w"):
+            value = getattr(self, name)
+            if value is not None:
+                check_number(name, value, above=True)
+        if self.period_s is not None and self.period_s > _LONGEST_S:
+            raise ValueError(f"period_s is at most {_LONGEST_S:g}.")
+        limits = {name: getattr(self, name) for name in ("relative_limit", "absolute_limit_w")}
+        for name, value in limits.items():
+            if value is not None:
+                check_number(name, value)
+        check_number("power_unit_w", self.power_unit_w, above=True)
+        check_number("energy_unit_j", self.energy_unit_j, above=True)
+        for name in ("accuracy_source", "secret_file"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} is a text.")
+        stated = any(value is not None for value in limits.values())
+        if stated != bool(self.accuracy_source.strip()):
+            raise ValueError(
+                "a limit of error and accuracy_source belong together: give both, or neither where "
+                "the maker states nothing."
+            )
+
+
+def check_number(name: str, value: object, *, above: bool = False) -> None:
+    """Raises ValueError for what is no number of 0 or more, or not `above` it."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    if not known or not 0 <= value < math.inf or (above and not value):  # type: ignore[operator]
+        raise ValueError(f"{name} is a number {'above 0' if above else 'of 0 or more'}.")
+
+
+def check_text(name: str, value: object, pattern: str, what: str) -> None:
+    """Raises ValueError for what does not fit: it becomes part of a request."""
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ValueError(f"{name} is {what}.")
+
+
+def number(value: object, what: str) -> float:
+    """A finite number, also where it stands in a text. Raises AnswerError."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
+        shown = "nothing" if value is None else repr(value)[:40]
+        raise AnswerError("no-data", f"{what} is {shown}, not a number")
+    return float(value)
+
+
+def document(body: bytes) -> Any:
+    """The JSON document of an answer. Raises AnswerError."""
+    try:
+        return strict_json.loads(body)
+    except ValueError:  # UnicodeDecodeError is one
+        raise AnswerError("framing", f"{body[:40]!r} is not JSON") from None
+
+
+class Networked(Meter):
+    """Base of the drivers.
+
+    Flags: `gap` (readings before this one are missing), `restart` (its counter began again),
+    `late` (the answer took longer than half a second, so the reading may be older than
+    `arrival_delay_limit_s` says). The first reading of a connection is not used, for nobody knows
+    what it is the mean of. A counter counts only where it has just moved: many move once a minute
+    or by whole watt-hours, and what they show in between is old.
+    """
+
+    default_baud: ClassVar[int] = 0
+    usb_ids: ClassVar[tuple[str, ...]] = ()
+    own_channels: ClassVar[tuple[str, ...]] = ()
+    framed: ClassVar[bool] = True
+    timing: str = "poll"
+    flag_words: ClassVar[tuple[str, ...]] = (*COMMON_WORDS, "late")
+    Settings: ClassVar[type[Any]] = NetworkSettings
+    _usual_period_s: float = 1.0
+    _usual_resolution_w: float = 0.1
+    _start: bytes = b""  # what is sent once the connection is there
+    _poll: bytes = b""  # what is sent each period; empty for a meter that is only listened to
+
+    def __init__(
+        self, channels: Mapping[str, str], settings: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(channels, settings)
+        refresh_s = self.settings.refresh_s or self.period_s
+        self.arrival_delay_limit_s = refresh_s + PROMPT_S
+
+    @property
+    def period_s(self) -> float:
+        return float(self.settings.period_s or self._usual_period_s)
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """The step of the display, and what the inventory states; makers state nothing here."""
+        given = self.settings
+        step_w = given.resolution_w or self._usual_resolution_w
+        source = given.accuracy_source or NOT_STATED
+        more = [LINEARITY, POWER_FACTOR]
+        if given.relative_limit is None:
+            more.append(ErrorTerm("gain", None, source))
+        if given.absolute_limit_w is not None:
+            more.append(ErrorTerm("range", given.absolute_limit_w, source))
+        return Accuracy(
+            given.relative_limit or 0.0,
+            step_w / 2,
+            f"half a step of {step_w:g} W; limits of error: {source}",
+            absolute="resolution",
+            more=tuple(more),
+        )
+
+    @abstractmethod
+    def _reading(self, answer: Answer) -> Reading | None:
+        """What an answer says; None where that is nothing to be told. Raises AnswerError."""
+
+    def _forget(self) -> None:
+        self._answers = Answers()
+        self._due_ns: int | None = 0
+        self._started = False
+        self._asked_ns: int | None = None
+        self._answered = True
+        self._pending_faults: list[tuple[int, str, str]] = []  # for the next call of feed
+        self._last_ns: int | None = None
+        self._stamp = ""
+        self._counted: tuple[float, ...] = ()
+        self._base_j = [0.0] * len(self.channels)
+
+    # Asking
+
+    @property
+    def due_ns(self) -> int | None:
+        return self._due_ns
+
+    def request(self, t_ns: int) -> bytes:
+        if self._due_ns is None or t_ns < self._due_ns:
+            return b""
+        return self._poll if self._started else self._start + self._poll
+
+    def on_request_sent(self, data: bytes, t_ns: int) -> None:
+        """An answer that has not come by now is given up."""
+        if not data:
+            return
+        self._started = True
+        self._due_ns = t_ns + round(self.period_s * 1e9) if self._poll else None
+        if not self._poll:
+            return
+        damaged = [(d.t_ns, "framing", d.detail) for d in self._answers.rest()]
+        self._pending_faults += damaged
+        if not self._answered and not damaged and self._asked_ns is not None:
+            waited_s = (t_ns - self._asked_ns) / 1e9
+            self._pending_faults.append((t_ns, "timeout", f"no answer in {waited_s:.1f} s"))
+        self._asked_ns, self._answered = t_ns, False
+
+    # Listening
+
+    def feed(self, data: bytes, t_ns: int) -> ParseResult:
+        out = RowBuilder(len(self.channels), self.has_energy)
+        for fault in self._pending_faults:
+            out.fault(*fault)
+        self._pending_faults.clear()
+        for answer in self._answers.add(data, t_ns):
+            self._answered = True
+            if isinstance(answer, Damage):
+                out.fault(answer.t_ns, "framing", answer.detail)
+                continue
+            try:
+                reading = self._reading(answer)
+            except AnswerError as error:
+                out.fault(answer.t_ns, error.kind, str(error))
+                continue
+            if reading is None:
+                continue
+            if not all(abs(power_w) <= _MOST_W for power_w in reading.power_w):
+                out.fault(answer.t_ns, "no-data", f"{max(reading.power_w):g} W cannot be")
+                continue
+            self._record(reading, answer.t_ns, out)
+        return out.take()
+
+    def _record(self, reading: Reading, t_ns: int, out: RowBuilder) -> None:
+        if reading.stamp and reading.stamp == self._stamp:
+            return  # the same reading again
+        self._stamp = reading.stamp
+        last_ns, self._last_ns = self._last_ns, t_ns
+        flags = 0
+        energy_j, restarted = self._counters(reading.energy_j)
+        if last_ns is None:
+            return
+        if restarted:
+            flags |= RESTART
+            out.fault(t_ns, "restart", "the meter's own counter began again")
+        passed = (t_ns - last_ns) / (self.period_s * 1e9)
+        if passed > _GAP_PERIODS:
+            flags |= GAP
+            out.fault(t_ns, "gap", f"{max(1, round(passed) - 1)} readings are missing")
+        if self._asked_ns is not None and t_ns - self._asked_ns > PROMPT_S * 1e9:
+            flags |= LATE
+        out.add(t_ns, None, self.period_s, reading.power_w, energy_j=energy_j, flags=flags)
+
+    def _counters(self, now_j: tuple[float, ...]) -> tuple[list[float] | None, bool]:
+        """Counters that continue over restarts, where they have just moved, else NaN."""
+        before, self._counted = self._counted, now_j or self._counted
+        if not now_j:
+            return None, False
+        if not before:
+            return [math.nan] * len(now_j), False
+        found, restarted = [], False
+        for n, (old, new) in enumerate(zip(before, now_j, strict=True)):
+            if new < old:
+                self._base_j[n] += old
+                restarted = True
+            found.append(self._base_j[n] + new if new > old else math.nan)
+        return found, restarted

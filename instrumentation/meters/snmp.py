@@ -1,0 +1,115 @@
+"""Power distribution units that are read by SNMP (version 2c), one OID for each channel.
+
+`apc-rpdu2` is APC's PowerNet-MIB (branch 1.3.6.1.4.1.318.1.1.26): of unit 1 the device's power,
+rPDU2DeviceStatusPower, in hundredths of a kW, and of outlet N rPDU2OutletMeteredStatusPower in W.
+A unit without that measurement answers -1. How often it refreshes and its limits of error are not
+stated there. SNMP has no encryption in this version: the community is readable on the network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from instrumentation.meters.answers import Answer
+from instrumentation.meters.networked import (
+    AnswerError,
+    Networked,
+    NetworkSettings,
+    Reading,
+    document,
+    number,
+)
+
+_OID = re.compile(r"[0-2](?:\.\d{1,10}){2,40}")
+_APC = "1.3.6.1.4.1.318.1.1.26"
+_OUTLETS = 48
+_APC_POWER = {
+    "device": (f"{_APC}.4.3.1.5.1", 10.0),
+    **{str(n): (f"{_APC}.9.4.3.1.7.{n}", 1.0) for n in range(1, _OUTLETS + 1)},
+}
+
+
+@dataclass(frozen=True)
+class Settings(NetworkSettings):
+    """`profile` is the sort of device. Of the generic one: `power` and perhaps `energy` as
+    `{channel: OID}`.
+    """
+
+    profile: str = ""
+    power: Mapping[str, str] = field(default_factory=dict)
+    energy: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.profile not in ("apc-rpdu2", "generic"):
+            raise ValueError("profile is one of apc-rpdu2, generic.")
+        if self.period_s is None:
+            raise ValueError("period_s must be given: how often the unit refreshes its readings.")
+        for name, oids in (("power", self.power), ("energy", self.energy)):
+            if not isinstance(oids, Mapping):
+                raise ValueError(f"{name} is an OID for each channel, as {{a: 1.3.6.1.4.1.…}}.")
+            for channel, oid in oids.items():
+                if not isinstance(oid, str) or not _OID.fullmatch(oid):
+                    raise ValueError(f"{name} of {channel} is {oid!r}: write a numeric OID.")
+        if self.profile == "generic" and (not self.power or self.resolution_w is None):
+            raise ValueError("generic needs power, an OID for each channel, and resolution_w.")
+        if self.profile != "generic" and (self.power or self.energy):
+            raise ValueError("power and energy belong to the profile generic.")
+
+
+class SnmpMeter(Networked):
+    """Driver; see `Networked`. Channels: `device` and the outlets `1` to `48`, or as described."""
+
+    kind: ClassVar[str] = "snmp"
+    name: ClassVar[str] = "power distribution unit"
+    addresses: ClassVar[tuple[str, ...]] = ("snmp",)
+    Settings: ClassVar[type[Any]] = Settings
+
+    def _forget(self) -> None:
+        super()._forget()
+        settings = self.settings
+        self._power = dict(_APC_POWER)
+        if settings.profile == "generic":
+            unit_w = float(settings.power_unit_w)
+            self._power = {str(own): (oid, unit_w) for own, oid in settings.power.items()}
+        self._usual_resolution_w = max(self._power[own][1] for own in self.channels)
+        self.has_energy = bool(settings.energy) and all(o in settings.energy for o in self.channels)
+        self._oids = [self._power[own][0] for own in self.channels]
+        if self.has_energy:
+            self._oids += [settings.energy[own] for own in self.channels]
+        self._poll = f"GET {' '.join(self._oids)}\n".encode("ascii")
+
+    def available_channels(self) -> tuple[str, ...]:
+        if self.settings.profile == "generic":
+            return tuple(map(str, self.settings.power))
+        return tuple(_APC_POWER)
+
+    def _reading(self, answer: Answer) -> Reading:
+        """The answer is a list of `[OID, type, number or text]`."""
+        if answer.label != "ok":
+            raise AnswerError("no-data", f"the unit answers {answer.label}")
+        found = document(answer.body)
+        values = {}
+        for entry in found if isinstance(found, list) else []:
+            if isinstance(entry, list) and len(entry) == 3:
+                values[str(entry[0])] = entry[2]
+        missing = [oid for oid in self._oids if oid not in values]
+        if missing:
+            raise AnswerError("no-data", f"the answer has no {missing[0]}")
+        powers = []
+        for own in self.channels:
+            oid, unit_w = self._power[own]
+            raw = number(values[oid], f"power of channel {own}")
+            if self.settings.profile == "apc-rpdu2" and raw < 0:
+                raise AnswerError("configuration", f"the unit does not measure channel {own}")
+            powers.append(unit_w * raw)
+        energy_j = [
+            self.settings.energy_unit_j
+            * number(values[self.settings.energy[own]], f"energy of channel {own}")
+            for own in self.channels
+            if self.has_energy
+        ]
+        return Reading(tuple(powers), tuple(energy_j))

@@ -1,0 +1,470 @@
+"""Meters on a network, for real: servers on loopback, a real broker, the recorder before them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from amqtt.broker import Broker
+from pwdlib.hashers.argon2 import Argon2Hasher
+
+from instrumentation import recorder
+from instrumentation.clock import monotonic_ns
+from instrumentation.decode import decode
+from instrumentation.meters import registry
+from instrumentation.meters.base import Meter
+from instrumentation.recorder import Recorder
+from instrumentation.recorder_port import MeterConfig, RecorderError
+from instrumentation.simulators.http import HttpSimulator
+from instrumentation.simulators.mqtt import MqttServer, MqttSimulator
+from instrumentation.simulators.networked import Live, NetworkSimulator, Server, TcpServer
+from instrumentation.simulators.scpi import ScpiSimulator
+from instrumentation.simulators.snmp import SnmpSimulator
+from instrumentation.simulators.wt310 import WT310Simulator
+from instrumentation.trace import Fault
+from instrumentation.transports import Transport, open_meter
+
+HOST = "127.0.0.1"
+REFRESH_S = 0.2
+WATTS = 100.3
+SECRET = "admin:corr&ct horse"
+
+
+@contextlib.contextmanager
+def a_broker(users: dict[str, str] | None = None, folder: Path | None = None) -> Iterator[int]:
+    """A broker (amqtt) at a free port, for anybody or for these users alone."""
+    plugins: dict[str, dict[str, Any]] = {
+        "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": not users}
+    }
+    if users and folder is not None:
+        lines = [f"{user}:{Argon2Hasher().hash(password)}" for user, password in users.items()]
+        (folder / "users").write_text("\n".join(lines) + "\n")
+        plugins = {
+            "amqtt.plugins.authentication.FileAuthPlugin": {"password_file": folder / "users"}
+        }
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start() -> Broker:
+        listener = {"type": "tcp", "bind": f"{HOST}:0"}
+        broker = Broker({"listeners": {"default": listener}, "plugins": plugins})
+        await broker.start()
+        return broker
+
+    broker = asyncio.run_coroutine_threadsafe(start(), loop).result(60)
+    try:
+        (listener,) = broker._servers["default"].instance.sockets
+        yield listener.getsockname()[1]
+    finally:
+        asyncio.run_coroutine_threadsafe(broker.shutdown(), loop).result(60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[int]:
+    with a_broker() as port:
+        yield port
+
+
+@contextlib.contextmanager
+def on_the_network(
+    simulator: NetworkSimulator, port: int = 0, secret: str = ""
+) -> Iterator[Server]:
+    """A simulator that is served, in true time."""
+    server = simulator.serve(HOST, port, secret)
+    live = Live(simulator, [WATTS] * len(simulator.channels))
+    try:
+        yield server
+    finally:
+        live.close()
+        server.close()
+
+
+def a_config(simulator: NetworkSimulator, address: str, **settings: Any) -> MeterConfig:
+    entry = {
+        "name": "plug",
+        "kind": simulator.kind,
+        "port": address,
+        "origin": "modelled",
+        "channels": {own: f"ch_{own}" for own in simulator.channels},
+        "settings": {**simulator.settings, **settings},
+    }
+    return MeterConfig.from_json(json.dumps(entry))
+
+
+def recorded(config: MeterConfig, out: Path, until: Callable[[dict[str, Any]], bool]) -> str:
+    """Records until the status is as wanted; what the recorder says at the end."""
+    status = out / "status.json"
+
+    def stopped() -> bool:
+        try:
+            return until(json.loads(status.read_text()))
+        except FileNotFoundError:
+            return False
+
+    return Recorder(config, out, status).run(stopped)
+
+
+def records(count: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda status: bool(status["records"] >= count)
+
+
+def secret_file(folder: Path, text: str = SECRET, mode: int = 0o600) -> str:
+    path = folder / "secret"
+    path.write_text(text + "\n")
+    path.chmod(mode)
+    return str(path)
+
+
+def in_no_file(secret: str, folder: Path) -> bool:
+    """Whether neither the secret nor a half of it stands in what was recorded."""
+    parts = [part.encode() for part in (secret, *secret.split(":")) if part != "admin"]
+    files = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    assert files
+    return not any(part in data for part in parts for data in files)
+
+
+@contextlib.contextmanager
+def the_wire(config: MeterConfig) -> Iterator[tuple[Meter, Transport]]:
+    meter = config.driver()
+    meter.opened()
+    transport = open_meter(config.port, 0, meter)
+    try:
+        yield meter, transport
+    finally:
+        transport.close()
+
+
+def until_heard(
+    meter: Meter, transport: Transport, wanted: Callable[[list[float], list[Fault]], bool]
+) -> tuple[list[float], list[Fault]]:
+    """Asks and listens until powers and faults are as wanted."""
+    watts: list[float] = []
+    faults: list[Fault] = []
+    while not wanted(watts, faults):
+        now_ns = monotonic_ns()
+        if request := meter.request(now_ns):
+            transport.write(request)
+            meter.on_request_sent(request, now_ns)
+        t_ns, data = transport.read(0.02)
+        fed = meter.feed(data, t_ns)
+        watts += fed.rows.power_w[:, 0].tolist()
+        faults += fed.faults
+    return watts, faults
+
+
+SIMULATORS: dict[str, Callable[[], NetworkSimulator]] = {
+    **{
+        profile: lambda profile=profile: HttpSimulator(profile, refresh_s=REFRESH_S)  # type: ignore[misc]
+        for profile in (
+            *("shelly-gen1", "shelly-gen1-em", "shelly-switch", "shelly-em", "shelly-em1"),
+            *("tasmota", "home-assistant", "generic"),
+        )
+    },
+    "snmp": lambda: SnmpSimulator(refresh_s=REFRESH_S),
+    "apc-rpdu2": lambda: SnmpSimulator("apc-rpdu2", refresh_s=REFRESH_S),
+    "scpi": lambda: ScpiSimulator(refresh_s=REFRESH_S),
+}
+
+
+@pytest.mark.parametrize("name", SIMULATORS)
+def test_it_is_recorded_and_decoded_again(name: str, tmp_path: Path) -> None:
+    simulator = SIMULATORS[name]()
+    with on_the_network(simulator) as server:
+        summary = recorded(a_config(simulator, server.address), tmp_path / "plug", records(4))
+    samples = decode(tmp_path / "plug").samples
+    assert summary.startswith("plug: ") and samples.height >= 4
+    step_w = 1.0 if name in ("tasmota", "snmp", "apc-rpdu2") else 0.1
+    for column in samples.select("^power_w_.*$"):
+        assert abs(column[-1] - WATTS) <= step_w / 2 + 1e-9
+    assert set(samples["window_s"]) == {REFRESH_S}
+    described = json.loads((tmp_path / "plug" / "meter.json").read_text())
+    assert (described["timing"], described["arrival_delay_limit_s"]) == ("poll", REFRESH_S + 0.5)
+    gain = next(term for term in described["accuracy"]["terms"] if term["name"] == "gain")
+    assert (gain["limit"], gain["source"]) == (None, "not stated")
+
+
+@pytest.mark.parametrize("profile", ["tasmota", "zigbee2mqtt", "generic"])
+def test_a_plug_at_a_broker_is_recorded(profile: str, broker: int, tmp_path: Path) -> None:
+    plug = MqttSimulator(profile, refresh_s=REFRESH_S)
+    with on_the_network(plug, broker) as server:
+        recorded(a_config(plug, server.address), tmp_path / "plug", records(4))
+    decoded = decode(tmp_path / "plug")
+    assert abs(decoded.samples["power_w_ch_0"][-1] - WATTS) <= 0.5
+    assert not [fault for fault in decoded.faults if fault.kind not in ("gap", "timeout")]
+
+
+def test_a_retained_message_is_no_reading(broker: int) -> None:
+    plug = MqttSimulator(refresh_s=REFRESH_S)
+    plug.power_w = [999.0]
+    server = plug.serve(HOST, broker)
+    assert isinstance(server, MqttServer)
+    server.publish(retain=True)
+    try:
+        with the_wire(a_config(plug, server.address)) as (meter, transport):
+            watts, faults = until_heard(meter, transport, lambda _, faults: bool(faults))
+            assert not watts
+            assert [fault.kind for fault in faults] == ["retained"]
+            plug.power_w = [5.0]
+            for _ in range(3):
+                server.publish()
+            watts, _ = until_heard(meter, transport, lambda watts, _: len(watts) == 2)
+            assert watts == [5.0, 5.0]
+    finally:
+        server._client.publish(plug.topic, b"", retain=True)  # forget it again
+        server.close()
+
+
+def test_a_broker_with_users(tmp_path: Path) -> None:
+    plug = MqttSimulator(refresh_s=REFRESH_S)
+    user, password = SECRET.split(":")
+    with a_broker({user: password}, tmp_path) as port:
+        wrong = a_config(plug, f"mqtt://{HOST}:{port}", secret_file=secret_file(tmp_path, "a:b"))
+        with pytest.raises(RecorderError, match="the broker refuses"):
+            recorded(wrong, tmp_path / "wrong", records(1))
+        with on_the_network(plug, port, SECRET) as server:
+            config = a_config(plug, server.address, secret_file=secret_file(tmp_path))
+            recorded(config, tmp_path / "plug", records(2))
+    assert in_no_file(SECRET, tmp_path / "plug")
+
+
+def test_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None:
+    plug, out = MqttSimulator(refresh_s=REFRESH_S), tmp_path / "plug"
+    with contextlib.ExitStack() as first:
+        port = first.enter_context(a_broker())
+        config = a_config(plug, f"mqtt://{HOST}:{port}")
+        first.enter_context(on_the_network(plug, port))
+        lost: list[str] = []
+
+        def until(status: dict[str, Any]) -> bool:
+            if status["records"] >= 2:
+                first.close()
+            if status["state"] == "lost":
+                lost.append(status["message"])
+            return bool(lost)
+
+        recorded(config, out, until)
+    assert "the broker closed the connection" in lost[0]
+
+
+LOGINS = {
+    "shelly-gen1": SECRET,
+    "shelly-switch": SECRET,
+    "tasmota": SECRET,
+    "home-assistant": "eyJhbGciOi.long-lived.token",
+}
+
+
+@pytest.mark.parametrize("profile", LOGINS)
+def test_logins_work_and_stand_in_no_file(profile: str, tmp_path: Path) -> None:
+    plug, secret = HttpSimulator(profile, refresh_s=REFRESH_S), LOGINS[profile]
+    with on_the_network(plug, secret=secret) as server:
+        config = a_config(plug, server.address, secret_file=secret_file(tmp_path, secret))
+        recorded(config, tmp_path / "plug", records(2))
+        wrong = a_config(plug, server.address, secret_file=secret_file(tmp_path, "not:it"))
+        with the_wire(wrong) as wire:
+            watts, (fault,) = until_heard(*wire, lambda _, faults: bool(faults))
+    assert (fault.kind, watts) == ("configuration", [])
+    assert "wants a login (401 Unauthorized): check " in fault.detail
+    assert in_no_file(secret, tmp_path / "plug")
+
+
+def test_without_a_login_the_way_out_is_said(tmp_path: Path) -> None:
+    plug = HttpSimulator("tasmota", refresh_s=REFRESH_S)
+    with (
+        on_the_network(plug, secret=SECRET) as server,
+        pytest.raises(RecorderError, match="name a file with its login as secret_file"),
+    ):
+        recorded(a_config(plug, server.address), tmp_path / "plug", records(1))
+
+
+def test_a_wrong_profile_is_named() -> None:
+    plug = HttpSimulator("tasmota", refresh_s=REFRESH_S)
+    with (
+        on_the_network(plug) as server,
+        the_wire(a_config(plug, server.address, profile="shelly-em1")) as wire,
+    ):
+        _, (fault,) = until_heard(*wire, lambda _, faults: bool(faults))
+    assert fault.kind == "configuration"
+    assert fault.detail.endswith("(404 Not Found): check profile")
+
+
+def test_a_busy_device_and_one_that_drops_off_are_survived() -> None:
+    plug = HttpSimulator(refresh_s=REFRESH_S)
+    with on_the_network(plug) as server, the_wire(a_config(plug, server.address)) as wire:
+        until_heard(*wire, lambda watts, _: len(watts) >= 2)
+        plug.broken = True
+        _, faults = until_heard(*wire, lambda _, faults: len(faults) >= 2)
+        assert faults[0].detail == "the meter answers 503 Service Unavailable"
+        plug.broken, plug.silent = False, True  # the connection closes without an answer
+        _, faults = until_heard(*wire, lambda _, faults: len(faults) >= 2)
+        assert any("no HTTP" in fault.detail for fault in faults)
+        plug.silent, plug.delay_s = False, 2.5  # longer than is waited for
+        _, faults = until_heard(*wire, lambda _, faults: bool(faults))
+        assert [fault.kind for fault in faults if fault.kind != "no-data"] == ["timeout"]
+        plug.delay_s = 0.0
+        watts, faults = until_heard(*wire, lambda watts, _: len(watts) >= 2)
+        assert "gap" in [fault.kind for fault in faults]
+        assert watts[-1] == WATTS
+
+
+def test_a_late_answer_is_flagged() -> None:
+    plug = HttpSimulator(refresh_s=REFRESH_S, delay_s=0.7)
+    with on_the_network(plug) as server, the_wire(a_config(plug, server.address)) as wire:
+        meter, transport = wire
+        late = 1 << meter.flag_words.index("late")
+        for _ in range(2):
+            transport.write(meter.request(monotonic_ns()) or meter._poll)  # type: ignore[attr-defined]
+            meter.on_request_sent(b"GET", monotonic_ns())
+            t_ns, data = transport.read(0.0)
+            fed = meter.feed(data, t_ns)
+    assert fed.rows.flags.tolist()[0] & late
+
+
+@pytest.mark.parametrize("name", ["shelly-switch", "scpi"])
+def test_a_device_that_is_gone_is_lost_and_found_again(name: str, tmp_path: Path) -> None:
+    plug, out = SIMULATORS[name](), tmp_path / "plug"
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(on_the_network(plug))
+        port = int(re.findall(r"\d+", server.address)[-1])
+        seen: list[int] = []
+
+        def until(status: dict[str, Any]) -> bool:
+            if status["records"] >= 2 and not seen:
+                stack.close()
+                seen.append(status["records"])
+            if status["state"] == "lost" and len(seen) == 1:
+                seen.append(0)
+                stack.enter_context(on_the_network(plug, port))
+            return bool(len(seen) == 2 and status["records"] > seen[0] + 2)
+
+        recorded(a_config(plug, server.address), out, until)
+    samples = decode(out).samples
+    assert samples["epoch"].max() >= 2  # type: ignore[operator]
+
+
+def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
+    with socket.socket() as taken:  # bound and not listening: the connection is refused
+        taken.bind((HOST, 0))
+        port = taken.getsockname()[1]
+        addresses = {
+            "shelly-switch": f"http://{HOST}:{port}",
+            "scpi": f"TCPIP::{HOST}::{port}::SOCKET",
+        }
+        for name, address in addresses.items():
+            with pytest.raises(RecorderError, match="does not answer") as refused:
+                recorded(a_config(SIMULATORS[name](), address), tmp_path / name, records(1))
+            assert "is it on, and its address right?" in str(refused.value)
+            assert "Ports here" not in str(refused.value)
+
+
+def test_a_wrong_community_is_silence(tmp_path: Path) -> None:
+    unit = SnmpSimulator(refresh_s=REFRESH_S)
+    with on_the_network(unit, secret="not public") as server:
+        with pytest.raises(RecorderError, match="is silent"):
+            recorded(a_config(unit, server.address), tmp_path / "wrong", records(1))
+        right = a_config(unit, server.address, secret_file=secret_file(tmp_path, "not public"))
+        recorded(right, tmp_path / "plug", records(2))
+    assert in_no_file("not public", tmp_path / "plug")
+
+
+def test_scpi_commands_are_sent_at_both_ends(tmp_path: Path) -> None:
+    meter = ScpiSimulator(refresh_s=REFRESH_S)
+    with on_the_network(meter) as server:
+        assert not meter.running
+        recorded(a_config(meter, server.address), tmp_path / "plug", records(3))
+        while meter.running:  # the command is on its way
+            pass
+    assert not meter.running
+
+
+def test_a_yokogawa_is_read_over_a_socket(tmp_path: Path) -> None:
+    """The driver of the serial port, its bytes as they come, behind VISA's name of a socket."""
+    meter = WT310Simulator(rate_s=0.1)
+    lock = threading.Lock()
+
+    def respond(line: bytes) -> bytes:
+        with lock:
+            return meter.receive(line)
+
+    server = TcpServer(respond, HOST, 0)
+    over = threading.Event()
+
+    def play() -> None:
+        periods = 0
+        while not over.wait(meter.period_s):
+            periods += 1
+            with lock:
+                server.send(meter.advance(np.array([[WATTS * periods * meter.period_s]])))
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    try:
+        entry = {
+            **{"name": "mains", "kind": "wt310", "port": server.address, "origin": "modelled"},
+            **{"channels": {"1": "system"}, "settings": dict(meter.settings)},
+        }
+        config = MeterConfig.from_json(json.dumps(entry))
+        recorded(config, tmp_path / "mains", records(5))
+    finally:
+        over.set()
+        thread.join()
+        server.close()
+    assert abs(decode(tmp_path / "mains").samples["power_w_system"][-1] - WATTS) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"port": "http://admin:secret@plug"}, "put it into secret_file"),
+        ({"port": "http://plug/status"}, "names no meter"),
+        ({"port": "ftp://plug"}, "names no meter"),
+        ({"port": "TCPIP::plug"}, "names no meter"),
+        ({"port": "mqtt://plug"}, "name http://HOST or https://HOST as its port"),
+        ({"port": "/dev/ttyUSB0"}, "is not at /dev/ttyUSB0"),
+        ({"kind": "wattsup", "settings": {}}, "name a serial port as its port"),
+        ({"settings": {}}, "profile is one of shelly-gen1"),
+        ({"settings": {"profile": "generic", "path": "/x"}}, "needs period_s"),
+        ({"settings": {"profile": "tasmota", "secret_file": "/nowhere/at/all"}}, "cannot be read"),
+    ],
+)
+def test_wrong_entries_are_refused_before_anything_is_asked(
+    changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = {
+        **{"name": "plug", "kind": "http", "port": "http://plug.invalid", "origin": "measured"},
+        **{"channels": {"0": "system"}, "settings": {"profile": "tasmota"}},
+    }
+    out = tmp_path / "plug"
+    assert recorder.main(["--meter", json.dumps(entry | changes), "--out", str(out)]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("fde: ") and error.count("\n") == 1
+    assert "secret@" not in error
+    assert not out.exists()
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    plug = HttpSimulator("tasmota")
+    with pytest.raises(RecorderError, match="is open to other users: chmod 600"):
+        a_config(plug, "http://plug", secret_file=secret_file(tmp_path, mode=0o640))
+
+
+def test_no_kind_without_a_server() -> None:
+    """Each kind that is at a network alone is tried above."""
+    tried = {make().kind for make in SIMULATORS.values()} | {"mqtt"}
+    assert tried == {
+        kind for kind in registry.kinds() if "port" not in registry.load(kind).addresses
+    }

@@ -1,0 +1,409 @@
+"""What the drivers of meters on a network make of answers, in time that is only counted."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, Damage, envelope
+from instrumentation.meters.base import Meter, MeterError
+from instrumentation.meters.http import PROFILES, HttpMeter
+from instrumentation.meters.json_paths import value_at
+from instrumentation.meters.mqtt import MqttMeter
+from instrumentation.meters.rows import ParseResult
+from instrumentation.meters.scpi import ScpiMeter
+from instrumentation.meters.snmp import SnmpMeter
+from instrumentation.simulators.http import HttpSimulator
+from instrumentation.simulators.mqtt import MqttSimulator
+from instrumentation.simulators.networked import NetworkSimulator
+from instrumentation.simulators.scpi import ScpiSimulator
+from instrumentation.simulators.snmp import SnmpSimulator
+from instrumentation.tests.meter_helpers import flag_words, kinds, talk
+from instrumentation.trace import Frame
+
+SECOND_NS = 1_000_000_000
+GENERIC: dict[str, Any] = {
+    "profile": "generic",
+    "path": "/p",
+    "power": "/w",
+    "period_s": 1,
+    "resolution_w": 0.1,
+}
+
+
+def a_meter(driver: type[Meter], channel: str = "0", **settings: Any) -> Meter:
+    meter = driver({channel: "system"}, settings)
+    meter.opened()
+    return meter
+
+
+def told(
+    meter: Meter, *bodies: Any, label: str = "200 OK", step_s: float = 1.0
+) -> list[ParseResult]:
+    """What each of these answers, one after the other, is made of; texts and bytes as they are."""
+    found: list[ParseResult] = []
+    for n, body in enumerate(bodies):
+        t_ns = round(n * step_s * SECOND_NS)
+        meter.on_request_sent(meter.request(t_ns) or b"GET", t_ns)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        found.append(meter.feed(envelope(label, data), t_ns))
+    return found
+
+
+def watts(found: list[ParseResult]) -> list[float]:
+    return [value for one in found for value in one.rows.power_w[:, 0].tolist()]
+
+
+# The envelope
+
+labels = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
+answers = st.lists(st.tuples(labels, st.binary(max_size=60)), max_size=6)
+
+
+@given(answers, st.lists(st.integers(1, 30), max_size=30))
+def test_answers_come_out_as_they_went_in(sent: list[tuple[str, bytes]], cuts: list[int]) -> None:
+    stream = b"".join(envelope(label, body) for label, body in sent)
+    inbox, at = Answers(), 0
+    found: list[Answer | Damage] = []
+    for size in [*cuts, len(stream)]:
+        found += inbox.add(stream[at : at + size], at)
+        at += size
+    assert [(one.label, one.body) for one in found if isinstance(one, Answer)] == sent
+    assert len(found) == len(sent)
+    assert not list(inbox.rest())
+
+
+@given(answers.filter(bool), st.integers(0, 10**6), st.integers(1, 255))
+def test_no_changed_byte_passes(sent: list[tuple[str, bytes]], at: int, by: int) -> None:
+    """Nothing comes out but what was sent, and all that was not changed does."""
+    whole = b"".join(envelope(label, body) for label, body in sent)
+    place = at % len(whole)
+    changed = whole[:place] + bytes([whole[place] ^ by]) + whole[place + 1 :]
+    inbox = Answers()
+    found = [*inbox.add(changed + envelope("end", b"{}"), 0), *inbox.rest()]
+    sound = [(one.label, one.body) for one in found if isinstance(one, Answer)]
+    assert len(sound) == len(sent)  # all but the changed one, and the end
+    assert sound[-1] == ("end", b"{}")
+    assert set(sound[:-1]) <= set(sent)
+    assert any(isinstance(one, Damage) for one in found)
+
+
+@given(st.lists(st.binary(max_size=200), max_size=20))
+def test_bytes_at_random_are_no_answers(pieces: list[bytes]) -> None:
+    inbox = Answers()
+    for n, piece in enumerate(pieces):
+        assert not [one for one in inbox.add(piece, n) if isinstance(one, Answer)]
+
+
+def test_an_answer_that_is_too_long_is_cut_and_says_so() -> None:
+    (found,) = (
+        HttpMeter({"0": "system"}, GENERIC)
+        .feed(envelope("200 OK", b'{"w": 1, "x": "' + b"x" * MOST_BODY_BYTES + b'"}'), 0)
+        .faults
+    )
+    assert found.kind == "framing"
+
+
+# Sound envelopes, documents at random: the fuzz behind the checksum
+
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["w", "0", "meters", "StatusSNS", "ENERGY", "Power"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+DRIVERS: list[tuple[type[Meter], dict[str, Any], str, str]] = [
+    (HttpMeter, GENERIC, "0", "200 OK"),
+    *(
+        (HttpMeter, {"profile": name}, next(iter(PROFILES[name].places.power)), "200 OK")
+        for name in ("shelly-gen1", "shelly-gen1-em", "shelly-switch", "shelly-em", "tasmota")
+    ),
+    (MqttMeter, {"profile": "tasmota", "device": "plug"}, "0", "message t"),
+    (SnmpMeter, {"profile": "apc-rpdu2", "period_s": 1}, "device", "ok"),
+    (ScpiMeter, {"query": ":P?", "period_s": 1, "resolution_w": 0.1}, "0", "ok"),
+]
+
+
+@pytest.mark.parametrize("case", DRIVERS, ids=lambda case: f"{case[0].kind}-{case[2]}")
+@given(found=st.lists(documents, min_size=2, max_size=4), junk=st.binary(max_size=40))
+def test_any_document_is_a_finite_reading_or_a_fault(
+    case: tuple[type[Meter], dict[str, Any], str, str], found: list[Any], junk: bytes
+) -> None:
+    driver, settings, channel, label = case
+    meter = a_meter(driver, channel, **settings)
+    results = told(meter, *found, junk, label=label)
+    assert all(math.isfinite(value) for value in watts(results))
+    said = sum(len(one.rows) + len(one.faults) for one in results)
+    assert said >= len(results) - 1  # of the first reading nobody knows what it is the mean of
+
+
+# Times
+
+
+@pytest.mark.parametrize("poll_s", [1.0, 2.0])
+def test_a_display_that_is_refreshed_more_slowly_is_repeated(poll_s: float) -> None:
+    """Nobody can tell a reading that is repeated from one that is the same: it is in the limit."""
+    plug = HttpSimulator(refresh_s=3.0)
+    settings = {**plug.settings, "period_s": poll_s, "refresh_s": 3.0}
+    found, _ = talk(lambda: HttpMeter({"0": "system"}, settings), plug, [10, 20, 30, 40, 50])
+    values = found.samples["power_w_system"].to_list()
+    assert set(values) <= {0.0, 10.0, 20.0, 30.0, 40.0}
+    assert len(values) > len(set(values))
+    assert HttpMeter({"0": "system"}, settings).arrival_delay_limit_s == 3.5
+
+
+def test_a_reading_that_names_itself_is_taken_once() -> None:
+    plug = HttpSimulator("generic", refresh_s=3.0)
+    settings = {**plug.settings, "period_s": 1.0, "refresh_s": 3.0}
+    found, _ = talk(lambda: HttpMeter({"0": "system"}, settings), plug, [10, 20, 30, 40, 50])
+    assert found.samples["power_w_system"].to_list() == [10.0, 20.0, 30.0, 40.0]
+
+
+def test_home_assistant_that_reports_changes_only_leaves_gaps() -> None:
+    plug = HttpSimulator("home-assistant", reports_anew=False)
+    found, _ = talk(
+        lambda: HttpMeter({"0": "system"}, plug.settings), plug, [10, 10, 10, 10, 20, 20, 30, 30]
+    )
+    assert found.samples["power_w_system"].to_list() == [10.0, 20.0, 30.0]
+    assert found.samples["flags"].to_list() == ["", "gap", "gap"]
+    assert kinds(found) == ["gap", "gap"]
+
+
+def test_an_answer_that_does_not_come_is_told_and_leaves_a_gap() -> None:
+    meter = a_meter(HttpMeter, **GENERIC)
+    told(meter, {"w": 1}, {"w": 2})
+    for second in (2, 3):
+        meter.on_request_sent(meter.request(second * SECOND_NS), second * SECOND_NS)
+    found = meter.feed(envelope("200 OK", b'{"w": 3}'), 3 * SECOND_NS)
+    assert kinds(found) == ["timeout", "gap"]
+    assert flag_words(HttpMeter, found) == ["gap"]
+    assert found.rows.window_s.tolist() == [1.0]
+
+
+# Counters
+
+
+def test_a_counter_counts_where_it_has_just_moved() -> None:
+    plug = HttpSimulator(counter=True, counter_s=60.0)
+    found, _ = talk(lambda: HttpMeter({"0": "system"}, plug.settings), plug, [60.0] * 200)
+    told_j = found.samples["energy_j_system"]
+    moved = found.samples["energy_j_system"].is_not_null().to_numpy().nonzero()[0]
+    assert np.diff(moved).tolist() == [60] * (len(moved) - 1) and len(moved) == 3
+    assert told_j.drop_nulls().diff().drop_nulls().to_list() == pytest.approx([3600.0, 3600.0])
+
+
+def test_a_counter_that_begins_again_goes_on() -> None:
+    given = {**GENERIC, "energy": "/e", "energy_unit_j": 3600}
+    found = told(a_meter(HttpMeter, **given), *({"w": 1, "e": e} for e in (5, 6, 6, 7, 1, 2)))
+    energies = [e for one in found for e in np.ravel(one.rows.energy_j).tolist()]  # type: ignore[arg-type]
+    hours = [e / 3600 for e in energies]
+    assert hours[0] == 6 and math.isnan(hours[1]) and hours[2] == 7
+    assert math.isnan(hours[3]) and hours[4] == 9  # 7 before, 2 since
+    assert kinds(found[4]) == ["restart"]
+    assert flag_words(HttpMeter, found[4]) == ["restart"]
+
+
+# Profiles
+
+
+@pytest.mark.parametrize(
+    ("profile", "channel", "body", "expected_w"),
+    [
+        # As the makers' pages print them, shortened.
+        ("shelly-gen1", "1", {"meters": [{"power": 1}, {"power": 2.5, "is_valid": True}]}, 2.5),
+        ("shelly-gen1-em", "0", {"emeters": [{"power": 10.66, "is_valid": True}]}, 10.66),
+        ("shelly-switch", "0", {"id": 0, "apower": 8.9, "aenergy": {"total": 6.532}}, 8.9),
+        ("shelly-em", "total", {"total_act_power": 2413.825}, 2413.825),
+        ("shelly-em1", "0", {"id": 0, "act_power": 51.2}, 51.2),
+        ("tasmota", "0", {"StatusSNS": {"ENERGY": {"Power": 27}}}, 27.0),
+        ("tasmota", "1", {"StatusSNS": {"ENERGY": {"Power": [3, 4]}}}, 4.0),
+    ],
+)
+def test_profiles_read_what_is_documented(
+    profile: str, channel: str, body: dict[str, Any], expected_w: float
+) -> None:
+    meter = a_meter(HttpMeter, channel, profile=profile, counter=False)
+    assert watts(told(meter, body, body)) == [expected_w]
+
+
+@pytest.mark.parametrize(("unit", "expected_w"), [("W", 1.5), ("kW", 1500.0), ("mW", 0.0015)])
+def test_home_assistant_says_its_unit(unit: str, expected_w: float) -> None:
+    meter = a_meter(
+        HttpMeter, profile="home-assistant", entity="sensor.plug", period_s=10, resolution_w=0.1
+    )
+    bodies = [
+        {"state": "1.5", "last_updated": n, "attributes": {"unit_of_measurement": unit}}
+        for n in range(2)
+    ]
+    assert watts(told(meter, *bodies, step_s=10)) == pytest.approx([expected_w])
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"state": "unavailable"}, "no-data"),
+        ({"state": "unknown"}, "no-data"),
+        ({"state": True}, "no-data"),
+        ({"state": "1e999"}, "no-data"),
+        ({"state": 1e9}, "no-data"),
+        ({"last_updated": None}, "no-data"),
+        ({"attributes": {"unit_of_measurement": "kWh"}}, "configuration"),
+    ],
+)
+def test_a_state_that_is_no_power_is_a_fault(changes: dict[str, Any], kind: str) -> None:
+    meter = a_meter(
+        HttpMeter, profile="home-assistant", entity="sensor.plug", period_s=10, resolution_w=0.1
+    )
+    good = {"state": "5", "last_updated": 1, "attributes": {"unit_of_measurement": "W"}}
+    (_, found) = told(meter, good, {**good, "last_updated": 2, **changes})
+    assert kinds(found) == [kind]
+    assert not len(found.rows)
+
+
+def test_a_reading_that_the_meter_calls_not_valid_is_none() -> None:
+    meter = a_meter(HttpMeter, profile="shelly-gen1", counter=False)
+    good = {"meters": [{"power": 5.0, "is_valid": True}]}
+    found = told(meter, good, {"meters": [{"power": 5.0, "is_valid": False}]}, good)
+    assert [kinds(one) for one in found] == [[], ["no-data"], ["gap"]]
+
+
+def test_plugs_that_answer_by_mqtt_are_asked_and_others_are_not() -> None:
+    asked = a_meter(MqttMeter, profile="tasmota", device="plug")
+    start = b"SUBSCRIBE stat/plug/STATUS8\nPUBLISH cmnd/plug/Status 8\n"
+    assert (asked.request(0), asked.due_ns) == (start, 0)
+    asked.on_request_sent(start, 0)
+    assert asked.request(SECOND_NS) == b"PUBLISH cmnd/plug/Status 8\n"
+    pushed = a_meter(MqttMeter, profile="generic", topic="t", power="", period_s=5, resolution_w=1)
+    pushed.on_request_sent(pushed.request(0), 0)
+    assert pushed.due_ns is None
+    assert kinds(told(pushed, 5, label="retained t")[0]) == ["retained"]
+
+
+def test_a_unit_that_does_not_measure_an_outlet_says_so() -> None:
+    unit = SnmpSimulator("apc-rpdu2")
+    settings = dict(unit.settings)
+    meter = a_meter(SnmpMeter, "3", **settings)
+    found = meter.feed(unit.receive(meter.request(0)), 0)
+    assert [(f.kind, f.detail) for f in found.faults] == [
+        ("configuration", "the unit does not measure channel 3")
+    ]
+    whole = a_meter(SnmpMeter, "device", **settings)
+    unit.power_w = [100.0, 57.0]
+    for second in range(2):
+        found = whole.feed(unit.receive(whole.request(second * SECOND_NS)), second * SECOND_NS)
+    assert found.rows.power_w.tolist() == [[160.0]]  # in steps of 10 W
+    assert whole.accuracy.absolute_limit_w == 5.0
+
+
+def test_a_range_that_is_exceeded_is_no_reading() -> None:
+    instrument = ScpiSimulator()
+    instrument.over = True
+    meter = a_meter(ScpiMeter, **instrument.settings)
+    assert meter.request(0) == b"*CLS\n:OUTP ON\n:MEAS?\n"
+    found = meter.feed(instrument.receive(meter.request(0)), 0)
+    assert kinds(found) == ["no-data"]
+    assert meter.stop_command() == b":OUTP OFF\n"
+
+
+@pytest.mark.parametrize(
+    ("pointer", "expected"),
+    [
+        ("", {"a/b": [1, {"~": 2}]}),
+        ("/a~1b/0", 1),
+        ("/a~1b/1/~0", 2),
+        ("/a~1b/2", None),
+        ("/a~1b/0/0", 1),
+        ("/a~1b/0/1", None),
+        ("/nothing", None),
+    ],
+)
+def test_pointers_are_those_of_rfc_6901(pointer: str, expected: Any) -> None:
+    assert value_at({"a/b": [1, {"~": 2}]}, pointer) == expected
+
+
+@pytest.mark.parametrize(
+    ("driver", "settings", "message"),
+    [
+        (HttpMeter, {}, "profile is one of"),
+        (HttpMeter, {"profile": "tasmota", "path": "/x"}, "belong to the profile generic"),
+        (HttpMeter, {"profile": "tasmota", "id": -1}, "id is a whole number"),
+        (HttpMeter, {"profile": "tasmota", "period_s": 0}, "period_s is a number above 0"),
+        (HttpMeter, {"profile": "tasmota", "period_s": "1"}, "period_s is a number above 0"),
+        (HttpMeter, {"profile": "tasmota", "period_s": 1e9}, "period_s is at most"),
+        (HttpMeter, {"profile": "tasmota", "relative_limit": 0.01}, "belong together"),
+        (HttpMeter, {"profile": "tasmota", "accuracy_source": "x"}, "belong together"),
+        (HttpMeter, {**GENERIC, "power": "w"}, "write a JSON Pointer"),
+        (HttpMeter, {**GENERIC, "power": {}}, "is a JSON Pointer"),
+        (HttpMeter, {**GENERIC, "path": "/a b\nHost: x"}, "path is the part behind the address"),
+        (HttpMeter, {"profile": "home-assistant", "period_s": 1, "resolution_w": 1}, "entity is"),
+        (MqttMeter, {"profile": "tasmota", "device": "a/#"}, "device is"),
+        (MqttMeter, {"profile": "zigbee2mqtt", "device": "plug"}, "needs period_s"),
+        (SnmpMeter, {"profile": "generic", "period_s": 1}, "generic needs power"),
+        (SnmpMeter, {"profile": "apc-rpdu2"}, "period_s must be given"),
+        (SnmpMeter, {"profile": "generic", "period_s": 1, "power": {"a": "x"}}, "a numeric OID"),
+        (ScpiMeter, {"query": "*RST"}, "ends in a question mark"),
+        (ScpiMeter, {"query": "P?", "period_s": 1}, "must be given"),
+        (
+            ScpiMeter,
+            {"query": "P?", "period_s": 1, "resolution_w": 1, "start": "*IDN?"},
+            "start has a query",
+        ),
+        (
+            ScpiMeter,
+            {"query": "P?", "period_s": 1, "resolution_w": 1, "fields": {"0": 0}},
+            "fields is a number from 1",
+        ),
+    ],
+)
+def test_wrong_settings_are_one_sentence(
+    driver: type[Meter], settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(MeterError, match="cannot be used") as refused:
+        a_meter(driver, **settings)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_stated_limits_are_in_the_budget() -> None:
+    stated: dict[str, Any] = {
+        "relative_limit": 0.02,
+        "absolute_limit_w": 0.3,
+        "accuracy_source": "its leaflet",
+    }
+    accuracy = a_meter(HttpMeter, **GENERIC, **stated).accuracy
+    limits = {term.name: term.limit for term in accuracy.terms}
+    assert limits["gain"] == 0.02 and limits["range"] == 0.3 and limits["resolution"] == 0.05
+    assert "its leaflet" in accuracy.source
+
+
+SIMULATORS: list[NetworkSimulator] = [
+    HttpSimulator("tasmota", step_w=1.0),
+    MqttSimulator("tasmota", step_w=1.0),
+    SnmpSimulator("apc-rpdu2"),
+]
+
+
+@pytest.mark.parametrize("simulator", SIMULATORS)
+def test_other_profiles_hold_the_contract_too(simulator: NetworkSimulator) -> None:
+    from instrumentation.meters import registry
+
+    driver = registry.load(simulator.kind)
+    own = simulator.channels[0]
+    chance = random.Random(1)
+    load = [chance.uniform(0, 2000) for _ in range(60)]
+    found, frames = talk(lambda: driver({own: "system"}, simulator.settings), simulator, load)
+    assert not found.faults
+    values = found.samples["power_w_system"].to_list()
+    assert values == pytest.approx(load[: len(values)], abs=0.501)
+    assert any(isinstance(frame, Frame) and frame.sent for frame in frames)
