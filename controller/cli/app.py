@@ -17,13 +17,14 @@ from typer.exceptions import TyperException
 from contract import names
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
-from controller.cli import machine, meters, results, suites
+from controller.cli import machine, measured, meters, results, suites
 
 EPILOG = """
 **Examples**
 
 `fde check --inventory my-lab` says what would happen to each disk, and touches nothing ·
 `fde run --suite smoke --inventory my-lab` plans a suite and runs it ·
+`fde run -- gzip -9 file` measures the joules of that command, on this machine ·
 `fde resume` continues with the newest ·
 `fde report` writes its report ·
 `fde verify --json` checks it, for programs
@@ -38,6 +39,7 @@ Set FDE_INVENTORY to leave `--inventory` out.
 
 app = typer.Typer(
     name="fde",
+    cls=measured.Group,
     help="Measure what full-disk encryption costs in joules: plain disk, self-encrypting (Opal) "
     "disk and dm-crypt, on a machine of yours or in the virtual lab.",
     epilog=EPILOG,
@@ -46,7 +48,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (machine, meters, suites, results):
+for module in (measured, machine, meters, suites, results):
     app.add_typer(module.commands)
 
 

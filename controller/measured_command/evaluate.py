@@ -13,7 +13,7 @@ from analysis.stats import typical
 from analysis.stats.comparison import Comparison, LogRatio, compare, judged, of_mean
 from analysis.stats.planning import blocks_for, two_stages
 from analysis.stats.stats import Estimate, estimate
-from contract.command_result import (
+from contract.measured_command import (
     CommandComparison,
     CommandResult,
     ComponentEnergy,

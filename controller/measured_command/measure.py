@@ -14,11 +14,11 @@ from pathlib import Path
 from analysis.report import words
 from analysis.stats.planning import PILOT
 from analysis.suite.records import joint
-from contract.command_result import CommandDocument, CommandResult
 from contract.errors import ControllerError
 from contract.files import write, write_json
 from contract.interrupts import term_interrupts
 from contract.journal import boot_id
+from contract.measured_command import CommandDocument, CommandResult
 from contract.names import printable
 from controller.measured_command import evaluate, show
 from controller.measured_command.evaluate import Design

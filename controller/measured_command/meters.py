@@ -14,8 +14,8 @@ from analysis.energy.curve import Edge
 from analysis.energy.metered import Metered
 from analysis.suite import recordings
 from analysis.suite.records import Meter
-from contract.command_result import Component
 from contract.errors import ControllerError
+from contract.measured_command import Component
 from controller.measured_command.sources import Used
 from controller.recorders import Recorders
 from instrumentation.clock import monotonic_ns

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from analysis.report.words import NOTHING, change_of, number, plus_minus
 from analysis.stats.stats import Estimate
 from analysis.suite.records import MEASURED
-from contract.command_result import (
+from contract.measured_command import (
     CommandComparison,
     CommandDocument,
     CommandResult,

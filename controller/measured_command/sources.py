@@ -10,9 +10,9 @@ from typing import Protocol
 
 from agent.provenance import SIMULATED_RAPL, lab_word
 from analysis.suite.records import MEASURED, MODELLED
-from contract.command_result import Component, Origin
 from contract.errors import ControllerError
 from contract.extensions import ExtensionError
+from contract.measured_command import Component, Origin
 from contract.names import unknown
 from instrumentation.sources import registry
 from instrumentation.sources.accuracy import UPDATE_S
