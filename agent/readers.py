@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -11,12 +11,13 @@ from agent.marks import Counters, Readings, reading_document
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources import registry
 from instrumentation.sources.counter import ReadFailure, Reading
-from instrumentation.sources.perf import SYS, PerfSource
+from instrumentation.sources.polled import Gap
 from instrumentation.sources.powercap import PowercapSource
 
 
 class Source(Protocol):
-    """An open source of the registry. One that also has `begin` counts from its last call."""
+    """An open source of the registry. One that also has `begin` counts from its last call; one that
+    adds up polled powers has `gaps` by zone, where it could not poll."""
 
     def read(self) -> Readings: ...
     def close(self) -> None: ...
@@ -26,11 +27,10 @@ Openers = Mapping[str, Callable[[], Source]]
 
 
 def registered() -> Openers:
-    """How each source but our own is opened, by name; perf only where the kernel has it."""
-    names = [name for name in registry.names() if name != PowercapSource.name]
-    if not (SYS / "bus/event_source/devices/power").exists():
-        names.remove(PerfSource.name)
-    return {name: partial(_open, name) for name in names}
+    """How each source but our own is opened, by name, without those that this machine is known not
+    to have."""
+    names = (name for name in registry.names() if name != PowercapSource.name)
+    return {name: partial(_open, name) for name in names if registry.there(name)}
 
 
 def _open(name: str) -> Source:
@@ -106,7 +106,7 @@ class _Reader:
         """The run's figures, or why there are none; then it is opened anew for the next run."""
         error = self._error or getattr(self._source, "error", None)
         if not error and self._end.readings:
-            return _document(self._start, self._end, own)
+            return _document(self._start, self._end, own, getattr(self._source, "gaps", {}))
         if self._source is not None:
             self._contained(self._source.close, None)
         self._open()
@@ -125,10 +125,17 @@ def _used_uj(start: Readings, end: Readings, zone: str) -> int | None:
     first, last = start.get(zone), end[zone]
     if not isinstance(last, Reading) or (start and not isinstance(first, Reading)):
         return None
-    return last.energy_uj - (first.energy_uj if isinstance(first, Reading) else 0)
+    if not isinstance(first, Reading):
+        return last.energy_uj
+    return last.energy_uj - first.energy_uj if last.epoch == first.epoch else None
 
 
-def _document(start: _Edge, end: _Edge, own: tuple[Readings, Readings]) -> dict[str, Any]:
+def _document(
+    start: _Edge,
+    end: _Edge,
+    own: tuple[Readings, Readings],
+    gaps: Mapping[str, Sequence[Gap]],
+) -> dict[str, Any]:
     """`apart_ns`: our reads at both edges and its own are at most this far apart, added."""
     zones = []
     for zone in end.readings:
@@ -149,6 +156,11 @@ def _document(start: _Edge, end: _Edge, own: tuple[Readings, Readings]) -> dict[
                 "own_end": reading_document(last),
                 "apart_ns": apart_ns,
             }
+            | (
+                {"gaps": [asdict(gap) for gap in gaps[zone] if gap.until_ns > start.from_ns]}
+                if zone in gaps
+                else {}
+            )
         )
     return {
         "t_start_ns": start.from_ns,

@@ -10,6 +10,7 @@ import pytest
 
 from agent import readers
 from contract import extensions
+from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.perf import PerfSource
 from instrumentation.sources.powercap import PowercapSource
 from instrumentation.tests.test_perf import ALL
@@ -25,7 +26,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without perf_event; its powercap tree is read by pyRAPL and by ourselves."""
     lay_out_pyrapl(tmp_path, packages=1, drams=1)
     lead(tmp_path, monkeypatch)
-    monkeypatch.setattr(readers, "SYS", tmp_path / "sys")
+    monkeypatch.setattr(PerfSource, "there", lambda: False)
     return tmp_path
 
 
@@ -79,8 +80,10 @@ def test_perf_where_the_kernel_has_it(root: Path) -> None:
     assert perf["t_end_ns"] <= zone["own_end"]["t_before_ns"]
 
 
-def test_perf_that_cannot_be_opened_is_a_sentence(root: Path) -> None:
-    (root / "sys/bus/event_source/devices/power").mkdir(parents=True)
+def test_perf_that_cannot_be_opened_is_a_sentence(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PerfSource, "there", lambda: True)
     with own(root) as source:
         others = readers.OtherReaders(source)
         others.begin()
@@ -100,13 +103,13 @@ def test_a_counter_that_was_gone_is_not_compared(root: Path) -> None:
     assert dram["own_end"] is not None
 
 
-BATTERY = """
+SHUNT = """
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import Reading
 from pathlib import Path
 
-class Battery:
-    name = "battery"
+class Shunt:
+    name = "shunt"
     names = ("package-0", "screen")
     @classmethod
     def open(cls):
@@ -120,41 +123,65 @@ class Battery:
 
 
 @pytest.fixture
-def battery(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def shunt(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A source of an installed package; it reads a file."""
     site, file = root / "site", root / "energy_uj"
-    info = site / "fde_battery-1.dist-info"
+    info = site / "fde_shunt-1.dist-info"
     info.mkdir(parents=True)
-    (site / "fde_battery.py").write_text(BATTERY.format(file=str(file)))
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fde-battery\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[fde.sources]\nbattery = fde_battery:Battery\n")
+    (site / "fde_shunt.py").write_text(SHUNT.format(file=str(file)))
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fde-shunt\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[fde.sources]\nshunt = fde_shunt:Shunt\n")
     file.write_text("7000")
     monkeypatch.syspath_prepend(str(site))
     extensions.installed.cache_clear()
     yield file
     extensions.installed.cache_clear()
-    sys.modules.pop("fde_battery", None)
+    sys.modules.pop("fde_shunt", None)
 
 
-def test_a_source_of_an_installed_package_is_read_as_well(root: Path, battery: Path) -> None:
+def test_a_source_of_an_installed_package_is_read_as_well(root: Path, shunt: Path) -> None:
     with own(root) as source:
         others = readers.OtherReaders(source)
         others.begin()
-        battery.write_text("7300")
+        shunt.write_text("7300")
         found = others.end()
-        assert list(found) == ["pyrapl", "battery"]
-        package, screen = found["battery"]["zones"]
+        assert list(found) == ["pyrapl", "shunt"]
+        package, screen = found["shunt"]["zones"]
         assert set(package) == {*ENTRY, "energy_uj"}
         assert (package["energy_uj"], screen["energy_uj"]) == (300, 300)
-        assert package["own_start"]["t_after_ns"] <= found["battery"]["t_start_ns"]
-        assert found["battery"]["t_end_ns"] <= package["own_end"]["t_before_ns"]
+        assert package["own_start"]["t_after_ns"] <= found["shunt"]["t_start_ns"]
+        assert found["shunt"]["t_end_ns"] <= package["own_end"]["t_before_ns"]
         assert (screen["own_start"], screen["apart_ns"]) == (None, None)
         # Whatever it raises is told, spoils no run and none of the others.
         others.begin()
-        battery.write_text("empty")
+        shunt.write_text("empty")
         found = others.end()
-        assert "invalid literal" in found["battery"]["error"]
+        assert "invalid literal" in found["shunt"]["error"]
         assert found["pyrapl"]["zones"]
-        battery.write_text("7300")
+        shunt.write_text("7300")
         others.begin()
-        assert others.end()["battery"]["zones"][0]["energy_uj"] == 0
+        assert others.end()["shunt"]["zones"][0]["energy_uj"] == 0
+
+
+def test_a_polled_power_tells_its_gaps(root: Path, tmp_path: Path) -> None:
+    chip = tmp_path / "hwmon/hwmon0"
+    chip.mkdir(parents=True)
+    (chip / "name").write_text("power_meter\n")
+    (chip / "power1_input").write_text("30000000\n")
+    with own(root) as source:
+        opener = {"hwmon": lambda: HwmonSource.open(tmp_path / "hwmon", 3600.0)}
+        others = readers.OtherReaders(source, opener)
+        others.begin()
+        (sound,) = others.end()["hwmon"]["zones"]
+        others.begin()
+        (chip / "power1_input").rename(chip / "gone")
+        others._readers[0]._source.read()  # type: ignore[union-attr]
+        (chip / "gone").rename(chip / "power1_input")
+        (cut,) = others.end()["hwmon"]["zones"]
+        others.begin()
+        (after,) = others.end()["hwmon"]["zones"]
+    assert (sound["zone"], sound["own_end"], sound["gaps"]) == ("power_meter/power1", None, [])
+    assert sound["energy_uj"] > 0
+    assert cut["energy_uj"] is None
+    assert [gap["error"] for gap in cut["gaps"]] == ["No such file or directory"]
+    assert (after["energy_uj"] >= 0, after["gaps"]) == (True, [])

@@ -61,14 +61,25 @@ class Agreement:
 
 
 def agreements(suite: Suite) -> tuple[Agreement, ...]:
-    """Every other source against our reader; pyRAPL even where no run has it.
+    """Every other source of the same zones against our reader; pyRAPL even where no run has it.
 
     Their reads lie between our own two, so their figures may be smaller by what was used in
     between.
     """
     highest = _highest_uj_ns(suite)
     sources = dict.fromkeys(["pyrapl", *(name for run in suite.runs for name in run.other_sources)])
-    return tuple(_agreement(highest, source, suite.runs) for source in sources)
+    return tuple(
+        _agreement(highest, source, suite.runs)
+        for source in sources
+        if not _of_other_zones(source, suite.runs)
+    )
+
+
+def _of_other_zones(source: str, runs: Sequence[Run]) -> bool:
+    """Whether it measures what our reader has no zone for, as a battery or a graphics processor."""
+    records = (run.other_sources.get(source, {}).get("zones") for run in runs)
+    zones = [zone for found in records if isinstance(found, list) for zone in found]
+    return bool(zones) and not any(zone.get("own_start") or zone.get("own_end") for zone in zones)
 
 
 def _agreement(highest_uj_ns: Mapping[str, float], source: str, runs: Sequence[Run]) -> Agreement:

@@ -175,3 +175,9 @@ def test_failures_and_their_reasons() -> None:
 def test_runs_of_old_tell_no_time_between() -> None:
     text, _ = said((source(OWN_UJ - 51_000, apart_ns=None), None))[0]
     assert text.endswith("over 1 figures of whole runs")
+
+
+def test_a_source_of_other_things_is_no_other_reader() -> None:
+    record = source(7.0, own_start=None, own_end=None)
+    found = readers.agreements(suite((source(OWN_UJ), None, record)))
+    assert [agreement.reader for agreement in found] == ["pyRAPL"]

@@ -17,11 +17,12 @@ from typer.exceptions import TyperException
 from contract import names
 from contract.errors import AgentError
 from contract.interrupts import term_interrupts
-from controller.cli import machine, meters, results, suites
+from controller.cli import machine, measured, meters, results, suites
 
 EXAMPLES = {
     "fde check -i my-lab": "what would happen to each disk; touches nothing",
     "fde run -i my-lab --suite smoke": "plan a suite and run it",
+    "fde run -- gzip -9 FILE": "the joules of a command, on this machine",
     "fde resume -i my-lab": "continue with the newest suite after an interruption",
     "fde report": "joules, verdicts and payback of the newest suite",
     "fde verify --json": "check its sums and figures, for a program",
@@ -47,6 +48,7 @@ EPILOG = "\n\n".join(
 
 app = typer.Typer(
     name="fde",
+    cls=measured.Group,
     help="Measure what full-disk encryption costs in joules: plain disk, self-encrypting (Opal) "
     "disk and dm-crypt, on a machine of yours or in the virtual lab.",
     epilog=EPILOG,
@@ -55,7 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (machine, meters, suites, results):
+for module in (measured, machine, meters, suites, results):
     app.add_typer(module.commands)
 
 

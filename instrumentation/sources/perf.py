@@ -93,6 +93,11 @@ class PerfSource:
             raise PerfError(_refused(event, error)) from None
         return cls(events, tuple(descriptors))
 
+    @classmethod
+    def there(cls, root: Path = SYS) -> bool:
+        """Whether the kernel has the unit."""
+        return (root / "bus/event_source/devices/power").exists()
+
     @property
     def names(self) -> Sequence[str]:
         return [zone.name for zone in self.zones]

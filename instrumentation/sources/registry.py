@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract.extensions import Group
+from contract.extensions import ExtensionError, Group
 
 
 class SourceError(Exception):
@@ -21,3 +21,11 @@ def names() -> tuple[str, ...]:
 def load(name: str) -> type[Any]:
     """The class of a source. Raises ExtensionError."""
     return _GROUP.load(name)
+
+
+def there(name: str) -> bool:
+    """Whether this machine may have such a source; True where only opening it can tell."""
+    try:
+        return bool(getattr(load(name), "there", lambda: True)())
+    except ExtensionError:
+        return True  # what is wrong with it, opening says

@@ -11,6 +11,7 @@ import pytest
 from instrumentation.sources import registry
 from instrumentation.sources.counter import ReadFailure, Reading
 from instrumentation.sources.registry import SourceError
+from instrumentation.tests import gauges
 from instrumentation.tests.test_perf import ALL
 from instrumentation.tests.test_perf import lay_out as lay_out_perf
 from instrumentation.tests.trees import TREES
@@ -36,7 +37,35 @@ def _pyrapl(root: Path, patch: pytest.MonkeyPatch) -> Opener:
     return lambda: registry.load("pyrapl").open()
 
 
-PLACES = {"powercap": _powercap, "perf": _perf, "pyrapl": _pyrapl}
+def _battery(root: Path, _: pytest.MonkeyPatch) -> Opener:
+    gauges.lay_out(root / "BAT0", gauges.BATTERY)
+    return lambda: registry.load("battery").open(root)
+
+
+def _hwmon(root: Path, _: pytest.MonkeyPatch) -> Opener:
+    gauges.lay_out(root / "hwmon0", gauges.AMD)
+    gauges.lay_out(root / "hwmon1", gauges.SUPPLY)
+    return lambda: registry.load("hwmon").open(root)
+
+
+def _nvml(root: Path, patch: pytest.MonkeyPatch) -> Opener:
+    library = gauges.compile_nvml(root, patch, "1500 90000\n-1 30000\n")
+    return lambda: registry.load("nvml").open(str(library))
+
+
+PLACES = {
+    "powercap": _powercap,
+    "perf": _perf,
+    "pyrapl": _pyrapl,
+    "battery": _battery,
+    "hwmon": _hwmon,
+    "nvml": _nvml,
+}
+NAMES = {
+    "battery": {"battery", "battery/gauge"},
+    "hwmon": {"amd_energy/Esocket0", "power_meter/power1"},
+    "nvml": {"gpu-0", "gpu-1"},
+}
 
 
 def test_no_source_of_ours_is_left_out() -> None:
@@ -57,7 +86,8 @@ def test_opens_reads_and_closes(name: str, tmp_path: Path, monkeypatch: pytest.M
     first, last = source.read(), source.read()
     source.close()
     assert source.names
-    assert {"package-0", "dram"} <= set(source.names) or not lay_out
+    wanted = NAMES.get(name, {"package-0", "dram"})
+    assert wanted <= set(source.names) or not lay_out
     for readings in (first, last):
         assert set(readings) == set(source.names)
         for reading in readings.values():

@@ -1,0 +1,116 @@
+"""What `fde run` found out about one or more commands, as a document (`fde-command/1`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from contract.schema import COUNT, SECONDS, Range
+
+Origin = Literal["measured", "modelled"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over n runs with its 95 % interval, whose limits are null where n < 2."""
+
+    n: COUNT
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of one command; by component the joules between its two reads, `window_s` apart, and
+    the watts of the rest before it, null where a read failed or a sample is missing, and flags that
+    say why."""
+
+    block: COUNT
+    place: COUNT
+    t_start_ns: int
+    t_end_ns: int
+    seconds: SECONDS
+    user_s: SECONDS
+    system_s: SECONDS
+    exit_code: int
+    energy_j: Mapping[str, float | None]
+    window_s: Mapping[str, SECONDS]
+    rest_power_w: Mapping[str, float | None]
+    flags: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class ComponentEnergy:
+    """A component over all runs of a command. `above_rest_j` is what a run took beyond the power of
+    the rest before it, over as long; null where there was no rest."""
+
+    energy_j: Interval | None
+    power_w: Interval | None
+    rest_power_w: Interval | None
+    above_rest_j: Interval | None
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """A command as it was given, and all its runs."""
+
+    command: str
+    argv: tuple[str, ...]
+    seconds: Interval
+    user_s: Interval
+    system_s: Interval
+    components: Mapping[str, ComponentEnergy]
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True)
+class CommandComparison:
+    """The joules of `other` divided by those of `base` in the same block, with the 95 % interval
+    and the verdict of the family of all comparisons."""
+
+    base: str
+    other: str
+    n: COUNT
+    ratio: float
+    low: float | None
+    high: float | None
+    margin: float
+    p_adjusted: float | None
+    p_equivalence_adjusted: float | None
+    verdict: Literal["differs", "equivalent", "inconclusive"]
+    verdict_words: str
+
+
+@dataclass(frozen=True)
+class Component:
+    """What is measured, by which source, and whether by an instrument or by a model."""
+
+    source: str
+    label: str
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class CommandDocument:
+    """What was measured on which machine and how; times are of its monotonic clock."""
+
+    format: Literal["fde-command/1"]
+    started_wall: str
+    host: str
+    boot_id: str
+    origin: Origin
+    component: str
+    components: Mapping[str, Component]
+    complete: bool
+    message: str
+    seed: COUNT
+    blocks: COUNT
+    warmup: COUNT
+    rest_s: SECONDS
+    precision: Annotated[float, Range(above=0)] | None
+    pilot_blocks: COUNT | None
+    commands: tuple[CommandResult, ...]
+    comparisons: tuple[CommandComparison, ...]
+    notes: tuple[str, ...]

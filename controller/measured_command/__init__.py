@@ -1,0 +1,6 @@
+"""Joules, watts and seconds of any command on this machine: the command `fde run`."""
+
+from controller.measured_command.measure import run
+from controller.measured_command.options import Command, MeasureOptions, of_strings, of_words
+
+__all__ = ["Command", "MeasureOptions", "of_strings", "of_words", "run"]

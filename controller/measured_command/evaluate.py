@@ -1,0 +1,184 @@
+"""From runs to means, intervals and verdicts, by the statistics of the suites."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from analysis.report import words
+from analysis.stats import typical
+from analysis.stats.comparison import Comparison, LogRatio, compare, judged, of_mean
+from analysis.stats.planning import blocks_for, two_stages
+from analysis.stats.stats import Estimate, estimate
+from contract.measured_command import (
+    CommandComparison,
+    CommandResult,
+    ComponentEnergy,
+    Interval,
+    Trial,
+)
+from controller.measured_command.options import Command
+from controller.measured_command.sources import Used
+from controller.measured_command.trials import RawTrial
+
+Spans = Mapping[tuple[int, int], Mapping[str, Used]]
+
+
+@dataclass(frozen=True)
+class Design:
+    """How the number of blocks was decided: fixed, or by a pilot (Stein's two stages)."""
+
+    margin: float
+    pilot: int | None = None
+
+    def estimate(self, values: Sequence[tuple[int, float]]) -> Estimate | None:
+        """Mean of values by block, with the interval that the design allows."""
+        every = [value for _, value in values]
+        if not every:
+            return None
+        if self.pilot is None:
+            return estimate(every)
+        first = [value for block, value in values if block < self.pilot]
+        return two_stages(first, every[len(first) :]) if first else None
+
+    def compare(self, base: Mapping[int, float], other: Mapping[int, float]) -> Comparison | None:
+        """The ratio other / base within blocks that have both."""
+        blocks = sorted(set(base) & set(other))
+        sides = [base[b] for b in blocks], [other[b] for b in blocks]
+        found = compare(*sides, self.margin)
+        if self.pilot is None or found is None:
+            return found
+        logs = np.log(np.asarray(sides[1]) / np.asarray(sides[0]))
+        first = logs[: sum(block < self.pilot for block in blocks)]
+        if len(first) < 2:
+            return found
+        pilot = LogRatio.of(first)
+        error = pilot.error * math.sqrt(len(first) / len(logs))
+        mean = LogRatio(np.mean(logs), error, pilot.df)
+        return of_mean(mean, len(logs), self.margin, beside=typical.of(logs))
+
+
+def trial(raw: RawTrial, metered: Spans) -> Trial:
+    """A run as a document has it, with what the meters tell of it."""
+    used = {**metered.get(raw.span, {}), **raw.used}
+    rests = {**(metered.get(raw.rest, {}) if raw.rest else {}), **raw.rest_used}
+    one = raw.execution
+    return Trial(
+        block=raw.block,
+        place=raw.place,
+        t_start_ns=one.t_start_ns,
+        t_end_ns=one.t_end_ns,
+        seconds=(one.t_end_ns - one.t_start_ns) * 1e-9,
+        user_s=one.user_s,
+        system_s=one.system_s,
+        exit_code=one.exit_code,
+        energy_j={name: energy.energy_j for name, energy in used.items()},
+        window_s={name: energy.seconds for name, energy in used.items()},
+        rest_power_w={
+            name: None if rest.energy_j is None else rest.energy_j / rest.seconds
+            for name, rest in rests.items()
+        },
+        flags={name: energy.flags for name, energy in used.items() if energy.flags},
+    )
+
+
+def result(command: Command, trials: Sequence[Trial], design: Design) -> CommandResult:
+    """All runs of one command."""
+
+    def seconds(value: Callable[[Trial], float]) -> Interval:
+        return _interval(design.estimate([(t.block, value(t)) for t in trials]))  # type: ignore[return-value]
+
+    return CommandResult(
+        command=command.name,
+        argv=command.argv,
+        seconds=seconds(lambda t: t.seconds),
+        user_s=seconds(lambda t: t.user_s),
+        system_s=seconds(lambda t: t.system_s),
+        components={name: _component(name, trials, design) for name in trials[0].energy_j},
+        trials=tuple(trials),
+    )
+
+
+def _component(name: str, trials: Sequence[Trial], design: Design) -> ComponentEnergy:
+    energy: list[tuple[int, float]] = []
+    power: list[tuple[int, float]] = []
+    rest: list[tuple[int, float]] = []
+    above: list[tuple[int, float]] = []
+    for one in trials:
+        energy_j, rest_w = one.energy_j.get(name), one.rest_power_w.get(name)
+        if rest_w is not None:
+            rest.append((one.block, rest_w))
+        if energy_j is None:
+            continue
+        energy.append((one.block, energy_j))
+        window_s = one.window_s[name]
+        power.append((one.block, energy_j / window_s))
+        if rest_w is not None:
+            above.append((one.block, energy_j - rest_w * window_s))
+    found = (_interval(design.estimate(values)) for values in (energy, power, rest, above))
+    return ComponentEnergy(*found)
+
+
+def comparisons(
+    results: Sequence[CommandResult], component: str, design: Design
+) -> list[tuple[CommandComparison, Comparison]]:
+    """Each other command against the first; one family."""
+    base, *others = results
+    pairs = [
+        (other, design.compare(*(_by_block(r, component) for r in (base, other))))
+        for other in others
+    ]
+    known = [(other, found) for other, found in pairs if found is not None]
+    family = judged([found for _, found in known])
+    return [
+        (
+            CommandComparison(
+                base=base.command,
+                other=other.command,
+                n=found.n,
+                ratio=found.ratio,
+                low=found.low,
+                high=found.high,
+                margin=found.margin,
+                p_adjusted=found.p_adjusted,
+                p_equivalence_adjusted=found.p_equivalence_adjusted,
+                verdict=found.verdict,
+                verdict_words=str(words.verdict(found.verdict, found.ratio, found.both)),
+            ),
+            found,
+        )
+        for (other, _), found in zip(known, family, strict=True)
+    ]
+
+
+def _by_block(result: CommandResult, component: str) -> dict[int, float]:
+    energies = ((one.block, one.energy_j.get(component)) for one in result.trials)
+    return {block: energy_j for block, energy_j in energies if energy_j is not None}
+
+
+def blocks_needed(
+    results: Sequence[CommandResult], component: str, design: Design, precision: float
+) -> int | None:
+    """Blocks for intervals of the joules, and of the ratios, within ±`precision`, by the pilot.
+
+    None where that cannot be told: fewer than two blocks have a figure. A mean's deviation counts
+    as a share of it (Stein 1945, see analysis.stats.planning).
+    """
+    needed = []
+    for one in results:
+        values = list(_by_block(one, component).values())
+        mean = float(np.mean(values)) if values else 0.0
+        if len(values) < 2 or mean <= 0:
+            return None
+        needed.append(blocks_for(float(np.std(values, ddof=1)) / mean, len(values), precision))
+    for _, found in comparisons(results, component, design):
+        if found.sd_log is not None:
+            needed.append(blocks_for(found.sd_log, found.n, precision))
+    return max(needed)
+
+
+def _interval(found: Estimate | None) -> Interval | None:
+    return None if found is None else Interval(**asdict(found))

@@ -1,0 +1,209 @@
+"""`fde run`: from the options to the result on the terminal and in files."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from analysis.report import words
+from analysis.stats.planning import PILOT
+from analysis.suite.records import joint
+from contract.errors import ControllerError
+from contract.files import write, write_json
+from contract.interrupts import term_interrupts
+from contract.journal import boot_id
+from contract.measured_command import CommandDocument, CommandResult
+from contract.names import printable
+from controller.measured_command import evaluate, show
+from controller.measured_command.evaluate import Design
+from controller.measured_command.meters import Meters
+from controller.measured_command.options import Command, MeasureOptions
+from controller.measured_command.sources import (
+    CPU,
+    CPU_AND_MEMORY,
+    RAPL_READERS,
+    LocalSources,
+    main_component,
+    nothing_found,
+    too_short,
+)
+from controller.measured_command.trials import Trials
+from instrumentation.sources import registry
+
+INTERRUPTED = 130  # as a shell has it for Ctrl-C
+
+
+def run(commands: Sequence[Command], options: MeasureOptions) -> int:
+    """Measure the commands and show the result; the exit code.
+
+    Raises ControllerError where nothing can be measured, or a command fails; then what was measured
+    in whole blocks before it has been shown and written.
+    """
+    options.check(commands)
+    sources = LocalSources.open()
+    try:
+        if not sources.opened and not options.meters:
+            raise ControllerError(nothing_found(sources.refused))
+        with term_interrupts(), Meters(options.meters, options.keep) as meters:
+            return _Measurement(commands, options, sources, meters).run()
+    finally:
+        sources.close()
+
+
+class _Measurement:
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        options: MeasureOptions,
+        sources: LocalSources,
+        meters: Meters,
+    ) -> None:
+        self._commands = commands
+        self._options = options
+        self._sources = sources
+        self._meters = meters
+        self._components = {**meters.components, **sources.components}
+        self._component = main_component(self._components, options.component)
+        self._seed = secrets.randbits(32) if options.seed is None else options.seed
+        self._started_wall = datetime.now(UTC).isoformat(timespec="seconds")
+        self._trials = Trials(commands, options, sources, self._seed, show.progress)
+        self._design = Design(options.margin)
+        self._notes: list[str] = []
+
+    def run(self) -> int:
+        error: ControllerError | KeyboardInterrupt | None = None
+        try:
+            self._trials.warm_up()
+            self._measure()
+            self._trials.clean_up()
+        except (ControllerError, KeyboardInterrupt) as caught:
+            error = caught
+        show.progress("")
+        message = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
+        if self._trials.done:
+            self._tell(self._document(message))
+        if isinstance(error, ControllerError):
+            raise error
+        return INTERRUPTED if error else 0
+
+    def _measure(self) -> None:
+        options = self._options
+        if options.precision is None:
+            self._trials.extend(options.runs)
+            return
+        self._trials.extend(min(PILOT, options.most_runs))
+        needed = evaluate.blocks_needed(
+            self._results(), self._component, self._design, options.precision
+        )
+        wanted = f"±{words.number(100 * options.precision)} %"
+        if needed is None:
+            raise ControllerError(
+                f"How many runs {wanted} takes is unknown: {self._component} has fewer than two "
+                "figures above 0 J in the pilot. Give --runs, or another --component."
+            )
+        self._design = replace(self._design, pilot=self._trials.blocks)
+        if needed > options.most_runs:
+            self._notes.append(
+                f"{wanted} would take {needed} runs; --max-runs ended it at {options.most_runs}."
+            )
+        self._trials.extend(min(needed, options.most_runs))
+
+    def _results(self) -> list[CommandResult]:
+        done = self._trials.done
+        rests = [raw.rest for raw in done if raw.rest]
+        metered = self._meters.energies([raw.span for raw in done], rests)
+        return [
+            evaluate.result(
+                command,
+                [evaluate.trial(raw, metered) for raw in done if raw.command == number],
+                self._design,
+            )
+            for number, command in enumerate(self._commands)
+        ]
+
+    def _document(self, message: str) -> CommandDocument:
+        results = self._results()
+        compared = evaluate.comparisons(results, self._component, self._design)
+        return CommandDocument(
+            format="fde-command/1",
+            started_wall=self._started_wall,
+            host=os.uname().nodename,
+            boot_id=boot_id(),
+            origin=joint(one.origin for one in self._components.values()),  # type: ignore[arg-type]
+            component=self._component,
+            components=self._components,
+            complete=not message,
+            message=message,
+            seed=self._seed,
+            blocks=self._trials.blocks,
+            warmup=self._options.warmup,
+            rest_s=self._options.rest_s,
+            precision=self._options.precision,
+            pilot_blocks=self._design.pilot,
+            commands=tuple(results),
+            comparisons=tuple(one for one, _ in compared),
+            notes=(*self._notes, *self._remarks(results)),
+        )
+
+    def _remarks(self, results: Sequence[CommandResult]) -> Iterator[str]:
+        """What the reader of the figures has to know."""
+        source = self._components[self._component].source
+        if self._component in (CPU, CPU_AND_MEMORY) or source == "RAPL":
+            yield words.rapl_blind([n for n, c in self._components.items() if c.source == "RAPL"])
+        shortest = min(one.seconds.mean for one in results)
+        if said := too_short(source, shortest):
+            yield said
+        if source == "battery":
+            yield from self._sources.limits()
+        for one in results:
+            if failed := sum(bool(trial.exit_code) for trial in one.trials):
+                yield f"{one.command} failed in {failed} of {len(one.trials)} runs."
+            lost = [t for t in one.trials if t.energy_j[self._component] is None]
+            if lost:
+                why = ", ".join(dict.fromkeys(f for t in lost for f in t.flags[self._component]))
+                runs = f"{len(lost)} of {len(one.trials)} runs"
+                yield f"{one.command}: {runs} have no joules ({why})."
+        for name, said in self._sources.refused.items():
+            rapl = name in RAPL_READERS and any(r in self._sources.opened for r in RAPL_READERS)
+            if registry.there(name) and not rapl and name != "powercap":
+                yield f"Not read: {said}"
+        if self._meters.components:
+            yield "The meter was recorded on this machine, and its recorder is part of the joules."
+
+    def _tell(self, found: CommandDocument) -> None:
+        if self._options.export_json is not None:
+            _written(self._options.export_json, found)
+        if self._options.export_markdown is not None:
+            text = show.markdown(found)
+            try:
+                write(self._options.export_markdown, [text.encode()])
+            except OSError as error:
+                raise _unwritable(self._options.export_markdown, error) from None
+        if self._options.json:
+            print(json.dumps(asdict(found), ensure_ascii=False, indent=1))
+        else:
+            print(printable_lines(show.text(found)))
+        sys.stdout.flush()
+
+
+def printable_lines(text: str) -> str:
+    """Names of commands may hold what a terminal would obey."""
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def _written(path: Path, found: CommandDocument) -> None:
+    document: Mapping[str, object] = asdict(found)
+    try:
+        write_json(path, document)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> ControllerError:
+    return ControllerError(f"{path} cannot be written: {error.strerror}.")

@@ -1,0 +1,109 @@
+"""External meters recorded beside the command, and their joules over its runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from analysis.energy.curve import Edge
+from analysis.energy.metered import Metered
+from analysis.suite import recordings
+from analysis.suite.records import Meter
+from contract.errors import ControllerError
+from contract.measured_command import Component
+from controller.measured_command.sources import Used
+from controller.recorders import Recorders
+from instrumentation.clock import monotonic_ns
+from instrumentation.recorder_port import MeterConfig
+
+Span = tuple[int, int]  # start and end in ns of the monotonic clock, which recorder and we share
+SETTLE_PERIODS = 3
+
+
+class Meters:
+    """The meters of an inventory, recorded while the context lasts into `keep`, or into a folder
+    that goes with it. Raises ControllerError where one is silent or wrongly described."""
+
+    def __init__(self, entries: Sequence[Mapping[str, Any]], keep: Path | None) -> None:
+        self._entries = entries
+        self._keep = keep
+        self._stack = ExitStack()
+        self._folder = Path()
+
+    def __enter__(self) -> Meters:
+        with ExitStack() as stack:
+            if self._entries:
+                self._folder = self._keep or Path(
+                    stack.enter_context(TemporaryDirectory(prefix="fde-run-"))
+                )
+                if any(self._folder.glob("meters/*")):
+                    raise ControllerError(
+                        f"{self._folder} holds recordings already: name a new folder."
+                    )
+                stack.enter_context(Recorders(self._entries, self._folder))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def components(self) -> dict[str, Component]:
+        """Channels by name; of two meters with the same, the second's is led by its meter's."""
+        found: dict[str, Component] = {}
+        for entry in self._entries:
+            for channel in entry["channels"].values():
+                label = f"{channel} (meter {entry['name']})"
+                name = f"{entry['name']}/{channel}" if channel in found else channel
+                found[name] = Component(f"meter {entry['name']}", label, entry["origin"])
+        return found
+
+    def energies(self, spans: Sequence[Span], rests: Sequence[Span]) -> dict[Span, dict[str, Used]]:
+        """By span (runs and the rests that end where they begin) and component, the joules.
+
+        Waits until the meters have told of the last one.
+        """
+        if not self._entries or not spans:
+            return {}
+        problems: list[str] = []
+        meters = self._read(spans, problems)
+        resting = {end: start for start, end in rests}
+        edges = set()
+        for start, end in spans:
+            rest_ns = start - resting.get(start, start)
+            edges.add(Edge(start, "before" if rest_ns else None, rest_ns))
+            edges.add(Edge(end))
+        edges |= {Edge(start) for start, _ in rests}
+        found: dict[Span, dict[str, Used]] = {span: {} for span in (*spans, *rests)}
+        for meter in meters:
+            metered = Metered.of(
+                meter.samples, meter.timing, meter.arrival_delay_limit_s, meter.channels, edges
+            )
+            for channel in meter.channels:
+                name = f"{meter.name}/{channel}"
+                name = name if name in self.components else channel
+                for span, used in found.items():
+                    energy = metered.energy(channel, [span])
+                    seconds = (span[1] - span[0]) * 1e-9
+                    used[name] = Used(energy.energy_j, seconds, energy.flags)
+        return found
+
+    @property
+    def _settle_s(self) -> float:
+        """How long after an instant every meter has told of it."""
+        drivers = [MeterConfig.from_json(json.dumps(entry)).driver() for entry in self._entries]
+        return max(d.arrival_delay_limit_s + SETTLE_PERIODS * d.period_s for d in drivers)
+
+    def _read(self, spans: Sequence[Span], problems: list[str]) -> list[Meter]:
+        last_ns = max(end for _, end in spans)
+        time.sleep(max(0.0, self._settle_s - (monotonic_ns() - last_ns) * 1e-9))
+        parts = recordings.read(self._folder, True, (), problems)
+        meters = list(recordings.meters(parts, {}, problems))
+        if len(meters) < len(self._entries):
+            raise ControllerError(f"A meter's recording cannot be read: {' '.join(problems)}")
+        return meters

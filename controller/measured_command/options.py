@@ -1,0 +1,104 @@
+"""What is to be measured, and how often: checked before anything runs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contract.errors import ControllerError
+
+SHELL = "/bin/sh"
+RUNS, MOST_RUNS = 10, 1000
+REST_S = 2.0
+MARGIN = 0.02  # as of a suite: a change that is too small to matter
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: what it is called in the results, and what is executed."""
+
+    name: str
+    argv: tuple[str, ...]
+
+
+def of_strings(texts: Sequence[str], shell: str | None = SHELL) -> list[Command]:
+    """Each text is a command, executed by the shell, or without one split as a shell would.
+
+    Raises ControllerError where it cannot be split.
+    """
+    if shell is not None:
+        return [Command(text, (*shlex.split(shell), "-c", text)) for text in texts]
+    found = []
+    for text in texts:
+        try:
+            argv = tuple(shlex.split(text))
+        except ValueError as error:
+            raise ControllerError(f"{text!r} cannot be split into words: {error}.") from None
+        found.append(Command(text, argv))
+    return found
+
+
+def of_words(words: Sequence[str], shell: str | None = None) -> Command:
+    """One command whose words are given, as after `--`; with a shell its words are joined."""
+    if shell is not None:
+        return of_strings([" ".join(words)], shell)[0]
+    return Command(shlex.join(words), tuple(words))
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """How to measure. `precision` is the half width of the 95 % interval as a share of the mean, to
+    be reached by as many runs as that takes, up to `most_runs`; else there are `runs` of them.
+    `prepare` has one command for all or one for each; `meters` are entries of a resolved target.
+    """
+
+    runs: int = RUNS
+    precision: float | None = None
+    most_runs: int = MOST_RUNS
+    warmup: int = 0
+    rest_s: float = REST_S
+    prepare: Sequence[Command] = ()
+    cleanup: Sequence[Command] = ()
+    seed: int | None = None
+    margin: float = MARGIN
+    ignore_failure: bool = False
+    show_output: bool = False
+    input: Path | None = None
+    component: str | None = None
+    meters: Sequence[Mapping[str, Any]] = ()
+    keep: Path | None = None  # the folder for the meters' raw recordings
+    json: bool = False
+    export_json: Path | None = None
+    export_markdown: Path | None = None
+
+    def check(self, commands: Sequence[Command]) -> None:
+        """Raises ControllerError where it cannot be meant."""
+        if fault := next(self._faults(commands), None):
+            raise ControllerError(fault)
+
+    def _faults(self, commands: Sequence[Command]) -> Iterator[str]:
+        if not commands or any(not command.argv for command in commands):
+            yield "Name the command to measure: fde run -- COMMAND …"
+        names = [command.name for command in commands]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            yield f"The command {twice!r} is given twice: what differs is to stand in its text."
+        if self.runs < 1 or self.most_runs < 1 or self.warmup < 0:
+            yield "--runs and --max-runs take 1 or more, --warmup 0 or more."
+        if self.precision is not None and not 0 < self.precision < 1:
+            yield "--precision takes a share of the mean between 0 and 1: 0.01 is ±1 %."
+        if not 0 < self.margin < 1:
+            yield "--margin takes a share between 0 and 1: 0.02 is ±2 %."
+        if not 0 <= self.rest_s < float("inf"):
+            yield "--rest takes seconds, 0 for no rest."
+        for name, given in (("--prepare", self.prepare), ("--cleanup", self.cleanup)):
+            if len(given) not in (0, 1, len(commands)):
+                yield f"{name} is given once for all commands, or once for each of them."
+        if self.input is not None and not os.access(self.input, os.R_OK):
+            yield f"The input {self.input} cannot be read."
+        for path in (self.export_json, self.export_markdown):
+            if path is not None and not path.absolute().parent.is_dir():
+                yield f"There is no folder {path.absolute().parent} for {path.name}."

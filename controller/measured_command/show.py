@@ -1,0 +1,127 @@
+"""The result as text for a terminal and as Markdown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from analysis.report.words import NOTHING, change_of, number, plus_minus
+from analysis.stats.stats import Estimate
+from analysis.suite.records import MEASURED
+from contract.measured_command import (
+    CommandComparison,
+    CommandDocument,
+    CommandResult,
+    ComponentEnergy,
+    Interval,
+)
+
+MODELLED_WORDS = (
+    "These joules are MODELLED by the virtual lab or a simulator: no evidence about a real machine."
+)
+
+
+def progress(line: str) -> None:
+    """What goes on, on a terminal's last line; nothing elsewhere. An empty line wipes it."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+def text(found: CommandDocument) -> str:
+    """All figures of the main component, one line for each other, comparisons and notes."""
+    lines = [line for one in found.commands for line in _command(found, one)]
+    if found.comparisons:
+        lines += [f"Joules ({_label(found)}) within {found.blocks} blocks:"]
+        lines += [f"  {_comparison(one)}" for one in found.comparisons]
+        lines += [""]
+    if any(one.origin != MEASURED for one in found.components.values()):
+        lines.append(MODELLED_WORDS)
+    lines += found.notes
+    lines.append(f"Seed of the order: {found.seed}.")
+    if not found.complete:
+        lines.append(f"Not complete: {found.message}")
+    return "\n".join(lines)
+
+
+def _label(found: CommandDocument, component: str | None = None) -> str:
+    """With the origin, where that is no instrument."""
+    one = found.components[component or found.component]
+    return one.label if one.origin == MEASURED else f"{one.label}, {one.origin}"
+
+
+def _command(found: CommandDocument, one: CommandResult) -> Iterator[str]:
+    main = one.components[found.component]
+    yield one.command
+    yield f"  energy      {_figure(main.energy_j, 'J')}   {_label(found)}"
+    if found.rest_s:
+        rest = _figure(main.rest_power_w, "W")
+        yield f"  above rest  {_figure(main.above_rest_j, 'J')}   rest {rest}"
+    yield f"  power       {_figure(main.power_w, 'W')}"
+    yield (
+        f"  time        {_figure(one.seconds, 's')}   user {_figure(one.user_s, 's')}, "
+        f"system {_figure(one.system_s, 's')}"
+    )
+    energies = [t.energy_j[found.component] for t in one.trials]
+    known = [energy for energy in energies if energy is not None]
+    if known:
+        yield (
+            f"  range       {number(min(known))} … {number(max(known))} J   "
+            f"{len(known)} run{'s' * (len(known) != 1)}"
+        )
+    for name, other in one.components.items():
+        if name != found.component:
+            yield f"  {_label(found, name)}: {_other(other, found.rest_s > 0)}"
+    yield ""
+
+
+def _other(one: ComponentEnergy, rested: bool) -> str:
+    above = f", above rest {_figure(one.above_rest_j, 'J')}" if rested else ""
+    return f"{_figure(one.energy_j, 'J')}{above}"
+
+
+def _comparison(one: CommandComparison) -> str:
+    change = change_of(one.ratio, one.low, one.high)
+    return f"{one.other} against {one.base}: {change}, {one.verdict_words}"
+
+
+def _figure(found: Interval | None, unit: str) -> str:
+    if found is None:
+        return NOTHING
+    return plus_minus(Estimate(found.n, found.mean, found.low, found.high), unit)
+
+
+def markdown(found: CommandDocument) -> str:
+    """A table of commands; its caption says what was measured, how often and with which origin."""
+    rows = [
+        ["Command", "Energy", "Above rest", "Power", "Time", "Change of energy", "Verdict"],
+        ["---", *["---:"] * 5, "---"],
+    ]
+    against = {one.other: one for one in found.comparisons}
+    for one in found.commands:
+        main = one.components[found.component]
+        compared = against.get(one.command)
+        rows.append(
+            [
+                _code(one.command),
+                _figure(main.energy_j, "J"),
+                _figure(main.above_rest_j, "J"),
+                _figure(main.power_w, "W"),
+                _figure(one.seconds, "s"),
+                change_of(compared.ratio, compared.low, compared.high) if compared else NOTHING,
+                compared.verdict_words if compared else NOTHING,
+            ]
+        )
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    origin = found.components[found.component].origin
+    notes = "\n".join(f"- {note}" for note in found.notes)
+    return (
+        f"{table}\n\n{_label(found)}; {origin}; mean ± half of the 95 % interval, "
+        f"{found.blocks} runs of each in random blocks, seed {found.seed}.\n\n{notes}\n"
+    )
+
+
+def _code(command: str) -> str:
+    """A command in a cell: neither a bar nor a backtick may end it."""
+    flat = " ".join(command.split()).replace("|", "\\|")
+    fence = "``" if "`" in flat else "`"
+    return f"{fence}{' ' * (fence == '``')}{flat}{' ' * (fence == '``')}{fence}"

@@ -1,0 +1,224 @@
+"""The sources of energy of this machine: which there are, and their joules between two reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from agent.provenance import SIMULATED_RAPL, lab_word
+from analysis.suite.records import MEASURED, MODELLED
+from contract.errors import ControllerError
+from contract.extensions import ExtensionError
+from contract.measured_command import Component, Origin
+from contract.names import unknown
+from instrumentation.sources import registry
+from instrumentation.sources.accuracy import UPDATE_S
+from instrumentation.sources.counter import (
+    BEYOND_BOUND,
+    PLATFORM_MAX_POWER_W,
+    READ_FAILED,
+    REOPENED,
+    ReadFailure,
+    Reading,
+    total,
+)
+from instrumentation.sources.registry import SourceError
+from instrumentation.sources.zones import Zone, summands
+
+# Two ways to the same counters, by what they cost: the first that opens is taken. pyRAPL, a third,
+# corrects no wraps.
+RAPL_READERS = ("powercap", "perf")
+_SAME_COUNTERS = "pyrapl"
+# A counter that wraps is read this often meanwhile, so that it cannot wrap twice unseen.
+GUARD_S = 5.0
+_NO_FIGURE = {REOPENED, BEYOND_BOUND, READ_FAILED}
+_ENDLESS_UJ = 2**63  # of a counter that never wraps
+CPU, CPU_AND_MEMORY = "cpu", "cpu+memory"
+
+Readings = Mapping[str, Reading | ReadFailure]
+
+
+class Source(Protocol):
+    """An open source of the registry; `zones` where it is RAPL, `limits` where it is coarse."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+    def read(self) -> dict[str, Reading | ReadFailure]: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class LocalSources:
+    """All sources that could be opened, and in sentences why the others could not."""
+
+    opened: Mapping[str, Source]
+    refused: Mapping[str, str]
+    _sums: dict[str, Sequence[str]] = field(default_factory=dict)
+    _zones: dict[str, Zone] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls) -> LocalSources:
+        """Open what there is; it may be nothing."""
+        opened: dict[str, Source] = {}
+        refused: dict[str, str] = {}
+        for name in (*RAPL_READERS, *(n for n in registry.names() if n not in RAPL_READERS)):
+            rapl = any(reader in opened for reader in RAPL_READERS)
+            if name == _SAME_COUNTERS or (rapl and name in RAPL_READERS):
+                continue
+            try:
+                opened[name] = registry.load(name).open()
+            except (SourceError, ExtensionError) as error:
+                refused[name] = str(error)
+        found = cls(opened, refused)
+        for source in opened.values():
+            found._zones |= {zone.name: zone for zone in getattr(source, "zones", ())}
+        parts = summands(n for n, zone in found._zones.items() if zone.mirror_of is None)
+        if parts["package"]:
+            name = CPU_AND_MEMORY if parts["dram"] else CPU
+            found._sums[name] = [*parts["package"], *parts["dram"]]
+        return found
+
+    @property
+    def components(self) -> dict[str, Component]:
+        """What is measured, by name; the origin is the lab's model wherever that provides it."""
+        lab = lab_word("fde.machine", Path("/proc/cmdline").read_text()) is not None
+        origin: Origin = MODELLED if lab or SIMULATED_RAPL.exists() else MEASURED  # type: ignore[assignment]
+        found = {
+            name: Component("RAPL", f"{' + '.join(parts)} (RAPL)", origin)
+            for name, parts in self._sums.items()
+        }
+        for source, one in self.opened.items():
+            shown = "RAPL" if source in RAPL_READERS else source
+            for name in one.names:
+                found[name] = Component(shown, f"{name} ({shown})", origin)
+        return found
+
+    def read(self) -> Readings:
+        """Every counter now."""
+        return {n: r for source in self.opened.values() for n, r in source.read().items()}
+
+    def between(self, series: Sequence[Readings]) -> dict[str, Used]:
+        """By component, the joules from the first to the last of some readings."""
+        found = {name: self._used(name, series) for name in series[-1]}
+        for name, parts in self._sums.items():
+            found[name] = added([found[part] for part in parts])
+        return found
+
+    def _used(self, name: str, series: Sequence[Readings]) -> Used:
+        zone = self._zones.get(name)
+        range_uj, bound_w = (
+            (zone.max_range_uj, zone.max_power_w) if zone else (_ENDLESS_UJ, PLATFORM_MAX_POWER_W)
+        )
+        readings = [one[name] for one in series]
+        found = total(readings, range_uj, bound_w)
+        first, last = readings[0], readings[-1]
+        if (
+            found.energy_uj is None
+            or _NO_FIGURE & set(found.flags)
+            or not isinstance(first, Reading)
+            or not isinstance(last, Reading)
+        ):
+            reasons = [one.error for one in readings if isinstance(one, ReadFailure)]
+            return Used(None, 0.0, tuple(dict.fromkeys([*found.flags, *reasons])))
+        middles = [(r.t_before_ns + r.t_after_ns) / 2 for r in (first, last)]
+        return Used(found.energy_uj / 1e6, (middles[1] - middles[0]) * 1e-9, found.flags)
+
+    def limits(self) -> list[str]:
+        """How coarse they are, as far as they tell."""
+        return [
+            sentence
+            for source in self.opened.values()
+            for sentence in getattr(source, "limits", tuple)()
+        ]
+
+    def close(self) -> None:
+        for source in self.opened.values():
+            source.close()
+
+
+@dataclass(frozen=True)
+class Used:
+    """Joules over the seconds between two reads; None where they are not known, and why."""
+
+    energy_j: float | None
+    seconds: float
+    flags: tuple[str, ...] = ()
+
+
+def added(parts: Sequence[Used]) -> Used:
+    """Of several counters together."""
+    energies = [part.energy_j for part in parts]
+    flags = tuple(dict.fromkeys(flag for part in parts for flag in part.flags))
+    known = [energy for energy in energies if energy is not None]
+    energy_j = sum(known) if len(known) == len(energies) else None
+    return Used(energy_j, max(part.seconds for part in parts), flags)
+
+
+class Guard:
+    """Reads counters now and then while a command runs, for those that wrap."""
+
+    def __init__(self, sources: LocalSources) -> None:
+        self._sources = sources
+        self._running = threading.Lock()
+        self._thread = threading.Thread(target=self._read, name="guard", daemon=True)
+        self.readings: list[Readings] = []
+
+    def __enter__(self) -> Guard:
+        self._running.acquire()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.release()
+        self._thread.join()
+
+    def _read(self) -> None:
+        while not self._running.acquire(timeout=GUARD_S):
+            self.readings.append(self._sources.read())
+
+
+def main_component(components: Mapping[str, Component], wanted: str | None) -> str:
+    """What is compared: the one that is named, else that which sees most of the machine.
+
+    Raises ControllerError where there is none of that name, or none at all.
+    """
+    if wanted is not None:
+        if wanted not in components:
+            raise ControllerError(unknown("component", wanted, list(components)))
+        return wanted
+    meters = [name for name, one in components.items() if one.source.startswith("meter ")]
+    boards = [name for name in components if name.startswith("power_meter/")]
+    whole = [n for n in meters if n == "system"] + meters + ["battery", "battery/gauge", *boards]
+    order = [*whole, "psys", CPU_AND_MEMORY, CPU, *components]
+    return next(name for name in order if name in components)
+
+
+# Shorter than so many updates of a counter, a run's figure is mostly the counter's step.
+FEW_UPDATES = 100
+
+
+def too_short(source: str, seconds: float) -> str:
+    """A sentence where a run is short for its counters, else nothing."""
+    if source != "RAPL" or seconds >= FEW_UPDATES * UPDATE_S:
+        return ""
+    share = 2 * UPDATE_S / seconds
+    return (
+        f"A run of {seconds * 1e3:.3g} ms is short for RAPL, whose counters change about every "
+        f"millisecond: each single figure may be off by up to {share:.0%}. Let the command repeat "
+        "its work."
+    )
+
+
+def nothing_found(refused: Mapping[str, str]) -> str:
+    """One sentence: what was looked for, and the ways out."""
+    needs_root = next((text for text in refused.values() if "root" in text), "")
+    way = f" {needs_root}" if needs_root else ""
+    return (
+        "No source of energy was found on this machine: looked for RAPL (powercap, perf_event), a "
+        "battery that is being discharged, energy and power sensors (hwmon) and NVIDIA's library "
+        f"(NVML); load RAPL's driver with `sudo modprobe intel_rapl_msr`, name a meter with "
+        f"--meter, or try it in the virtual lab (`make lab`).{way}"
+    )

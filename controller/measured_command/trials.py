@@ -1,0 +1,116 @@
+"""Runs of the commands in blocks of random order: rest, run, and the counters at their edges."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from contract.errors import ControllerError
+from contract.names import printable
+from controller.measured_command.execute import Execution, auxiliary, ended, execute
+from controller.measured_command.options import Command, MeasureOptions
+from controller.measured_command.sources import Guard, LocalSources, Used
+from instrumentation.clock import monotonic_ns
+
+
+@dataclass(frozen=True)
+class RawTrial:
+    """One run as it was measured; `rest` is the span before it, empty without rest."""
+
+    command: int
+    block: int
+    place: int
+    execution: Execution
+    rest: tuple[int, int] | None
+    used: Mapping[str, Used]
+    rest_used: Mapping[str, Used]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.execution.t_start_ns, self.execution.t_end_ns
+
+
+class Trials:
+    """Measures block by block. A block is every command once, in an order drawn from the seed."""
+
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        options: MeasureOptions,
+        sources: LocalSources,
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._commands = commands
+        self._options = options
+        self._sources = sources
+        self._random = random.Random(seed)
+        self._say = say
+        self.done: list[RawTrial] = []  # of whole blocks only
+
+    @property
+    def blocks(self) -> int:
+        return len(self.done) // len(self._commands)
+
+    def warm_up(self) -> None:
+        """Run each command so often without measuring it."""
+        for number in range(self._options.warmup):
+            for index in self._order():
+                self._say(f"warm-up {number + 1}/{self._options.warmup}")
+                self._prepare(index)
+                self._execute(index)
+
+    def extend(self, blocks: int) -> None:
+        """Measure until there are so many blocks. Raises ControllerError where a command fails."""
+        while self.blocks < blocks:
+            block: list[RawTrial] = []
+            for place, index in enumerate(self._order()):
+                self._say(f"block {self.blocks + 1}/{blocks}, run {place + 1}")
+                block.append(self._trial(index, place))
+            self.done += block
+
+    def clean_up(self) -> None:
+        """What is to be done once after all runs of each command."""
+        for command in self._options.cleanup:
+            auxiliary(command, "The cleanup command")
+
+    def _order(self) -> list[int]:
+        return self._random.sample(range(len(self._commands)), len(self._commands))
+
+    def _trial(self, index: int, place: int) -> RawTrial:
+        self._prepare(index)
+        before = self._sources.read()
+        rest = None
+        rest_used: Mapping[str, Used] = {}
+        if self._options.rest_s:
+            rest_ns = monotonic_ns()
+            with Guard(self._sources) as guard:
+                time.sleep(self._options.rest_s)
+            start = self._sources.read()
+            rest = (rest_ns, monotonic_ns())
+            rest_used = self._sources.between([before, *guard.readings, start])
+        else:
+            start = before
+        with Guard(self._sources) as guard:
+            execution = self._execute(index)
+        end = self._sources.read()
+        used = self._sources.between([start, *guard.readings, end])
+        if rest:  # one edge: nothing but our own reads lies between
+            rest = (rest[0], execution.t_start_ns)
+        return RawTrial(index, self.blocks, place, execution, rest, used, rest_used)
+
+    def _prepare(self, index: int) -> None:
+        if given := self._options.prepare:
+            auxiliary(given[index if len(given) > 1 else 0], "The prepare command")
+
+    def _execute(self, index: int) -> Execution:
+        command = self._commands[index]
+        found = execute(command, show=self._options.show_output, given=self._options.input)
+        if found.exit_code and not self._options.ignore_failure:
+            raise ControllerError(
+                f"The command {printable(command.name)} {ended(found.exit_code)}: see its output "
+                "with --show-output, or let it fail with --ignore-failure."
+            )
+        return found

@@ -1,0 +1,188 @@
+"""A laptop's own battery gauge: the whole machine's energy, while it runs on its battery.
+
+`/sys/class/power_supply/*` (kernel, Documentation/ABI/testing/sysfs-class-power): `type`, `status`,
+`energy_now` in µWh or `charge_now` in µAh with `voltage_now` in µV, and `power_now` in µW or
+`current_now` in µA. On mains these tell what charges the battery, so the source refuses.
+
+Two figures of the same thing: `battery` adds up the power shown, `battery/gauge` is what the gauge
+has counted. The second has steps of many joules, the first follows the load late.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from instrumentation.clock import monotonic_ns
+from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.polled import Gap, PolledPower
+from instrumentation.sources.registry import SourceError
+from instrumentation.sources.series import not_a_number, reason
+
+ROOT = Path("/sys/class/power_supply")
+PERIOD_S = 0.5  # gauges renew their figures every 1 to 30 s; to ask the firmware more often costs
+POWER, GAUGE = "battery", "battery/gauge"
+NJ_PER_UWH = 3_600_000
+_IDLE = {"Not charging", "Unknown", "Full"}  # of one battery while another is discharged
+
+
+class BatteryError(SourceError):
+    """No battery tells the machine's energy; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class _Battery:
+    """The files of one battery."""
+
+    folder: Path
+
+    def status(self) -> str:
+        return (self.folder / "status").read_text().strip()
+
+    def has(self, *files: str) -> bool:
+        return all((self.folder / file).exists() for file in files)
+
+    def number(self, file: str) -> int:
+        text = (self.folder / file).read_bytes()
+        try:
+            return int(text)
+        except ValueError:
+            raise OSError(f"{self.folder.name}/{file}: {not_a_number(text)}") from None
+
+    def power_uw(self) -> int:
+        """What it gives; some drivers show a discharge below 0."""
+        if self.has("power_now"):
+            return abs(self.number("power_now"))
+        return abs(self.number("current_now")) * self.number("voltage_now") // 10**6
+
+    def count(self) -> tuple[int, int]:
+        """What is left by its gauge, in counts, and a count's energy in nJ at this voltage."""
+        if self.has("energy_now"):
+            return self.number("energy_now"), NJ_PER_UWH
+        return self.number("charge_now"), self.number("voltage_now") * NJ_PER_UWH // 10**6
+
+
+class BatterySource:
+    """The batteries of this machine together, as one supply."""
+
+    name: ClassVar[str] = "battery"
+
+    def __init__(self, batteries: tuple[_Battery, ...], period_s: float) -> None:
+        self._batteries = batteries
+        powered = all(b.has("power_now") or b.has("current_now", "voltage_now") for b in batteries)
+        self._gauged = all(
+            b.has("energy_now") or b.has("charge_now", "voltage_now") for b in batteries
+        )
+        if not powered and not self._gauged:
+            raise BatteryError(
+                f"{', '.join(b.folder.name for b in batteries)} shows neither power nor energy "
+                "(power_now, current_now, energy_now, charge_now): name another energy source."
+            )
+        self._counts: list[int] = []
+        self._used_nj = 0
+        self._step_nj: int | None = None
+        self._turn = threading.Lock()
+        self._polled = PolledPower({POWER: self._power_uw} if powered else {}, period_s)
+        self.names: Sequence[str] = (*self._polled.names, *((GAUGE,) if self._gauged else ()))
+
+    @classmethod
+    def open(cls, root: Path = ROOT, period_s: float = PERIOD_S) -> BatterySource:
+        """Find the batteries and begin to poll. Raises BatteryError, on mains too."""
+        found = _batteries(root)
+        if not found:
+            raise BatteryError(f"There is no battery of this machine under {root}.")
+        try:
+            _require_discharging(found)
+        except OSError as error:
+            raise BatteryError(
+                f"The battery tells nothing of what this machine uses: {reason(error)}. Unplug the "
+                "mains, or name another energy source."
+            ) from None
+        return cls(found, period_s)
+
+    @classmethod
+    def there(cls, root: Path = ROOT) -> bool:
+        """Whether this machine has a battery."""
+        return bool(_batteries(root))
+
+    @property
+    def gaps(self) -> Mapping[str, Sequence[Gap]]:
+        return {name: found.gaps for name, found in self._polled.sums.items()}
+
+    def read(self) -> dict[str, Reading | ReadFailure]:
+        """Energy since `open`; a ReadFailure as soon as the mains is plugged in."""
+        readings = self._polled.read()
+        if self._gauged:
+            with self._turn:
+                readings[GAUGE] = self._gauge()
+        return readings
+
+    def limits(self) -> Sequence[str]:
+        """How coarse the gauge is, in sentences."""
+        found = []
+        if power := self._polled.sums.get(POWER):
+            seen = (
+                "has shown fewer than three values so far"
+                if power.update_s is None
+                else f"showed a new value about every {power.update_s:.1f} s"
+            )
+            found.append(
+                f"The battery's power {seen}: a command must last many times as long to be told "
+                "from what ran before it."
+            )
+        if self._step_nj:
+            found.append(f"The battery's gauge counts in steps of {self._step_nj / 1e9:.3g} J.")
+        return found
+
+    def close(self) -> None:
+        """End the polling."""
+        self._polled.close()
+
+    def _power_uw(self) -> int:
+        _require_discharging(self._batteries)
+        return sum(b.power_uw() for b in self._batteries if b.status() == "Discharging")
+
+    def _gauge(self) -> Reading | ReadFailure:
+        t_before_ns = monotonic_ns()
+        try:
+            _require_discharging(self._batteries)
+            found = [battery.count() for battery in self._batteries]
+        except OSError as error:
+            return ReadFailure(t_before_ns, reason(error))
+        for last, (count, nj) in zip(self._counts, found, strict=False):
+            step_nj = (last - count) * nj
+            self._used_nj += step_nj
+            if step_nj:
+                self._step_nj = min(abs(step_nj), self._step_nj or abs(step_nj))
+        self._counts = [count for count, _ in found]
+        # Where the power was lost for a while, the mains may have been in between.
+        epoch = sum(len(one.gaps) for one in self._polled.sums.values())
+        return Reading(t_before_ns, monotonic_ns(), self._used_nj // 1000, epoch)
+
+
+def _batteries(root: Path) -> tuple[_Battery, ...]:
+    """Those that feed the machine, not those of a mouse (`scope` Device)."""
+    found = []
+    for folder in sorted(root.glob("*")):
+        try:
+            kind = (folder / "type").read_text().strip()
+            scope = folder / "scope"
+            other = scope.exists() and scope.read_text().strip() == "Device"
+        except OSError:
+            continue
+        if kind == "Battery" and not other:
+            found.append(_Battery(folder))
+    return tuple(found)
+
+
+def _require_discharging(batteries: Sequence[_Battery]) -> None:
+    """Raises OSError where the machine does not live on its batteries alone."""
+    states = {battery.folder.name: battery.status() for battery in batteries}
+    told = [f"{name} is {state!r}" for name, state in states.items() if state != "Discharging"]
+    if len(told) == len(states) or any(
+        state not in _IDLE | {"Discharging"} for state in states.values()
+    ):
+        raise OSError(f"{' and '.join(told)}, so the machine is on mains")

@@ -1,0 +1,148 @@
+"""NVIDIA's graphics processors, by the driver's own library and the standard library's ctypes.
+
+NVML API reference: `nvmlDeviceGetTotalEnergyConsumption` (mJ since the driver was loaded, from
+Volta on) is read at the caller's edges; where a card has no such counter,
+`nvmlDeviceGetPowerUsage` (mW) is polled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import ClassVar
+
+from instrumentation.clock import monotonic_ns
+from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.polled import Gap, PolledPower
+from instrumentation.sources.registry import SourceError
+from instrumentation.sources.series import reason
+
+LIBRARY = "libnvidia-ml.so.1"
+PERIOD_S = 0.2
+_NOT_SUPPORTED = 3  # NVML_ERROR_NOT_SUPPORTED
+
+
+class NvmlError(SourceError):
+    """No graphics processor can be read; the message gives the way out."""
+
+
+class _CallError(OSError):
+    """A call that NVML refused, with its number."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(number, text)
+
+
+class _Library:
+    """The calls that are needed; each raises OSError with NVML's own words."""
+
+    def __init__(self, file: str) -> None:
+        self._nvml = ctypes.CDLL(file)
+        self._nvml.nvmlErrorString.restype = ctypes.c_char_p
+
+    def call(self, function: str, *arguments: object) -> None:
+        code = int(getattr(self._nvml, function)(*arguments))
+        if code:
+            words = self._nvml.nvmlErrorString(code)
+            raise _CallError(code, (words or b"no reason given").decode(errors="replace"))
+
+    def devices(self) -> list[ctypes.c_void_p]:
+        count = ctypes.c_uint()
+        self.call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+        return [self._device(index) for index in range(count.value)]
+
+    def _device(self, index: int) -> ctypes.c_void_p:
+        handle = ctypes.c_void_p()
+        self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
+        return handle
+
+    def energy_uj(self, device: ctypes.c_void_p) -> int:
+        energy_mj = ctypes.c_ulonglong()
+        self.call("nvmlDeviceGetTotalEnergyConsumption", device, ctypes.byref(energy_mj))
+        return energy_mj.value * 1000
+
+    def power_uw(self, device: ctypes.c_void_p) -> int:
+        power_mw = ctypes.c_uint()
+        self.call("nvmlDeviceGetPowerUsage", device, ctypes.byref(power_mw))
+        return power_mw.value * 1000
+
+
+class NvmlSource:
+    """`gpu-0`, `gpu-1` … in NVML's order."""
+
+    name: ClassVar[str] = "nvml"
+
+    def __init__(self, library: _Library, period_s: float) -> None:
+        self._library = library
+        counters: dict[str, Callable[[], int]] = {}
+        powers: dict[str, Callable[[], int]] = {}
+        for index, device in enumerate(library.devices()):
+            try:
+                library.energy_uj(device)
+            except OSError as error:
+                if error.errno != _NOT_SUPPORTED:
+                    raise
+                powers[f"gpu-{index}"] = partial(library.power_uw, device)
+            else:
+                counters[f"gpu-{index}"] = partial(library.energy_uj, device)
+        self._counters = counters
+        self._polled = PolledPower(powers, period_s)
+        self.names: Sequence[str] = (*counters, *powers)
+
+    @classmethod
+    def open(cls, file: str = LIBRARY, period_s: float = PERIOD_S) -> NvmlSource:
+        """Load the driver's library and find the cards. Raises NvmlError."""
+        try:
+            library = _Library(file)
+        except OSError:
+            raise NvmlError(
+                f"There is no {file}: it comes with NVIDIA's driver; without it name another "
+                "energy source."
+            ) from None
+        except AttributeError as error:
+            raise NvmlError(f"{file} is no NVML library ({error}).") from None
+        try:
+            library.call("nvmlInit_v2")
+            source = cls(library, period_s)
+        except OSError as error:
+            raise NvmlError(
+                f"NVML gives no graphics processor: {reason(error)}. `nvidia-smi` says what the "
+                "driver lacks."
+            ) from None
+        except AttributeError as error:
+            raise NvmlError(f"{file} is too old: it has no {error}.") from None
+        if not source.names:
+            raise NvmlError("NVML finds no graphics processor: `nvidia-smi -L` lists them.")
+        return source
+
+    @classmethod
+    def there(cls, file: str = LIBRARY) -> bool:
+        """Whether NVIDIA's driver is installed."""
+        try:
+            ctypes.CDLL(file)
+        except OSError:
+            return False
+        return True
+
+    @property
+    def gaps(self) -> Mapping[str, Sequence[Gap]]:
+        return {name: found.gaps for name, found in self._polled.sums.items()}
+
+    def read(self) -> dict[str, Reading | ReadFailure]:
+        """Energy of every card in µJ."""
+        return {name: _counter(read) for name, read in self._counters.items()} | self._polled.read()
+
+    def close(self) -> None:
+        """End the polling and let go of the driver."""
+        self._polled.close()
+        self._library.call("nvmlShutdown")
+
+
+def _counter(energy_uj: Callable[[], int]) -> Reading | ReadFailure:
+    t_before_ns = monotonic_ns()
+    try:
+        found = energy_uj()
+    except OSError as error:
+        return ReadFailure(t_before_ns, reason(error))
+    return Reading(t_before_ns, monotonic_ns(), found)

@@ -1,0 +1,118 @@
+"""Energy where only power is shown: polled, and added up window by window.
+
+A reading of power holds for the window that ends with it, as a gauge or a sensor shows the mean of
+a time before. A window that is longer than some periods, or that a failed read has cut, is a gap:
+nothing is added for it, and the epoch of the readings rises, so that no difference across it passes
+for the whole (instrumentation.sources.counter).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from instrumentation.clock import monotonic_ns
+from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.series import reason
+
+# A busy machine polls late; beyond this many periods the power in between is not known.
+GAP_PERIODS = 4
+STOP_LIMIT_S = 5.0
+
+PowerUw = Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Time without power readings, with the system's reason."""
+
+    from_ns: int
+    until_ns: int
+    error: str
+
+
+class PowerSum:
+    """The energy of one quantity since its first reading, in µJ."""
+
+    def __init__(self, longest_ns: int) -> None:
+        self.gaps: list[Gap] = []
+        self.changes_ns: tuple[int, int, int] = (0, 0, 0)  # count, first, last change of the power
+        self._longest_ns = longest_ns
+        self._energy_nj = 0
+        self._last_ns: int | None = None
+        self._last_uw: int | None = None
+
+    def add(self, t_before_ns: int, t_after_ns: int, power_uw: int) -> Reading:
+        """A power that was read between two stamps; the energy up to then."""
+        if self._last_ns is not None and t_after_ns - self._last_ns > self._longest_ns:
+            self.gaps.append(Gap(self._last_ns, t_after_ns, "no reading"))
+        elif self._last_ns is not None:
+            self._energy_nj += power_uw * (t_after_ns - self._last_ns) // 10**6
+        if self._last_uw is not None and power_uw != self._last_uw:
+            count, first, _ = self.changes_ns
+            self.changes_ns = (count + 1, first or t_after_ns, t_after_ns)
+        self._last_ns, self._last_uw = t_after_ns, power_uw
+        return Reading(t_before_ns, t_after_ns, self._energy_nj // 1000, len(self.gaps))
+
+    def fail(self, t_ns: int, error: str) -> ReadFailure:
+        """A read that failed: the window that it would have ended is a gap."""
+        if self._last_ns is None and self.gaps:
+            self.gaps[-1] = replace(self.gaps[-1], until_ns=t_ns)
+        else:
+            self.gaps.append(Gap(t_ns if self._last_ns is None else self._last_ns, t_ns, error))
+        self._last_ns = None
+        return ReadFailure(t_ns, error)
+
+    @property
+    def update_s(self) -> float | None:
+        """Mean time between changes of the power shown; None before two were seen."""
+        count, first, last = self.changes_ns
+        return (last - first) * 1e-9 / (count - 1) if count > 1 else None
+
+
+class PolledPower:
+    """Quantities polled by a thread until `close`; `read` polls once more, so that a window ends at
+    the caller's edge. Powers are in µW; a quantity that cannot be read raises OSError.
+    """
+
+    def __init__(self, quantities: Mapping[str, PowerUw], period_s: float) -> None:
+        self._quantities = dict(quantities)
+        longest_ns = round(GAP_PERIODS * period_s * 1e9)
+        self.sums = {name: PowerSum(longest_ns) for name in quantities}
+        self._period_s = period_s
+        self._turn = threading.Lock()
+        self._running = threading.Lock()  # held until the end, as in agent.sampler
+        self._running.acquire()
+        self._thread = threading.Thread(target=self._poll, name="power", daemon=True)
+        if quantities:
+            self._thread.start()
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(self._quantities)
+
+    def read(self) -> dict[str, Reading | ReadFailure]:
+        """The energy of each quantity since the first poll, or why its power cannot be read."""
+        with self._turn:
+            return {name: self._read(name) for name in self._quantities}
+
+    def _read(self, name: str) -> Reading | ReadFailure:
+        t_before_ns = monotonic_ns()
+        try:
+            power_uw = self._quantities[name]()
+        except OSError as error:
+            return self.sums[name].fail(t_before_ns, reason(error))
+        return self.sums[name].add(t_before_ns, monotonic_ns(), power_uw)
+
+    def _poll(self) -> None:
+        while True:
+            self.read()
+            if self._running.acquire(timeout=self._period_s):
+                return
+
+    def close(self) -> None:
+        """End the polling."""
+        if self._running.locked() and self._thread.is_alive():
+            self._running.release()
+            self._thread.join(STOP_LIMIT_S)

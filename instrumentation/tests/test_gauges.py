@@ -1,0 +1,180 @@
+"""Sources beside RAPL: polled power, battery gauge, sensors of the board, graphics processors."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from instrumentation.sources import registry
+from instrumentation.sources.battery import BatteryError, BatterySource
+from instrumentation.sources.counter import REOPENED, ReadFailure, Reading, difference
+from instrumentation.sources.hwmon import HwmonError, HwmonSource, discover
+from instrumentation.sources.nvml import NvmlError, NvmlSource
+from instrumentation.sources.polled import Gap, PowerSum
+from instrumentation.tests.gauges import AMD, BATTERY, CHARGE, SUPPLY, compile_nvml, lay_out
+
+S = 10**9
+NEVER_S = 3600.0  # polled by `read` alone
+
+
+def test_a_power_holds_for_the_window_that_ends_with_it() -> None:
+    power = PowerSum(longest_ns=4 * S)
+    power.add(0, 0, 5_000_000)
+    assert power.add(S, S, 10_000_000).energy_uj == 10_000_000
+    assert power.add(3 * S, 3 * S, 2_000_000) == Reading(3 * S, 3 * S, 14_000_000, 0)
+    assert power.update_s == 2.0
+
+
+def test_a_failed_read_and_a_late_one_are_gaps_and_no_energy() -> None:
+    power = PowerSum(longest_ns=4 * S)
+    before = power.add(0, 0, 10_000_000)
+    assert power.fail(S, "No such device") == ReadFailure(S, "No such device")
+    power.fail(2 * S, "No such device")
+    power.add(3 * S, 3 * S, 10_000_000)
+    after = power.add(4 * S, 4 * S, 10_000_000)
+    assert power.gaps == [Gap(0, 2 * S, "No such device")]
+    assert (after.energy_uj, after.epoch) == (10_000_000, 1)
+    assert REOPENED in difference(before, after, 2**64 - 1).flags
+    power.add(9 * S, 9 * S, 10_000_000)
+    assert power.gaps[1:] == [Gap(4 * S, 9 * S, "no reading")]
+
+
+def test_the_source_polls_by_itself_too(tmp_path: Path) -> None:
+    lay_out(tmp_path / "hwmon0", SUPPLY)
+    source = HwmonSource.open(tmp_path, period_s=0.001)
+    polled = source._polled.sums["power_meter/power1"]
+    while polled._energy_nj == 0:
+        time.sleep(0.001)
+    source.close()
+    assert not source._polled._thread.is_alive()
+
+
+def test_battery_by_energy_and_power(tmp_path: Path) -> None:
+    folder = lay_out(tmp_path / "BAT0", BATTERY)
+    source = BatterySource.open(tmp_path, NEVER_S)
+    first = source.read()
+    (folder / "energy_now").write_text("39990000\n")  # 10 mWh less
+    last = source.read()
+    source.close()
+    assert list(last) == ["battery", "battery/gauge"]
+    gauge = difference(first["battery/gauge"], last["battery/gauge"], 2**63)
+    assert gauge.energy_uj == 36_000_000
+    start, end = first["battery"], last["battery"]
+    assert isinstance(start, Reading) and isinstance(end, Reading)
+    passed_ns = end.t_after_ns - start.t_after_ns
+    assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 10 / 1000, abs=2)
+    assert "steps of 36 J" in source.limits()[1]
+
+
+def test_battery_by_charge_and_current_of_several(tmp_path: Path) -> None:
+    folder = lay_out(tmp_path / "BAT0", CHARGE)
+    lay_out(tmp_path / "BAT1", {**CHARGE, "status": "Not charging"})
+    lay_out(tmp_path / "hid-mouse", {**BATTERY, "scope": "Device", "status": "Charging"})
+    source = BatterySource.open(tmp_path, NEVER_S)
+    assert source._power_uw() == 6_000_000  # BAT1 rests
+    first = source.read()
+    (folder / "charge_now").write_text("2999000\n")  # 1 mAh less, at 12 V
+    used = difference(first["battery/gauge"], source.read()["battery/gauge"], 2**63)
+    assert used.energy_uj == 43_200_000
+    source.close()
+
+
+@pytest.mark.parametrize("status", ["Charging", "Full", "Not charging", "Unknown"])
+def test_on_mains_a_battery_tells_nothing(tmp_path: Path, status: str) -> None:
+    folder = lay_out(tmp_path / "BAT0", {**BATTERY, "status": status})
+    with pytest.raises(BatteryError, match=rf"BAT0 is '{status}'.*Unplug the mains"):
+        BatterySource.open(tmp_path)
+    (folder / "status").write_text("Discharging\n")
+    source = BatterySource.open(tmp_path, NEVER_S)
+    first = source.read()["battery"]
+    (folder / "status").write_text(status + "\n")
+    assert all(isinstance(reading, ReadFailure) for reading in source.read().values())
+    (folder / "status").write_text("Discharging\n")
+    again = source.read()
+    source.close()
+    # What the mains gave in between is in neither figure.
+    assert REOPENED in difference(first, again["battery"], 2**63).flags
+    assert len(source.gaps["battery"]) == 1
+
+
+def test_a_battery_that_shows_neither_is_refused(tmp_path: Path) -> None:
+    lay_out(tmp_path / "BAT0", {"type": "Battery", "status": "Discharging", "capacity": "90"})
+    with pytest.raises(BatteryError, match="neither power nor energy"):
+        BatterySource.open(tmp_path)
+
+
+def test_sensors_by_chip_and_label(tmp_path: Path) -> None:
+    lay_out(tmp_path / "hwmon0", SUPPLY)
+    lay_out(tmp_path / "hwmon1", AMD)
+    lay_out(tmp_path / "hwmon2", AMD)
+    lay_out(tmp_path / "hwmon3", {"name": "BAT0", "power1_input": "1", "device/type": "Battery"})
+    lay_out(tmp_path / "hwmon4", {**AMD, "power1_input": "5", "power1_label": "Esocket0"})
+    found = {sensor.name: sensor.path.name for sensor in discover(tmp_path)}
+    assert found == {
+        "power_meter/power1": "power1_average",
+        "amd_energy/Esocket0": "energy1_input",
+        "amd_energy/Ecore000": "energy2_input",
+        "hwmon2-amd_energy/Esocket0": "energy1_input",
+        "hwmon2-amd_energy/Ecore000": "energy2_input",
+        "hwmon4-amd_energy/Esocket0": "energy1_input",
+        "hwmon4-amd_energy/Ecore000": "energy2_input",
+    }
+
+
+def test_a_sensor_that_goes_away_is_an_error_with_its_time(tmp_path: Path) -> None:
+    lay_out(tmp_path / "hwmon0", SUPPLY)
+    folder = lay_out(tmp_path / "hwmon1", AMD)
+    source = HwmonSource.open(tmp_path, NEVER_S)
+    (folder / "energy1_input").unlink()
+    (tmp_path / "hwmon0/power1_average").write_text("")
+    found = source.read()
+    source.close()
+    assert isinstance(found["amd_energy/Ecore000"], Reading)
+    lost = found["amd_energy/Esocket0"], found["power_meter/power1"]
+    assert [type(one) for one in lost] == [ReadFailure, ReadFailure]
+    assert "No such file" in lost[0].error and "in place of a number" in lost[1].error
+
+
+def test_sensors_that_give_no_number_are_refused(tmp_path: Path) -> None:
+    lay_out(tmp_path / "hwmon0", {"name": "x", "power1_input": "N/A"})
+    with pytest.raises(HwmonError, match="gives a number"):
+        HwmonSource.open(tmp_path)
+
+
+def test_graphics_by_counter_or_by_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = compile_nvml(tmp_path, monkeypatch, "1500 90000\n-1 30000\n")
+    source = NvmlSource.open(str(library), NEVER_S)
+    assert source.names == ("gpu-0", "gpu-1")
+    first = source.read()
+    (tmp_path / "cards").write_text("1503 90000\n-1 30000\n")
+    last = source.read()
+    assert difference(first["gpu-0"], last["gpu-0"], 2**63).energy_uj == 3000
+    start, end = first["gpu-1"], last["gpu-1"]
+    assert isinstance(start, Reading) and isinstance(end, Reading)
+    passed_ns = end.t_after_ns - start.t_after_ns
+    assert end.energy_uj - start.energy_uj == pytest.approx(passed_ns * 30 / 1000, abs=2)
+    (tmp_path / "cards").write_text("-2 90000\n-2 30000\n")
+    assert {one.error for one in source.read().values() if isinstance(one, ReadFailure)} == {
+        "GPU is lost"
+    }
+    source.close()
+
+
+def test_graphics_without_driver_or_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = compile_nvml(tmp_path, monkeypatch, "")
+    with pytest.raises(NvmlError, match="finds no graphics processor"):
+        NvmlSource.open(str(library))
+    (tmp_path / "cards").unlink()
+    with pytest.raises(NvmlError, match="Driver Not Loaded"):
+        NvmlSource.open(str(library))
+    with pytest.raises(NvmlError, match="comes with NVIDIA's driver"):
+        NvmlSource.open(str(tmp_path / "none.so"))
+
+
+def test_what_a_machine_does_not_have_is_known_without_opening(tmp_path: Path) -> None:
+    for name in ("battery", "hwmon", "perf"):
+        assert not registry.load(name).there(tmp_path)
+    lay_out(tmp_path / "BAT0", BATTERY)
+    assert BatterySource.there(tmp_path)
