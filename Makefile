@@ -176,7 +176,7 @@ lint: venv docs ## style, types, layers, playbooks, shell, the links of the docu
 
 .PHONY: docs
 docs: venv ## the documentation as a site, its links checked: build/site/index.html
-	@NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --site-dir $(FDE_BUILD)/site
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir $(FDE_BUILD)/site
 
 PYTEST := $(VENV)/bin/pytest
 # More at once than processors: most tests wait more than they work. Those of a module share a process as
