@@ -172,12 +172,16 @@ summary: venv ## ten lines on the newest suite: what ran, what was void and why,
 	@$(FDE) summary $(THE_SUITE)
 
 .PHONY: lint
-lint: venv ## style, types, layers, playbooks, shell
+lint: venv docs ## style, types, layers, playbooks, shell, the links of the documentation
 	@ruff check . && ruff format --check .
 	@mypy
 	@lint-imports
 	@cd ansible && ansible-lint --offline --profile production --strict
 	@git ls-files '*.sh' .ci/run | xargs shellcheck
+
+.PHONY: docs
+docs: venv ## the documentation as a site, its links checked: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --site-dir $(FDE_BUILD)/site
 
 PYTEST := $(VENV)/bin/pytest
 # More at once than processors: most tests wait more than they work. Those of a module share a process as

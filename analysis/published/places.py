@@ -45,10 +45,10 @@ def places(paper: str | None = None) -> list[Place]:
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
-HEAD = """# The papers, and where ours is
+HEAD = """# The five papers and this testbed
 
-Every table, figure and statement with a number of the five papers, and the suite, the workload and
-the figures of this testbed that are its like; or why there is none. Made from
+Every table, figure and numeric statement of the five papers, with the suite, the workload and the
+figures of this testbed that correspond to it, or the reason why there are none. Made from
 `data/reference/places.csv` by `python -m analysis.published`: change that file, not this one. A
 report shows the published figures beside its own for every paper of which its suite has a workload.
 """
