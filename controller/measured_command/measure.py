@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,14 +39,18 @@ from instrumentation.sources import registry
 INTERRUPTED = 130  # as a shell has it for Ctrl-C
 
 
-def run(commands: Sequence[Command], options: MeasureOptions) -> int:
+def run(
+    commands: Sequence[Command],
+    options: MeasureOptions,
+    open_sources: Callable[[], LocalSources] = LocalSources.open,
+) -> int:
     """Measure the commands and show the result; the exit code.
 
     Raises ControllerError where nothing can be measured, or a command fails; then what was measured
     in whole blocks before it has been shown and written.
     """
     options.check(commands)
-    sources = LocalSources.open()
+    sources = open_sources()
     try:
         if not sources.opened and not options.meters:
             raise ControllerError(nothing_found(sources.refused))
@@ -78,12 +82,12 @@ class _Measurement:
 
     def run(self) -> int:
         error: ControllerError | KeyboardInterrupt | None = None
-        try:
-            self._trials.warm_up()
-            self._measure()
-            self._trials.clean_up()
-        except (ControllerError, KeyboardInterrupt) as caught:
-            error = caught
+        for step in (self._trials.warm_up, self._measure, self._trials.clean_up):
+            try:
+                if error is None or step == self._trials.clean_up:
+                    step()
+            except (ControllerError, KeyboardInterrupt) as caught:
+                error = error or caught
         show.progress("")
         message = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
         if self._trials.done:
