@@ -25,8 +25,6 @@ from controller.measured_command.evaluate import Design
 from controller.measured_command.meters import Meters
 from controller.measured_command.options import Command, MeasureOptions
 from controller.measured_command.sources import (
-    CPU,
-    CPU_AND_MEMORY,
     RAPL_READERS,
     LocalSources,
     main_component,
@@ -35,6 +33,7 @@ from controller.measured_command.sources import (
 )
 from controller.measured_command.trials import Trials
 from instrumentation.sources import registry
+from instrumentation.sources.zones import not_counted
 
 INTERRUPTED = 130  # as a shell has it for Ctrl-C
 
@@ -158,8 +157,8 @@ class _Measurement:
     def _remarks(self, results: Sequence[CommandResult]) -> Iterator[str]:
         """What the reader of the figures has to know."""
         source = self._components[self._component].source
-        if self._component in (CPU, CPU_AND_MEMORY) or source == "RAPL":
-            yield words.rapl_blind([n for n, c in self._components.items() if c.source == "RAPL"])
+        if source == "RAPL":
+            yield not_counted([n for n, c in self._components.items() if c.source == "RAPL"])
         shortest = min(one.seconds.mean for one in results)
         if said := too_short(source, shortest):
             yield said

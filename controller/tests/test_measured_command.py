@@ -101,7 +101,7 @@ def test_joules_of_two_commands_and_their_verdict(
     assert compared.verdict_words == "significant increase"
     shown = capsys.readouterr().out
     assert "three against two: +50" in shown and "Seed of the order: 1." in shown
-    assert "none of these joules holds disk" in shown
+    assert "none of its joules holds disks" in shown
 
 
 def test_blocks_hold_every_command_once_in_an_order_of_the_seed(
