@@ -214,8 +214,10 @@ def _lacking(found: Results, names: Sequence[str]) -> str:
         return "the plan has no configuration without encryption to hold it against"
     if not names:
         return "the plan has no such configuration"
-    if SYSTEM not in set(found.summary["component"]):
-        return "no meter shows the whole system's energy"
+    there = set(found.summary["component"])
+    if SYSTEM not in there:
+        rapl = ", and RAPL does not count the disks" * bool({"package", "package-0"} & there)
+        return f"no meter shows the whole system's energy{rapl}"
     done = {run.configuration for run in suite.compared_runs}
     missing = [suite.label(name) for name in [suite.baseline, *names] if name not in done]
     if missing:

@@ -26,6 +26,7 @@ from analysis.report.tables import columns, headline_rows, judged_component
 from analysis.report.view import Blocks, Link, Page, Section
 from analysis.stats.results import Results
 from analysis.stats.steadiness import Steadiness, steadiness
+from instrumentation.sources.zones import not_counted
 
 HEADLINE = (
     "Workload",
@@ -129,9 +130,15 @@ class Report:
         )
         single = "Where n = 1 there is no interval." if _single(found) else ""
         baseline = found.suite.label(found.suite.baseline or "") or "the baseline"
-        return page + view.paragraph(
+        there = set(found.summary["component"])
+        sources = (
             "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
-            f"added. {_memory(found)}Verdicts are those of all rows as one family: an interval is "
+            f"added. {_memory(found)}"
+            if found.suite.meters or not there
+            else f"{not_counted(there)} "
+        )
+        return page + view.paragraph(
+            f"{sources}Verdicts are those of all rows as one family: an interval is "
             "its row's own, and may leave out 1 where the row is not settled among so many. "
             f"Ratios are against {baseline}. {single}",
             "key",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from analysis.report.view import Verdict
 from analysis.stats.comparison import Comparison
 from analysis.stats.stats import Estimate, Span
-from instrumentation.sources.zones import kind_of
 
 NO_INTERVAL = "n = 1: no interval"
 NOTHING = "–"
@@ -49,21 +47,6 @@ LAB_MACHINES = {
 }
 # What entries of the suites add to their workload's name.
 VARIANTS = {"no-aes": "without AES instructions", "cfb8": "CFB-8", "pim": "PIM"}
-
-
-RAPL_BLIND = (
-    "disk, network, display, board, fans, graphics card, and the losses of the power supply"
-)
-
-
-def rapl_blind(zones: Collection[str]) -> str:
-    """What RAPL's counters leave out of the machine's energy, as a sentence; `zones` by name."""
-    memory = any(kind_of(zone) == "dram" for zone in zones)
-    seen, unseen = ("the processor and the memory", "") if memory else ("the processor", "memory, ")
-    return (
-        f"RAPL counts {seen} alone: none of these joules holds {unseen}{RAPL_BLIND}. What a change "
-        "moves from the processor into another part looks like a saving here."
-    )
 
 
 def name_of(identifier: str) -> str:

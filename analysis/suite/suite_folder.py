@@ -24,6 +24,7 @@ from contract import journal as journals
 from contract import plan as plans
 from contract.journal import SKIPPED, Entry
 from instrumentation.sources.counter import Reading
+from instrumentation.sources.zones import not_counted
 
 RUN_FORMAT = "fde-run/1"
 
@@ -281,7 +282,8 @@ def _gaps(suite: Suite) -> Iterator[str]:
     if runs and suite.baseline is None:
         yield "The plan has no configuration of kind plain: there are no ratios to one."
     if not suite.meters:
-        yield "There is no meter: RAPL alone sees neither the drive nor the whole machine."
+        zones = {c.zone for run in suite.runs for phase in run.phases for c in phase.counters}
+        yield f"There is no meter. {not_counted(zones)}" if zones else "There is no meter."
     for meter in suite.meters:
         if not meter.samples.records:
             yield f"Meter {meter.name} has no samples."

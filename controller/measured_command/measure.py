@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +25,6 @@ from controller.measured_command.evaluate import Design
 from controller.measured_command.meters import Meters
 from controller.measured_command.options import Command, MeasureOptions
 from controller.measured_command.sources import (
-    CPU,
-    CPU_AND_MEMORY,
     RAPL_READERS,
     LocalSources,
     main_component,
@@ -35,18 +33,23 @@ from controller.measured_command.sources import (
 )
 from controller.measured_command.trials import Trials
 from instrumentation.sources import registry
+from instrumentation.sources.zones import not_counted
 
 INTERRUPTED = 130  # as a shell has it for Ctrl-C
 
 
-def run(commands: Sequence[Command], options: MeasureOptions) -> int:
+def run(
+    commands: Sequence[Command],
+    options: MeasureOptions,
+    open_sources: Callable[[], LocalSources] = LocalSources.open,
+) -> int:
     """Measure the commands and show the result; the exit code.
 
     Raises ControllerError where nothing can be measured, or a command fails; then what was measured
     in whole blocks before it has been shown and written.
     """
     options.check(commands)
-    sources = LocalSources.open()
+    sources = open_sources()
     try:
         if not sources.opened and not options.meters:
             raise ControllerError(nothing_found(sources.refused))
@@ -78,12 +81,12 @@ class _Measurement:
 
     def run(self) -> int:
         error: ControllerError | KeyboardInterrupt | None = None
-        try:
-            self._trials.warm_up()
-            self._measure()
-            self._trials.clean_up()
-        except (ControllerError, KeyboardInterrupt) as caught:
-            error = caught
+        for step in (self._trials.warm_up, self._measure, self._trials.clean_up):
+            try:
+                if error is None or step == self._trials.clean_up:
+                    step()
+            except (ControllerError, KeyboardInterrupt) as caught:
+                error = error or caught
         show.progress("")
         message = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
         if self._trials.done:
@@ -154,8 +157,8 @@ class _Measurement:
     def _remarks(self, results: Sequence[CommandResult]) -> Iterator[str]:
         """What the reader of the figures has to know."""
         source = self._components[self._component].source
-        if self._component in (CPU, CPU_AND_MEMORY) or source == "RAPL":
-            yield words.rapl_blind([n for n, c in self._components.items() if c.source == "RAPL"])
+        if source == "RAPL":
+            yield not_counted([n for n, c in self._components.items() if c.source == "RAPL"])
         shortest = min(one.seconds.mean for one in results)
         if said := too_short(source, shortest):
             yield said

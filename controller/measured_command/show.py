@@ -58,8 +58,8 @@ def _command(found: CommandDocument, one: CommandResult) -> Iterator[str]:
         yield f"  above rest  {_figure(main.above_rest_j, 'J')}   rest {rest}"
     yield f"  power       {_figure(main.power_w, 'W')}"
     yield (
-        f"  time        {_figure(one.seconds, 's')}   user {_figure(one.user_s, 's')}, "
-        f"system {_figure(one.system_s, 's')}"
+        f"  time        {_figure(one.seconds, 's')}   user {number(one.user_s.mean)} s, "
+        f"system {number(one.system_s.mean)} s"
     )
     energies = [t.energy_j[found.component] for t in one.trials]
     known = [energy for energy in energies if energy is not None]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -50,6 +51,17 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
+def registered() -> dict[str, Callable[[], Source]]:
+    """How each source is opened, in the order in which that is tried."""
+    others = (n for n in registry.names() if n not in (*RAPL_READERS, _SAME_COUNTERS))
+    return {name: partial(_open, name) for name in (*RAPL_READERS, *others)}
+
+
+def _open(name: str) -> Source:
+    source: Source = registry.load(name).open()
+    return source
+
+
 @dataclass
 class LocalSources:
     """All sources that could be opened, and in sentences why the others could not."""
@@ -60,16 +72,16 @@ class LocalSources:
     _zones: dict[str, Zone] = field(default_factory=dict)
 
     @classmethod
-    def open(cls) -> LocalSources:
-        """Open what there is; it may be nothing."""
+    def open(cls, openers: Mapping[str, Callable[[], Source]] | None = None) -> LocalSources:
+        """Open what there is, or only what `openers` name; it may be nothing."""
+        openers = registered() if openers is None else openers
         opened: dict[str, Source] = {}
         refused: dict[str, str] = {}
-        for name in (*RAPL_READERS, *(n for n in registry.names() if n not in RAPL_READERS)):
-            rapl = any(reader in opened for reader in RAPL_READERS)
-            if name == _SAME_COUNTERS or (rapl and name in RAPL_READERS):
+        for name, opener in openers.items():
+            if name in RAPL_READERS and any(reader in opened for reader in RAPL_READERS):
                 continue
             try:
-                opened[name] = registry.load(name).open()
+                opened[name] = opener()
             except (SourceError, ExtensionError) as error:
                 refused[name] = str(error)
         found = cls(opened, refused)

@@ -76,6 +76,17 @@ def summands(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+def not_counted(names: Iterable[str]) -> str:
+    """What zones of these names leave out of the machine's energy, in two sentences."""
+    memory = any(kind_of(name) == "dram" for name in names)
+    seen, unseen = ("processor and memory", "") if memory else ("the processor", "memory, ")
+    return (
+        f"RAPL counts {seen} alone: none of its joules holds {unseen}disks, network, display, "
+        "board, fans, other cards or the losses of the power supply. Work that moves from the "
+        "processor into one of these looks like a saving here."
+    )
+
+
 def discover(root: Path, max_power_w: Mapping[str, float] | None = None) -> tuple[Zone, ...]:
     """All counters below a powercap tree, each once, in the kernel's order.
 
