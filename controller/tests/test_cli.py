@@ -22,7 +22,7 @@ from controller.tests import examples
 from validation.synthetic.suite import Options, write_suite
 
 EXAMPLE = ANSIBLE / "inventory" / "hardware.example"
-PROOF = '{"configuration": "plain", "took_s": 1.5, "mkfs_s": 0.5, "proof": {"ok": true}}'
+PROOF = '{"configuration": "plain", "took_s": 1.5, "proof": {"ok": true, "mismatches": []}}'
 
 
 @pytest.fixture(scope="module")
