@@ -116,8 +116,8 @@ savings = with_interval(
     "saving_j",
     "configuration",
 )
-reckoned = [p for p in paybacks(suite, energy) if p.workload == workload]
-asleep = [p if p.after_work == "sleep" else p.otherwise for p in reckoned]
+computed = [p for p in paybacks(suite, energy) if p.workload == workload]
+asleep = [p if p.after_work == "sleep" else p.otherwise for p in computed]
 half_j = {p.against: p.budget.expanded for p in asleep if p is not None}
 half = pl.col("configuration").replace_strict(half_j, default=None, return_dtype=pl.Float64)
 savings = savings.with_columns(low=pl.col("mean") - half, high=pl.col("mean") + half)

@@ -204,8 +204,8 @@ class OffsetModel:
         t0, offset0, bound0 = self.knots[0] if after == 0 else self.knots[-1]
         away = abs(t_ns - t0)
         offset = offset0 + round((t_ns - t0) * self.skew_ppm * 1e-6)
-        doubt = away * (self.skew_bound_ppm + 2 * WANDER_PPM) * 1e-6
-        return offset, int(bound0 + doubt) + 1
+        drift_ns = away * (self.skew_bound_ppm + 2 * WANDER_PPM) * 1e-6
+        return offset, int(bound0 + drift_ns) + 1
 
 
 def respond() -> None:

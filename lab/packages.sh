@@ -109,10 +109,10 @@ main() {
     echo "packages: installing ${list[*]}"
     need_rights "${list[@]}"
     quietly "${as_root[@]}" apt-get -qq update ||
-        refuse "apt-get update failed; look at its messages above, mend the package sources and try again"
+        refuse "apt-get update failed; see its messages above, correct the package sources and try again"
     quietly "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
         apt-get -qq -y install --no-install-recommends "${list[@]}" ||
-        refuse "apt-get could not install ${list[*]}; look at its messages above and try again"
+        refuse "apt-get could not install ${list[*]}; see its messages above and try again"
 }
 
 main "$@"

@@ -128,7 +128,7 @@ def _instructions(
         if not aes_instructions and catalogue.present():
             with Child("cipher_modes", context.disk, catalogue.environment(True)) as other:
                 with_them = other.ask("instructions")
-            reason = catalogue.doubt(found, with_them)
+            reason = catalogue.mask_problem(found, with_them)
             found = {"without": found, "with": with_them}
     if reason:
         context.leave_out("AES", reason)

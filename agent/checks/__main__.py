@@ -13,27 +13,27 @@ HEAD = """\
 
 Made from the tables in `agent/checks` by `python3 -m agent.checks >docs/checks.md`.
 
-*before* is looked at once the workload is prepared and its data on the disk, *after* when its last
-phase has ended; *during* compares the two moments. None of it runs within a phase. What SMART
-said after a sound run counts before the next one as well. Every look is kept in `checks` of the
-run's `run.json`; what a machine does not offer leaves none. A **blocker** voids the run, which is
-then repeated. **wait** is waited for, and the journal says so; if it does not come right in time,
-it counts as said below. What was waited for in vain and is a mere warning is waited for half as
-long the next time, so that a cold night does not eat the suite.
+Checks *before* are made once the workload is prepared and its data is on the disk, those *after*
+when its last phase has ended; *during* compares the two moments. None runs within a phase. SMART
+values read after a finished run also serve as those before the next one. Every result is kept in
+`checks` of the run's `run.json`; what a machine does not offer has none. A **blocker** voids the
+run, which is then repeated. With **wait** the run waits, and the journal says so; after the time
+given the check counts as the severity given. Where that is a warning, the next wait is half as
+long, so that waiting does not take up the suite's time.
 
-| check | when | severity | what is looked at | what fixes it |
+| check | when | severity | what is checked | remedy |
 |---|---|---|---|---|
 """
 TEMPERATURE = """
 The first temperature, the disks' firmware and their error counts are kept in
-`provenance/first-readings.json` of the suite folder, so that they hold after a boot as well.
+`provenance/first-readings.json` of the suite folder, so that they are valid after a reboot as well.
 """
 QUIET = """
 ## What is switched off while a suite runs
 
 All active systemd timers, and these services: {services}. Left alone: timers named {kept}, and
-transient units. What was stopped is remembered in `/run`, is started again when the suite ends
-(`python3 -m agent quiet back` does it by hand), and is back by itself after a boot.
+transient units. What was stopped is recorded in `/run`, and is started again when the suite ends
+(`python3 -m agent quiet back` does it by hand) or by a reboot.
 """
 LISTS = """
 ## The kernel's log

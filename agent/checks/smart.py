@@ -24,7 +24,7 @@ class Health:
     `throttled` counts what heat did to an NVMe disk in its life: minutes above its limits and, as
     far as it can be read, transitions to slower states; `written_bytes` those of its life,
     `spare_percent` of its spare blocks that are left, `used_percent` of the life that its maker
-    reckons with. None where it does not say.
+    states. None where it does not say.
     """
 
     serial: str

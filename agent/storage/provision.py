@@ -1,4 +1,4 @@
-"""Bring the disks to what the inventory says, and back again; both may be repeated at will."""
+"""Bring the disks to what the inventory says, and back again; both may be repeated at any time."""
 
 from __future__ import annotations
 

@@ -77,14 +77,14 @@ FILL = 3  # whole windows on each side of a gap that tell what the power in it w
 def stepped(
     held: Windows, power: Floats, edges_ns: Ints, cut: Ints, part_s: Floats
 ) -> tuple[Floats, Floats]:
-    """What an edge `part_s` into a window has to be given beyond its share of it, and the doubt.
+    """What an edge `part_s` into a window has to be given beyond its share, and the uncertainty.
 
     Marks are where the load steps. With the power p₁ in the windows before and p₂ after, a window
     of length T cut at the share x holds, by its own mean, (p₁ − p₂) T x (1 − x) more before the
-    edge than its share. In doubt are what its mean leaves beyond that step, since the load may step
+    edge than its share. Uncertain are what its mean leaves beyond that step, as the load may step
     beside the mark: it lies on the one side with probability x, else on the other; and the scatter
     s of the windows beside it, as a bridge of noise: s T √(x (1 − x)). Where a neighbour is cut as
-    well or missing, the share stands and the whole step is in doubt.
+    well or missing, the share stands and the whole step is uncertain.
     """
     width_s = np.asarray((held.end_ns[cut] - held.start_ns[cut]) * 1e-9)
     share = part_s / np.where(width_s > 0, width_s, 1.0)
@@ -158,7 +158,7 @@ def level_w(power_w: Floats) -> tuple[float, float]:
 
 
 def lasting(power_w: Floats, width_s: float, part_s: float, rest_w: float) -> float:
-    """Doubt of the phase's share of a window cut where a rest begins, `part_s` into it.
+    """Uncertainty of the phase's share of a window cut where a rest begins, `part_s` into it.
 
     `power_w` is of the window before and of this one. What this one has beyond the power of that
     may be load that lasts beyond the mark: as likely none of it as a rectangle from none to all,
@@ -173,10 +173,10 @@ def lasting(power_w: Floats, width_s: float, part_s: float, rest_w: float) -> fl
 def plateau(
     held: Windows, power: Floats, after: Ints, begin_ns: Ints, end_ns: Ints
 ) -> tuple[Floats, Floats]:
-    """Mean power in each gap behind window `after`, and its doubt, from the windows beside it.
+    """Mean power in each gap behind window `after`, with its uncertainty, by the windows beside it.
 
     Only those count that lie in the stretch from `begin_ns` to `end_ns` as the gap does.
-    Whole windows if there are any, else cut ones; NaN where the stretch has none. The doubt is
+    Whole windows if there are any, else cut ones; NaN where the stretch has none. Uncertainty:
     that of one more value (s √(1 + 1/n)), and no less than a rectangle over what was seen.
     """
     begin, end = begin_ns[:, None], end_ns[:, None]
@@ -197,8 +197,8 @@ def plateau(
     )  # too few to tell: what is near, wherever it lies
     highest = np.where(wide, power[index], -np.inf).max(axis=1)
     lowest = np.where(wide, power[index], np.inf).min(axis=1)
-    doubt = np.maximum(deviation, (highest - lowest) / np.sqrt(12))
-    return np.where(count > 0, mean, np.nan), np.where(count > 0, doubt, 0.0)
+    spread_w = np.maximum(deviation, (highest - lowest) / np.sqrt(12))
+    return np.where(count > 0, mean, np.nan), np.where(count > 0, spread_w, 0.0)
 
 
 def by_counter(held: Windows, name: str, after: Ints, alone: npt.NDArray[np.bool_]) -> Floats:

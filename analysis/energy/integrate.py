@@ -81,7 +81,7 @@ class _Channel:
         self._high = self._low = self._covered_s = 0.0
         self._e_high, self._e_low = np.zeros(count), np.zeros(count)
         self._c_s, self._split_j, self._slope_w, self._swing_w = np.zeros((4, count))
-        self._responses: list[tuple[float, float, float]] = []  # J, W, doubt in J
+        self._responses: list[tuple[float, float, float]] = []  # J, W, standard uncertainty in J
         self._window = -1 - np.arange(count)
         self._filled_j, self._filled_j2, self._sum_w, self._squares_w2 = np.zeros((4, count - 1))
         self._filled_s2, self._counted_j2, self._steps_w2 = np.zeros((3, count - 1))
@@ -139,7 +139,7 @@ class _Channel:
             slope_w=self._slope_w,
             energy_j=measured_j + self._filled_j,
             covered_s=np.diff(self._c_s),
-            filled_j=np.sqrt(self._gap_doubt_j2()),
+            filled_j=np.sqrt(self._gap_u_j2()),
             count=self._count,
             sum_w=self._sum_w,
             squares_w2=self._squares_w2,
@@ -151,11 +151,10 @@ class _Channel:
             rest_freedom=self._rest_freedom,
         )
 
-    def _gap_doubt_j2(self) -> Floats:
-        """Doubt of what was filled in: by what is near, and if the power stepped as it did all the
-        time.
+    def _gap_u_j2(self) -> Floats:
+        """Variance of what was filled in: by its neighbours, and by all steps of the power.
 
-        Few windows in all tell their scatter badly: Student's t instead of the normal quantile.
+        Few windows estimate their scatter poorly: Student's t instead of the normal quantile.
         """
         near = self._filled_j2 * _few(np.minimum(self._count, 2 * FILL))
         # Half the mean square of a step is the variance of a window, given those beside it.
@@ -175,7 +174,7 @@ class _Channel:
         self._high = high
 
     def _reach(self, piece: Piece, power: Floats, chosen: Ints) -> None:
-        """E, C and their doubt at the edges that these windows reach."""
+        """E, C and their uncertainty at the edges that these windows reach."""
         held = piece.held
         t = self._edges.t_ns[chosen]
         i = np.searchsorted(held.end_ns, t, side="right")
@@ -195,8 +194,8 @@ class _Channel:
             found = self._rested(piece, power, edge, (int(i[k]), float(part_s[k])))
             if found is None:
                 continue
-            doubt_j = math.hypot(float(split_j[k]), found.split_j)
-            self._responses.append((found.more_j - moved_j[k], self._swing_w[edge], doubt_j))
+            u_j = math.hypot(float(split_j[k]), found.split_j)
+            self._responses.append((found.more_j - moved_j[k], self._swing_w[edge], u_j))
             if found.level:
                 self._slope_w[edge], self._split_j[edge] = found.rest_w, found.split_j
                 energy_j[k] += found.more_j - moved_j[k]
@@ -229,7 +228,7 @@ class _Channel:
         if last - first < 2:
             return None
         whole = slice(to - last, to - first) if side < 0 else slice(from_ + first, from_ + last)
-        at = whole.stop if side < 0 else whole.start  # where the reckoning to the edge begins
+        at = whole.stop if side < 0 else whole.start  # where the sum to the edge begins
         cut, part_s = place
         seen_j, seen_s = piece.between(power, at, cut)
         rest_s = seen_s + part_s
@@ -286,20 +285,20 @@ class _Channel:
         inner = (between >= 0) & (between < len(t) - 1)
         gap, between = gap[inner], between[inner]
         seconds = (np.minimum(end[gap], t[between + 1]) - np.maximum(begin[gap], t[between])) * 1e-9
-        mean_w, doubt_w = plateau(held, held.power_w[name], after[gap], t[between], t[between + 1])
+        mean_w, u_w = plateau(held, held.power_w[name], after[gap], t[between], t[between + 1])
         known = np.isfinite(mean_w)
         self._void[between[~known]] = True
-        fill_j, doubt_j = mean_w * seconds, doubt_w * seconds
+        fill_j, u_j = mean_w * seconds, u_w * seconds
         counted = np.zeros(len(gap), bool)
         if name in held.energy_j:
             counted_j = by_counter(held, name, after[gap], pieces[gap] == 1)
-            counted = known & np.isfinite(counted_j) & (self._resolution.counter_u_j < doubt_j)
+            counted = known & np.isfinite(counted_j) & (self._resolution.counter_u_j < u_j)
             fill_j = np.where(counted, counted_j, fill_j)
-            doubt_j = np.where(counted, self._resolution.counter_u_j, doubt_j)
+            u_j = np.where(counted, self._resolution.counter_u_j, u_j)
         np.add.at(self._filled_j, between[known], fill_j[known])
         plain = known & ~counted
-        np.add.at(self._filled_j2, between[plain], doubt_j[plain] ** 2)
-        np.add.at(self._counted_j2, between[counted], doubt_j[counted] ** 2)
+        np.add.at(self._filled_j2, between[plain], u_j[plain] ** 2)
+        np.add.at(self._counted_j2, between[counted], u_j[counted] ** 2)
         np.add.at(self._filled_s2, between[plain], seconds[plain] ** 2)
         self._counter[between[counted]] = True
         self._plateau[between[plain]] = True
@@ -308,7 +307,7 @@ class _Channel:
 @dataclass(frozen=True)
 class _Rested:
     """What an edge has to be given beyond its share of the window that it cuts, by the power of the
-    rest beside it; that power; the doubt; and whether the rest was level from the edge on."""
+    rest beside it; that power; its uncertainty; and whether the rest was level from the edge on."""
 
     more_j: float
     rest_w: float
@@ -325,18 +324,19 @@ def _response_s(responses: Sequence[tuple[float, float, float]]) -> float:
     """How far load and readings are apart at an edge, in s.
 
     What a rest gives an edge and what the neighbouring windows give it differ by (J, for a step of
-    W, with a doubt in J). Where that is more than chance, either the load does not step where its
-    mark is (the spread of the differences tells how far), or the meter answers late (their mean).
+    W, and the uncertainty in J). Where that is more than chance, either the load
+    does not step at its mark (the spread of the differences says how far), or the meter answers
+    late (their mean).
     """
     known = [one for one in responses if one[1] > 0 and one[2] > 0]
     if not known:
         return 0.0
-    apart_j, swing_w, doubt_j = np.array(known).T
-    weight = float(((swing_w / doubt_j) ** 2).sum())
-    late_s = abs(float((apart_j * swing_w / doubt_j**2).sum())) / weight
+    apart_j, swing_w, u_j = np.array(known).T
+    weight = float(((swing_w / u_j) ** 2).sum())
+    late_s = abs(float((apart_j * swing_w / u_j**2).sum())) / weight
     chance_s = LATE_SIGMAS / math.sqrt(weight)
     found_s = late_s + chance_s if late_s > chance_s else 0.0
-    if float(((apart_j / doubt_j) ** 2).sum()) > float(special.chdtri(len(known), CHANCE)):
+    if float(((apart_j / u_j) ** 2).sum()) > float(special.chdtri(len(known), CHANCE)):
         spread = float((apart_j**2).sum()) / float((swing_w**2).sum())
         found_s = max(found_s, math.sqrt(spread))
     return found_s

@@ -66,7 +66,7 @@ class Resolution:
         """Of the energy of `rest_s` of rest whose power so many whole windows beside it have told;
         `seen` is their variance in W².
 
-        The mean's own doubt over that time, and what the power does in so short a time.
+        The mean's own uncertainty over that time, and what the power does in so short a time.
         """
         moves = max(0.0, seen - self.quantum_w**2 / 12)
         rounding = self.quantum_w**2 / 12 * correlation(seen, self.quantum_w)

@@ -170,7 +170,7 @@ def _payback(
 
     terms = _terms(suite.meters, base.sources | other.sources)
 
-    def reckoned(after_work: str, otherwise: Payback | None) -> Payback:
+    def computed(after_work: str, otherwise: Payback | None) -> Payback:
         return payback(
             one or PROFILE,
             against,
@@ -189,8 +189,8 @@ def _payback(
 
     tail_j = estimate([base.tail_j[b] - other.tail_j[b] for b in blocks]).mean
     rule = a.after_work if a.after_work in whole_j else SLEEP
-    others = [reckoned(name, None) for name in whole_j if name != rule]
-    return reckoned(rule, next(iter(others), None))
+    others = [computed(name, None) for name in whole_j if name != rule]
+    return computed(rule, next(iter(others), None))
 
 
 def _rest_w(suite: Suite, sides: Sides, blocks: Sequence[int]) -> list[float] | None:

@@ -7,7 +7,7 @@ random thing by another: Fieller. What the meter's limits of error may add to or
 saving belongs to its interval here (`analysis.stats.budget`). Where that holds 0 there is no
 demonstrated payback, and the break-even price says what could be paid at most.
 
-Runs and hours are without interest, as the paper reckons; years, break-even prices, the present
+Runs and hours are without interest, as in the paper; years, break-even prices, the present
 value and its probability are with the interest that is declared, so that they say the same.
 """
 

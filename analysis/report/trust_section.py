@@ -272,7 +272,7 @@ def _whole(found: trust.WholeAgainstParts) -> Iterator[list[str]]:
 
 
 def _uncertainty(found: Results) -> Blocks:
-    """What the doubt about a run's joules is made of, without what differs between blocks."""
+    """What the uncertainty of a run's joules consists of, without what differs between blocks."""
     runs = found.energy.filter((pl.col("phase") == "all") & (pl.col("energy_j") > 0))
     share = [
         (pl.col(column) / pl.col("energy_j")).median().alias(column)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-PAPER_WORKLOAD = "kernel_tree"  # the one the paper reckons with
+PAPER_WORKLOAD = "kernel_tree"  # the one the paper's payback uses
 NEEDED = (
     "sed_extra_price",
     "electricity_price_per_kwh",

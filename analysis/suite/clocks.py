@@ -138,7 +138,7 @@ def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: floa
     that; but where more than two in five are beyond L, either L or the line is not what it was said
     to be, and nothing better than S is known. Raises ValueError without points.
     """
-    intercept, slope, doubt_ns = _rate(x, y, delays, limit_ns)
+    intercept, slope, uncertainty_ns = _rate(x, y, delays, limit_ns)
     above = y - (intercept + slope * x)
     knots = _knots(x, above)
     line = Line(intercept, slope, knots, 0.0)
@@ -147,7 +147,7 @@ def fit_line(x: Floats, y: Floats, delays: tuple[Floats, Floats], limit_ns: floa
     contradicted = abs(slope) > MAX_SKEW or len(usual) < (1 - BUNCHED) * len(seen)
     spread = float(np.quantile(seen if contradicted else usual, 0.95)) if len(seen) else 0.0
     rest_ns = spread if contradicted else max(limit_ns - max(spread, 0.0), 0.05 * limit_ns)
-    return Line(intercept, slope, knots, rest_ns + doubt_ns, contradicted)
+    return Line(intercept, slope, knots, rest_ns + uncertainty_ns, contradicted)
 
 
 def _rate(
@@ -156,7 +156,7 @@ def _rate(
     """Intercept and slope of the lower envelope, and how far in ns it may be off by the slope.
 
     Over a short time a slope may be nothing but varying delays. One that no quartz has is believed
-    where the drift stands clear of them; else the line is level, and the drift in doubt.
+    where the drift stands clear of them; else the line is level, and the drift is uncertain.
     """
     intercept, slope = lower_envelope(x, y)
     if abs(slope) <= QUARTZ_SKEW:

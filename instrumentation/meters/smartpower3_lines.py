@@ -53,7 +53,7 @@ def sound(match: re.Match[bytes]) -> bool:
 
 
 def fits(millivolt: Any, milliampere: Any, milliwatt: Any) -> Any:
-    """Whether the power is the product of the others, as the meter reckons it.
+    """Whether the power is the product of the others, as the meter computes it.
 
     The firmware prints whole parts and multiplies the voltage with its fraction by the whole
     milliamperes (`smartpower3/meas_channel.cpp`); 1 mW more on either side for its single

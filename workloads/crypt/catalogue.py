@@ -92,7 +92,7 @@ def reason_against(aes_instructions: bool) -> str:
     return ""
 
 
-def doubt(without: Mapping[str, Any], with_them: Mapping[str, Any]) -> str:
+def mask_problem(without: Mapping[str, Any], with_them: Mapping[str, Any]) -> str:
     """Why not to believe that the mask worked; empty if it did.
 
     Both are a child's answer to `instructions`, of which the first ran under the mask. OpenSSL's
