@@ -22,7 +22,7 @@ from analysis.stats.stats import Floats, Span
 from instrumentation.accuracy import ErrorTerm
 from validation.bench import Figure, within
 from validation.inference.money import ASSUMPTIONS, TIME_OF_ENERGY
-from validation.inference.simulated import FEW, SEED, SUITES, Scene, share, simulate
+from validation.inference.simulated import FEW, SEED, SUITES, Scene, holds, share, simulate
 
 BLOCKS = 10
 RATIO = 0.9
@@ -54,7 +54,9 @@ def _held(limits: Mapping[str, float], suites: int, seed: int) -> np.ndarray:
     terms = [ErrorTerm(name, limit, "drawn") for name, limit in limits.items()]
     true_j = RUN_J * math.exp((SCENE.block_sd**2 + SCENE.entry_sd**2 + SCENE.run_sd**2) / 2)
     truth = true_j, RATIO, true_j * (1 - RATIO)
-    return np.array([_holds(_intervals(suite, terms, generator), truth) for suite in logs])
+    return np.array(
+        [list(map(holds, _intervals(suite, terms, generator), truth)) for suite in logs]
+    )
 
 
 def _intervals(
@@ -96,10 +98,3 @@ def _read(
         each = generator.uniform(-term.limit, term.limit, 1 if term.shared else true_j.shape[1])
         read_j += each * (true_j if term.unit == "1" else seconds)
     return read_j
-
-
-def _holds(intervals: Sequence[Span], truth: Sequence[float]) -> list[bool]:
-    return [
-        span.low is not None and span.high is not None and span.low <= true <= span.high
-        for span, true in zip(intervals, truth, strict=True)
-    ]

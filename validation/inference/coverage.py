@@ -7,9 +7,16 @@ import math
 import numpy as np
 
 from analysis.stats.comparison import LogRatio
-from analysis.stats.stats import Floats
 from validation.bench import Figure, within
-from validation.inference.simulated import FEW, SEED, SUITES, Scene, covered, simulate
+from validation.inference.simulated import (
+    FEW,
+    SEED,
+    SUITES,
+    Scene,
+    covered,
+    log_ratios,
+    simulate,
+)
 
 BLOCKS = (3, 10, 20)
 RATIO = 1.05
@@ -40,10 +47,4 @@ def measure(quick: bool = False) -> list[Figure]:
 
 def _covered(scene: Scene, suites: int) -> float:
     found = simulate(scene, suites, np.random.default_rng(SEED))
-    return covered(paired(found.logs).interval(0.95), math.log(RATIO))
-
-
-def paired(logs: Floats) -> LogRatio:
-    """The second configuration against the first, over all workloads: as the answer is computed."""
-    means = np.mean(logs, axis=1)
-    return LogRatio.of(means[..., 1] - means[..., 0])
+    return covered(LogRatio.of(log_ratios(found.logs)).interval(0.95), math.log(RATIO))

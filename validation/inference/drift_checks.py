@@ -4,8 +4,6 @@ something did.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy import special
 
@@ -13,7 +11,14 @@ from analysis.stats.change_points import steps
 from analysis.stats.drift_check import LIMIT, line_change
 from analysis.stats.stats import LEVEL, Floats
 from validation.bench import Figure
-from validation.inference.simulated import FEW, SEED, SUITES, no_more_by_chance, share
+from validation.inference.simulated import (
+    FEW,
+    SEED,
+    SUITES,
+    autoregressive,
+    no_more_by_chance,
+    share,
+)
 
 READINGS = 6  # phases × components, each with a scatter of its own
 CHECKS = (5, 11, 21)
@@ -36,7 +41,7 @@ def _moves(checks: int, sd: float, suites: int) -> list[Figure]:
     drift = np.linspace(0, 6 * sd, checks)
     name = f"{checks} checks, scatter {sd:.1%}"
     ends = np.any(np.abs(np.expm1(still[..., -1] - still[..., 0])) > LIMIT, axis=-1)
-    wandering = _wandering(generator, still.shape, sd)
+    wandering = sd * autoregressive(generator, still.shape, CORRELATION)
     figures = [
         no_more_by_chance(f"false “moved”, {name}", share(_moved(still)), suites, 5),
         Figure(
@@ -63,14 +68,6 @@ def _moved(logs: Floats) -> Floats:
     p_value = 2 * special.stdtr(checks - 2, -np.abs(change) / error)
     moved = (p_value * READINGS < LEVEL) & (np.abs(np.expm1(change)) > LIMIT)
     return np.asarray(np.any(moved, axis=-1), dtype=float)
-
-
-def _wandering(generator: np.random.Generator, shape: tuple[int, ...], sd: float) -> Floats:
-    values = generator.normal(0, sd, shape)
-    for at in range(1, shape[-1]):
-        values[..., at] *= math.sqrt(1 - CORRELATION**2)
-        values[..., at] += CORRELATION * values[..., at - 1]
-    return values
 
 
 def _points(blocks: int, suites: int) -> list[Figure]:

@@ -17,6 +17,7 @@ from validation.inference.simulated import (
     SUITES,
     Scene,
     covered,
+    log_ratios,
     no_more_by_chance,
     share,
     simulate,
@@ -94,7 +95,6 @@ def drawn(lot: Lot, truths: Floats, generator: np.random.Generator) -> Sequence[
     logs = []
     for host, scatter in enumerate(lot.scatter):
         scene = Scene(blocks=lot.blocks, entry_sd=0.001 * scatter, run_sd=0.003 * scatter)
-        suite = simulate(scene, len(truths), generator).logs
-        means = np.mean(suite, axis=1)
-        logs.append(means[..., 1] - means[..., 0] + truths[:, host, None])
+        suites = simulate(scene, len(truths), generator)
+        logs.append(log_ratios(suites.logs) + truths[:, host, None])
     return logs

@@ -11,12 +11,13 @@ from analysis.stats.comparison import LogRatio
 from analysis.stats.drifting import long_run
 from analysis.stats.incomplete import in_blocks
 from analysis.stats.stats import LEVEL, Floats, half_width
-from validation.bench import Figure, within
+from validation.bench import Figure, at_least, at_most, within
 from validation.inference.simulated import (
     FEW,
     SEED,
     SUITES,
     Scene,
+    autoregressive,
     covered,
     no_more_by_chance,
     share,
@@ -68,7 +69,7 @@ def _voids(scene: Scene, suites: int) -> list[Figure]:
         within(f"true ratio within the 95 % interval, {name}", share(np.array(held)), "%", 94, 97),
         Figure(f"suites without an interval, {name}", 100 * (1 - len(held) / suites), "%"),
         Figure(f"runs of the two configurations used by whole blocks, {name}", by_blocks, "%"),
-        Figure(f"runs of the two configurations used, {name}", used, "%", "≥95", used >= 95),
+        at_least(f"runs of the two configurations used, {name}", used, "%", 95),
     ]
 
 
@@ -102,13 +103,7 @@ def _stalls(blocks: int, suites: int) -> list[Figure]:
         ),
         Figure(f"suites in which no run stalled, {name}", 100 - share(seen), "%"),
         Figure(f"called equivalent within 2 %, {name}", share(equal), "%"),
-        Figure(
-            f"called equivalent with a stalled run, {name}",
-            share(equal & seen),
-            "%",
-            "≤5",
-            share(equal & seen) <= 5,
-        ),
+        at_most(f"called equivalent with a stalled run, {name}", share(equal & seen), "%", 5),
     ]
 
 
@@ -149,28 +144,13 @@ def _joules(blocks: int, suites: int) -> list[Figure]:
     generator = np.random.default_rng(SEED + 43)
     figures = []
     for correlation in CORRELATED:
-        values = _series(generator, (suites // 2, blocks), correlation)
+        values = autoregressive(generator, (suites // 2, blocks), correlation)
         half = half_width(np.std(values, axis=-1, ddof=1), blocks, 1 - LEVEL)
         mean = np.mean(values, axis=-1)
         name = f"{blocks} blocks, correlation of neighbours {correlation:g}"
         plain, wide = covered((mean - half, mean + half), 0.0), covered(long_run(values), 0.0)
         figures += [
             Figure(f"long-run joules within Student's interval, {name}", plain, "%"),
-            Figure(
-                f"long-run joules within the long-run interval, {name}",
-                wide,
-                "%",
-                "≥94",
-                wide >= 94,
-            ),
+            at_least(f"long-run joules within the long-run interval, {name}", wide, "%", 94),
         ]
     return figures
-
-
-def _series(generator: np.random.Generator, shape: tuple[int, int], correlation: float) -> Floats:
-    """First-order autoregression with variance 1."""
-    values = generator.normal(0, 1, shape)
-    for block in range(1, shape[1]):
-        values[:, block] *= math.sqrt(1 - correlation**2)
-        values[:, block] += correlation * values[:, block - 1]
-    return values

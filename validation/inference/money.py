@@ -22,6 +22,7 @@ from validation.inference.simulated import (
     SEED,
     SUITES,
     Scene,
+    holds,
     no_more_by_chance,
     share,
     simulate,
@@ -105,10 +106,4 @@ def _held(logs: Floats, truth: Mapping[str, float]) -> list[bool]:
     battery = battery_runs(BATTERY_J, estimate((RUN_J * np.exp(logs[:, 0])).tolist()))
     saving = Span(found.saving_j.mean, found.saving_j.low, found.saving_j.high)
     stated = (saving, found.runs, found.hours, battery)
-    return [_holds(span, true) for span, true in zip(stated, truth.values(), strict=True)]
-
-
-def _holds(span: Span | None, true: float) -> bool:
-    if span is None or span.low is None or span.high is None:
-        return False
-    return span.low <= true <= span.high
+    return [holds(span, true) for span, true in zip(stated, truth.values(), strict=True)]

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.stats.comparison import Comparison
+from analysis.stats.comparison import Comparison, LogRatio
 from analysis.stats.planning import detectable, second_stage, two_stages_half_width
-from analysis.stats.stats import LEVEL, Floats
+from analysis.stats.stats import LEVEL
 from validation.bench import Figure, within
-from validation.inference.coverage import paired
 from validation.inference.simulated import (
     FEW,
     SEED,
     SUITES,
     Scene,
+    log_ratios,
     no_less_by_chance,
     share,
     simulate,
@@ -48,21 +48,16 @@ def _two_stages(suites: int, pilot: int, half_width: float, seed: int) -> tuple[
     The second stage is a suite of its own, with drift from its start.
     """
     generator = np.random.default_rng(seed)
-    firsts = _log_ratios(simulate(Scene(blocks=pilot, ratio=RATIO), suites, generator).logs)
+    firsts = log_ratios(simulate(Scene(blocks=pilot, ratio=RATIO), suites, generator).logs)
     sd = np.std(firsts, axis=-1, ddof=1)
     total = second_stage(sd, pilot, half_width)
     longest = Scene(blocks=int(np.max(total)) - pilot, ratio=RATIO)
-    rest = _log_ratios(simulate(longest, suites, generator).logs)
+    rest = log_ratios(simulate(longest, suites, generator).logs)
     added = np.arange(longest.blocks) < total[:, None] - pilot
     mean = (np.sum(firsts, axis=-1) + np.sum(rest * added, axis=-1)) / total
     off = np.abs(mean - math.log(RATIO))
     stated = off <= two_stages_half_width(sd, pilot, total)
     return share(off <= math.log1p(half_width)), share(stated), float(np.mean(total))
-
-
-def _log_ratios(logs: Floats) -> Floats:
-    means = np.mean(logs, axis=1)
-    return np.asarray(means[..., 1] - means[..., 0])
 
 
 def _power(blocks: int, suites: int) -> Figure:
@@ -73,5 +68,5 @@ def _power(blocks: int, suites: int) -> Figure:
     if ratio is None:
         raise ValueError("nothing is detectable with so few blocks")
     simulated = simulate(replace(scene, ratio=ratio), suites, np.random.default_rng(SEED + 7))
-    found = share(paired(simulated.logs).p_value() < LEVEL)
+    found = share(LogRatio.of(log_ratios(simulated.logs)).p_value() < LEVEL)
     return within(f"suites that find the detectable ratio, {blocks} blocks", found, "%", 78, 82)

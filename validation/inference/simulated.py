@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.stats.stats import Floats
+from analysis.stats.stats import Floats, Span
 from analysis.stats.two_way import Ints
 from validation.bench import Figure
 
@@ -93,6 +93,30 @@ def simulate(scene: Scene, suites: int, generator: np.random.Generator) -> Simul
         scatter = scale * generator.standard_t(s.tails, of_runs)
     of_blocks = of_blocks + s.drift_per_h * np.mean(hours, axis=-1, keepdims=True)
     return Simulated(common[:, None] + scatter, hours, places.astype(float), after, of_blocks)
+
+
+def log_ratios(logs: Floats) -> Floats:
+    """Suites × blocks: the second configuration against the first, over all workloads."""
+    means = np.mean(logs, axis=1)
+    return np.asarray(means[..., 1] - means[..., 0])
+
+
+def autoregressive(
+    generator: np.random.Generator, shape: tuple[int, ...], correlation: float
+) -> Floats:
+    """Series along the last axis with variance 1, neighbours correlated (first order)."""
+    values = generator.normal(0, 1, shape)
+    for at in range(1, shape[-1]):
+        values[..., at] *= math.sqrt(1 - correlation**2)
+        values[..., at] += correlation * values[..., at - 1]
+    return values
+
+
+def holds(span: Span | None, true: float) -> bool:
+    """Whether an interval has the truth within it; one that states no limit has not."""
+    if span is None or span.low is None or span.high is None:
+        return False
+    return span.low <= true <= span.high
 
 
 def share(held: Floats | np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> float:

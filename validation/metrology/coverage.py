@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure as Picture
 
 from analysis.energy.uncertainty import TypeB
-from validation.bench import Figure, at_most
+from validation.bench import Figure
 from validation.metrology import loads_independent
 from validation.metrology.loads import INSTRUMENTS, TRUE, Calibration, Floats, Trial, trial
-from validation.metrology.phases import KINDS, limits_s
+from validation.metrology.phases import KINDS, errors_by_kind, limits_s
 
 RELATIVE_LIMIT, ABSOLUTE_LIMIT_W = 0.005, 0.05
 LEAST, MOST = 93.0, 97.0
@@ -40,28 +40,12 @@ def measure(quick: bool = False) -> list[Figure]:
                 of_kind = [100 * float(np.mean(distance[k::_KINDS] <= 1)) for k in range(_KINDS)]
                 figures.append(Figure(f"{title}{family}, kind with the least", min(of_kind), "%"))
                 figures.append(Figure(f"{title}{family}, kind with the most", max(of_kind), "%"))
-    return figures + _errors(3 if quick else 200)
+    others = errors_by_kind(3 if quick else 200, loads_independent.trial, SEED, ", other loads")
+    return [*figures, *others]
 
 
 _LIMITS = (RELATIVE_LIMIT, ABSOLUTE_LIMIT_W)
 _KINDS = len(INSTRUMENTS) * len(KINDS)
-
-
-def _errors(count: int) -> list[Figure]:
-    """95th percentile of the error on the other loads, for each meter and length."""
-    figures = []
-    for name, seconds, periods, target in KINDS:
-        for meter in INSTRUMENTS:
-            generator = np.random.default_rng(SEED)
-            limits = limits_s(meter, seconds, periods)
-            trials = (
-                loads_independent.trial(generator, meter, float(generator.uniform(*limits)))
-                for _ in range(count)
-            )
-            found = [one.error_percent for one in trials]
-            title = f"phase energy error p95, {name}, {meter.name}, other loads"
-            figures.append(at_most(title, float(np.quantile(found, 0.95)), "%", target))
-    return figures
 
 
 def _distances(

@@ -74,6 +74,7 @@ INSTRUMENTS = (
 SKEW = 100e-6
 DROPPED = 0.01
 DELAY_S = (0.001, 0.016)
+NORMAL_95 = 1.96
 CLOCK_BOUND_S = 0.0003  # between target and controller: half of a round trip over a wire
 AROUND = 300  # records before and after, by which the meter's clock is known
 
@@ -179,6 +180,14 @@ class Trial:
         return 100 * (
             1.0 if self.found.energy_j is None else abs(self.found.energy_j / self.truth_j - 1)
         )
+
+    @property
+    def held(self) -> bool:
+        """Whether the 95 % interval, its statistical part alone, holds the truth."""
+        energy_j, sigma_j = self.found.energy_j, self.found.statistical_j
+        if energy_j is None or sigma_j is None:
+            return False
+        return abs(energy_j - self.truth_j) <= NORMAL_95 * sigma_j
 
 
 def trial(

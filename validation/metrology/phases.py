@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -20,6 +22,7 @@ from validation.metrology.loads import (
     INSTRUMENTS,
     Floats,
     Instrument,
+    Trial,
     realistic,
     records,
     trial,
@@ -39,14 +42,10 @@ Limits = tuple[float, float]
 def measure(quick: bool = False) -> list[Figure]:
     """95th percentile of the error for each meter and length; phases and pauses against the run."""
     count = 6 if quick else 400
-    figures = []
-    for name, seconds, periods, target in KINDS:
-        for meter in INSTRUMENTS:
-            error = _errors(meter, seconds, periods, count)
-            title = f"phase energy error p95, {name}, {meter.name}"
-            figures.append(at_most(title, float(np.quantile(error, 0.95)), "%", target))
+    figures = errors_by_kind(count)
     for meter in INSTRUMENTS:
-        error = _errors(meter, (0.0, 0.0), (10, 30), count, rests=False)
+        restless = partial(trial, rests=False)
+        error = _errors(meter, (0.0, 0.0), (10, 30), count, one_trial=restless)
         title = f"the same without rest at the edges, 10 to 30 samples, {meter.name}"
         figures.append(Figure(title, float(np.quantile(error, 0.95)), "%"))
     worst_uj = max(_unaccounted_uj(seed) for seed in range(3 if quick else 100))
@@ -54,6 +53,19 @@ def measure(quick: bool = False) -> list[Figure]:
     worst_uj = max(_unaccounted_with_gaps_uj(seed) for seed in range(3 if quick else 100))
     title = "phases, pauses and tail against end less start, with gaps, worst"
     figures.append(at_most(title, worst_uj, "µJ", 1.0))
+    return figures
+
+
+def errors_by_kind(
+    count: int, one_trial: Callable[..., Trial] = trial, seed: int = SEED, loads: str = ""
+) -> list[Figure]:
+    """95th percentile of the error for each length of a phase and each meter."""
+    figures = []
+    for name, seconds, periods, target in KINDS:
+        for meter in INSTRUMENTS:
+            error = _errors(meter, seconds, periods, count, one_trial=one_trial, seed=seed)
+            title = f"phase energy error p95, {name}, {meter.name}{loads}"
+            figures.append(at_most(title, float(np.quantile(error, 0.95)), "%", target))
     return figures
 
 
@@ -69,15 +81,13 @@ def _errors(
     periods: Limits,
     count: int,
     *,
-    rests: bool = True,
+    one_trial: Callable[..., Trial] = trial,
+    seed: int = SEED,
 ) -> Floats:
     """Size of the error of `count` phases in %; a phase without a figure is wrong by all."""
-    generator = np.random.default_rng(SEED)
+    generator = np.random.default_rng(seed)
     limits = limits_s(meter, seconds, periods)
-    trials = (
-        trial(generator, meter, float(generator.uniform(*limits)), rests=rests)
-        for _ in range(count)
-    )
+    trials = (one_trial(generator, meter, float(generator.uniform(*limits))) for _ in range(count))
     return np.array([one.error_percent for one in trials])
 
 

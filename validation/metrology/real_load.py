@@ -16,11 +16,12 @@ import numpy as np
 import polars as pl
 
 from analysis.energy.curve import Edge
-from analysis.energy.metered import Energy, Metered
+from analysis.energy.metered import Metered
 from analysis.suite.clocks import Floats, Ints
 from analysis.suite.samples import of_table
 from lab.state import REPOSITORY
 from validation.bench import Figure, at_least
+from validation.metrology.loads import Trial
 
 FOLDER = REPOSITORY / "data" / "traces"
 WINDOWS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -28,7 +29,6 @@ SLOW_S = 2.0  # windows as long as the rests, which tell nothing of an edge
 LONG_S = 10.0  # loads that are compared
 BOUND_NS, DELAY_S = 20_000, 0.002
 LEAST_HELD = 93.0
-NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +78,11 @@ def measure(quick: bool = False) -> list[Figure]:
     offsets = (0.0,) if quick else tuple(np.arange(0, 1, 0.1))
     figures, all_held = [], []
     for window_s in WINDOWS_S:
-        pairs = [pair for offset in offsets for pair in found(window_s, float(offset))]
-        held = [_held(energy, truth_j) for energy, truth_j in pairs]
-        error = [abs((energy.energy_j or 0.0) / truth_j - 1) for energy, truth_j in pairs]
+        trials = [one for offset in offsets for one in found(window_s, float(offset))]
+        held = [one.held for one in trials]
+        p95 = float(np.quantile([one.error_percent for one in trials], 0.95))
         name = f"a real load of 10 s and more beside rests, windows of {window_s:g} s"
         figures.append(Figure(f"{name}: truth held", 100 * float(np.mean(held)), "%"))
-        p95 = 100 * float(np.quantile(error, 0.95))
         figures.append(Figure(f"{name}: error p95", p95, "%"))
         all_held += held * (window_s < SLOW_S)
     title = "real loads beside rests, windows of 0.1 to 1 s: truth held"
@@ -91,14 +90,8 @@ def measure(quick: bool = False) -> list[Figure]:
     return figures
 
 
-def _held(energy: Energy, truth_j: float) -> bool:
-    if energy.energy_j is None or energy.statistical_j is None:
-        return False
-    return abs(energy.energy_j - truth_j) <= NORMAL_95 * energy.statistical_j
-
-
-def found(window_s: float, offset: float) -> Iterator[tuple[Energy, float]]:
-    """The energy of each long load, and the truth."""
+def found(window_s: float, offset: float) -> Iterator[Trial]:
+    """Each long load."""
     whole = trace()
     ends = [whole.read_ns[0], *(t for load in whole.loads_ns for t in load), whole.read_ns[-1]]
     rests_ns = [int(b - a) for a, b in zip(ends[::2], ends[1::2], strict=True)]
@@ -112,4 +105,4 @@ def found(window_s: float, offset: float) -> Iterator[tuple[Energy, float]]:
     for begin, end in whole.loads_ns:
         if end - begin >= LONG_S * 1e9:
             truth_j = whole.truth_j(end) - whole.truth_j(begin)
-            yield metered.energy("system", [(begin, end)]), truth_j
+            yield Trial(truth_j, metered.energy("system", [(begin, end)]))

@@ -7,6 +7,8 @@ does, at any place of a phase. The false alarms are those of the same recordings
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 
@@ -40,11 +42,9 @@ def measure(quick: bool = False) -> list[Figure]:
     figures = []
     for meter in INSTRUMENTS:
         generator = np.random.default_rng(SEED)
-        found, alarms, seen = _stuck(meter, generator, count)
-        figures += _figures(f"stuck for {STUCK_S:g} s, {meter.name}", found, alarms / seen)
+        figures += _told(f"stuck for {STUCK_S:g} s", meter, generator, count, (STUCK_FLAG, _stuck))
         if meter.timing == "index":
-            found, alarms, seen = _twice(meter, generator, count)
-            figures += _figures(f"record twice, {meter.name}", found, alarms / seen)
+            figures += _told("record twice", meter, generator, count, (DUPLICATE_FLAG, _twice))
     found, alarms, seen = _begun_again(np.random.default_rng(SEED), 10 * count)
     return figures + _figures("RAPL counter begun again within a phase", found, alarms / seen)
 
@@ -56,40 +56,49 @@ def _figures(what: str, found: float, alarms: float) -> list[Figure]:
     ]
 
 
-def _stuck(meter: Instrument, generator: np.random.Generator, count: int) -> tuple[float, int, int]:
+Phase = tuple[float, float]  # its start and end in s
+Upset = Callable[[pl.DataFrame, Phase, np.random.Generator], pl.DataFrame]
+
+
+def _told(
+    what: str,
+    meter: Instrument,
+    generator: np.random.Generator,
+    count: int,
+    upset: tuple[str, Upset],
+) -> list[Figure]:
+    """How often the flag is there after the upset of a recording, and before it."""
+    flag, damage = upset
     found = alarms = seen = 0
     for _ in range(count):
         table, phase_s = _recording(meter, generator)
-        at_ns = generator.uniform(phase_s[0], phase_s[1] - STUCK_S) * 1e9
-        near = pl.col("t_mono_ns").is_between(at_ns, at_ns + STUCK_S * 1e9)
-        held_w = table.filter(near)["power_w_system"][0]
-        power_w = pl.when(near).then(held_w).otherwise(pl.col("power_w_system"))
-        broken = table.with_columns(power_w.alias("power_w_system"))
-        found += STUCK_FLAG in _flags(broken, meter, generator, phase_s)
-        alarms += STUCK_FLAG in _flags(table, meter, generator, phase_s)
+        broken = damage(table, phase_s, generator)
+        found += flag in _flags(broken, meter, generator, phase_s)
+        alarms += flag in _flags(table, meter, generator, phase_s)
         seen += len(table)
-    return found / count, alarms, seen
+    return _figures(f"{what}, {meter.name}", found / count, alarms / seen)
 
 
-def _twice(meter: Instrument, generator: np.random.Generator, count: int) -> tuple[float, int, int]:
-    found = alarms = seen = 0
-    for _ in range(count):
-        table, phase_s = _recording(meter, generator)
-        inside = np.flatnonzero(
-            table["t_mono_ns"].is_between(phase_s[0] * 1e9, phase_s[1] * 1e9).to_numpy()
-        )
-        place = int(generator.choice(inside[1:-1]))
-        copy = table.slice(place, 1).with_columns(pl.col("t_mono_ns") + COPY_NS)
-        broken = pl.concat([table.head(place + 1), copy, table.slice(place + 1)])
-        found += DUPLICATE_FLAG in _flags(broken, meter, generator, phase_s)
-        alarms += DUPLICATE_FLAG in _flags(table, meter, generator, phase_s)
-        seen += len(table)
-    return found / count, alarms, seen
+def _stuck(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) -> pl.DataFrame:
+    """One value for `STUCK_S` within the phase."""
+    at_ns = generator.uniform(phase_s[0], phase_s[1] - STUCK_S) * 1e9
+    near = pl.col("t_mono_ns").is_between(at_ns, at_ns + STUCK_S * 1e9)
+    held_w = table.filter(near)["power_w_system"][0]
+    power_w = pl.when(near).then(held_w).otherwise(pl.col("power_w_system"))
+    return table.with_columns(power_w.alias("power_w_system"))
 
 
-def _recording(
-    meter: Instrument, generator: np.random.Generator
-) -> tuple[pl.DataFrame, tuple[float, float]]:
+def _twice(table: pl.DataFrame, phase_s: Phase, generator: np.random.Generator) -> pl.DataFrame:
+    """A record of the phase, and a copy behind it."""
+    inside = np.flatnonzero(
+        table["t_mono_ns"].is_between(phase_s[0] * 1e9, phase_s[1] * 1e9).to_numpy()
+    )
+    place = int(generator.choice(inside[1:-1]))
+    copy = table.slice(place, 1).with_columns(pl.col("t_mono_ns") + COPY_NS)
+    return pl.concat([table.head(place + 1), copy, table.slice(place + 1)])
+
+
+def _recording(meter: Instrument, generator: np.random.Generator) -> tuple[pl.DataFrame, Phase]:
     load = realistic(generator, float(generator.uniform(30, 120)), AROUND * meter.period_s)
     return records(load, meter, generator, dropped=DROPPED), (load.start_s, load.end_s)
 
@@ -98,7 +107,7 @@ def _flags(
     table: pl.DataFrame,
     meter: Instrument,
     generator: np.random.Generator,
-    phase_s: tuple[float, float],
+    phase_s: Phase,
 ) -> tuple[str, ...]:
     return integrated(table, meter, generator, phase_s, (meter.rest_s, meter.rest_s)).flags
 

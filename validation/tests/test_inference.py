@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.stats.comparison import compare
+from analysis.stats.comparison import LogRatio, compare
 from validation.bench import Figure
 from validation.inference import (
     agreement,
@@ -23,7 +23,7 @@ from validation.inference import (
     steadiness,
 )
 from validation.inference.families import largest_difference
-from validation.inference.simulated import Scene, simulate
+from validation.inference.simulated import Scene, log_ratios, simulate
 
 
 def by_name(figures: list[Figure]) -> dict[str, Figure]:
@@ -53,7 +53,7 @@ def test_arrays_say_what_the_report_says() -> None:
 
 def test_the_array_form_of_a_comparison_is_the_single_one() -> None:
     logs = simulate(Scene(blocks=5, workloads=2, ratio=1.02), 4, np.random.default_rng(3)).logs
-    found = coverage.paired(logs)
+    found = LogRatio.of(log_ratios(logs))
     low, high = found.interval(0.95)
     for number, of_suite in enumerate(logs):
         means = np.exp(of_suite.mean(axis=0))
@@ -93,8 +93,8 @@ def test_fixed_order_would_be_found_out() -> None:
     scene = Scene(blocks=10, drift_per_h=0.0, place=0.002, swing=0.0)
     suites = simulate(scene, 400, np.random.default_rng(5))
     fixed = suites.logs[:, 0] + scene.place * (np.arange(4) - suites.places)
-    p_fixed = coverage.paired(fixed[:, None]).p_value()
-    p_random = coverage.paired(suites.logs).p_value()
+    p_fixed = LogRatio.of(log_ratios(fixed[:, None])).p_value()
+    p_random = LogRatio.of(log_ratios(suites.logs)).p_value()
     assert np.mean(p_fixed < 0.05) > 0.2
     assert np.mean(p_random < 0.05) < 0.08
 
