@@ -19,6 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 PY := $(VENV)/bin/python
+FDE := $(PY) -m controller
 # The newest suite, unless one is named: make report SUITE_DIR=data/suites/…
 SUITE_DIR ?= $(shell ls -1dt data/suites/*/ 2>/dev/null | head -n 1)
 # One word of the shell, whatever stands in it: a folder may have come from elsewhere with its name.
@@ -26,8 +27,8 @@ quoted = '$(subst ','\'',$(1))'
 THE_SUITE = $(call quoted,$(SUITE_DIR))
 PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $(if $(PILOT),--pilot $(call quoted,$(PILOT))) \
   $(if $(HOURS),--hours $(HOURS)) $(if $(SCALE),--scale $(SCALE)) \
-  $(if $(CONFIGURATIONS),--configurations $(CONFIGURATIONS)) $(if $(SKIP),--skip $(SKIP)) \
-  $(if $(CONFIRM),--confirm $(CONFIRM))
+  $(if $(CONFIGURATIONS),--configurations "$(CONFIGURATIONS)") $(if $(SKIP),--skip "$(SKIP)") \
+  $(if $(CONFIRM),--confirm "$(CONFIRM)")
 
 # The directories of the labs that an inventory names; none where it is of real hardware.
 LABS-lab = $(FDE_LAB_DIR)
@@ -42,9 +43,15 @@ define NEED_SUITE
 	@[ -n $(THE_SUITE) ] || { echo "fde: there is no suite yet: make run makes one, or name its folder with SUITE_DIR=…" >&2; exit 1; }
 endef
 
+FIRST := testbed lab check provision prove run resume report verify teardown
+
 .PHONY: help
 help: ## list the steps
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@rest=$$(grep -ohE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | cut -d: -f1 | grep -vxF "$$(printf '%s\n' $(FIRST))" | sort); \
+	  for step in $(FIRST) '' $$rest; do \
+	    [ -n "$$step" ] || { echo; continue; }; \
+	    sed -nE "s/^($$step):.*## (.*)/\1\t\2/p" $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-15s %s\n", $$1, $$2}'; done
+	@echo "  the same as one command, with --help and --json: docs/commands.md"
 	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
 	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  SUITE_DIR=path"
 	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\"  PACKAGES=2"
@@ -86,85 +93,83 @@ lab-down: ## stop every virtual lab
 .PHONY: check
 check: venv ## say what would happen to the target, disk by disk (and with SUITE=…, its wear); touches nothing
 	$(NEED_LAB)
-	@$(PY) -m controller check --inventory $(INVENTORY) \
+	@$(FDE) check --inventory $(INVENTORY) \
 	  $(if $(filter file,$(origin SUITE)),,--suite $(SUITE) $(if $(SCALE),--scale $(SCALE)))
 
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need; the first time: CONFIRM="serial …"
 	$(NEED_LAB)
-	@confirmed=$$($(if $(LABS),echo '{}',$(PY) -m controller confirm --inventory $(INVENTORY) $(CONFIRM))) && \
-	  $(PY) -m controller.playbook -i $(INVENTORY) -e "$$confirmed" ansible/site.yml
+	@$(FDE) provision --inventory $(INVENTORY) $(if $(CONFIRM),--confirm "$(CONFIRM)") $(if $(LABS),</dev/null)
 
 .PHONY: assets
 assets: venv ## make the kernel archives and the clip on the target: make assets [KERNEL=path] [CLIP=path]
 	$(NEED_LAB)
-	@$(PY) -m controller.playbook -i $(INVENTORY) $(if $(KERNEL),-e assets_kernel=$(abspath $(KERNEL))) \
-	  $(if $(CLIP),-e assets_clip=$(abspath $(CLIP))) ansible/assets.yml
+	@$(FDE) assets --inventory $(INVENTORY) $(if $(KERNEL),--kernel $(KERNEL)) $(if $(CLIP),--clip $(CLIP))
 
 .PHONY: prove
 prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURATIONS="…"]
 	$(NEED_LAB)
-	@$(PY) -m controller prove --inventory $(INVENTORY) $(CONFIGURATIONS)
+	@$(FDE) prove --inventory $(INVENTORY) $(CONFIGURATIONS)
 
 .PHONY: teardown
 teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
 	$(NEED_LAB)
-	@$(PY) -m controller.playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
+	@$(FDE) teardown --inventory $(INVENTORY) $(if $(PSID_REVERT),--psid-revert $(PSID_REVERT))
 
 .PHONY: plan
 plan: venv ## freeze a plan for SUITE, on every host of the inventory
 	$(NEED_LAB)
-	@$(PY) -m controller plan --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
+	@$(FDE) plan --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: run
 run: venv ## freeze a plan for SUITE and run it, on every host of the inventory at once
 	$(NEED_LAB)
-	@$(PY) -m controller run --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
+	@$(FDE) run --suite $(SUITE) --inventory $(INVENTORY) --out data/suites $(PLAN_OPTIONS)
 
 .PHONY: resume
 resume: venv ## continue with an interrupted suite
 	$(NEED_LAB)
 	$(NEED_SUITE)
-	@$(PY) -m controller resume $(THE_SUITE) --inventory $(INVENTORY)
+	@$(FDE) resume $(THE_SUITE) --inventory $(INVENTORY)
 
 .PHONY: watch
 watch: venv ## attach to what runs, here or on the target: make watch [SUITE_DIR=…] [SERVE=8080]
-	@$(PY) -m controller watch $(if $(filter file,$(origin SUITE_DIR)),,$(THE_SUITE)) \
+	@$(FDE) watch $(if $(filter file,$(origin SUITE_DIR)),,$(THE_SUITE)) \
 	  $(if $(SERVE),--serve $(SERVE)) $(if $(LAB_IS_DOWN),,--inventory $(INVENTORY))
 
 .PHONY: report
 report: venv ## joules, verdicts and payback of the newest suite
 	$(NEED_SUITE)
-	@$(PY) -m analysis report $(THE_SUITE)
+	@$(FDE) report $(THE_SUITE)
 
 .PHONY: compare
 compare: venv ## two suites beside each other: make compare A=data/suites/… B=data/suites/…
 	@[ -n $(call quoted,$(A)) ] && [ -n $(call quoted,$(B)) ] || { echo "fde: name two suite folders: make compare A=… B=…" >&2; exit 1; }
-	@$(PY) -m analysis compare $(call quoted,$(A)) $(call quoted,$(B)) --out $(FDE_BUILD)/compare
+	@$(FDE) compare $(call quoted,$(A)) $(call quoted,$(B)) --out $(FDE_BUILD)/compare
 
 .PHONY: trace
 trace: venv ## draw the power over the time of one run: make trace RUN=<run id> [SUITE_DIR=…]
 	$(NEED_SUITE)
-	@$(PY) -m analysis trace $(THE_SUITE) $(call quoted,$(RUN)) --out $(FDE_BUILD)/traces
+	@$(FDE) trace $(THE_SUITE) $(call quoted,$(RUN)) --out $(FDE_BUILD)/traces
 
 .PHONY: synthetic
 synthetic: venv ## a suite drawn from the figures of Fujimoto et al., labelled synthetic, and its report
-	@folder=$$($(PY) -m validation.synthetic data/suites) && $(PY) -m analysis report "$$folder"
+	@folder=$$($(PY) -m validation.synthetic data/suites) && $(FDE) report "$$folder"
 
 .PHONY: report-pdf
 report-pdf: venv ## the report of the newest suite as report.pdf, for paper
 	$(NEED_SUITE)
-	@$(PY) -m analysis.report.pdf $(THE_SUITE)
+	@$(FDE) report --pdf $(THE_SUITE)
 
 .PHONY: verify
 verify: venv ## check the sums of a suite and make its figures again
 	$(NEED_SUITE)
-	@$(PY) -m analysis verify $(THE_SUITE)
+	@$(FDE) verify $(THE_SUITE)
 
 .PHONY: summary
 summary: venv ## ten lines on the newest suite: what ran, what was void and why, whether the drift check held
 	$(NEED_SUITE)
-	@$(PY) -m analysis summary $(THE_SUITE)
+	@$(FDE) summary $(THE_SUITE)
 
 .PHONY: lint
 lint: venv ## style, types, layers, playbooks, shell

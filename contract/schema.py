@@ -14,10 +14,11 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "schema"
+from contract.places import SHARE
+
+FOLDER = SHARE / "data" / "schema"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _BUILTINS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _Shape = TypeVar("_Shape")
@@ -199,14 +200,16 @@ def schema(shape: Any) -> dict[str, Any]:  # noqa: PLR0911 - as `_read`
 
 def texts() -> dict[str, str]:
     """The files of `data/schema/`, by name."""
+    from contract.command_results import COMMANDS
     from contract.documents import DOCUMENTS  # whose shapes are read with this module
 
+    printed = {f"fde-{name}": (f"fde {name} --json", shape) for name, shape in COMMANDS.items()}
     return {
         f"{name}.json": json.dumps(
             {"$schema": DIALECT, "title": title, **schema(shape)}, ensure_ascii=False, indent=1
         )
         + "\n"
-        for name, (title, shape) in DOCUMENTS.items()
+        for name, (title, shape) in {**DOCUMENTS, **printed}.items()
     }
 
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from contract.errors import ControllerError
 from contract.extensions import distribution, installed
+from contract.places import ROOT
 from controller import remote
 
-ROOT = Path(__file__).resolve().parents[1]
 HOME = PurePosixPath("opt/fde-testbed")
 TARGET = PurePosixPath("etc/fde-testbed/target.json")
 PACKAGES = ("agent", "contract", "instrumentation", "workloads")

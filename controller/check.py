@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from contract.command_results import CheckResult, HostCheck
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
 from controller import confirm, secrets_file
@@ -24,50 +25,51 @@ LABEL = 12
 Say = Callable[[str], None]
 
 
-def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = None) -> bool:
-    """Print the page of every host of an inventory; whether nothing prevents the next step.
+def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = None) -> CheckResult:
+    """Print the page of every host of an inventory.
 
     Of a `suite` it is said what its preconditioning would cost each disk. Raises ControllerError
     where the inventory cannot be read at all.
     """
     say(f"CHECK of {path}: nothing is installed, no disk is touched.")
     found = inventories.resolve(path)
-    refusals = sum(len(reasons) for reasons in found.refused.values())
+    hosts = [HostCheck(host, tuple(reasons)) for host, reasons in found.refused.items()]
     for host, reasons in found.refused.items():
         say(f"\nINVENTORY  {host}: refused; the target was not asked")
         for reason in reasons:
             _lines("refused", reason, say)
     for target in found.targets:
-        refusals += _one(target, say, suite, scale)
+        hosts.append(_one(target, say, suite, scale))
     say("")
+    refusals = sum(len(host.refused) for host in hosts)
     if refusals:
         count = "One thing stands" if refusals == 1 else f"{refusals} things stand"
         say(f"VERDICT  {count} in the way, marked `refused` above. Nothing was touched.")
-        return False
-    say(
-        f"VERDICT  Nothing stands in the way, and nothing was touched: make provision "
-        f"INVENTORY={path} does what is said above."
-    )
-    return True
+    else:
+        say(
+            f"VERDICT  Nothing stands in the way, and nothing was touched: make provision "
+            f"INVENTORY={path} does what is said above."
+        )
+    return CheckResult(not refusals, str(path), tuple(hosts))
 
 
-def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | None) -> int:
-    """The page of one host; how many refusals are on it."""
+def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | None) -> HostCheck:
+    """The page of one host."""
     refusals = _inventory(target, say)
     say(f"\nTARGET  {_address(target)}")
     try:
         seen = look(target)
     except ControllerError as error:
-        _lines("refused", f"{error} The disks were not looked at.", say)
+        refusals.append(f"{error} The disks were not looked at.")
+        _lines("refused", refusals[-1], say)
         seen = None
-        refusals += 1
     if seen is not None:
         _machine(seen, say)
         for disk in seen.disks:
             _disk(disk, say)
         for new in confirm.new_disks(target, seen.disks):
             _lines("will ask", f"make provision CONFIRM={new['serial']}, the first time", say)
-        refusals += len(seen.refused)
+        refusals += [each["sentence"] for each in seen.refused]
         if seen.error is None:
             say(f"\nsaved for make provision: {_save(target, seen)}")
     say("\nCONFIGURATIONS")
@@ -75,27 +77,29 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         say(f"  {line}")
     if suite is not None and seen is not None:
         refusals += _suite(target, seen, suite, scale, say)
-    if refusals == 0 and one_disk(target):
+    if not refusals and one_disk(target):
         say("\nSUITE  make run SUITE=one-disk answers first: the Opal disk compared with itself.")
-    return refusals
+    return HostCheck(target["host"], tuple(refusals), tuple(seen.disks if seen else ()))
 
 
-def _suite(target: Mapping[str, Any], seen: Look, name: str, scale: str | None, say: Say) -> int:
-    """What a suite's preconditioning would cost each disk; how many refusals there are."""
+def _suite(
+    target: Mapping[str, Any], seen: Look, name: str, scale: str | None, say: Say
+) -> list[str]:
+    """What a suite's preconditioning would cost each disk; the refusals."""
     from controller.compile import compile_plan  # NumPy: not for a page without a suite
 
     try:
         plan = compile_plan(name, scaled(load_suite(name), scale), target, seed=0)
     except AgentError as error:
         _lines("refused", str(error), say)
-        return 1
+        return [str(error)]
     found = confirm.costs(plan, seen.disks)
     say(f"\nSUITE  {name}: " + ("" if found else "the disks are taken as they are"))
     for cost in found:
         _lines("wear", cost.sentences, say)
         if cost.reason and not target.get("lab"):
             _lines("will ask", f"make run CONFIRM={cost.serial}, as {cost.reason}", say)
-    return 0
+    return []
 
 
 def one_disk(target: Mapping[str, Any]) -> bool:
@@ -109,8 +113,8 @@ def _address(target: Mapping[str, Any]) -> str:
     return f"{target['host']} = {link['user']}@{link['host']}, port {link['port']}"
 
 
-def _inventory(target: Mapping[str, Any], say: Say) -> int:
-    """What the inventory says by itself, and whether the secrets are whole."""
+def _inventory(target: Mapping[str, Any], say: Say) -> list[str]:
+    """What the inventory says by itself, and whether the secrets are whole; the refusals."""
     say(f"\nINVENTORY  {target['host']}: its types and rules hold")
     _lines("figures", f"{target['origin']}; sql on {_database(target['database'])}", say)
     for meter in target["meters"]:
@@ -119,13 +123,13 @@ def _inventory(target: Mapping[str, Any], say: Say) -> int:
     for name, asset in target["assets"].items():
         known = "its sum is given" if asset["sha256"] else f"its sum is in {asset['sums']}"
         _lines("asset", f"{name}: {asset['path']}, {known}", say)
-    refusals = 0
+    refusals = []
     try:
         said = secrets_file.described(Path(target["secrets_file"]))
         _lines("secrets", f"{_short(target['secrets_file'])}: {said}", say)
     except ControllerError as error:
         _lines("refused", str(error), say)
-        refusals = 1
+        refusals = [str(error)]
     for role, disk in target["disks"].items():
         for label, text in _named(role, disk, target):
             _lines(label, text, say)

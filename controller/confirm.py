@@ -58,11 +58,9 @@ def run(path: Path, confirmed: Sequence[str], ask: Ask | None) -> list[str]:
 
     Raises ControllerError where one is not. What stands against a disk is for the play to say.
     """
-    given = {serial for words in confirmed for serial in words.split()}
-    targets = inventories.resolve(path).targets
-    for host, disk in _waiting(targets, given):
-        if ask is None:
-            continue
+    given = set(confirmed)
+    for host, disk in _waiting(inventories.resolve(path).targets, given) if ask else ():
+        assert ask is not None
         typed = ask(
             f"{host}: {described(disk)}\n"
             "ALL OF THAT WILL BE LOST. Type the serial number to continue: "

@@ -6,7 +6,6 @@ One connection does it all; /run is in the target's memory, so that no disk of i
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -17,8 +16,9 @@ from typing import Any
 
 from contract import strict_json
 from contract.errors import ControllerError
+from contract.places import build_folder
 from controller import remote
-from controller.bundle import HOME, ROOT, collect, pack
+from controller.bundle import HOME, collect, pack
 
 NOT_TMPFS, NO_FOLDER, NO_PYTHON, NOT_UNPACKED, NO_ANSWER = 94, 95, 96, 97, 98
 # The folder goes whatever happens, also where the link is lost and the script is hung up on.
@@ -113,7 +113,7 @@ def _asked(target: Mapping[str, Any], *what: str) -> subprocess.CompletedProcess
 
 def checks_file(host: str) -> Path:
     """Where the last check of a host is kept, until it is provisioned."""
-    return Path(os.environ.get("FDE_BUILD") or ROOT / "build") / "checks" / f"{host}.json"
+    return build_folder() / "checks" / f"{host}.json"
 
 
 def checked(target: Mapping[str, Any], now: Look) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 import subprocess
@@ -10,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
@@ -21,9 +20,10 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
+from contract.places import ROOT
 from contract.strict_json import read_object
 from controller import playbook
-from controller.playbook import ROOT
+from controller.planning import Options
 from controller.seal import MANIFEST
 from controller.status import Hosts
 from controller.suite_folder import require_plain
@@ -175,7 +175,6 @@ SESSION = (sys.executable, "-m", "controller", "run")
 LOG = ".session.log"
 POLL_S = 0.5
 
-Options = argparse.Namespace
 Freeze = Callable[..., dict[str, Any]]
 
 
@@ -211,7 +210,7 @@ def several(options: Options) -> bool:
     if options.inventory is None:
         raise ControllerError("Name the inventory (--inventory) or a resolved target (--target).")
     targets = hosts(options.inventory)
-    folder = getattr(options, "suite_dir", None)
+    folder = options.suite_dir
     if folder is not None and (folder / FILE).exists():
         options.targets = targets
         return True
@@ -250,7 +249,7 @@ def plan(options: Options, freeze: Freeze) -> Path:
         for host in (target["host"] for target in options.targets):
             own = {"seed": seed, "target": playbook.target_file(host), **changes}
             try:
-                found.append(freeze(Options(**{**vars(options), **own}), group=name, now=now))
+                found.append(freeze(replace(options, **own), group=name, now=now))
             except ControllerError as error:
                 raise ControllerError(f"{host}: {error}") from error
         return found
@@ -278,7 +277,8 @@ def run(options: Options) -> bool:
     A host that fails does not stop the others. Ctrl-C is handed on to each session, which ends in
     order; KeyboardInterrupt is raised when all have.
     """
-    folder: Path = options.suite_dir
+    folder = options.suite_dir
+    assert folder is not None and options.inventory is not None
     require_apart(options.targets)
     waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
     if not waiting:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from contract.errors import ControllerError
+from contract.places import ANSIBLE, ROOT, build_folder
 from controller import remote
 from controller.names import unknown
 
@@ -39,7 +40,7 @@ def resolve(path: Path) -> Inventory:
             else f"There is no inventory {path}: copy ansible/inventory/hardware.example."
         )
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        play = _play(["--inventory", str(path), str(ROOT / "ansible" / "resolve.yml")], output)
+        play = _play(["--inventory", str(path), str(ANSIBLE / "resolve.yml")], output)
         output.seek(0)
         said = output.read()
     refused: dict[str, list[str]] = {}
@@ -55,8 +56,7 @@ def resolve(path: Path) -> Inventory:
 
 def target_file(host: str) -> Path:
     """Where resolve.yml writes a host's resolved target."""
-    build = Path(os.environ.get("FDE_BUILD") or ROOT / "build")
-    return build / "targets" / f"{host}.json"
+    return build_folder() / "targets" / f"{host}.json"
 
 
 def _last_words(said: str) -> str:
@@ -65,16 +65,18 @@ def _last_words(said: str) -> str:
     return next(lines, "it names no host in the group `targets`.")
 
 
-ROOT = Path(__file__).resolve().parents[1]
-
-
 @contextmanager
 def environment() -> Iterator[dict[str, str]]:
     """What ansible-playbook is to be started with: its connections lie open in a folder that is
     ours alone and that nobody can know beforehand, for as long as this context."""
     with tempfile.TemporaryDirectory(prefix="fde-cp-") as sockets:
-        config = str(ROOT / "ansible" / "ansible.cfg")
-        yield {**os.environ, "ANSIBLE_CONFIG": config, "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets}
+        yield {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": sockets,
+            "FDE_BUILD": str(build_folder().absolute()),
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        }
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,15 @@ class Play:
     failures: Sequence[Mapping[str, Any]]
 
 
-def _play(arguments: Sequence[str], output: IO[str]) -> Play:
+def _play(arguments: Sequence[str], output: IO[str] | None) -> Play:
     """Run ansible-playbook to its end, what it says for people in `output`."""
+    alone = {"ANSIBLE_NOCOLOR": "1"} if output else {}
     with environment() as variables, tempfile.NamedTemporaryFile() as events:
         try:
             done = subprocess.run(
                 [str(_program()), *arguments],
-                env={**variables, "ANSIBLE_NOCOLOR": "1", "FDE_ANSIBLE_EVENTS": events.name},
-                stdin=subprocess.DEVNULL,
+                env={**variables, **alone, "FDE_ANSIBLE_EVENTS": events.name},
+                stdin=subprocess.DEVNULL if output else None,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
@@ -113,7 +116,7 @@ def suite(
 ) -> None:
     """Play suite.yml with one tag (`start`, `fetch`) on one host. Raises ControllerError."""
     arguments = ["--inventory", str(inventory), "--limit", host, "--tags", tag]
-    arguments += ["--extra-vars", json.dumps(variables), str(ROOT / "ansible" / "suite.yml")]
+    arguments += ["--extra-vars", json.dumps(variables), str(ANSIBLE / "suite.yml")]
     log.info("ansible %s on %s begins, its output in %s", tag, host, output_file)
     with output_file.open("w", encoding="utf-8") as output:
         play = _play(arguments, output)
@@ -133,19 +136,10 @@ def _program() -> Path:
     return Path(sys.executable).with_name("ansible-playbook")
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Its own status."""
-    with environment() as variables:
-        try:
-            return subprocess.run(
-                [str(_program()), *arguments], env=variables, check=False
-            ).returncode
-        except FileNotFoundError:
-            print(f"fde: {_program()} is not there: run make venv.", file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:  # it has heard it, too, and has said so
-            return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def run(
+    name: str, inventory: Path, variables: Mapping[str, Any], output: IO[str] | None = None
+) -> Play:
+    """Play `name` of ours on all hosts of an inventory, what it says in `output`; without one it
+    is this terminal's own."""
+    arguments = ["--inventory", str(inventory), "--extra-vars", json.dumps(variables)]
+    return _play([*arguments, str(ANSIBLE / name)], output)

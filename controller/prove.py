@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -11,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from contract import strict_json
+from contract.command_results import ConfigurationProof, HostProofs
 from contract.errors import ControllerError
 from contract.files import write_json
+from contract.places import build_folder
 from controller import remote, secrets_file
 from controller import target as stacks
 from controller.names import unknown
-from controller.playbook import ROOT
 
 FORMAT = "fde-proofs/1"
 HEAD = ("configuration", "disk", "enter s", "of it mkfs", "proven", "stack", "cipher driver")
@@ -24,8 +24,8 @@ HEAD = ("configuration", "disk", "enter s", "of it mkfs", "proven", "stack", "ci
 Say = Callable[[str], None]
 
 
-def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> bool:
-    """Have the agent prove the named configurations, or all; whether each is what it claims to be.
+def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> HostProofs:
+    """Have the agent prove the named configurations, or all.
 
     A line of the table is said as soon as its configuration is through; all of it is kept below the
     build folder. Raises ControllerError where the target cannot be asked.
@@ -56,7 +56,13 @@ def run(target: Mapping[str, Any], names: Sequence[str], say: Say) -> bool:
     if len(found) < len(wanted):
         done = subprocess.CompletedProcess(argv, process.returncode, b"", said)
         raise ControllerError(f"{wanted[len(found)]} was not reached. {_why(target, done)}")
-    return proven
+    proofs = [
+        ConfigurationProof(
+            each["configuration"], each["proof"]["ok"], each.get("took_s"), each.get("mkfs_s")
+        )
+        for each in found
+    ]
+    return HostProofs(target["host"], proven, str(place), tuple(proofs))
 
 
 def _why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
@@ -102,7 +108,7 @@ def _drivers(proof: Mapping[str, Any]) -> str:
 
 
 def _save(target: Mapping[str, Any], found: list[dict[str, Any]], proven: bool) -> Path:
-    folder = Path(os.environ.get("FDE_BUILD") or ROOT / "build") / "proofs"
+    folder = build_folder() / "proofs"
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{target['host']}.json"
     write_json(

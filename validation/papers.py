@@ -46,7 +46,7 @@ def ran(scene: Scene, suite: str, seed: int) -> Ran:
         if run.returncode:
             raise LabError(f"the run ended with {run.returncode}: see its output above")
         for verb in ("report", "verify"):
-            done = scene.python("analysis", verb, str(suite_dir))
+            done = scene.python("controller", verb, str(suite_dir))
             if done.returncode:
                 raise LabError(f"{verb} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
     except (LabError, subprocess.TimeoutExpired) as failed:

@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.tests import hostile_changes
-from analysis import __main__ as analysis
 from contract import journal, names
 from contract import plan as plans
 from contract.errors import AgentError
-from controller import __main__ as controller
 from controller import compile, remote, seal, suite_folder, suites
+from controller.cli.app import guarded
+from controller.cli.app import main as fde
 from controller.names import SUITES
 from controller.progress import Event
 from controller.progress import document as status_document
@@ -155,14 +155,14 @@ class Cases:
         self.watch = Watch(remote.python(self.target, *asked))
         self.watch.allowed = (self.suite.resolve(), self.scratch.resolve())
         self.commands: dict[str, tuple[Callable[[random.Random], object], float]] = {
-            "summary": (lambda _: analysis.main(["summary", str(self.suite)]), 14),
-            "verify": (lambda _: analysis.main(["verify", str(self.suite)]), 6),
+            "summary": (lambda _: fde(["summary", str(self.suite)]), 14),
+            "verify": (lambda _: fde(["verify", str(self.suite)]), 6),
             "trace": (self._trace, 3),
             "compare": (self._compare, 1),
             "page": (self._page, 0.1),
             "resume": (self._resume, 25),
-            "watch": (lambda _: controller.main(["watch", str(self.suite)]), 16),
-            "seal": (lambda _: controller.main(["seal", str(self.suite)]), 12),
+            "watch": (lambda _: fde(["watch", str(self.suite)]), 16),
+            "seal": (lambda _: fde(["seal", str(self.suite)]), 12),
             "pilot": (self._pilot, 6),
             "hours": (self._hours, 3),
             "fetched": (self._fetched, 12),
@@ -174,12 +174,12 @@ class Cases:
 
     def _trace(self, chance: random.Random) -> object:
         run = chance.choice(("0", "1", "plain", *hostile_changes.TEXTS[:12])).replace("\0", "")
-        return analysis.main(["trace", "--out", self._out("t"), "--", str(self.suite), run])
+        return fde(["trace", "--out", self._out("t"), "--", str(self.suite), run])
 
     def _compare(self, chance: random.Random) -> object:
         two = [str(self.suite), str(self.base)]
         chance.shuffle(two)
-        return analysis.main(["compare", *two, "--out", self._out("c")])
+        return fde(["compare", *two, "--out", self._out("c")])
 
     def _page(self, _: random.Random) -> object:
         """All of the page, in this process."""
@@ -192,16 +192,16 @@ class Cases:
                 self.watch.seen.append(f"live markup: {problem}")
             return 0
 
-        return analysis.in_words(made)
+        return guarded(made)
 
     def _resume(self, _: random.Random) -> object:
         where = ["--target", str(self.root / "target.json"), "--inventory", str(self.root)]
-        return controller.main(["resume", str(self.suite), *where])
+        return fde(["resume", str(self.suite), *where])
 
     def _pilot(self, _: random.Random) -> object:
         options = ["--suite", "smoke", "--target", str(self.root / "target.json")]
         options += ["--configurations", "plain", "--out", self._out("p")]
-        return controller.main(["plan", *options, "--pilot", str(self.suite)])
+        return fde(["plan", *options, "--pilot", str(self.suite)])
 
     def _hours(self, _: random.Random) -> object:
         options = ["--suite", "smoke", "--target", str(self.root / "target.json"), "--hours", "1"]
@@ -210,7 +210,7 @@ class Cases:
         self.suite.rename(suites_here / "suite")
         try:
             chosen = ["--configurations", "plain", "--out", str(suites_here)]
-            return controller.main(["plan", *options, *chosen])
+            return fde(["plan", *options, *chosen])
         finally:
             (suites_here / "suite").rename(self.suite)
 

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[2] / "data" / "reference"
+from contract.places import SHARE
+
+FOLDER = SHARE / "data" / "reference"
 CONDITIONS = (
     "operation",
     "file_type",

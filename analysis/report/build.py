@@ -19,10 +19,11 @@ BUDGET = "budget.csv"
 
 @dataclass(frozen=True)
 class Built:
-    """Where the page is, and what the terminal is told."""
+    """Where the page is, what the terminal is told, and what it is of, if it is of one suite."""
 
     page: Path
     text: str
+    found: Results | None = None
 
 
 def build(folder: Path) -> Built:
@@ -43,7 +44,7 @@ def build(folder: Path) -> Built:
         raise SuiteError(
             f"Cannot write {where}: {why}. What stood there before is as it was."
         ) from error
-    return Built(path, render.text(terminal(found)))
+    return Built(path, render.text(terminal(found)), found)
 
 
 def terminal(found: Results) -> Blocks:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from analysis.report import answer, render, view, words
 from analysis.report.view import Page, Section
-from analysis.stats.compare import Compared, Ratio
+from analysis.stats.compare import Compared
 from contract import files
+from contract.command_results import Ratio
 
 MOST = 20  # differences that are shown; the whole plans stand in the reports
 LONGEST = 60  # characters of one

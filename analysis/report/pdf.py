@@ -1,14 +1,13 @@
-"""The report on paper: `python -m analysis.report.pdf SUITE_DIR` makes report.pdf."""
+"""The report on paper: report.pdf, from report.html."""
 
 from __future__ import annotations
 
 import logging
-import sys
 from pathlib import Path
 
 from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import suite_id
-from contract import files, names
+from contract import files
 
 PACKAGES = "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0"  # as in lab/packages.sh
 
@@ -36,20 +35,3 @@ def write(folder: Path) -> Path:
     except OSError as error:
         raise SuiteError(f"Cannot write {path.name}: {error.strerror}.") from error
     return path
-
-
-def main(arguments: list[str]) -> int:
-    """0 where the PDF was written, 1 with a sentence where not, 2 wrong usage."""
-    if len(arguments) != 1:
-        print("usage: python -m analysis.report.pdf SUITE_DIR", file=sys.stderr)
-        return 2
-    try:
-        print(f"report: {write(Path(arguments[0]))}")
-    except SuiteError as error:
-        print(f"fde: {names.sentence(str(error))}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

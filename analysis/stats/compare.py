@@ -22,6 +22,7 @@ from analysis.stats.contrasts import by_block
 from analysis.stats.results import energy_of
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
+from contract.command_results import Difference, Ratio
 
 COMPONENTS = (SYSTEM, "package", "package-0")  # the first that both suites have is compared
 PLAN = ("host", "suite", "scale", "origin", "blocks", "settle_s", "tail_s", "rapl_hz", "pad_s")
@@ -37,33 +38,6 @@ MACHINE = (
     "disks",
 )
 PASSING = ("cpu.mhz", "cpu.vulnerabilities", "cpu.flags", "disks.plain.by_id", "disks.sed.by_id")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Something that is not the same in both suites; None where a suite does not tell it."""
-
-    what: str
-    a: str | None
-    b: str | None
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """B / A with its 95 % interval, from so many blocks of each; no interval from fewer than two.
-
-    `cost_a` and `cost_b`, where it is a ratio of costs: what encryption costs in each suite.
-    """
-
-    workload: str
-    configuration: str
-    blocks_a: int
-    blocks_b: int
-    ratio: float
-    low: float | None
-    high: float | None
-    cost_a: float | None = None
-    cost_b: float | None = None
 
 
 @dataclass(frozen=True)

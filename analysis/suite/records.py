@@ -12,6 +12,7 @@ from typing import Any
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.suite.preconditioned import Preconditioned
 from analysis.suite.samples import Samples
+from contract.errors import AgentError
 from contract.journal import Entry
 from instrumentation.sources.counter import Reading
 
@@ -37,7 +38,7 @@ DRIFT_CHECK = "drift_check"  # a workload of its own, between blocks: no part of
 SYSTEM = "system"  # the component that a meter before the whole machine sees
 
 
-class SuiteError(Exception):
+class SuiteError(AgentError):
     """Nothing can be said about a suite; the message is a sentence with the way out."""
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.report.figures import style
 from analysis.report.sections import Report
 from analysis.stats.results import Results, results
 from analysis.tests.faulty_suite import FaultySuite, faulty
 from analysis.tests.pages import Parsed, Shared, text_of, write_wide
+from controller.cli.app import main
 from validation.synthetic.papers import write_papers_suite
 from validation.synthetic.suite import Options, Truth, write_suite
 

@@ -20,13 +20,13 @@ import polars as pl
 import pytest
 
 from analysis import load
-from analysis.__main__ import main
 from analysis.report import answer, build, render
 from analysis.report.build import terminal
 from analysis.stats.results import Results, computed, results
 from analysis.suite.records import SuiteError
 from analysis.suite.suite_folder import read
 from analysis.tests.pages import UNWANTED, Parsed, Shared, text_of
+from controller.cli.app import main
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.__main__ import main
 from analysis.report.trace import find, nearest
 from analysis.stats.compare import compare, welch
 from analysis.stats.results import load
 from analysis.tests.pages import Shared, change_plan
+from controller.cli.app import main
 from validation.synthetic.suite import IDLE_W, Options, write_suite
 
 SMALL = Options(blocks=4, interval_ms=100, workloads=("kernel_grep", "sql"))

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.suite.manifest import canonical_sha256
 from analysis.tests.pages import live_markup
+from controller.cli.app import main
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 

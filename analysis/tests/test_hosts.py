@@ -16,7 +16,6 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
-from analysis.__main__ import main
 from analysis.report import build, hosts_page, hosts_sections
 from analysis.report.figures import hosts_forest
 from analysis.report.hosts_table import table
@@ -29,6 +28,7 @@ from analysis.suite.group import members
 from analysis.suite.records import SuiteError
 from analysis.tests.known import known
 from analysis.tests.pages import Shared, change_plan, text_of
+from controller.cli.app import main
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_group, write_suite
 

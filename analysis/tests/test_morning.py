@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from analysis.__main__ import main
 from analysis.report import morning
 from analysis.stats.results import results, write
 from analysis.suite.incidents import incident_log
@@ -17,6 +16,7 @@ from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import read
 from analysis.tests.faulty_suite import FaultySuite
 from analysis.tests.pages import Shared
+from controller.cli.app import main
 from validation.synthetic.folder import write_manifest
 from validation.synthetic.suite import Options, write_suite
 

@@ -277,20 +277,19 @@ def test_the_report_on_paper(small_suite: Path, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text('{"format": "fde-plan/3", "suite_id": "s"}')
     with pytest.raises(SuiteError, match=r"no report\.html"):
         pdf.write(tmp_path)
-    assert pdf.main([str(tmp_path)]) == 1
     folder = shutil.copytree(small_suite, tmp_path / "s")
     found = results(folder)
     money = Section("Money", "money", money_section(found))
     page = Page("The report", "The report", Report(found).head(), (money,))
     (folder / "report.html").write_text(render.html(page), encoding="utf-8")
-    assert pdf.main([str(folder)]) == 0
+    pdf.write(folder)
     document = (folder / "report.pdf").read_bytes()
     assert document.startswith(b"%PDF")
     assert len(document) > 20_000
 
 
 def test_without_the_library_for_paper_there_is_one_clear_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in = tmp_path / "stand-in" / "weasyprint"
     stand_in.mkdir(parents=True)
@@ -299,10 +298,8 @@ def test_without_the_library_for_paper_there_is_one_clear_sentence(
     monkeypatch.delitem(sys.modules, "weasyprint", raising=False)
     (tmp_path / "plan.json").write_text('{"format": "fde-plan/3", "suite_id": "s"}')
     (tmp_path / "report.html").write_text("<p>page</p>")
-    assert pdf.main([str(tmp_path)]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("fde: The library that lays out the pages is missing: install")
-    assert len(told.splitlines()) == 1
+    with pytest.raises(SuiteError, match=r"^The library that lays out the pages is missing: inst"):
+        pdf.write(tmp_path)
     assert not (tmp_path / "report.pdf").exists()
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.__main__ import main
 from analysis.report import answer, tables
 from analysis.report.figures import forest
 from analysis.report.figures.bars import PLOTS, draw, plots_of
@@ -19,6 +18,7 @@ from analysis.stats.results import Results
 from analysis.stats.summary import SUMMARY_SCHEMA
 from analysis.suite import suite_folder
 from analysis.tests.pages import UNWANTED, Parsed, text_of
+from controller.cli.app import main
 from validation.synthetic.folder import write_manifest as seal
 from validation.synthetic.suite import CONFIGURATIONS, PHASES, Options, write_suite
 

@@ -222,10 +222,10 @@ def suite(
     done = provisioned.python(
         "controller",
         *("run", "--suite", "micro", "--blocks", "1", "--seed", "1", "--out", str(out), *place),
-        *("--configurations", *CONFIGURATIONS),
+        *("--configurations", ",".join(CONFIGURATIONS)),
     )
     assert done.returncode == 0, "the suite failed; its output stands above"
     (folder,) = out.iterdir()
-    done = provisioned.python("analysis", "report", str(folder))
+    done = provisioned.python("controller", "report", str(folder))
     assert done.returncode == 0, "the report failed; its output stands above"
     return folder

@@ -23,11 +23,11 @@ def folder(two_hosts: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The group's folder, after its suites have run and have been reported."""
     out = tmp_path_factory.mktemp("suites")
     sizes = ("--suite", "micro", "--blocks", "2", "--seed", "1", "--out", str(out))
-    place = ("--inventory", two_hosts.inventory, "--configurations", *CONFIGURATIONS)
+    place = ("--inventory", two_hosts.inventory, "--configurations", ",".join(CONFIGURATIONS))
     done = two_hosts.python("controller", "run", *sizes, *place)
     assert done.returncode == 0, "the suite failed; see its output above"
     (found,) = (path.parent for path in out.glob("*/group.json"))
-    done = two_hosts.python("analysis", "report", str(found))
+    done = two_hosts.python("controller", "report", str(found))
     assert done.returncode == 0, "the report failed; see its output above"
     return found
 
@@ -84,6 +84,6 @@ def test_the_report_has_the_host_as_a_factor(folder: Path) -> None:
 
 
 def test_what_both_hosts_have_measured_is_verified(two_hosts: Any, folder: Path) -> None:
-    done = two_hosts.python("analysis", "verify", str(folder))
+    done = two_hosts.python("controller", "verify", str(folder))
     assert done.returncode == 0
     assert done.stdout.count("have the sums of their seal") == 2

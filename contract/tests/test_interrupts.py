@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from controller.playbook import ROOT
+from contract.places import ROOT
 
 LINES = """
 import pathlib, sys, time

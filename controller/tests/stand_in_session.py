@@ -16,6 +16,7 @@ from typing import Any
 
 from agent import lock
 from contract.errors import AgentError
+from contract.places import ROOT
 from controller import playbook, remote, session
 
 
@@ -30,13 +31,13 @@ def main(suites: Path, seconds: str, folder: Path, target: Path) -> int:
             shutil.copy(given["variables"]["suite_plan_file"], there / "plan.json")
             argv = [sys.executable, "-m", "controller.tests.stand_in_agent", str(there)]
             lease = str(suites / "hold" / "hold.json")
-            agent = subprocess.Popen([*argv, seconds, lease], cwd=playbook.ROOT)
+            agent = subprocess.Popen([*argv, seconds, lease], cwd=ROOT)
             while lock.holder(there) is None and agent.poll() is None:
                 time.sleep(0.05)
         else:
             argv = [sys.executable, "-m", "agent", "pack", "--suite-dir", str(there), "--out"]
             argv.append(given["variables"]["suite_archive_file"])
-            subprocess.run(argv, check=True, cwd=playbook.ROOT)
+            subprocess.run(argv, check=True, cwd=ROOT)
 
     playbook.suite = play
     try:

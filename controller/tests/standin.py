@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from contract.places import ROOT
 from controller import remote
-from controller.playbook import ROOT
 
 SSH = """#!/bin/sh
 if [ -e {folder}/unplugged ]; then echo "ssh: No route to host" >&2; exit 255; fi

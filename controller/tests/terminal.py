@@ -12,7 +12,7 @@ import sys
 import termios
 from collections.abc import Mapping
 
-from controller.playbook import ROOT
+from contract.places import ROOT
 
 PARTS = re.compile(r"\x1b\[\??[\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+")
 

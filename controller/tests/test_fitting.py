@@ -230,7 +230,7 @@ def test_make_plan_learns_from_the_folder_that_it_writes_to(tmp_path: Path) -> N
     def planned(*options: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "controller", "plan", "--suite", "micro"]
         argv += ["--target", str(tmp_path / "target.json"), "--out", str(tmp_path / "suites")]
-        argv += ["-c", "plain", "opal", *options]
+        argv += ["-c", "plain,opal", *options]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
 
     refused = planned("--hours", "1")

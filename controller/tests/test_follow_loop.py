@@ -18,12 +18,12 @@ import pytest
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.journal import Entry, Journal
+from contract.places import ROOT
 from controller import agent_client, follow
 from controller import follow as following
 from controller import secrets_file as secrets_file_module
 from controller.agent_client import AgentClient
 from controller.follow import FollowLoop
-from controller.playbook import ROOT
 from controller.recorders import Recorders
 from controller.status import Board
 from controller.tests.examples import plan, target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 import functools
 import json
@@ -19,9 +18,10 @@ import pytest
 
 from contract import plan as plans
 from contract.errors import ControllerError
+from contract.places import ROOT
 from controller import many, playbook
 from controller.compile import compile_plan
-from controller.playbook import ROOT
+from controller.planning import Options
 from controller.progress import compact
 from controller.seal import MANIFEST
 from controller.tests import examples, terminal
@@ -90,11 +90,11 @@ class Planner:
     def __init__(self, out: Path, hosts: list[dict[str, Any]], **options: Any) -> None:
         self.by_file = {f"{target['host']}.json": target for target in hosts}
         given = {"suite": "smoke", "seed": None, "blocks": None, "hours": None, "out": out}
-        self.options = argparse.Namespace(**{**given, "targets": hosts, "target": None, **options})
+        self.options = Options(**{**given, "targets": hosts, "target": None, **options})
         self.fits: dict[str, int] = {}
 
-    def freeze(self, options: argparse.Namespace, group: str, now: Any) -> dict[str, Any]:
-        target = self.by_file[options.target.name]
+    def freeze(self, options: Options, group: str, now: Any) -> dict[str, Any]:
+        target = self.by_file[str(options.target and options.target.name)]
         blocks = options.blocks or self.fits.get(target["host"])
         return compile_plan(
             *("smoke", examples.suite(), target),
@@ -170,7 +170,7 @@ sys.exit(int(code))
 
 def prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **codes: str
-) -> tuple[argparse.Namespace, dict[str, Path]]:
+) -> tuple[Options, dict[str, Path]]:
     """A planned group whose sessions end with these codes."""
     script = tmp_path / "session.py"
     script.write_text(SESSION, encoding="utf-8")
@@ -282,18 +282,18 @@ def test_the_inventory_says_how_many_hosts_there_are(
     monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
     example = ROOT / "ansible" / "inventory" / "hardware.example"
 
-    def asked(hosts: list[str], **more: Any) -> argparse.Namespace:
+    def asked(hosts: list[str], **more: Any) -> Options:
         folder = tmp_path / "-".join(hosts)
         if not folder.exists():
             folder.mkdir()
             (folder / "group_vars").symlink_to(example / "group_vars")
         lines = "".join(f"    {name}: {{ansible_host: {name}.example.org}}\n" for name in hosts)
         (folder / "hosts.yml").write_text(f"targets:\n  hosts:\n{lines}", encoding="utf-8")
-        return argparse.Namespace(target=None, inventory=folder, **more)
+        return Options(inventory=folder, **more)
 
     one = asked(["alder"])
     assert many.several(one) is False
-    assert json.loads(one.target.read_text(encoding="utf-8"))["host"] == "alder"
+    assert json.loads(Path(str(one.target)).read_text(encoding="utf-8"))["host"] == "alder"
     two = asked(["alder", "birch"])
     assert many.several(two) is True
     with pytest.raises(ControllerError, match="at the same port"):  # one meter for both
@@ -303,7 +303,7 @@ def test_the_inventory_says_how_many_hosts_there_are(
     (suite / "plan.json").write_text('{"host": "birch"}', encoding="utf-8")
     resumed = asked(["alder", "birch"], suite_dir=suite)
     assert many.several(resumed) is False
-    assert resumed.target.name == "birch.json"
+    assert resumed.target is not None and resumed.target.name == "birch.json"
     (suite / "plan.json").write_text('{"host": "cedar"}', encoding="utf-8")
     with pytest.raises(ControllerError, match=r"host cedar, which .* does not name"):
         many.several(asked(["alder", "birch"], suite_dir=suite))

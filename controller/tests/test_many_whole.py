@@ -55,6 +55,7 @@ def test_two_hosts_are_measured_at_once_each_by_its_own_meter(
 ) -> None:
     assert many.run(planner.options) is True
     said = capsys.readouterr().out
+    assert planner.options.suite_dir is not None
     suites = many.suites(planner.options.suite_dir)
     for folder in suites:
         require_sealed(folder)

@@ -19,8 +19,8 @@ import pytest
 
 from agent import lock
 from contract.errors import ControllerError
+from contract.places import ROOT
 from controller import recorders, seal
-from controller.playbook import ROOT
 from controller.recorders import Recorders, end_leftovers, folder_for
 from controller.tests.examples import plan
 from instrumentation.clock import boot_id

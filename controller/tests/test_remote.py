@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from contract import private
+from contract.places import ROOT
 from controller import playbook, remote
-from controller.playbook import ROOT
 
 TARGET = {"ssh": {"host": "testbench", "port": 22, "user": "root", "known_hosts": None}}
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from contract.errors import ControllerError
-from controller import playbook, secrets_file
+from contract.places import ROOT
+from controller import secrets_file
 
 WHOLE = {
     "luks_passphrase": "tango-7431-foxtrot",
@@ -86,7 +87,7 @@ def test_git_takes_no_secrets_beside_an_inventory() -> None:
     places = ["ansible/inventory/local/secrets.json", "ansible/inventory/mine/secrets.lab.json"]
     done = subprocess.run(
         ["git", "check-ignore", "--no-index", *places],
-        cwd=playbook.ROOT,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,

@@ -26,6 +26,7 @@ from contract import journal
 from contract import plan as plans
 from contract.errors import ControllerError
 from contract.journal import REPEAT
+from contract.places import ROOT
 from controller import follow, playbook, seal, session
 from controller.tests.examples import plan, target
 from controller.tests.standin import Standin
@@ -73,14 +74,14 @@ class Scene:
             argv = [sys.executable, "-m", "controller.tests.stand_in_agent"]
             argv += [str(self.there), str(self.run_s), str(self.standin.lease)]
             self.close()
-            agent = self.agent = subprocess.Popen(argv, cwd=playbook.ROOT)
+            agent = self.agent = subprocess.Popen(argv, cwd=ROOT)
             (self.standin.folder / "pid").write_text(str(self.agent.pid), encoding="utf-8")
             # With nothing left to run it ends at once.
             wait_until(lambda: lock.holder(self.there) or agent.poll() is not None)
         else:
             argv = [sys.executable, "-m", "agent", "pack", "--suite-dir", str(self.there)]
             out = given["variables"]["suite_archive_file"]
-            subprocess.run([*argv, "--out", out], check=True, cwd=playbook.ROOT)
+            subprocess.run([*argv, "--out", out], check=True, cwd=ROOT)
 
     def run(self) -> Path:
         return session.run(self.here, self.target, Path("inventory"), self.said.append)
@@ -222,7 +223,7 @@ def test_a_killed_controller_loses_nothing(scene: Scene) -> None:
     )
     argv = [sys.executable, "-c", code, str(scene.here), json.dumps(scene.target)]
     with subprocess.Popen(
-        [*argv, str(scene.standin.suites)], cwd=playbook.ROOT, stdout=subprocess.PIPE, text=True
+        [*argv, str(scene.standin.suites)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "started\n"

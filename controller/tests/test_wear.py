@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from contract.errors import ControllerError
-from controller import __main__ as controller
-from controller import check, confirm, look, playbook, secrets_file
+from controller import check, confirm, look, planning, playbook, secrets_file
+from controller.cli.app import main
 from controller.confirm import Cost
 from controller.look import Look
 from controller.playbook import Inventory
@@ -119,7 +119,7 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
         disks = [disk("plain", lifetime), disk("sed")]
         seen = Look({**facts, "missing": []}, [], disks)
         wanted = suite(precondition={"rounds": 5})
-        for module in (controller, check):
+        for module in (planning, check):
             monkeypatch.setattr(
                 module, "load_suite", lambda name: {**wanted, "configurations": [name]}
             )
@@ -143,7 +143,7 @@ def planned(path: Path, *more: str) -> list[str]:
 
 def test_a_plan_says_what_it_costs(given: Given, capsys: pytest.CaptureFixture[str]) -> None:
     path = given(written_bytes=100 * TB, used_percent=1)
-    assert controller.main(planned(path)) == 0
+    assert main(planned(path)) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("Preconditioning writes at most 7.5 GB to disk plain")
     assert len(said) == 2 and Path(said[1], "plan.json").exists()
@@ -153,15 +153,15 @@ def test_a_plan_that_wears_a_disk_much_is_made_only_once_that_is_confirmed(
     given: Given, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = given(written_bytes=TB // 1000, used_percent=5)
-    assert controller.main(planned(path)) == 1
+    assert main(planned(path)) == 1
     assert "say CONFIRM=plain as well" in capsys.readouterr().err
     assert not list(path.parent.glob("*/plan.json"))
-    assert controller.main(planned(path, "--confirm", "other", "plain")) == 0
+    assert main(planned(path, "--confirm", "other plain")) == 0
     lab = given(lab=True, written_bytes=TB // 1000, used_percent=5)
     for made in path.parent.glob("*/plan.json"):
         made.unlink()
         made.parent.rmdir()
-    assert controller.main(planned(lab)) == 0
+    assert main(planned(lab)) == 0
 
 
 def test_disks_that_cannot_be_looked_at_are_no_guess(
@@ -169,25 +169,25 @@ def test_disks_that_cannot_be_looked_at_are_no_guess(
 ) -> None:
     path = given()
     monkeypatch.setattr(look, "look", lambda _target: Look({}, [], [], "sfdisk is missing"))
-    assert controller.main(planned(path)) == 1
+    assert main(planned(path)) == 1
     assert "is unknown: sfdisk is missing" in capsys.readouterr().err
 
 
 def test_a_check_of_a_suite_says_what_it_costs(given: Given) -> None:
     given(written_bytes=TB // 1000, used_percent=5)
     said: list[str] = []
-    assert check.run(Path("x"), said.append, suite="plain")
+    assert check.run(Path("x"), said.append, suite="plain").ok
     page = " ".join(" ".join(said).split())
     assert "by SMART 1.0 GB written in its life, 5 % of its life used" in page
     assert "wear Preconditioning writes at most 7.5 GB to disk plain" in page
     assert "will ask make run CONFIRM=plain, as that is more than 1 % of its life" in page
     said.clear()
     given(written_bytes=100 * TB, used_percent=1)
-    assert check.run(Path("x"), said.append, suite="plain")
+    assert check.run(Path("x"), said.append, suite="plain").ok
     assert "Preconditioning" in " ".join(said) and "will ask" not in " ".join(said)
     said.clear()
-    assert not check.run(Path("x"), said.append, suite="nothing")
+    assert not check.run(Path("x"), said.append, suite="nothing").ok
     assert "no configuration called 'nothing'" in " ".join(" ".join(said).split())
     said.clear()
-    assert check.run(Path("x"), said.append)
+    assert check.run(Path("x"), said.append).ok
     assert "Preconditioning" not in " ".join(said)

@@ -101,7 +101,7 @@ def judge(
     plan = json.loads((suite_dir / "plan.json").read_text(encoding="utf-8"))
     problems = []
     for verb in ("report", "verify"):
-        done = scene.python("analysis", verb, str(suite_dir))
+        done = scene.python("controller", verb, str(suite_dir))
         if done.returncode:
             problems.append(f"{verb}: {(done.stdout + done.stderr).strip()[-600:]}")
     page = suite_dir / "report.html"

@@ -81,7 +81,7 @@ def night(scene: Scene, suite_dir: Path, seed: int) -> Outcome:
         outcome.took_s = round(time.monotonic() - started, 1)
         outcome.judgement = trial.judge(NAMES)
         for command in ("verify", "summary"):
-            done = scene.python("analysis", command, str(suite_dir))
+            done = scene.python("controller", command, str(suite_dir))
             trial.say(f"{command}, status {done.returncode}:\n{done.stdout}{done.stderr}")
     return outcome
 

@@ -2,7 +2,7 @@
 
 40 blocks × 8 configurations × 10 workloads with 10 h of two channels at 1 kHz: 3,200 runs, 36
 million records. The suite is made once (build/large, about 1 GB) and kept while the code that makes
-it stays the same. Measured is `python -m analysis report` from its start to its end, as a process
+it stays the same. Measured is `fde report` from its start to its end, as a process
 of its own: its wall time, the CPU time of it and its children, and the sum of the largest resident
 sets of all its processes, which is no less than their peak together. The report's own files are
 removed before, so that nothing of an earlier one is used; the files' pages may be in memory.
@@ -50,7 +50,7 @@ def measure(quick: bool = False) -> list[Figure]:
     folder = suite(size)
     for name in (*DERIVED, *PAGES):
         (folder / name).unlink(missing_ok=True)
-    took = run([sys.executable, "-m", "analysis", "report", str(folder)])
+    took = run([sys.executable, "-m", "controller", "report", str(folder)])
     energy = pl.read_parquet(folder / "energy.parquet")
     records = pl.scan_parquet(folder / "meters/meter0/samples.parquet").select(pl.len()).collect()
     name = (

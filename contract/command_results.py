@@ -1,0 +1,243 @@
+"""What the command `fde` prints with --json, as shapes; `ok` is whether it exits with 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class HostCheck:
+    """A host: the sentences that stand in the way, and its disks as the agent found them."""
+
+    host: str
+    refused: tuple[str, ...]
+    disks: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """`fde check`: what would happen to each host; nothing was touched."""
+
+    ok: bool
+    inventory: str
+    hosts: tuple[HostCheck, ...]
+
+
+@dataclass(frozen=True)
+class PlayFailure:
+    """A task that failed on a host."""
+
+    host: str
+    task: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlayResult:
+    """`fde provision`, `assets`, `teardown`: Ansible's counts (`ok`, `changed`, …) by host."""
+
+    ok: bool
+    hosts: Mapping[str, Mapping[str, int]]
+    failures: tuple[PlayFailure, ...]
+
+
+@dataclass(frozen=True)
+class ConfigurationProof:
+    """A configuration that was entered, and whether it is what it claims to be."""
+
+    configuration: str
+    ok: bool
+    took_s: float | None
+    mkfs_s: float | None
+
+
+@dataclass(frozen=True)
+class HostProofs:
+    """The proofs of a host; `file` has them whole."""
+
+    host: str
+    ok: bool
+    file: str
+    proofs: tuple[ConfigurationProof, ...]
+
+
+@dataclass(frozen=True)
+class ProveResult:
+    """`fde prove`."""
+
+    ok: bool
+    hosts: tuple[HostProofs, ...]
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """`fde plan`, `run`, `resume`, `seal`: the folder of the suite, or of a group of suites."""
+
+    ok: bool
+    folder: str
+
+
+@dataclass(frozen=True)
+class ContrastResult:
+    """`ratio` of the joules of `other` to those of `base` over `workloads`, its 95 % interval, and
+    the verdict; null where the suite does not tell it."""
+
+    base: str
+    other: str
+    declared: bool
+    workloads: tuple[str, ...]
+    blocks: int
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: str | None
+
+
+@dataclass(frozen=True)
+class ReportResult:
+    """`fde report`: the page and the suites that it is of; contrasts of a single suite alone."""
+
+    ok: bool
+    page: str
+    pdf: str | None
+    origin: str | None
+    contrasts: tuple[ContrastResult, ...] | None
+
+
+@dataclass(frozen=True)
+class SuiteVerified:
+    """What was found in order in a suite's folder, and what was not."""
+
+    folder: str
+    checked: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """`fde verify`."""
+
+    ok: bool
+    suites: tuple[SuiteVerified, ...]
+
+
+@dataclass(frozen=True)
+class SuiteSummary:
+    """A suite in some lines for people."""
+
+    folder: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SummaryResult:
+    """`fde summary`."""
+
+    ok: bool
+    suites: tuple[SuiteSummary, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something that is not the same in both suites; None where a suite does not tell it."""
+
+    what: str
+    a: str | None
+    b: str | None
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """B / A with its 95 % interval, from so many blocks of each; no interval from fewer than two.
+
+    `cost_a` and `cost_b`, where it is a ratio of costs: what encryption costs in each suite.
+    """
+
+    workload: str
+    configuration: str
+    blocks_a: int
+    blocks_b: int
+    ratio: float
+    low: float | None
+    high: float | None
+    cost_a: float | None = None
+    cost_b: float | None = None
+
+
+@dataclass(frozen=True)
+class CompareResult:
+    """`fde compare`: two suites by their ids, what differs, and B / A of joules and of costs."""
+
+    ok: bool
+    a: str
+    b: str
+    component: str
+    origin: str
+    differences: tuple[Difference, ...]
+    joules: tuple[Ratio, ...]
+    costs: tuple[Ratio, ...]
+    page: str
+
+
+@dataclass(frozen=True)
+class TraceResult:
+    """`fde trace`: the figures of a run's power over time."""
+
+    ok: bool
+    svg: str
+    png: str
+
+
+@dataclass(frozen=True)
+class MeterSetting:
+    """A setting of a kind of meter."""
+
+    name: str
+    default: Any
+
+
+@dataclass(frozen=True)
+class MeterKind:
+    """A kind of meter: its own channels (none where its settings say), its USB ids."""
+
+    kind: str
+    about: str
+    channels: tuple[str, ...]
+    usb_ids: tuple[str, ...]
+    settings: tuple[MeterSetting, ...]
+
+
+@dataclass(frozen=True)
+class MeterPort:
+    """A port of this machine; `port` is how an inventory calls it, `kinds` what it may be."""
+
+    port: str
+    device: str
+    description: str
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MetersResult:
+    """`fde meters`: no port was opened."""
+
+    ok: bool
+    kinds: tuple[MeterKind, ...]
+    ports: tuple[MeterPort, ...]
+
+
+COMMANDS: dict[str, type[Any]] = {
+    "check": CheckResult,
+    **dict.fromkeys(("provision", "assets", "teardown"), PlayResult),
+    "prove": ProveResult,
+    **dict.fromkeys(("plan", "run", "resume", "seal"), SuiteResult),
+    "report": ReportResult,
+    "verify": VerifyResult,
+    "summary": SummaryResult,
+    "compare": CompareResult,
+    "trace": TraceResult,
+    "meters": MetersResult,
+}
+"""The shape of each command's document; `data/schema/fde-COMMAND.json` is made from it."""

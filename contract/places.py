@@ -1,0 +1,29 @@
+"""Where the testbed's own files lie and where it writes, in a checkout and installed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+"""What our packages are imported from."""
+CHECKOUT = (ROOT / "pyproject.toml").is_file()
+SHARE = ROOT if CHECKOUT else ROOT / "fde_share"
+"""Above `ansible/` and `data/`, which are no packages: setup.py puts them there."""
+ANSIBLE = SHARE / "ansible"
+
+
+def build_folder() -> Path:
+    """What can be made again: resolved targets, checks, proofs. FDE_BUILD, else `build/` of the
+    checkout, else a folder of the user's."""
+    if given := os.environ.get("FDE_BUILD"):
+        return Path(given)
+    if CHECKOUT:
+        return ROOT / "build"
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "fde-testbed"
+
+
+def suites_folder() -> Path:
+    """Where suites go: `data/suites` where this is a checkout, else `fde-suites`, both here."""
+    return Path("data", "suites") if Path("data", "schema").is_dir() else Path("fde-suites")

@@ -1,0 +1,100 @@
+"""The command `fde`: its commands by subject, and what becomes of errors and interruptions.
+
+A module of commands has a `Typer` named `commands`, says its results by `output.finished`, raises
+what `guarded` turns into a sentence, and imports what is slow to load inside its functions: all
+modules are loaded for `fde --help`.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Sequence
+
+import typer
+from typer.exceptions import TyperException
+
+from contract import names
+from contract.errors import AgentError
+from contract.interrupts import term_interrupts
+from controller.cli import machine, meters, results, suites
+
+EXAMPLES = {
+    "fde check -i my-lab": "what would happen to each disk; touches nothing",
+    "fde run -i my-lab --suite smoke": "plan a suite and run it",
+    "fde resume -i my-lab": "continue with the newest suite after an interruption",
+    "fde report": "joules, verdicts and payback of the newest suite",
+    "fde verify --json": "check its sums and figures, for a program",
+}
+EXIT_STATUS = {
+    0: "done",
+    1: "refused or failed, with one sentence on standard error",
+    2: "wrong usage",
+    130: "interrupted; what was measured is kept",
+}
+ENVIRONMENT = {
+    "FDE_INVENTORY": "stands in for --inventory",
+    "FDE_BUILD": "where resolved targets, checks, proofs and figures of compare and trace go",
+}
+EPILOG = "\n\n".join(
+    f"[bold]{title}[/]\n\n" + "\n".join(f"{key}: {text}" for key, text in entries.items())
+    for title, entries in (
+        ("Examples", EXAMPLES),
+        ("Exit status", EXIT_STATUS),
+        ("Environment", ENVIRONMENT),
+    )
+)
+
+app = typer.Typer(
+    name="fde",
+    help="Measure what full-disk encryption costs in joules: plain disk, self-encrypting (Opal) "
+    "disk and dm-crypt, on a machine of yours or in the virtual lab.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (machine, meters, suites, results):
+    app.add_typer(module.commands)
+
+
+@term_interrupts()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 done, 1 refused or failed (one sentence on stderr), 2 usage, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):  # no session ends for a letter that a terminal lacks
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    return guarded(
+        lambda: typer.main.get_command(app).main(argv, prog_name="fde", standalone_mode=False)
+    )
+
+
+def guarded(work: Callable[[], int | bool | None]) -> int:
+    """The exit status of `work`: what it returns (True and None are 0), or 1, 2 or 130 and a
+    sentence on stderr for what it raises."""
+    try:
+        status = work()
+        return int(not status) if isinstance(status, bool) else status or 0
+    except TyperException as error:
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        return _told(message, getattr(error, "exit_code", 1))
+    except AgentError as error:
+        return _told(str(error), 1)
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        return _told(f"Cannot write or read{where}: {error.strerror}.", 1)
+    except KeyboardInterrupt as interrupt:
+        hint = f"; continue with {interrupt}" if str(interrupt) else ""
+        return _told(f"interrupted, what was measured is kept{hint}.", 130)
+
+
+def _told(message: str, status: int) -> int:
+    if message:
+        print(f"fde: {names.sentence(message)}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

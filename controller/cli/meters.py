@@ -1,0 +1,64 @@
+"""The command that lists kinds of meters, and what is plugged in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from typing import Any
+
+import typer
+
+from contract.command_results import MeterKind, MeterPort, MeterSetting, MetersResult
+from controller.cli.output import Json, finished, say
+
+commands = typer.Typer()
+
+
+@commands.command(rich_help_panel="Prepare a target")
+def meters(as_json: Json = False) -> bool:
+    """List the kinds of meters with their settings, and the ports of this machine; opens none."""
+    return finished(as_json, lambda: _told(found()))
+
+
+def found() -> MetersResult:
+    """What there is a driver for, and what is plugged in here."""
+    from instrumentation import ports
+    from instrumentation.meters import registry
+
+    drivers = {kind: registry.load(kind) for kind in registry.kinds()}
+    kinds = [
+        MeterKind(kind, driver.name, driver.own_channels, driver.usb_ids, tuple(_settings(driver)))
+        for kind, driver in drivers.items()
+    ]
+    here = [
+        MeterPort(
+            port.name,
+            port.device,
+            port.description,
+            tuple(kind for kind, driver in drivers.items() if port.usb_id in driver.usb_ids),
+        )
+        for port in ports.all_ports()
+    ]
+    return MetersResult(True, tuple(kinds), tuple(here))
+
+
+def _settings(driver: Any) -> Iterator[MeterSetting]:
+    for field in fields(driver.Settings):
+        yield MeterSetting(field.name, None if field.default is MISSING else field.default)
+
+
+def _told(result: MetersResult) -> MetersResult:
+    for kind in result.kinds:
+        say(f"{kind.kind}: {kind.about}")
+        say(f"  channels: {', '.join(kind.channels) or 'those that its settings name'}")
+        if kind.usb_ids:
+            say(f"  USB: {', '.join(kind.usb_ids)}")
+        for setting in kind.settings:
+            say(f"  {setting.name} = {setting.default!r}")
+    say("\nports of this machine (none was opened):")
+    for port in result.ports:
+        perhaps = f", perhaps a {' or '.join(port.kinds)}" if port.kinds else ""
+        say(f"  {port.port}: {port.device} {port.description}{perhaps}".rstrip())
+    if not result.ports:
+        say("  none")
+    return result

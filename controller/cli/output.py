@@ -1,0 +1,83 @@
+"""What all commands share: options, lines for people, a result as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+import typer
+
+from contract import names
+from contract.errors import ControllerError
+from contract.places import suites_folder
+
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print the result as one JSON document; text goes to stderr."),
+]
+Inventory = Annotated[
+    Path,
+    typer.Option(
+        "--inventory", "-i", envvar="FDE_INVENTORY", metavar="PATH", help="Folder of the inventory."
+    ),
+]
+Target = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A resolved target, instead of the inventory's.")
+]
+SuiteDir = Annotated[
+    Path | None,
+    typer.Argument(metavar="SUITE_DIR", help="Folder of a suite. Default: the newest."),
+]
+SuiteDirs = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="SUITE_DIR", help="Folders of suites. Default: the newest."),
+]
+
+
+class Result(Protocol):
+    """A document of `contract.command_results`."""
+
+    @property
+    def ok(self) -> bool: ...
+
+
+def finished(as_json: bool, work: Callable[[], Result]) -> bool:
+    """Do the work and, with --json, print its result alone on standard output; whether it is ok."""
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        result = work()
+    if as_json:
+        document: Any = result
+        print(json.dumps(asdict(document), ensure_ascii=False, indent=1))
+    return result.ok
+
+
+def say(line: str) -> None:
+    """Words of a suite or a target are not to be obeyed by the terminal."""
+    print(names.printable(line), flush=True)
+
+
+def newest() -> Path:
+    """The suite that was written to last. Raises ControllerError."""
+    folders = [path for path in suites_folder().glob("*/") if not path.name.startswith(".")]
+    if not folders:
+        raise ControllerError(
+            f"There is no suite in {suites_folder()}: `fde run` makes one; or name its folder."
+        )
+    return max(folders, key=lambda path: path.stat().st_mtime)
+
+
+def words(given: Sequence[str] | None) -> list[str]:
+    """Names from an option that is repeated, or has several with commas or spaces between them."""
+    return [word for text in given or () for word in text.replace(",", " ").split()]
+
+
+def suites() -> list[str]:
+    """What completes the name of a suite."""
+    from controller.names import suite_names
+
+    return suite_names()

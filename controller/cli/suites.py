@@ -1,0 +1,264 @@
+"""Commands that plan suites, run them and watch them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contract.command_results import SuiteResult
+from contract.errors import AgentError, ControllerError
+from contract.places import suites_folder
+from controller.cli.output import (
+    Inventory,
+    Json,
+    SuiteDir,
+    Target,
+    finished,
+    newest,
+    say,
+    suites,
+    words,
+)
+
+if TYPE_CHECKING:
+    from controller.planning import Options
+
+commands = typer.Typer()
+MEASURE = "Measure"
+
+Suite = Annotated[str, typer.Option(help="Name of a suite.", autocompletion=suites)]
+AnyInventory = Annotated[
+    Path | None,
+    typer.Option(
+        "--inventory", "-i", envvar="FDE_INVENTORY", metavar="PATH", help="Folder of the inventory."
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Where suites are. Default: data/suites in a checkout, else fde-suites."
+    ),
+]
+Seed = Annotated[
+    int | None, typer.Option(help="Of the shuffle. Default: random, kept in the plan.")
+]
+Scale = Annotated[str | None, typer.Option(help="One of the suite's scales, as lab.")]
+Blocks = Annotated[int | None, typer.Option(help="Instead of the suite's own number.")]
+Hours = Annotated[float | None, typer.Option(help="As many blocks as end within so long.")]
+Pilot = Annotated[
+    Path | None,
+    typer.Option(metavar="SUITE_DIR", help="An earlier suite, whose report says how many blocks."),
+]
+Skip = Annotated[
+    list[str] | None, typer.Option(help="Entries that may be left out if they cannot run.")
+]
+Configurations = Annotated[
+    list[str] | None, typer.Option("--configurations", "-c", help="Instead of the suite's own.")
+]
+Confirm = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SERIAL", help="A disk whose preconditioning may take much of its life."),
+]
+
+
+@commands.command(rich_help_panel=MEASURE)
+def plan(
+    *,
+    suite: Suite,
+    inventory: AnyInventory = None,
+    target: Target = None,
+    out: Out = None,
+    seed: Seed = None,
+    scale: Scale = None,
+    blocks: Blocks = None,
+    hours: Hours = None,
+    pilot: Pilot = None,
+    configurations: Configurations = None,
+    skip: Skip = None,
+    confirm: Confirm = None,
+    as_json: Json = False,
+) -> bool:
+    """Freeze a plan for each host; prints its folder."""
+    given = dict(locals())
+
+    def work() -> SuiteResult:
+        options = _options(**given)
+        folder = _planned(options, _several(options))
+        say(str(folder))
+        return SuiteResult(True, str(folder))
+
+    return finished(as_json, work)
+
+
+@commands.command(rich_help_panel=MEASURE)
+def run(
+    suite_dir: Annotated[
+        Path | None, typer.Argument(metavar="SUITE_DIR", help="Folder of a planned suite.")
+    ] = None,
+    *,
+    suite: Annotated[
+        str | None,
+        typer.Option(help="Name of a suite to plan and run.", autocompletion=suites),
+    ] = None,
+    inventory: Inventory,
+    target: Target = None,
+    out: Out = None,
+    seed: Seed = None,
+    scale: Scale = None,
+    blocks: Blocks = None,
+    hours: Hours = None,
+    pilot: Pilot = None,
+    configurations: Configurations = None,
+    skip: Skip = None,
+    confirm: Confirm = None,
+    as_json: Json = False,
+) -> bool:
+    """Run a planned suite, or plan one (--suite) and run it, on every host at once."""
+    given = dict(locals())
+
+    def work() -> SuiteResult:
+        if (suite_dir is None) == (suite is None):
+            raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
+        options = _options(**given)
+        several = _several(options)
+        if options.suite_dir is None:
+            options.suite_dir = _planned(options, several)
+        return _measured(options, several)
+
+    return finished(as_json, work)
+
+
+@commands.command(rich_help_panel=MEASURE)
+def resume(
+    suite_dir: SuiteDir = None,
+    *,
+    inventory: Inventory,
+    target: Target = None,
+    as_json: Json = False,
+) -> bool:
+    """Continue with an interrupted suite."""
+
+    def work() -> SuiteResult:
+        options = _options(suite_dir=suite_dir or newest(), inventory=inventory, target=target)
+        return _measured(options, _several(options))
+
+    return finished(as_json, work)
+
+
+@commands.command(rich_help_panel=MEASURE)
+def watch(
+    suite_dir: Annotated[
+        Path | None, typer.Argument(metavar="SUITE_DIR", help="Default: what runs now.")
+    ] = None,
+    *,
+    inventory: Annotated[
+        Path | None,
+        typer.Option(
+            "--inventory",
+            "-i",
+            envvar="FDE_INVENTORY",
+            help="Whose targets to ask, if none runs here.",
+        ),
+    ] = None,
+    out: Out = None,
+    serve: Annotated[
+        str | None,
+        typer.Option(metavar="[ADDRESS:]PORT", help="Serve it as a web page, for a phone."),
+    ] = None,
+) -> bool:
+    """Show a running suite, wherever it was started; for programs there is status/status.json."""
+    from controller import watch as watching
+
+    try:
+        return watching.run(suite_dir, out or suites_folder(), inventory, serve, say)
+    except KeyboardInterrupt:  # nothing was interrupted but the looking
+        return True
+
+
+@commands.command(rich_help_panel=MEASURE)
+def seal(suite_dir: SuiteDir = None, as_json: Json = False) -> bool:
+    """Seal what an interrupted suite has measured, if it is not to be continued."""
+    from contract import plan as plans
+    from controller import seal as sealing
+    from controller import suite_folder
+
+    def work() -> SuiteResult:
+        folder = suite_dir or newest()
+        with suite_folder.locked(folder):
+            plans.load(folder / "plan.json")
+            say(f"sealed: {sealing.seal(folder)}")
+        return SuiteResult(True, str(folder))
+
+    return finished(as_json, work)
+
+
+def _options(**given: Any) -> Options:
+    """The options of a command as planning takes them; without a word of what was not given."""
+    from controller.planning import Options
+
+    given.pop("as_json", None)
+    if sum(given.get(name) is not None for name in ("blocks", "hours", "pilot")) > 1:
+        raise typer.BadParameter("--blocks, --hours and --pilot: give one of them.")
+    for name in ("configurations", "skip", "confirm"):
+        given[name] = words(given.get(name))
+    return Options(**{name: value for name, value in given.items() if value is not None})
+
+
+def _several(options: Options) -> bool:
+    from controller import many
+
+    return many.several(options)
+
+
+def _planned(options: Options, several: bool) -> Path:
+    from functools import partial
+
+    from controller import many, planning
+
+    if several:
+        return many.plan(options, partial(planning.freeze, say=say))
+    return planning.write(options, say)
+
+
+def _measured(options: Options, several: bool) -> SuiteResult:
+    from controller import many, session, suite_folder
+    from controller.planning import target_of
+    from instrumentation.clock import ClockError
+
+    folder = options.suite_dir
+    assert folder is not None and options.inventory is not None
+    with _continuable(folder):
+        if several:
+            return SuiteResult(many.run(options), str(folder))
+        target = target_of(options)
+        suite_folder.require_plain(folder)
+        try:
+            say(f"sealed: {session.run(folder, target, options.inventory, say)}")
+        except ClockError as error:
+            raise ControllerError(str(error)) from error
+        finally:
+            _say_where_time_went(folder)
+    return SuiteResult(True, str(folder))
+
+
+@contextmanager
+def _continuable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"make resume SUITE_DIR={folder}") from None
+
+
+def _say_where_time_went(suite_dir: Path) -> None:
+    """The table of timing.json, also of a suite that was interrupted; nothing where none ran."""
+    from contract import plan as plans
+    from controller import timing
+
+    with suppress(AgentError, OSError, KeyError, TypeError, ValueError):
+        plans.load(suite_dir / "plan.json")  # its names are safe then
+        for line in timing.table(timing.of_suite(suite_dir)):
+            say(line)

@@ -1,0 +1,115 @@
+"""From a suite's name and the options of a command to a frozen plan in a folder of its own."""
+
+from __future__ import annotations
+
+import functools
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from contract.errors import ControllerError
+from contract.files import write_json
+from contract.places import suites_folder
+from controller import confirm, look, remote, sizing
+from controller.suites import load_suite, scaled
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Options:
+    """What a plan is made of, and whom a session is with.
+
+    `target` is the file of a resolved target, `targets` are those of the inventory; `confirm` are
+    serials of disks that may be preconditioned.
+    """
+
+    suite: str = ""
+    suite_dir: Path | None = None
+    inventory: Path | None = None
+    target: Path | None = None
+    out: Path = field(default_factory=suites_folder)
+    seed: int | None = None
+    scale: str | None = None
+    blocks: int | None = None
+    hours: float | None = None
+    pilot: Path | None = None
+    configurations: Sequence[str] = ()
+    skip: Sequence[str] = ()
+    confirm: Sequence[str] = ()
+    targets: list[dict[str, Any]] = field(default_factory=list)
+
+
+def freeze(
+    options: Options, say: Say, group: str | None = None, now: datetime | None = None
+) -> dict[str, Any]:
+    """The plan for `options.target`. Raises ControllerError."""
+    from controller.compile import compile_plan  # NumPy: not at the start of every command
+
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    earlier = None if options.pilot is None else sizing.read_pilot(options.pilot)
+    compiled = functools.partial(
+        compile_plan,
+        options.suite,
+        scaled(load_suite(options.suite), options.scale),
+        target_of(options),
+        seed=seed,
+        pilot=None if earlier is None else earlier.suite_id,
+        configurations=options.configurations,
+        skip=options.skip,
+        group=group,
+        now=now,
+    )
+    if options.hours is None:
+        blocks = options.blocks if earlier is None else earlier.blocks
+        return _with_wear(compiled(blocks=blocks), options, say)
+    one = compiled(blocks=1)
+    known = sizing.seen(options.out, one["host"], one["origin"])
+    fit = sizing.fit(one, known, options.hours)
+    fitted = {"hours": options.hours, "basis": fit.basis}
+    if options.blocks is not None:  # as many as a slower host of the group has time for
+        return compiled(blocks=options.blocks, fitted=fitted)
+    for sentence in fit.sentences:
+        say(sentence)
+    return _with_wear(compiled(blocks=fit.blocks, fitted=fitted), options, say)
+
+
+def _with_wear(plan: dict[str, Any], options: Options, say: Say) -> dict[str, Any]:
+    """The plan, once it is said what its preconditioning costs each disk, and allowed."""
+    if "precondition" not in plan:
+        return plan
+    target = target_of(options)
+    seen = look.look(target)
+    if seen.error:
+        raise ControllerError(f"What preconditioning would cost is unknown: {seen.error}.")
+    found = confirm.costs(plan, seen.disks)
+    for cost in found:
+        say(cost.sentences)
+    if options.hours is not None:
+        say("How long the preconditioning takes is not known before, and HOURS does not count it.")
+    ask = confirm.at_terminal if sys.stdin.isatty() else None
+    if not target.get("lab"):  # a virtual disk does not wear
+        confirm.require_allowed(found, options.confirm, ask)
+    return plan
+
+
+def write(options: Options, say: Say) -> Path:
+    """The folder of a new plan for one host. Raises ControllerError."""
+    plan = freeze(options, say)
+    folder: Path = options.out / plan["suite_id"]
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise ControllerError(f"{folder} exists already: wait a second and plan again.") from None
+    write_json(folder / "plan.json", plan)
+    return folder
+
+
+def target_of(options: Options) -> dict[str, Any]:
+    """The resolved target that is meant. Raises ControllerError."""
+    assert options.target is not None
+    return remote.read_target(options.target)
