@@ -26,10 +26,15 @@ def check(plan: Plan) -> dict[str, str]:
     for name in sorted(used & set(plan.assets)):
         path = plan.assets[name]
         if path.is_file():
-            with path.open("rb") as file:
-                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
-            if name in plan.asset_sums:
-                _compare(name, path, found[name], plan.asset_sums[name])
+            found[name] = compared(name, path, plan.asset_sums.get(name, {}))
+    return found
+
+
+def compared(name: str, path: Path, known: Mapping[str, str | None]) -> str:
+    """SHA-256 of one asset. Raises AssetError where `known` tells another, OSError."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    _compare(name, path, found, known)
     return found
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -31,9 +31,11 @@ trap 'exit 130' HUP INT TERM PIPE
 tar -xf - -C "$d" || exit {NOT_UNPACKED}
 cd "$d/{HOME}" || exit {NOT_UNPACKED}
 export PYTHONPATH="$PWD:$PWD/lib" PYTHONDONTWRITEBYTECODE=1
+if [ "$1" = survey ]; then python3 -m agent.examine --survey; exit; fi
+if [ "$1" = load ] || [ "$1" = joules ]; then python3 -m agent.examine "--$1" "$2"; exit; fi
 python3 -m agent.preflight --target "$d/target.json" || exit {NO_ANSWER}
-[ "$1" = disks ] || exit 0
-python3 -m agent check --target "$d/target.json"
+case "$1" in *examine*) python3 -m agent.examine --target "$d/target.json" || echo '{{}}' ;; esac
+case "$1" in *disks*) python3 -m agent check --target "$d/target.json" ;; esac
 """
 
 
@@ -43,13 +45,14 @@ class Look:
 
     `facts` and `refusals` (each `{cause, facts, sentence}`, as those of a disk) are of
     `agent.preflight`; `disks` of `agent check`, empty where `error` says why the disks could not be
-    looked at.
+    looked at; `examined` of `agent.examine`, where that was asked for.
     """
 
     facts: dict[str, Any]
     refusals: list[dict[str, Any]]
     disks: list[dict[str, Any]]
     error: str | None = None
+    examined: dict[str, Any] = field(default_factory=dict)
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -66,25 +69,46 @@ class Look:
         return found
 
 
-def look(target: Mapping[str, Any], *, disks: bool = True) -> Look:
+def look(target: Mapping[str, Any], *, disks: bool = True, examine: bool = False) -> Look:
     """Ask the target; raises ControllerError, one sentence, where it cannot be asked."""
-    files = collect()
-    files[PurePosixPath("target.json")] = json.dumps(target).encode()
-    what = "disks" if disks else "machine"
-    done = remote.run(target, ["sh", "-c", SCRIPT, "sh", what], stdin=pack(files))
+    what = "".join(["machine", " disks" * disks, " examine" * examine])
+    done = _asked(target, what)
     lines = done.stdout.decode(errors="replace").splitlines()
     try:
         found = strict_json.loads(lines[0])
         facts, refusals = dict(found["facts"]), list(found["refusals"])
+        examined = dict(strict_json.loads(lines[1])) if examine else {}
     except (IndexError, KeyError, TypeError, ValueError):
         raise ControllerError(_unanswered(target, done)) from None
     if not disks:
-        return Look(facts, refusals, [])
-    if done.returncode or len(lines) < 2:
+        return Look(facts, refusals, [], examined=examined)
+    last = lines[1 + examine :]
+    if done.returncode or not last:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         error = said[-1].removeprefix("fde: ") if said else f"status {done.returncode}"
-        return Look(facts, refusals, [], f"its disks could not be looked at: {error}")
-    return Look(facts, refusals, strict_json.loads(lines[1])["disks"])
+        error = f"its disks could not be looked at: {error}"
+        return Look(facts, refusals, [], error, examined)
+    return Look(facts, refusals, strict_json.loads(last[0])["disks"], examined=examined)
+
+
+def ask(target: Mapping[str, Any], *what: str) -> Any:
+    """What one command of `agent.examine` prints: `survey`, or `load` or `joules` and seconds.
+
+    Raises ControllerError, one sentence.
+    """
+    done = _asked(target, *what)
+    try:
+        if not done.returncode:
+            return strict_json.loads(done.stdout)
+    except ValueError:
+        pass
+    raise ControllerError(_unanswered(target, done))
+
+
+def _asked(target: Mapping[str, Any], *what: str) -> subprocess.CompletedProcess[bytes]:
+    files = collect()
+    files[PurePosixPath("target.json")] = json.dumps(target).encode()
+    return remote.run(target, ["sh", "-c", SCRIPT, "sh", *what], stdin=pack(files))
 
 
 def checks_file(host: str) -> Path:

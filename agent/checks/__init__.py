@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ __all__ = [
     "Memory",
     "Wait",
     "blockers",
+    "glance",
 ]
 
 
@@ -120,26 +121,36 @@ class Inspection:
                 self.found[-1]["helped"] = helped
 
     def _note(self, check: Check, seen: Observation | None, severity: str = "") -> None:
-        if seen is None:
-            return
-        why = "" if seen.ok else _why(check, seen)
-        self.found.append(
-            {
-                "name": check.name,
-                "when": check.when,
-                "severity": severity or check.severity,
-                "ok": seen.ok,
-                "cause": "" if seen.ok else seen.cause or check.name,
-                "facts": {} if seen.ok else dict(seen.facts),
-                "value": seen.value,
-                "message": "" if seen.ok else f"{why[:1].upper()}{why[1:]}: {check.remedy}.",
-            }
-        )
+        if seen is not None:
+            self.found.append(_finding(check, seen, severity))
 
 
 def blockers(found: list[Finding]) -> list[Finding]:
     """What voids the run."""
     return [c for c in found if c["severity"] == "blocker" and not c["ok"]]
+
+
+def glance(names: Collection[str], context: CheckContext) -> list[Finding]:
+    """The checks of these names that are made before a run, each looked at once; what the machine
+    does not offer is left out."""
+    rows = [c for c in TABLE if c.name in names and c.when == "before"]
+    seen = [(c, _look(c.look, context)) for c in rows if not isinstance(c.look, Change)]
+    return [_finding(check, found, "") for check, found in seen if found is not None]
+
+
+def _finding(check: Check, seen: Observation, severity: str) -> Finding:
+    """An observation as run.json holds it."""
+    why = "" if seen.ok else _why(check, seen)
+    return {
+        "name": check.name,
+        "when": check.when,
+        "severity": severity or check.severity,
+        "ok": seen.ok,
+        "cause": "" if seen.ok else seen.cause or check.name,
+        "facts": {} if seen.ok else dict(seen.facts),
+        "value": seen.value,
+        "message": "" if seen.ok else f"{why[:1].upper()}{why[1:]}: {check.remedy}.",
+    }
 
 
 def _look(

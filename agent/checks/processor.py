@@ -67,7 +67,7 @@ def warm_up(context: CheckContext, waited_s: float) -> bool:
         return False
     end_s = time.monotonic() + BUSY_S
     # Hashing large pieces lets other threads run meanwhile, so that threads do for all CPUs.
-    threads = [threading.Thread(target=_busy, args=(end_s,)) for _ in range(cpu_count())]
+    threads = [threading.Thread(target=busy, args=(end_s,)) for _ in range(cpu_count())]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -75,7 +75,8 @@ def warm_up(context: CheckContext, waited_s: float) -> bool:
     return True
 
 
-def _busy(end_s: float) -> None:
+def busy(end_s: float) -> None:
+    """Hash until then (time.monotonic)."""
     piece = bytes(2**20)
     while time.monotonic() < end_s:
         hashlib.sha256(piece)

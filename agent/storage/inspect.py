@@ -26,7 +26,7 @@ def check(spec: StorageSpec) -> dict[str, Any]:
 def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
     found = facts.gather(disk)
     reasons = reasons_not_to_prepare(spec, disk, found)
-    model, transport = _kind_of_disk(found.path) if found.path else ("", "")
+    model, transport = kind_of_disk(found.path) if found.path else ("", "")
     return {
         "role": disk.role,
         "by_id": disk.by_id,
@@ -37,11 +37,24 @@ def _disk(spec: StorageSpec, disk: Disk) -> dict[str, Any]:
         "transport": transport,
         "lifetime": smart.lifetime(Path(found.path).name) if found.path else None,
         "found": describe(disk, found, spec),
+        "opal": opal(found),
         "would": [] if reasons else would(spec, disk, found),
         "refusals": [refusal.document() for refusal in reasons],
         "fingerprint": found.fingerprint,
         # Whether the testbed has had this disk: what is lost on one that it has not, is asked for.
         "ours": found.partition is not None or notes.left_by_us(disk, found),
+    }
+
+
+def opal(found: DiskFacts) -> dict[str, bool | None] | None:
+    """The state of a drive's Opal for programs; None without it."""
+    if found.opal is None:
+        return None
+    return {
+        "owned": found.opal.locking_enabled or (found.sid.taken if found.sid else None),
+        "locked": found.opal.locked,
+        "shadowed": found.shadowed,
+        "sid_blocked": found.sid.blocked if found.sid else None,
     }
 
 
@@ -122,7 +135,7 @@ def would(spec: StorageSpec, disk: Disk, found: DiskFacts) -> list[str]:
     return steps
 
 
-def _kind_of_disk(path: str) -> tuple[str, str]:
+def kind_of_disk(path: str) -> tuple[str, str]:
     """Model and transport as lsblk tells them; empty where nobody knows."""
     said = run(["lsblk", "--json", "--nodeps", "--output", "MODEL,TRAN", path]).out
     entry = json.loads(said)["blockdevices"][0]

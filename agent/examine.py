@@ -1,0 +1,315 @@
+"""What `fde doctor` and `fde init` ask a target: facts, as JSON on standard output.
+
+    python3 -m agent.examine --target FILE      all that a diagnosis rests on
+    python3 -m agent.examine --survey           every whole disk of the machine
+    python3 -m agent.examine --load SECONDS     keep all processors busy
+    python3 -m agent.examine --joules SECONDS   RAPL's counters, ten times a second
+
+Reads only. A part that cannot be had is `{"error": sentence}`, so that the others are still told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import platform
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agent import assets, checks, lock, quiet, sleep
+from agent.checks import disks as disk_checks
+from agent.checks import processor
+from agent.checks.context import CheckContext, cpu_count, number, text
+from agent.command import CommandError, run
+from agent.provenance import SIMULATED_RAPL
+from agent.storage import devices, facts, inspect
+from contract.errors import AgentError
+from contract.plan import Disk
+
+# Of agent.checks those that say something of a machine on which no suite runs.
+CHECKS = ("load", "governor", "turbo", "memory", "swap", "disk-health", "powercap")
+# What runs beside a workload and is no timer: by what it is, the units that do it.
+DISTURBING: Mapping[str, tuple[str, ...]] = {
+    "desktop session": ("display-manager", "gdm", "gdm3", "lightdm", "sddm"),
+    "database server": ("mariadb", "mysql", "mysqld", "postgresql"),
+    "automatic mounts": ("udisks2",),
+    "file indexer": ("plocate-updatedb", "mlocate-updatedb", "tracker-miner-fs", "baloo"),
+    "containers": ("docker", "containerd"),
+}
+SUITES = Path("/var/lib/fde-testbed")
+JOULES_PAUSE_S = 0.1
+
+
+def examine(target: Mapping[str, Any], sys: Path = Path("/sys")) -> dict[str, Any]:
+    """Every part by its name."""
+    names = {role: devices.kernel_name(d["by_id"]) for role, d in target["disks"].items()}
+    own = {role: name for role, name in names.items() if name}
+    context = CheckContext(Path("/"), disks=tuple(own.values()), sys=sys)
+    parts: dict[str, Callable[[], Any]] = {
+        "checks": lambda: checks.glance(CHECKS, context),
+        "rapl": rapl,
+        "disks": lambda: {role: disk(context, name) for role, name in own.items()},
+        "assets": lambda: {n: asset(n, a) for n, a in (target.get("assets") or {}).items()},
+        "sleep": sleep.facts,
+        "power": lambda: power(sys),
+        "services": services,
+        "quieted": quiet.disturbers,
+        "kernel": kernel,
+        "idle_states": lambda: idle_states(context),
+        "room_bytes": lambda: shutil.disk_usage(_standing(SUITES)).free,
+        "simulated_rapl": SIMULATED_RAPL.exists,
+    }
+    return {name: _part(part) for name, part in parts.items()}
+
+
+def _part(part: Callable[[], Any]) -> Any:
+    try:
+        return part()
+    except (AgentError, CommandError, OSError, ValueError) as error:
+        return {"error": str(error)}
+
+
+def _standing(path: Path) -> Path:
+    """The path itself, or the folder above it that is there."""
+    return next(p for p in (path, *path.parents) if p.exists())
+
+
+def rapl(seconds: float = 0.25) -> dict[str, Any]:
+    """The zones that can be read, and which of them counted on while we looked."""
+    from instrumentation.sources.counter import Reading
+    from instrumentation.sources.powercap import PowercapSource
+
+    source = PowercapSource.open()
+    first = source.read()
+    time.sleep(seconds)
+    second = source.read()
+    moved = [
+        name
+        for name, now in second.items()
+        if isinstance(now, Reading)
+        and isinstance(then := first[name], Reading)
+        and now.energy_uj != then.energy_uj
+    ]
+    return {"zones": list(source.names), "moved": moved}
+
+
+def disk(context: CheckContext, name: str) -> dict[str, Any]:
+    """Link, power management and health of a disk by its kernel's name."""
+    device = context.sys / "class/block" / name / "device"
+    pci, health = device / "device", context.health.get(name)
+    sensed = disk_checks.temperatures_c(CheckContext(Path("/"), sys=context.sys, disks=(name,)))
+    host = next((p.name for p in device.resolve().parents if p.name.startswith("host")), "")
+    return {
+        "name": name,
+        "serial": devices.serial(name),
+        "model": text(device / "model") or "",
+        "link_speed": text(pci / "current_link_speed"),
+        "link_speed_max": text(pci / "max_link_speed"),
+        "link_width": number(pci / "current_link_width"),
+        "link_width_max": number(pci / "max_link_width"),
+        "sata_link": (disk_checks.links(CheckContext(Path("/"), disks=(name,))) or {}),
+        "apst_tolerance_us": text(device / "power/pm_qos_latency_tolerance_us"),
+        "alpm_policy": text(context.sys / "class/scsi_host" / host / "link_power_management_policy")
+        if host
+        else None,
+        "temperature_c": next(iter(sensed.values()), None),
+        "health": asdict(health) if health else None,
+    }
+
+
+def asset(name: str, known: Mapping[str, Any]) -> dict[str, str]:
+    """`state` ok, missing or wrong, and a sentence where it is not ok."""
+    path = Path(known["path"])
+    if not path.is_file():
+        return {"state": "missing", "sentence": f"The asset {name} is not at {path}"}
+    try:
+        assets.compared(name, path, known)
+    except AgentError as error:
+        return {"state": "wrong", "sentence": str(error)}
+    return {"state": "ok", "sentence": ""}
+
+
+def power(sys: Path) -> dict[str, Any]:
+    """Mains and batteries (kernel, Documentation/ABI/testing/sysfs-class-power)."""
+    supplies = sorted((sys / "class/power_supply").glob("*"))
+    kinds = {path: text(path / "type") for path in supplies}
+    # A battery of a mouse or keyboard has the scope Device.
+    own = [p for p, k in kinds.items() if k == "Battery" and text(p / "scope") != "Device"]
+    mains = [number(p / "online") for p, k in kinds.items() if k in ("Mains", "USB")]
+    return {
+        "batteries": [p.name for p in own],
+        "discharging": any(text(p / "status") == "Discharging" for p in own),
+        "mains": any(mains) if mains else None,
+    }
+
+
+def services() -> dict[str, list[str]]:
+    """Active units that disturb, by what they are."""
+    units = [f"{unit}.service" for own in DISTURBING.values() for unit in own]
+    said = run(
+        ["systemctl", "list-units", "--state=active", "--full", "--plain", "--no-legend", *units]
+    ).out
+    active = {line.split()[0].removesuffix(".service") for line in said.splitlines() if line}
+    found = {what: [u for u in own if u in active] for what, own in DISTURBING.items()}
+    return {what: own for what, own in found.items() if own}
+
+
+def kernel() -> dict[str, bool | None]:
+    """Whether the kernel was built with what the configurations need; None where it is not told."""
+    packed, beside = Path("/proc/config.gz"), Path(f"/boot/config-{platform.release()}")
+    lines: set[str] | None = None
+    if packed.exists():
+        lines = set(gzip.decompress(packed.read_bytes()).decode().splitlines())
+    elif beside.exists():
+        lines = set(beside.read_text(encoding="utf-8").splitlines())
+    return {
+        "sed_opal": None if lines is None else "CONFIG_BLK_SED_OPAL=y" in lines,
+        "dm_crypt": None
+        if lines is None
+        else bool({"CONFIG_DM_CRYPT=y", "CONFIG_DM_CRYPT=m"} & lines),
+    }
+
+
+def idle_states(context: CheckContext) -> dict[str, Any]:
+    """The C-states that may be entered, and those that somebody switched off."""
+    off = {
+        text(path.parent / "name") or path.parent.name
+        for path in context.cpus.glob("cpu[0-9]*/cpuidle/state*/disable")
+        if text(path) not in ("0", None)
+    }
+    return {"allowed": processor.idle_states(context), "off": sorted(off)}
+
+
+# Not disks to measure: memory, mappings, optical drives, what is made of other disks.
+_OTHERS = ("loop", "ram", "dm-", "md", "zram", "sr", "fd", "nbd", "ubd")
+
+
+def survey() -> list[dict[str, Any]]:
+    """Every whole disk, with what lies on it; nothing is written."""
+    names = sorted(
+        entry.name
+        for entry in devices.BLOCK.iterdir()
+        if not entry.name.startswith(_OTHERS)
+        and devices.is_whole_disk(entry.name)
+        and devices.size_bytes(entry.name)
+    )
+    with lock.disks("survey"):
+        return [_surveyed(name) for name in names]
+
+
+def _surveyed(name: str) -> dict[str, Any]:
+    by_id = _by_id(name)
+    serial, size_bytes = devices.serial(name), devices.size_bytes(name)
+    found = facts.gather(Disk("", by_id or f"/dev/{name}", serial, size_bytes))
+    model, transport = inspect.kind_of_disk(f"/dev/{name}")
+    return {
+        "name": name,
+        "by_id": by_id,
+        "serial": serial,
+        "size_bytes": size_bytes,
+        "model": model,
+        "transport": transport,
+        "uses": [f"{use.device} {use.how}" for use in found.uses],
+        "ours": found.partition is not None,
+        "blank": found.blank and found.read_error is None,
+        "contents": _contents(found),
+        "opal": inspect.opal(found),
+        "opal_words": inspect.opal_in_words(found),
+    }
+
+
+def _contents(found: facts.DiskFacts) -> str:
+    if found.read_error:
+        return f"it cannot be read ({found.read_error})"
+    if found.partition is not None:
+        return "the testbed's own layout"
+    inside = [s for p in found.partitions for s in p.signatures]
+    words = [f"a {found.table} partition table"] if found.table else []
+    words += [f"{len(found.partitions)} partitions"] if found.partitions else []
+    words += sorted({s.type for s in (*found.signatures, *inside)})
+    words += [found.unknown] if found.unknown else []
+    return ", ".join(words) or "blank"
+
+
+def _by_id(name: str) -> str:
+    """The path below /dev/disk/by-id that tells most: maker and serial before a bare number."""
+    folder = Path("/dev/disk/by-id")
+    own = [p for p in folder.glob("*") if p.resolve() == Path(f"/dev/{name}")]
+    rank = ("nvme-", "ata-", "scsi-", "usb-", "mmc-", "virtio-")
+
+    def order(path: Path) -> tuple[bool, bool, int, str]:
+        bare = path.name.startswith(("nvme-eui.", "nvme-nvme.", "nvme-uuid.", "scsi-3", "wwn-"))
+        return bare, not path.name.startswith(rank), len(path.name), path.name
+
+    return str(min(own, key=order)) if own else ""
+
+
+def load(seconds: float) -> None:
+    """Keep every processor busy with hashing."""
+    end_s = time.monotonic() + seconds
+    threads = [threading.Thread(target=processor.busy, args=(end_s,)) for _ in range(cpu_count())]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def joules(seconds: float) -> Iterator[tuple[int, float]]:
+    """Monotonic ns and the joules of packages and memory in one sum, by the counters' own wraps."""
+    from instrumentation.sources.counter import Reading
+    from instrumentation.sources.powercap import PowercapSource
+    from instrumentation.sources.zones import summands
+
+    source = PowercapSource.open()
+    ranges = {z.name: z.max_range_uj or 0 for z in source.zones if not z.mirror_of}
+    counted = [name for group in summands(ranges).values() for name in group]
+    sum_uj = 0
+    last: dict[str, int] = {}
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        now = source.read()
+        readings = {n: r for n in counted if isinstance(r := now[n], Reading)}
+        for name, reading in readings.items():
+            step_uj = reading.energy_uj - last.get(name, reading.energy_uj)
+            sum_uj += step_uj if step_uj >= 0 else step_uj + ranges[name]
+            last[name] = reading.energy_uj
+        if len(readings) == len(counted):  # a sum without one of them would be a step that is none
+            yield max(r.t_after_ns for r in readings.values()), sum_uj / 1e6
+        time.sleep(JOULES_PAUSE_S)
+
+
+def main() -> int:
+    """0 with JSON; 1 with one sentence on standard error."""
+    parser = argparse.ArgumentParser(prog="python3 -m agent.examine", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--target", type=Path)
+    what.add_argument("--survey", action="store_true")
+    what.add_argument("--load", type=float, metavar="SECONDS")
+    what.add_argument("--joules", type=float, metavar="SECONDS")
+    options = parser.parse_args()
+    found: Any = None
+    try:
+        if options.target:
+            found = examine(json.loads(options.target.read_text(encoding="utf-8")))
+        elif options.survey:
+            found = {"disks": survey(), "rapl": _part(rapl)}
+        elif options.load is not None:
+            load(options.load)
+        else:
+            found = list(joules(options.joules))
+    except (AgentError, OSError) as error:
+        print(f"fde: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Whether a machine may fall asleep by itself: what its kernel can, and what asks for it.
+
+Sleep of systemd is off where its targets are masked (systemd-sleep.conf(5), systemctl(1)). What
+asks for it is logind (logind.conf(5)), a desktop's session, or the lid of a laptop.
+"""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+from typing import Any
+
+TARGETS = ("sleep.target", "suspend.target")
+_UNITS = ("etc/systemd/system", "run/systemd/system")
+_LOGIND = ("usr/lib", "etc", "run")
+_SLEEPS = frozenset({"suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate"})
+
+
+def facts(root: Path = Path("/")) -> dict[str, Any]:
+    """`able`: whether the kernel can sleep (None: it does not say). `masked`: sleep is off.
+    `idle_action`, `lid_action`: what logind is told to do, empty where that is no sleep or there is
+    no lid. `desktop`: the display manager, empty without one."""
+    state = root / "sys/power/state"
+    own = _logind(root)
+    lid = any((root / "proc/acpi/button/lid").glob("*"))
+    idle, closed = own.get("idleaction", "ignore"), own.get("handlelidswitch", "suspend")
+    manager = root / "etc/systemd/system/display-manager.service"
+    return {
+        "able": bool(state.read_text().split()) if state.exists() else None,
+        "masked": any(_masked(root, name) for name in TARGETS),
+        "idle_action": idle if idle in _SLEEPS else "",
+        "lid_action": closed if lid and closed in _SLEEPS else "",
+        "desktop": manager.readlink().name if manager.is_symlink() else "",
+    }
+
+
+def _masked(root: Path, unit: str) -> bool:
+    places = (root / folder / unit for folder in _UNITS)
+    return any(p.is_symlink() and str(p.readlink()) == "/dev/null" for p in places)
+
+
+def _logind(root: Path) -> dict[str, str]:
+    """The keys of [Login]: the main file, then its drop-ins by their names."""
+    main = [root / place / "systemd/logind.conf" for place in _LOGIND]
+    drops = [p for d in _LOGIND for p in (root / d / "systemd/logind.conf.d").glob("*.conf")]
+    found: dict[str, str] = {}
+    for path in (*main, *sorted(drops, key=lambda p: p.name)):
+        parser = configparser.ConfigParser(strict=False, interpolation=None)
+        try:
+            parser.read(path)
+        except (configparser.Error, UnicodeDecodeError):
+            continue
+        found |= dict(parser["Login"]) if parser.has_section("Login") else {}
+    return found

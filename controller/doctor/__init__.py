@@ -1,0 +1,155 @@
+"""`fde doctor`: what stands in the way of a trustworthy suite, a line each with the way out.
+
+`examine` looks at a target, `diagnose` judges what was seen by `table.TABLE`; nothing is installed,
+no disk is written, no PIN is tried. `require_ready` is what a suite starts with.
+"""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from agent import sleep
+from contract.errors import ControllerError
+from controller import playbook as inventories
+from controller.doctor import noise as noises
+from controller.doctor import probe
+from controller.doctor.diagnosis import Diagnosis, Host, Row, Scene, not_made, passed, split
+from controller.doctor.table import TABLE
+from controller.look import look
+
+FORMAT = "fde-doctor/1"
+WIDTH = 110
+MARKS = {"pass": "pass", "warn": "warn", "fail": "FAIL", "not_made": "  - "}
+# What a suite is started without: that disks are free is for the agent to say when it enters them.
+AT_START = frozenset(row.code for row in TABLE) - {"disks", "opal", "resolution", "load"}
+
+__all__ = [
+    "FORMAT",
+    "TABLE",
+    "Diagnosis",
+    "Scene",
+    "diagnose",
+    "document",
+    "examine",
+    "require_ready",
+    "run",
+]
+
+
+def examine(
+    target: Mapping[str, Any], out: Path, *, disks: bool = True, noise_s: float = 0.0, **of: Any
+) -> Scene:
+    """Look at a resolved target, its meters and this machine. With `noise_s` rest and load of so
+    long each are measured. `of`: what the resolution is told for, see `Scene`."""
+    seen, unreached = None, ""
+    try:
+        seen = look(target, disks=disks, examine=True)
+    except ControllerError as error:
+        unreached = str(error)
+    probes = probe.all_of(target["meters"])
+    found, why = None, ""
+    if noise_s and seen is not None:
+        try:
+            found = noises.measure(target, noise_s)
+        except ControllerError as error:
+            why = str(error)
+    return Scene(target, seen, unreached, host(out), probes, found, why, **of)
+
+
+def host(out: Path, root: Path = Path("/")) -> Host:
+    """What is seen of the controller."""
+    standing = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
+    names = set()
+    for comm in (root / "proc").glob("[0-9]*/comm"):
+        try:
+            names.add(comm.read_text(errors="replace").strip())
+        except OSError:
+            continue  # it has just ended
+    free = shutil.disk_usage(standing).free
+    return Host(out, sleep.facts(root), free, frozenset(names), root)
+
+
+def diagnose(scene: Scene, rows: Iterable[Row] = TABLE) -> list[Diagnosis]:
+    """One or more lines of every row: what has nothing to look at is not made."""
+    return [found for row in rows for found in _of(row, scene)]
+
+
+def _of(row: Row, scene: Scene) -> Iterator[Diagnosis]:
+    if row.needs_target and scene.look is None:
+        yield not_made(row.code, "The target was not reached.")
+        return
+    found = list(row.judge(scene))
+    yield from found or [not_made(row.code, f"Nothing to look at: {row.what}.")]
+
+
+def blockers(found: Iterable[Diagnosis]) -> list[Diagnosis]:
+    return [one for one in found if one.state == "fail"]
+
+
+def require_ready(targets: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """ControllerError with every reason why a suite should not be started on these targets; called
+    before anything is created."""
+    rows = [row for row in TABLE if row.code in AT_START]
+    told = [
+        f"{target['host']}: {one.sentence} {one.way_out}".strip()
+        for target in targets
+        for one in blockers(diagnose(examine(target, out, disks=False), rows))
+    ]
+    if told:
+        raise ControllerError("Nothing was started. " + " ".join(told))
+
+
+def run(
+    path: Path, out: Path, say: Callable[[str], None], *, noise_s: float = 0.0, **of: Any
+) -> tuple[bool, list[dict[str, Any]]]:
+    """The page of every host of an inventory; whether nothing stands in the way of any, and the
+    documents for programs. Raises ControllerError where the inventory cannot be read at all."""
+    found = inventories.resolve(path)
+    documents = []
+    for name, reasons in found.refused.items():
+        own = [Diagnosis("inventory", "fail", *split(reason)) for reason in reasons]
+        lines(name, own, say)
+        documents.append(document(name, own))
+    for target in found.targets:
+        link = target["ssh"]
+        address = f"{target['host']} = {link['user']}@{link['host']}, port {link['port']}"
+        own = [passed("inventory", "Its types and rules hold.")]
+        own += diagnose(examine(target, out, noise_s=noise_s, **of))
+        lines(address, own, say)
+        documents.append(document(target["host"], own))
+    return all(one["ok"] for one in documents), documents
+
+
+def document(host_name: str, found: Sequence[Diagnosis]) -> dict[str, Any]:
+    """The page for programs (`contract.documents`: fde-doctor)."""
+    return {
+        "format": FORMAT,
+        "host": host_name,
+        "ok": not blockers(found),
+        "diagnoses": [asdict(one) for one in found],
+    }
+
+
+def lines(who: str, found: Sequence[Diagnosis], say: Callable[[str], None]) -> None:
+    """A line for each diagnosis, and the way out below it."""
+    say(f"DOCTOR  {who}\n")
+    for one in found:
+        _wrapped(f"  {MARKS[one.state]}  {one.code:<17}", one.sentence, say)
+        if one.way_out:
+            _wrapped(" " * 25, f"→ {one.way_out}", say)
+    count = {state: sum(one.state == state for one in found) for state in MARKS}
+    say(
+        f"\n{count['fail']} stand in the way, {count['warn']} make figures worse, "
+        f"{count['pass']} are in order, {count['not_made']} could not be told."
+    )
+
+
+def _wrapped(label: str, text: str, say: Callable[[str], None]) -> None:
+    for line in textwrap.wrap(text, WIDTH - len(label), break_long_words=False) or [""]:
+        say(label + line)
+        label = " " * len(label)

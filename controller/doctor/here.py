@@ -1,0 +1,132 @@
+"""Diagnoses of the controller: its secrets, its room, its sleep, and who else opens the ports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from contract.errors import ControllerError
+from controller import secrets_file
+from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
+from controller.suite_folder import LEAST_FREE_BYTES
+
+MIB = 2**20
+# A night of a fast meter's raw bytes and the results: below this the suite may have to wait.
+COMFORTABLE_BYTES = 2048 * MIB
+PSID = re.compile(r"[A-Z0-9]{32}")
+
+
+def secrets(scene: Scene) -> Iterator[Diagnosis]:
+    """Rights, completeness and strength."""
+    path = Path(scene.target["secrets_file"])
+    try:
+        yield passed("secrets", f"{path.name}: {secrets_file.described(path)}")
+    except ControllerError as error:
+        yield Diagnosis("secrets", "fail", *split(str(error)))
+
+
+def psid(scene: Scene) -> Iterator[Diagnosis]:
+    """By its form alone: a try with a wrong one counts against the drive's limit."""
+    if "sed" not in scene.target["disks"]:
+        return
+    try:
+        found = secrets_file.load(Path(scene.target["secrets_file"])).get(secrets_file.PSID)
+    except ControllerError:
+        yield not_made("psid", "The secrets cannot be read.")
+        return
+    way = "Copy the 32 capitals and digits from the drive's label, without dashes."
+    if found is None:
+        yield Diagnosis(
+            "psid", "warn", "No sed_psid: a lost PIN would lock the drive forever.", way
+        )
+    elif not PSID.fullmatch(found):
+        said = f"The sed_psid is no PSID ({len(found)} characters): the drive will refuse it."
+        yield Diagnosis("psid", "fail", said, way, {"characters": len(found)})
+    else:
+        yield passed("psid", "The sed_psid has a PSID's form; it was not tried.")
+
+
+def room(scene: Scene) -> Iterator[Diagnosis]:
+    free = scene.host.free_bytes
+    facts = {"free_bytes": free}
+    said = f"{free / MIB:,.0f} MiB are free here where suites go"
+    way = f"Free some where {scene.host.out} lies, or name another folder with --out."
+    if free < LEAST_FREE_BYTES:
+        yield Diagnosis("controller-room", "fail", f"Only {said}.", way, facts)
+    elif free < COMFORTABLE_BYTES:
+        yield Diagnosis("controller-room", "warn", f"Only {said}.", way, facts)
+    else:
+        yield passed("controller-room", f"{said}.", **facts)
+
+
+def sleep(scene: Scene) -> Iterator[Diagnosis]:
+    yield sleeps("controller-sleep", "This controller", scene.host.sleep)
+
+
+def sleeps(code: str, who: str, facts: Mapping[str, Any]) -> Diagnosis:
+    """Of what `agent.sleep` found on a machine."""
+    way = (
+        "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target, on it "
+        "as root."
+    )
+    if facts["masked"]:
+        return passed(code, f"{who} does not sleep: its sleep targets are masked.", **facts)
+    if facts["idle_action"]:
+        said = f"{who} falls asleep when idle (logind: IdleAction={facts['idle_action']})."
+        return Diagnosis(code, "fail", said, way, facts)
+    if facts["able"] is False:
+        return passed(code, f"{who} cannot sleep: its kernel has no sleep state.", **facts)
+    if facts["lid_action"]:
+        said = f"{who} sleeps when its lid is closed ({facts['lid_action']})."
+        return Diagnosis(code, "warn", said, way, facts)
+    if facts["desktop"]:
+        said = f"{who} has a desktop ({facts['desktop']}), which may let it sleep."
+        return Diagnosis(code, "warn", said, way, facts)
+    return passed(code, f"Nothing lets {who[:1].lower()}{who[1:]} sleep.", **facts)
+
+
+# USB ids that a program takes for something of its own; docs/hardware.md#serial-ports.
+_PROBES = {
+    "ModemManager": "asks new serial ports whether they are modems, which a meter may answer oddly",
+    "brltty": "takes adapters with a CH340 or CP210x for Braille displays",
+}
+UDEV_RULE = "99-fde-meters.rules"
+
+
+def port_takers(scene: Scene) -> Iterator[Diagnosis]:
+    """Programs known to open serial ports that are not theirs."""
+    if not any(_is_serial(m) for m in scene.target["meters"]):
+        return
+    # /proc/PID/comm holds 15 characters at most.
+    found = [name for name in _PROBES if name[:15] in scene.host.names]
+    for name in found:
+        yield Diagnosis(
+            "port-takers",
+            "warn",
+            f"{name} runs here and {_PROBES[name]}.",
+            f"Stop it (systemctl stop {name}), or let a udev rule keep it away: fde doctor "
+            "--udev-rule prints one.",
+            {"program": name},
+        )
+    if not found:
+        yield passed("port-takers", "No program runs here that opens other people's serial ports.")
+
+
+def _is_serial(meter: Mapping[str, Any]) -> bool:
+    return "://" not in str(meter["port"])
+
+
+def udev_rule(usb_ids: list[str]) -> str:
+    """The text of a rule for these `vendor:product`: the user at the machine may open the port, and
+    ModemManager leaves it alone (udev(7), ModemManager's documentation of ID_MM_DEVICE_IGNORE)."""
+    lines = ["# Power meters of the FDE energy testbed; udevadm control --reload, then replug.\n"]
+    for usb_id in usb_ids:
+        vendor, product = usb_id.split(":")
+        match = f'ATTRS{{idVendor}}=="{vendor}", ATTRS{{idProduct}}=="{product}"'
+        own = (
+            f'{match}, MODE="0660", GROUP="dialout", TAG+="uaccess", ENV{{ID_MM_DEVICE_IGNORE}}="1"'
+        )
+        lines += [f'SUBSYSTEM=="{kind}", {own}\n' for kind in ("tty", "usbmisc")]
+    return "".join(lines)

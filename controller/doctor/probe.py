@@ -1,0 +1,115 @@
+"""A meter opened, heard for a few seconds, and closed again: what it says and how often."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# So many records at least, and so long at least, from the first record on.
+RECORDS, LEAST_S = 5, 3.0
+LIMIT_S = 90.0
+
+
+@dataclass(frozen=True)
+class Probe:
+    """`stage` is how far it came: `settings` (the entry cannot be meant), `port` (not opened),
+    `heard` (not a record of this kind), `done`. Watts are means by channel; `period_s` is the mean
+    time between records, `due_s` what the driver expects; `over_range` counts records."""
+
+    stage: str
+    error: str = ""
+    errno: int = 0
+    device: str = ""
+    records: int = 0
+    period_s: float = 0.0
+    due_s: float = 0.0
+    watts: Mapping[str, float] = field(default_factory=dict)
+    over_range: int = 0
+    gaps: int = 0
+
+
+def probe(meter: Mapping[str, Any]) -> Probe:
+    """Hear one entry of `meters`; never raises for what is wrong with a meter."""
+    from instrumentation.ports import Lookup
+    from instrumentation.recorder import Recorder
+    from instrumentation.recorder_port import MeterConfig, RecorderError
+
+    try:
+        config = MeterConfig.from_json(json.dumps(meter))
+        driver = config.driver()
+    except RecorderError as error:
+        return Probe("settings", str(error))
+    try:
+        device = Lookup(config.port, driver.usb_ids).device()
+        os.close(os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError as error:
+        return Probe("port", _cannot_open(config, error), error.errno or 0)
+    heard_s = max(LEAST_S, RECORDS * driver.period_s)
+    with tempfile.TemporaryDirectory(prefix="fde-probe-") as folder:
+        out = Path(folder)
+        enough = _enough(out / "status.json", heard_s, driver.period_s)
+        try:
+            Recorder(config, out, out / "status.json").run(enough)
+        except RecorderError as error:
+            return Probe("heard", str(error), device=device)
+        return _judged(out, device, driver.period_s)
+
+
+def all_of(meters: list[Mapping[str, Any]]) -> dict[str, Probe]:
+    """Every meter of a target, at the same time."""
+    if not meters:
+        return {}
+    with ThreadPoolExecutor(len(meters)) as pool:
+        return dict(zip([m["name"] for m in meters], pool.map(probe, meters), strict=True))
+
+
+def _cannot_open(config: Any, error: OSError) -> str:
+    from instrumentation.recorder_port import cannot_open
+
+    return cannot_open(config, error, "")
+
+
+def _enough(status: Path, heard_s: float, period_s: float) -> Callable[[], bool]:
+    """Whether it was heard for long enough, by its own status."""
+    limit_at_s = time.monotonic() + LIMIT_S + 10 * period_s
+    first_ns = 0
+
+    def stopped() -> bool:
+        nonlocal first_ns
+        try:
+            told = json.loads(status.read_bytes())
+        except (OSError, ValueError):
+            return time.monotonic() > limit_at_s
+        first_ns = first_ns or (told["t_mono_ns"] if told["records"] else 0)
+        heard = bool(first_ns) and told["t_mono_ns"] - first_ns > heard_s * 1e9
+        return heard or time.monotonic() > limit_at_s
+
+    return stopped
+
+
+def _judged(folder: Path, device: str, due_s: float) -> Probe:
+    from instrumentation.decode import decode
+
+    found = decode(folder)
+    rows = found.samples
+    if len(rows) < 2:
+        return Probe("heard", "it gave no two records", device=device, due_s=due_s)
+    times = rows["t_mono_ns"]
+    powers = [c for c in rows.columns if c.startswith("power_w_")]
+    return Probe(
+        "done",
+        device=device,
+        records=len(rows),
+        period_s=(times[-1] - times[0]) / (len(rows) - 1) / 1e9,
+        due_s=due_s,
+        watts={c.removeprefix("power_w_"): float(rows[c].to_numpy().mean()) for c in powers},
+        over_range=sum("over-range" in flags for flags in rows["flags"]),
+        gaps=sum(fault.kind == "gap" for fault in found.faults),
+    )
