@@ -247,15 +247,15 @@ workload-new: venv ## lay out a new workload: make workload-new NAME=…
 
 .PHONY: bench-metrology
 bench-metrology: venv ## time and energy against known truth: table, plots, build/bench/metrology.json
-	@$(PY) -m validation.metrology $(PARTS)
+	@$(PY) -m validation metrology $(PARTS)
 
 .PHONY: bench-analysis
 bench-analysis: venv ## intervals and verdicts against simulated suites: table, build/bench/analysis.json
-	@$(PY) -m validation.inference $(PARTS)
+	@$(PY) -m validation inference $(PARTS)
 
 .PHONY: bench-fairness
 bench-fairness: venv ## answers of simulated suites on modelled disks: table, build/bench/fairness.json
-	@$(PY) -m validation.fairness $(PARTS)
+	@$(PY) -m validation fairness $(PARTS)
 
 .PHONY: bench-drive
 bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json

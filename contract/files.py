@@ -75,9 +75,8 @@ def append_line(path: Path, document: Any) -> None:
 class Reserve:
     """A file that only takes up room, given up for what must be written on a full disk."""
 
-    def __init__(self, path: Path, size_bytes: int = RESERVE_BYTES) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._size_bytes = size_bytes
 
     def keep(self) -> None:
         """Take the room, where it is not taken and there is some."""
@@ -86,7 +85,7 @@ class Reserve:
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                os.posix_fallocate(fd, 0, self._size_bytes)
+                os.posix_fallocate(fd, 0, RESERVE_BYTES)
             finally:
                 os.close(fd)
         except OSError:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from contract.errors import LabError
 from lab import ssh
-from lab.console import gave_up, tail
 from lab.devices import by_id
+from lab.launcher import tail
 from lab.network import Network
 from lab.state import Layout
 
@@ -20,6 +21,8 @@ ROOT_DISK = "/dev/disk/by-label/fde-root"
 BOOT_LIMIT_S = 600.0
 BANNER_LIMIT_S = 8.0
 SSH_FAILED = 255
+BOOT_WORDS = b"Loading, please wait..."  # the initrd's first, at every boot
+LAST_WORDS = (b"Kernel panic - not syncing", b"Rebooting automatically due to panic=")
 
 
 def wait_for_guest(
@@ -68,3 +71,11 @@ def sshd_greets(state: Mapping[str, Any]) -> bool:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False
+
+
+def gave_up(console: Path) -> bool:
+    """Whether the guest's kernel or initrd gave up, and has not booted since."""
+    if not console.exists():
+        return False
+    since_boot = console.read_bytes().rpartition(BOOT_WORDS)[2]
+    return any(words in since_boot for words in LAST_WORDS)

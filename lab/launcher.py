@@ -13,7 +13,6 @@ from typing import Any
 from contract import private
 from contract.errors import AgentError, LabError
 from contract.interrupts import deferred_interrupts
-from lab.console import tail
 from lab.state import REPOSITORY, Layout, Process, Started, read_json, write_started
 
 READY_LIMIT_S = 30.0
@@ -86,3 +85,16 @@ class Launcher:
             log = tail(self.layout.directory / f"{name}.log")
             raise LabError(f"the lab's {name} did not start; its last lines:\n{log}")
         return announced
+
+
+def tail(path: Path, lines: int = 15) -> str:
+    """The last lines of a log, without control characters; empty if there is none."""
+    if not path.exists():
+        return ""
+    text = path.read_bytes()[-65536:].decode("utf-8", "replace")
+    clean = (_printable(line) for line in text.replace("\r", "\n").split("\n"))
+    return "\n".join([line for line in clean if line.strip()][-lines:])
+
+
+def _printable(line: str) -> str:
+    return "".join(c for c in line if c.isprintable() or c == "\t").rstrip()

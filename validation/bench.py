@@ -100,7 +100,7 @@ class Bench:
         return sorted(known, key=lambda row: self.parts.index(row["part"]))
 
     def _parsed(self, arguments: Sequence[str] | None) -> argparse.Namespace:
-        parser = argparse.ArgumentParser(prog=f"python -m {self.package}")
+        parser = argparse.ArgumentParser(prog=f"python -m {self.package.replace('.', ' ')}")
         parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(self.parts))
         parser.add_argument("--quick", action="store_true", help="few trials, nothing is written")
         options = parser.parse_args(arguments)

@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 HOME = "/opt/fde-testbed"
 SUITES = "/var/lib/fde-testbed/suites"
 INVENTORY = REPOSITORY / "ansible" / "inventory" / "lab"
-SSH_LIMIT_S = 120.0
+SSH_LIMIT_S, MODULE_LIMIT_S = 120.0, 1800.0
 # A dead link is to be noticed soon, but a guest on a busy machine is slow to answer.
 QUICK = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 
@@ -151,9 +151,7 @@ class Scene:
         command = shlex.join(["python3", "-m", "agent", *arguments])
         return self.ssh(f"cd {HOME} && PYTHONPATH={HOME}:{HOME}/lib {command}", check=check)
 
-    def python(
-        self, module: str, *arguments: str, limit_s: float = 1800.0
-    ) -> subprocess.CompletedProcess[str]:
+    def python(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A module of ours on the controller's side, to its end."""
         return subprocess.run(
             [sys.executable, "-m", module, *arguments],
@@ -161,7 +159,7 @@ class Scene:
             cwd=REPOSITORY,
             capture_output=True,
             text=True,
-            timeout=limit_s,
+            timeout=MODULE_LIMIT_S,
             check=False,
         )
 

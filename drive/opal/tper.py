@@ -8,10 +8,9 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from drive.opal import admin_sp, com_id, locking_sp, properties, uids
+from drive.opal import admin_sp, locking_sp, negotiation, uids
 from drive.opal.calls import Call, CallRecord, encode_call, encode_result, parse_call
 from drive.opal.core import Core
-from drive.opal.discovery import discover
 from drive.opal.packets import (
     COM_ID,
     MAX_COM_PACKET_BYTES,
@@ -38,7 +37,7 @@ class Host:
     """What the TPer keeps of one controller: answers that wait, by protocol, and its limit."""
 
     answers: dict[int, bytes] = field(default_factory=dict)
-    max_com_packet_bytes: int = properties.INITIAL_HOST_BYTES
+    max_com_packet_bytes: int = negotiation.INITIAL_HOST_BYTES
 
 
 class Tper:
@@ -181,9 +180,11 @@ class Tper:
         """The answer that waits; one that does not fit stays and announces its size."""
         with self._lock:
             if protocol == 0:
-                return com_id.supported_protocols(specific)
-            if (protocol, specific) == (1, com_id.DISCOVERY):
-                return discover(self._core, self._block_sid_feature, self._block_sid_until_reset)
+                return negotiation.supported_protocols(specific)
+            if (protocol, specific) == (1, negotiation.DISCOVERY):
+                return negotiation.discover(
+                    self._core, self._block_sid_feature, self._block_sid_until_reset
+                )
             if protocol not in (1, 2) or specific != COM_ID:
                 return None
             host = self._hosts.setdefault(owner, Host())
@@ -195,20 +196,22 @@ class Tper:
 
     def _manage(self, owner: int, host: Host, specific: int, data: bytes) -> bool:
         """Security protocol 2: ComID management, TPER_RESET, Block SID."""
-        if specific == com_id.TPER_RESET and self._core.state.programmatic_reset:
+        if specific == negotiation.TPER_RESET and self._core.state.programmatic_reset:
             self._reset(PROGRAMMATIC)
-        elif specific == com_id.BLOCK_SID and self._block_sid_feature and data:
+        elif specific == negotiation.BLOCK_SID and self._block_sid_feature and data:
             self._core.sid_blocked = True
             self._block_sid_until_reset = bool(data[0] & 1)
         elif specific == COM_ID:
-            request = com_id.parse_request(data)
+            request = negotiation.parse_com_id_request(data)
             if request is None:
                 return False
-            if request == com_id.STACK_RESET:
+            if request == negotiation.STACK_RESET:
                 if self._session_owner == owner:  # not another controller's
                     self._end_session()
                 host.answers.pop(1, None)
-            host.answers[2] = com_id.answer(request, associated=self._session is not None)
+            host.answers[2] = negotiation.com_id_answer(
+                request, associated=self._session is not None
+            )
         else:
             return False
         return True
@@ -244,10 +247,12 @@ class Tper:
         if call.invoking != uids.SESSION_MANAGER:
             return None
         if call.method == uids.PROPERTIES:
-            accepted = properties.accept(call)
+            accepted = negotiation.accept_properties(call)
             host.max_com_packet_bytes = accepted.get(b"MaxComPacketSize", host.max_com_packet_bytes)
             self._record.add("Properties", call.invoking, Status.SUCCESS)
-            return encode_call(uids.SESSION_MANAGER, uids.PROPERTIES, properties.answer(accepted))
+            return encode_call(
+                uids.SESSION_MANAGER, uids.PROPERTIES, negotiation.properties_answer(accepted)
+            )
         if call.method == uids.START_SESSION:
             return self._start_session(owner, call)
         return None

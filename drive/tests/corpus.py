@@ -23,12 +23,11 @@ from drive.opal import uids
 from drive.opal.calls import method_name, parse_call
 from drive.opal.packets import COM_ID, Named, PacketError, TokenError, decode, unpack
 from drive.opal.schema import name_of
-from drive.tests.opal_host import OpalSession, lock, set_up_range, take_ownership
+from drive.tests.opal_host import OWNER, USER2, OpalSession, lock, set_up_range, take_ownership
 from drive.tests.process import NQN, PSID, Drive
 from drive.tests.wire import record
 
 FOLDER = Path(__file__).with_name("seeds")
-OWNER, USER2 = b"owner's pin", b"second user's pin"
 _OF_A_KIND = 4
 _BEGIN, _COMMIT, _ABORT = b"\xfb\x00", b"\xfc\x00", b"\xfc\x01"
 

@@ -14,10 +14,9 @@ from drive.aes_xts import AesXts
 from drive.opal import uids
 from drive.state import DriveState, RangeState, StateError, parse
 from drive.tests.keys import kek_of, range_keys, xts
-from drive.tests.opal_host import OpalSession, lock, set_up_range, take_ownership
+from drive.tests.opal_host import OWNER, USER2, OpalSession, lock, set_up_range, take_ownership
 from drive.tests.process import PSID, Drive
 
-OWNER, USER2 = b"owner's pin", b"second user's pin"
 PLAINTEXT = b"plaintext that must not be on the medium "
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
 

@@ -17,10 +17,18 @@ from drive.opal.packets import Named
 from drive.state import DriveState, parse, sweep_leftovers
 from drive.tests.dying import DyingDrive
 from drive.tests.keys import kek_of, opened, range_keys
-from drive.tests.opal_host import OpalSession, RefusedError, lock, set_up_range, take_ownership
+from drive.tests.opal_host import (
+    OWNER,
+    USER2,
+    OpalSession,
+    RefusedError,
+    lock,
+    set_up_range,
+    take_ownership,
+)
 from drive.tests.process import PSID, SIZE_BYTES, Drive, until
 
-OWNER, USER2, NEW = b"owner's pin", b"second user's pin", b"another pin"
+NEW = b"another pin"
 ADMIN1, USER = uids.ADMIN_AUTHORITIES[0], uids.USER_AUTHORITIES[1]
 ROW, KEY = uids.LOCKING_ROWS[1], uids.key_rows(256)[1]
 MARKS = b"what nobody may read once it is erased"

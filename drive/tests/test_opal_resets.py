@@ -143,16 +143,6 @@ def test_a_hardware_reset_locks_what_lists_it(tmp_path: Path, events: list[int])
     lock(host, USER2, 1, locked=False)
 
 
-def test_a_drive_that_refuses_says_so_and_goes_on(blockable: Tper) -> None:
-    host = Direct(blockable)
-    blockable.refusing = True
-    assert 0x0203 in features(host)
-    with pytest.raises(RefusedError, match="FAIL"):
-        OpalSession(host, uids.ADMIN_SP)
-    blockable.refusing = False
-    take_ownership(host, OWNER)
-
-
 def test_an_authority_can_be_locked_out_by_name(blockable: Tper) -> None:
     host = Direct(blockable)
     for name in ("Admin1", "nobody", ""):

@@ -17,6 +17,8 @@ from drive.opal.uids import Status
 from drive.server import MAX_CONNECTIONS
 from drive.tests.fuzz_wire import connect_pdus
 from drive.tests.opal_host import (
+    OWNER,
+    USER2,
     OpalSession,
     RefusedError,
     lock,
@@ -27,7 +29,6 @@ from drive.tests.opal_host import (
 from drive.tests.process import HANG_S, Drive, until
 from drive.tests.wire import record
 
-OWNER, USER2 = b"owner's pin", b"second user's pin"
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
 ICREQ = IC.pack(0, 0, 128, 0, 128, 0, 0, 0, 0)
 

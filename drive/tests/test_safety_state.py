@@ -16,6 +16,8 @@ import pytest
 from drive.initiator import Initiator
 from drive.opal import uids
 from drive.tests.opal_host import (
+    OWNER,
+    USER2,
     OpalSession,
     RefusedError,
     lock,
@@ -25,7 +27,6 @@ from drive.tests.opal_host import (
 )
 from drive.tests.process import PSID, Drive, until
 
-OWNER, USER2 = b"owner's pin", b"second user's pin"
 ADMIN1 = uids.ADMIN_AUTHORITIES[0]
 DATA = b"data of the range".ljust(4096)
 SLOW = pytest.mark.slow

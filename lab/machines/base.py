@@ -21,7 +21,6 @@ WATCHDOG = "a watchdog device"
 AES = "a processor with AES instructions"
 TWO_CPUS = "two CPUs"
 DEBIAN_KERNEL = "Debian's own kernel"
-ABILITIES = (WATCHDOG, AES, TWO_CPUS, DEBIAN_KERNEL)
 
 
 @dataclass(frozen=True)

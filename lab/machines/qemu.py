@@ -16,9 +16,8 @@ from typing import Any
 
 from contract.errors import LabError
 from contract.files import write_json
-from lab.console import tail
 from lab.image import Image
-from lab.launcher import READY_LIMIT_S, Launcher, wait_for
+from lab.launcher import READY_LIMIT_S, Launcher, tail, wait_for
 from lab.machines.base import AES, DEBIAN_KERNEL, OVERLAY, TWO_CPUS, WATCHDOG, Guest, Say
 from lab.network import Network
 from lab.state import cache_dir, read_json

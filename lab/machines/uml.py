@@ -21,9 +21,8 @@ from typing import Any
 
 from contract.errors import LabError
 from lab import network as networks
-from lab.console import tail
 from lab.image import Image
-from lab.launcher import Launcher, wait_for
+from lab.launcher import Launcher, tail, wait_for
 from lab.machines import kernel
 from lab.machines.base import OVERLAY, Guest, Say
 from lab.network import GUEST_ADDRESS, WIRES, Network

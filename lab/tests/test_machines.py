@@ -14,8 +14,9 @@ import pytest
 from contract.errors import LabError
 from lab import image as mirror
 from lab import machines, network
-from lab.console import gave_up, tail
+from lab.boot import gave_up
 from lab.image import Image
+from lab.launcher import tail
 from lab.machines import kernel, qemu, uml
 from lab.machines.base import Guest
 from lab.network import Network

@@ -157,11 +157,7 @@ def test_started_processes_come_back_from_the_file(layout: Layout) -> None:
     assert read_started(layout) == started
 
 
-def test_a_torn_file_reads_as_none_and_secrets_are_nobody_elses(tmp_path: Path) -> None:
+def test_a_torn_file_reads_as_none(tmp_path: Path) -> None:
     torn = tmp_path / "torn.json"
     torn.write_text('{"format": "fde-lab')
     assert read_json(torn) is None
-    secret = tmp_path / "secrets.json"
-    write_json(secret, {"pin": "x"}, mode=0o600)
-    assert secret.stat().st_mode & 0o777 == 0o600
-    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []

@@ -22,7 +22,6 @@ class Controller:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
-        self.codes: list[int] = []
 
     @property
     def pid(self) -> int:
@@ -53,11 +52,9 @@ class Controller:
         """Its exit status. Raises LabError where it does not end."""
         assert self._process is not None
         try:
-            code = self._process.wait(timeout=limit_s)
+            return self._process.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:
             raise LabError(f"the controller has not ended in {limit_s:.0f} s") from None
-        self.codes.append(code)
-        return code
 
     def kill(self) -> None:
         """SIGKILL, to itself alone: what it has started is left to itself."""

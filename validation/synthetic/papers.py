@@ -146,8 +146,8 @@ def _steps() -> Phases:
     return {**found, "access.read": {"operations": 1000.0}, "burst.read": {"bytes": 60.0 * MIB}}
 
 
-def _of_cipher(cipher: str, seconds: float = PHASE_S) -> dict[str, float]:
-    return {"bytes": SPEED[cipher] * MIB * seconds, "operations": 10.0}
+def _of_cipher(cipher: str) -> dict[str, float]:
+    return {"bytes": SPEED[cipher] * MIB * PHASE_S, "operations": 10.0}
 
 
 def _kernel() -> Phases:

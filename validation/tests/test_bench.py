@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from validation.__main__ import main
 from validation.bench import Bench, Figure, at_least, at_most, merged, table, within
 
 
@@ -62,3 +63,12 @@ def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         Bench("x", "validation.inference", ("coverage",), "nothing").main(["covrage"])
     assert stopped.value.code == 2
     assert "there is no part covrage: there are coverage" in capsys.readouterr().err
+
+
+def test_the_command_runs_one_part_of_a_benchmark_and_names_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["fairness", "--quick", "sockets"]) == 0
+    assert "-- sockets" in capsys.readouterr().out
+    assert main(["fairnes"]) == 2
+    assert "python -m validation {metrology,inference,fairness}" in capsys.readouterr().err

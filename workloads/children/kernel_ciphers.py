@@ -11,14 +11,14 @@ import mmap
 import os
 import socket
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.children import cipher_modes, serving
+from workloads.children import cipher_modes
 from workloads.children.cipher_modes import BLOCK_BYTES, BLOCKS
-from workloads.children.serving import MissingError, Outcome, Task, serve
+from workloads.children.serving import MissingError, repeating, serve
 
 # linux/if_alg.h and asm-generic/socket.h
 _SOL_ALG, _SET_KEY = 279, 1
@@ -86,13 +86,6 @@ class Cipher:
                     f"The kernel grants requests of {granted} B, not {size} B: run as root, or set "
                     "a smaller request_kib."
                 )
-
-
-def _repeat(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
-    """Lay out a job, to be repeated for `seconds`."""
-    drivers, step = prepare(request["job"])
-    again = partial(serving.for_seconds, step, float(request["seconds"]))
-    return {"drivers": drivers, "job": request["job"]}, again
 
 
 def prepare(job: Mapping[str, Any]) -> tuple[list[str], Callable[[], None]]:
@@ -205,4 +198,4 @@ def driver(name: str, crypto: str) -> str:
 
 
 if __name__ == "__main__":
-    serve({"repeat": _repeat})
+    serve({"repeat": repeating("drivers", prepare)})

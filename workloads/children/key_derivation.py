@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import ssl
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from workloads.base import WorkloadError
-from workloads.children import argon2, gcrypt, serving
-from workloads.children.serving import Outcome, Task, serve
+from workloads.children.derivation_libraries import Libargon2, Libgcrypt
+from workloads.children.serving import repeating, serve
 from workloads.key_derivation import Argon2
 
 # What VeraCrypt and LUKS2 have: a salt of 64 bytes, or of 32; the password does not matter.
@@ -49,13 +48,6 @@ KNOWN_ARGON2ID = (
 )
 
 
-def _repeat(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
-    """Lay out a job, to be repeated for `seconds`."""
-    library, step = prepare(request["job"])
-    again = partial(serving.for_seconds, step, float(request["seconds"]))
-    return {"library": library, "job": request["job"]}, again
-
-
 def prepare(job: Mapping[str, Any]) -> tuple[str, Callable[[], bytes]]:
     """The library, and the step, which derives a key.
 
@@ -65,10 +57,10 @@ def prepare(job: Mapping[str, Any]) -> tuple[str, Callable[[], bytes]]:
     function, length = str(job["function"]), int(job["key_bytes"])
     if function == "argon2id":
         cost = Argon2(int(job["passes"]), int(job["memory_kib"]), int(job["lanes"]))
-        library = argon2.Library()
+        library = Libargon2()
         known_cost, password, salt, key = KNOWN_ARGON2ID
         check(function, library.argon2id(known_cost, password, salt, len(key) // 2), key)
-        return argon2.NAME, lambda: library.argon2id(cost, PASSWORD, SALT, length)
+        return library.name, lambda: library.argon2id(cost, PASSWORD, SALT, length)
     name, derive = pbkdf2(function)
     password, salt, iterations, key = KNOWN[function]
     check(function, derive(password, salt, iterations, len(key) // 2), key)
@@ -84,7 +76,7 @@ def pbkdf2(hash_name: str) -> tuple[str, Pbkdf2]:
             return hashlib.pbkdf2_hmac(hash_name, password, salt, iterations, length)
 
         return ssl.OPENSSL_VERSION, derive
-    library = gcrypt.Library()
+    library = Libgcrypt()
     return library.name, library.pbkdf2(hash_name)
 
 
@@ -98,4 +90,4 @@ def check(function: str, derived: bytes, expected: str) -> None:
 
 
 if __name__ == "__main__":
-    serve({"repeat": _repeat})
+    serve({"repeat": repeating("library", prepare)})

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from workloads.base import WorkloadError
@@ -96,6 +97,20 @@ def for_seconds(step: Step, seconds: float, batch: int = 1) -> Outcome:
         "user_s": after.ru_utime - before.ru_utime,
         "system_s": after.ru_stime - before.ru_stime,
     }
+
+
+def repeating(what: str, prepare: Callable[[Mapping[str, Any]], tuple[object, Step]]) -> Answer:
+    """The answer to `repeat`: a `job` is laid out, to be repeated for `seconds`.
+
+    `prepare` gives what does it, which is told as `what`, and the step.
+    """
+
+    def answer(request: Mapping[str, Any]) -> tuple[Outcome, Task]:
+        found, step = prepare(request["job"])
+        again = partial(for_seconds, step, float(request["seconds"]))
+        return {what: found, "job": request["job"]}, again
+
+    return answer
 
 
 def calibrate(step: Step) -> tuple[int, float]:

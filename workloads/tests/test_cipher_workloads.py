@@ -200,18 +200,10 @@ def test_what_does_not_come_back_is_not_measured(monkeypatch: pytest.MonkeyPatch
     ("name", "given", "says"),
     [
         ("file_ciphers", {"ciphers": "rsa-2048"}, "no 'rsa-2048'; did you mean rsa-2048-"),
-        ("file_ciphers", {"kinds": "text image"}, "words with commas between them, not 'text im"),
         ("file_ciphers", {"kinds": "images"}, "did you mean image"),
         ("file_ciphers", {"sizes": "100"}, "at least 4096 B, not 100"),
-        (
-            "file_ciphers",
-            {"sizes": "large"},
-            "whole numbers from 1 on, with commas between them, not 'large'",
-        ),
         ("cipher_modes", {"ciphers": "blowfish"}, "did you mean blowfish-"),
-        ("cipher_modes", {"modes": "xts"}, "there are: ecb, cbc"),
         ("cipher_modes", {"sizes": "1MB"}, "from 1 on or large, .* not '1MB'"),
-        ("cipher_modes", {"sizes": " ,"}, "The sizes are empty: name at least one"),
     ],
 )
 def test_bad_words_are_refused_before_the_first_run(

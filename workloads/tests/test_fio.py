@@ -40,6 +40,19 @@ def made(root: Path, name: str, **given: object) -> tuple[Context, contract.Phas
     return contract.context_for(root, recorded, {}, values), recorded
 
 
+@pytest.fixture
+def laid(root: Path) -> tuple[Context, Path]:
+    """A run of `access_patterns`, and its file of zeros."""
+    context, _ = made(root / "a", "access_patterns", file_mib=4)
+    (context.disk / "file").write_bytes(bytes(4 * MIB))
+    return context, context.disk / "file"
+
+
+def holding(laid: tuple[Context, Path], job: fio.Job) -> held.Held:
+    context, file = laid
+    return held.Held(fio.command(file, job, context.seed), context.scratch)
+
+
 def option(argv: list[str], name: str) -> str | None:
     found = [word.partition("=")[2] for word in argv if word.startswith(f"--{name}=")]
     return found[-1] if found else None
@@ -206,12 +219,8 @@ def test_small_steps_go_over_the_file_until_the_time_is_over(root: Path) -> None
 
 
 @with_fio
-def test_a_phase_has_none_of_fios_start(root: Path) -> None:
-    context, _ = made(root / "a", "access_patterns", file_mib=4)
-    registry.load("access_patterns").prepare(context)
-    (file,) = context.disk.iterdir()
-    job = fio.Job("read", 4096, 4096)
-    with held.Held(fio.command(file, job, context.seed), context.scratch) as one:
+def test_a_phase_has_none_of_fios_start(laid: tuple[Context, Path]) -> None:
+    with holding(laid, fio.Job("read", 4096, 4096)) as one:
         for _ in range(20):  # it waits, however long we do
             assert one._process.poll() is None
             time.sleep(0.05)
@@ -221,17 +230,16 @@ def test_a_phase_has_none_of_fios_start(root: Path) -> None:
 
 @with_fio
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_fio_that_dies_is_an_error_with_its_last_words(when: str, root: Path) -> None:
-    context, _ = made(root / "a", "access_patterns", file_mib=4)
-    file = context.disk / "file"
-    if when == "after":
-        file.write_bytes(bytes(MIB))
+def test_a_fio_that_dies_is_an_error_with_its_last_words(
+    when: str, root: Path, laid: tuple[Context, Path]
+) -> None:
+    if when == "before":
+        laid[1].unlink()
     # There is no such file, or no direct I/O of 100 bytes.
-    argv = fio.command(file, fio.Job("read", 100, 1000), context.seed)
     message = "file creation disallowed" if when == "before" else "Invalid argument"
     with (
         pytest.raises(WorkloadError, match=rf"^fio failed \(status 1\): .*{message}"),
-        held.Held(argv, context.scratch) as one,
+        holding(laid, fio.Job("read", 100, 1000)) as one,
     ):
         one.go()
         one.report()
@@ -239,25 +247,17 @@ def test_a_fio_that_dies_is_an_error_with_its_last_words(when: str, root: Path) 
 
 
 @with_fio
-def test_a_phase_ends_when_all_is_written(root: Path) -> None:
-    context, _ = made(root / "a", "access_patterns", file_mib=4)
-    file = context.disk / "file"
-    file.write_bytes(bytes(4 * MIB))
-    with held.Held(
-        fio.command(file, fio.Job("write", MIB, 4 * MIB), context.seed), context.scratch
-    ) as one:
+def test_a_phase_ends_when_all_is_written(laid: tuple[Context, Path]) -> None:
+    _, file = laid
+    with holding(laid, fio.Job("write", MIB, 4 * MIB)) as one:
         assert not any(file.read_bytes())
         one.go()
         assert all(any(file.read_bytes()[at : at + MIB]) for at in range(0, 4 * MIB, MIB))
 
 
 @with_fio
-def test_a_fio_that_is_killed_while_it_is_held_is_an_error(root: Path) -> None:
-    context, _ = made(root / "a", "access_patterns", file_mib=4)
-    file = context.disk / "file"
-    file.write_bytes(bytes(MIB))
-    argv = fio.command(file, fio.Job("read", 4096, 4096), context.seed)
-    with held.Held(argv, context.scratch) as one:
+def test_a_fio_that_is_killed_while_it_is_held_is_an_error(laid: tuple[Context, Path]) -> None:
+    with holding(laid, fio.Job("read", 4096, 4096)) as one:
         programs.kill_group(one._process)
         with pytest.raises(
             WorkloadError, match=r"^fio failed \(status -9\): it printed no reason$"
@@ -266,12 +266,10 @@ def test_a_fio_that_is_killed_while_it_is_held_is_an_error(root: Path) -> None:
 
 
 @with_fio
-def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(root: Path) -> None:
-    context, _ = made(root / "a", "access_patterns", file_mib=4)
-    file = context.disk / "file"
-    file.write_bytes(bytes(MIB))
-    argv = fio.command(file, fio.Job("read", 4096, MIB, seconds=600, repeat=True), context.seed)
-    with pytest.raises(KeyError), held.Held(argv, context.scratch) as one:
+def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(laid: tuple[Context, Path]) -> None:
+    _, file = laid
+    job = fio.Job("read", 4096, MIB, seconds=600, repeat=True)
+    with pytest.raises(KeyError), holding(laid, job) as one:
         os.write(one._word, b"go\n")
         time.sleep(0.3)
         assert contract.processes_using(file)
@@ -280,10 +278,8 @@ def test_a_fio_in_the_midst_of_its_work_ends_with_the_run(root: Path) -> None:
 
 
 @with_fio
-def test_a_held_fio_ends_with_whoever_holds_it(root: Path) -> None:
-    context, _ = made(root / "a", "access_patterns", file_mib=4)
-    file = context.disk / "file"
-    file.write_bytes(bytes(MIB))
+def test_a_held_fio_ends_with_whoever_holds_it(laid: tuple[Context, Path]) -> None:
+    context, file = laid
     argv = fio.command(file, fio.Job("read", 4096, 4096), context.seed)
     parent = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(context.scratch), *argv],

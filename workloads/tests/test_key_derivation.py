@@ -9,8 +9,8 @@ import pytest
 
 from workloads import key_derivation, registry
 from workloads.base import WorkloadError
-from workloads.children import argon2, gcrypt
 from workloads.children import key_derivation as child
+from workloads.children.derivation_libraries import Libargon2, Libgcrypt
 from workloads.children.serving import MissingError
 from workloads.key_derivation import Argon2
 from workloads.tests import contract
@@ -39,7 +39,7 @@ def test_every_function_gives_its_known_answer(function: str) -> None:
 
 def test_both_libraries_derive_the_same_key() -> None:
     try:
-        library = gcrypt.Library()
+        library = Libgcrypt()
     except MissingError as reason:
         pytest.skip(str(reason))
     for name in child.OPENSSL:
@@ -61,14 +61,14 @@ def test_a_missing_library_is_named_with_its_package(monkeypatch: pytest.MonkeyP
         raise OSError(f"{name}: cannot open shared object file")
 
     monkeypatch.setattr("ctypes.CDLL", absent)
-    for module, package in ((gcrypt, "libgcrypt20"), (argon2, "libargon2-1")):
+    for library, package in ((Libgcrypt, "libgcrypt20"), (Libargon2, "libargon2-1")):
         with pytest.raises(MissingError, match=rf"is missing: install its package .{package}"):
-            module.Library()
+            library()
 
 
 def test_an_impossible_argon2id_is_an_error_in_the_librarys_words() -> None:
     try:
-        library = argon2.Library()
+        library = Libargon2()
     except MissingError as reason:
         pytest.skip(str(reason))
     with pytest.raises(
