@@ -226,8 +226,10 @@ def program(name: str = "qemu-system-x86_64") -> str:
 def qemu_command(qemu: str, accelerator: str, guest: Guest, overlay: Path) -> list[str]:
     """The command line; files only, so nothing secret stands on it."""
     forward = f"hostfwd=tcp:127.0.0.1:{guest.ssh_port}-:22"
-    # The overlay dies with the lab, so its caches need not reach the host's disk.
-    disk = f"if=none,id=root,format=qcow2,cache=unsafe,discard=unmap,file={_escaped(overlay)}"
+    # The overlay dies with the lab, so its caches need not reach the host's disk. The image below
+    # is only read, also by guests of User Mode Linux, whose lock QEMU would take for a writer's.
+    disk = "if=none,id=root,format=qcow2,cache=unsafe,discard=unmap,backing.file.locking=off"
+    disk += f",file={_escaped(overlay)}"
     accel = "kvm" if accelerator == "kvm" else f"tcg,thread=multi,tb-size={TRANSLATED_CODE_MIB}"
     command = [qemu, "-name", "fde-lab", "-nodefaults", "-no-user-config", "-display", "none"]
     command += ["-machine", "q35", "-accel", accel, "-cpu", "max"]

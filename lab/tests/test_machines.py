@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -95,8 +96,8 @@ def _say(_line: str) -> None:
     pass
 
 
-def test_commas_in_paths_do_not_end_an_option(tmp_path: Path) -> None:
-    place = tmp_path / "a,b"
+def _emulated(place: Path) -> list[str]:
+    """The command of a guest whose files are all in one folder."""
     guest = Guest(
         image=Image(place),
         folder=place,
@@ -107,7 +108,36 @@ def test_commas_in_paths_do_not_end_an_option(tmp_path: Path) -> None:
         credentials={"name": place / "key"},
         kernel_words=["fde.drive=1,nqn"],
     )
-    command = qemu.qemu_command("qemu", "tcg", guest, place / "root.qcow2")
+    return qemu.qemu_command("qemu", "tcg", guest, place / "root.qcow2")
+
+
+def test_a_guest_of_user_mode_linux_on_the_same_image_does_not_keep_qemu_out(
+    tmp_path: Path,
+) -> None:
+    image = Image(tmp_path)
+    image.root.write_bytes(bytes(2**20))
+    qemu.make_overlay(image, tmp_path / "root.qcow2")
+    disk = next(word for word in _emulated(tmp_path) if "id=root" in word)
+    command = [qemu.program(), "-machine", "none", "-display", "none", "-monitor", "stdio"]
+    with image.root.open("rb") as held:  # as arch/um/os-Linux/file.c locks a disk that it reads
+        fcntl.lockf(held, fcntl.LOCK_SH)
+        started = subprocess.run(
+            [
+                qemu.program(),
+                *(["-machine", "none", "-display", "none", "-monitor", "stdio", "-drive"]),
+                disk,
+            ],
+            input="quit\n",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert started.returncode == 0, started.stderr
+
+
+def test_commas_in_paths_do_not_end_an_option(tmp_path: Path) -> None:
+    place = tmp_path / "a,b"
+    command = _emulated(place)
     escaped = [word for word in command if "a,,b" in word]
     assert len(escaped) == 4  # overlay, console, qmp, credential
     assert not [w for w in command if "a,b" in w and not w.startswith(str(place))]
