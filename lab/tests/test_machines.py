@@ -122,11 +122,7 @@ def test_a_guest_of_user_mode_linux_on_the_same_image_does_not_keep_qemu_out(
     with image.root.open("rb") as held:  # as arch/um/os-Linux/file.c locks a disk that it reads
         fcntl.lockf(held, fcntl.LOCK_SH)
         started = subprocess.run(
-            [
-                qemu.program(),
-                *(["-machine", "none", "-display", "none", "-monitor", "stdio", "-drive"]),
-                disk,
-            ],
+            [*command, "-drive", disk],
             input="quit\n",
             capture_output=True,
             text=True,
