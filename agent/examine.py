@@ -219,7 +219,9 @@ def _surveyed(name: str) -> dict[str, Any]:
         "uses": [f"{use.device} {use.how}" for use in found.uses],
         "ours": found.partition is not None,
         "blank": found.blank and found.read_error is None,
+        "known": bool(found.table or found.signatures or found.partitions),
         "contents": _contents(found),
+        "print": found.print,
         "opal": inspect.opal(found),
         "opal_words": inspect.opal_in_words(found),
     }

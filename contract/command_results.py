@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,50 @@ class CheckResult:
     ok: bool
     inventory: str
     hosts: tuple[HostCheck, ...]
+
+
+@dataclass(frozen=True)
+class DiagnosisResult:
+    """`state` is pass, warn, fail (it stands in the way of a suite) or not_made; `way_out` is empty
+    where nothing is to be done."""
+
+    code: str
+    state: Literal["pass", "warn", "fail", "not_made"]
+    sentence: str
+    way_out: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class HostDiagnoses:
+    """A host: `ok` where nothing stands in the way."""
+
+    host: str
+    ok: bool
+    diagnoses: tuple[DiagnosisResult, ...]
+
+
+@dataclass(frozen=True)
+class DoctorResult:
+    """`fde doctor`; nothing was touched."""
+
+    ok: bool
+    inventory: str
+    hosts: tuple[HostDiagnoses, ...]
+
+
+@dataclass(frozen=True)
+class InitResult:
+    """`fde init`: the folder that was written, and what was seen: the target's disks, the ports of
+    this machine. `roles` are the disks that were chosen, by their serials; `open` what the owner
+    must still do before `fde check` has nothing to refuse."""
+
+    ok: bool
+    inventory: str
+    disks: tuple[Mapping[str, Any], ...]
+    ports: tuple[str, ...]
+    roles: Mapping[str, str]
+    open: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -230,6 +274,8 @@ class MetersResult:
 
 COMMANDS: dict[str, type[Any]] = {
     "check": CheckResult,
+    "doctor": DoctorResult,
+    "init": InitResult,
     **dict.fromkeys(("provision", "assets", "teardown"), PlayResult),
     "prove": ProveResult,
     **dict.fromkeys(("plan", "run", "resume", "seal"), SuiteResult),

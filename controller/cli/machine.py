@@ -9,8 +9,24 @@ from typing import Annotated, Any
 
 import typer
 
-from contract.command_results import CheckResult, PlayFailure, PlayResult, ProveResult
-from controller.cli.output import Inventory, Json, Target, finished, say, suites, words
+from contract.command_results import (
+    CheckResult,
+    DoctorResult,
+    PlayFailure,
+    PlayResult,
+    ProveResult,
+)
+from contract.errors import ControllerError
+from controller.cli.output import (
+    AnyInventory,
+    Inventory,
+    Json,
+    Target,
+    finished,
+    say,
+    suites,
+    words,
+)
 
 commands = typer.Typer()
 PREPARE, RESTORE = "Prepare a target", "Put it back"
@@ -37,6 +53,117 @@ def check(
         return checking.run(inventory, say, suite=suite, scale=scale)
 
     return finished(as_json, work)
+
+
+@commands.command(rich_help_panel=PREPARE)
+def doctor(
+    *,
+    inventory: AnyInventory = None,
+    noise: Annotated[
+        bool, typer.Option("--noise", help="Measure rest and load for two minutes each.")
+    ] = False,
+    suite: Annotated[
+        str, typer.Option(help="Whose changes are to be found.", autocompletion=suites)
+    ] = "smoke",
+    scale: Annotated[str | None, typer.Option(help="One of the suite's scales, as lab.")] = None,
+    blocks: Annotated[int | None, typer.Option(help="Instead of the suite's own number.")] = None,
+    hours: Annotated[
+        float | None, typer.Option(help="As many blocks as end within so long.")
+    ] = None,
+    udev_rule: Annotated[
+        bool, typer.Option("--udev-rule", help="Print a rule for the ports of meters; no more.")
+    ] = False,
+    as_json: Json = False,
+) -> bool:
+    """Say what stands in the way of a trustworthy suite, with the way out; nothing is touched."""
+    from contract.places import suites_folder
+    from controller import doctor as examining
+    from controller.doctor import noise as noises
+    from controller.doctor.here import udev_rule as rule
+    from controller.init import usb_ids
+
+    if udev_rule:
+        say(rule(usb_ids()).rstrip())
+        return True
+    if inventory is None:
+        raise ControllerError(
+            "Name the inventory: fde doctor --inventory PATH; fde init makes one."
+        )
+    what = {"suite": suite, "scale": scale, "blocks": blocks, "hours": hours}
+    seconds = noises.STRETCH_S if noise else 0.0
+
+    def work() -> DoctorResult:
+        return examining.run(inventory, suites_folder(), say, noise_s=seconds, **what)
+
+    return finished(as_json, work)
+
+
+@commands.command(rich_help_panel=PREPARE)
+def init(
+    inventory: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="To be written: hosts.yml and what goes with it."),
+    ],
+    *,
+    host: Annotated[str, typer.Option(help="The target, as ssh takes it: [USER@]HOST[:PORT].")],
+    key: Annotated[
+        Path | None, typer.Option(exists=True, help="The private key by which it lets you in.")
+    ] = None,
+    known_hosts: Annotated[
+        Path | None, typer.Option(exists=True, help="Instead of ~/.ssh/known_hosts.")
+    ] = None,
+    ssh_option: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="One more option of ssh.")
+    ] = None,
+    plain: Annotated[
+        str | None, typer.Option(metavar="SERIAL", help="The disk without encryption of its own.")
+    ] = None,
+    sed: Annotated[
+        str | None, typer.Option(metavar="SERIAL", help="The self-encrypting (Opal) disk.")
+    ] = None,
+    give_up: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SERIAL", help="A chosen disk, what lies on which may be lost."),
+    ] = None,
+    meter: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND@PORT=CHANNELS", help="As smartpower3@usb=0:system,1:drive; repeated."
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METER.NAME=VALUE", help="A setting of a meter, as meter0.rate_s=1."),
+    ] = None,
+    modelled: Annotated[
+        bool, typer.Option("--modelled", help="Figures come from a model, as in a lab.")
+    ] = False,
+    extent_gib: Annotated[
+        float | None, typer.Option(help="Data that every configuration uses. Default: 16 or less.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write over an inventory that is there.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing; take what there is one of.")
+    ] = False,
+    as_json: Json = False,
+) -> bool:
+    """Look at a target and at the meters here, and write an inventory; no disk is touched."""
+    from controller import init as writing
+
+    ask = None if yes or as_json or not sys.stdin.isatty() else writing.at_terminal
+    options = writing.Options(
+        host=writing.Address.of(host, key, known_hosts, tuple(ssh_option or ())),
+        roles={role: serial for role, serial in (("plain", plain), ("sed", sed)) if serial},
+        meters=tuple(meter or ()),
+        settings=tuple(setting or ()),
+        give_up=tuple(words(give_up)),
+        origin="modelled" if modelled else "measured",
+        extent_gib=extent_gib,
+        replace=replace,
+    )
+    return finished(as_json, lambda: writing.run(inventory, options, ask, say))
 
 
 @commands.command(rich_help_panel=PREPARE)

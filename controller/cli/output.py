@@ -26,6 +26,12 @@ Inventory = Annotated[
         "--inventory", "-i", envvar="FDE_INVENTORY", metavar="PATH", help="Folder of the inventory."
     ),
 ]
+AnyInventory = Annotated[
+    Path | None,
+    typer.Option(
+        "--inventory", "-i", envvar="FDE_INVENTORY", metavar="PATH", help="Folder of the inventory."
+    ),
+]
 Target = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A resolved target, instead of the inventory's.")
 ]

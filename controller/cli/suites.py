@@ -13,6 +13,7 @@ from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
 from contract.places import suites_folder
 from controller.cli.output import (
+    AnyInventory,
     Inventory,
     Json,
     SuiteDir,
@@ -31,12 +32,6 @@ commands = typer.Typer()
 MEASURE = "Measure"
 
 Suite = Annotated[str, typer.Option(help="Name of a suite.", autocompletion=suites)]
-AnyInventory = Annotated[
-    Path | None,
-    typer.Option(
-        "--inventory", "-i", envvar="FDE_INVENTORY", metavar="PATH", help="Folder of the inventory."
-    ),
-]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -121,11 +116,14 @@ def run(
     given = dict(locals())
 
     def work() -> SuiteResult:
+        from controller import doctor  # Ansible's, SSH's and the drivers' modules: not for --help
+
         if (suite_dir is None) == (suite is None):
             raise ControllerError("Name either the folder of a planned suite or --suite, not both.")
         options = _options(**given)
         several = _several(options)
         if options.suite_dir is None:
+            doctor.require_ready(_targets(options, several), options.out)
             options.suite_dir = _planned(options, several)
         return _measured(options, several)
 
@@ -212,6 +210,12 @@ def _several(options: Options) -> bool:
     from controller import many
 
     return many.several(options)
+
+
+def _targets(options: Options, several: bool) -> list[dict[str, Any]]:
+    from controller.planning import target_of
+
+    return options.targets if several else [target_of(options)]
 
 
 def _planned(options: Options, several: bool) -> Path:

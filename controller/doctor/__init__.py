@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from agent import sleep
+from contract.command_results import DiagnosisResult, DoctorResult, HostDiagnoses
 from contract.errors import ControllerError
 from controller import playbook as inventories
 from controller.doctor import noise as noises
@@ -22,23 +22,12 @@ from controller.doctor.diagnosis import Diagnosis, Host, Row, Scene, not_made, p
 from controller.doctor.table import TABLE
 from controller.look import look
 
-FORMAT = "fde-doctor/1"
 WIDTH = 110
 MARKS = {"pass": "pass", "warn": "warn", "fail": "FAIL", "not_made": "  - "}
 # What a suite is started without: that disks are free is for the agent to say when it enters them.
 AT_START = frozenset(row.code for row in TABLE) - {"disks", "opal", "resolution", "load"}
 
-__all__ = [
-    "FORMAT",
-    "TABLE",
-    "Diagnosis",
-    "Scene",
-    "diagnose",
-    "document",
-    "examine",
-    "require_ready",
-    "run",
-]
+__all__ = ["TABLE", "Diagnosis", "Scene", "diagnose", "examine", "require_ready", "run"]
 
 
 def examine(
@@ -106,33 +95,28 @@ def require_ready(targets: Sequence[Mapping[str, Any]], out: Path) -> None:
 
 def run(
     path: Path, out: Path, say: Callable[[str], None], *, noise_s: float = 0.0, **of: Any
-) -> tuple[bool, list[dict[str, Any]]]:
-    """The page of every host of an inventory; whether nothing stands in the way of any, and the
-    documents for programs. Raises ControllerError where the inventory cannot be read at all."""
+) -> DoctorResult:
+    """The page of every host of an inventory. Raises ControllerError where the inventory cannot be
+    read at all."""
     found = inventories.resolve(path)
-    documents = []
+    hosts = []
     for name, reasons in found.refused.items():
         own = [Diagnosis("inventory", "fail", *split(reason)) for reason in reasons]
         lines(name, own, say)
-        documents.append(document(name, own))
+        hosts.append(_result(name, own))
     for target in found.targets:
         link = target["ssh"]
         address = f"{target['host']} = {link['user']}@{link['host']}, port {link['port']}"
         own = [passed("inventory", "Its types and rules hold.")]
         own += diagnose(examine(target, out, noise_s=noise_s, **of))
         lines(address, own, say)
-        documents.append(document(target["host"], own))
-    return all(one["ok"] for one in documents), documents
+        hosts.append(_result(target["host"], own))
+    return DoctorResult(all(one.ok for one in hosts), str(path), tuple(hosts))
 
 
-def document(host_name: str, found: Sequence[Diagnosis]) -> dict[str, Any]:
-    """The page for programs (`contract.documents`: fde-doctor)."""
-    return {
-        "format": FORMAT,
-        "host": host_name,
-        "ok": not blockers(found),
-        "diagnoses": [asdict(one) for one in found],
-    }
+def _result(name: str, found: Sequence[Diagnosis]) -> HostDiagnoses:
+    diagnoses = tuple(DiagnosisResult(**vars(one)) for one in found)
+    return HostDiagnoses(name, not blockers(found), diagnoses)
 
 
 def lines(who: str, found: Sequence[Diagnosis], say: Callable[[str], None]) -> None:

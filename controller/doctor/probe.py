@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +62,7 @@ def probe(meter: Mapping[str, Any]) -> Probe:
         return _judged(out, device, driver.period_s)
 
 
-def all_of(meters: list[Mapping[str, Any]]) -> dict[str, Probe]:
+def all_of(meters: Sequence[Mapping[str, Any]]) -> dict[str, Probe]:
     """Every meter of a target, at the same time."""
     if not meters:
         return {}
