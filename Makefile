@@ -47,7 +47,7 @@ help: ## list the steps
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
 	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  SUITE_DIR=path"
-	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\"  PACKAGES=2"
+	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\"  PACKAGES=2  KEEP=1"
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
@@ -107,9 +107,9 @@ prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURA
 	@$(PY) -m controller prove --inventory $(INVENTORY) $(CONFIGURATIONS)
 
 .PHONY: teardown
-teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
+teardown: venv ## put the target's disks back and take away what provisioning brought; KEEP=1 keeps it
 	$(NEED_LAB)
-	@$(PY) -m controller.playbook -i $(INVENTORY) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
+	@$(PY) -m controller.playbook -i $(INVENTORY) $(if $(KEEP),-e fde_keep=true) $(if $(PSID_REVERT),-e fde_psid_revert=$(PSID_REVERT)) ansible/teardown.yml
 
 .PHONY: plan
 plan: venv ## freeze a plan for SUITE, on every host of the inventory

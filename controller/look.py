@@ -43,13 +43,14 @@ class Look:
 
     `facts` and `refusals` (each `{cause, facts, sentence}`, as those of a disk) are of
     `agent.preflight`; `disks` of `agent check`, empty where `error` says why the disks could not be
-    looked at.
+    looked at; `disturbers` what may start work by itself, by group (`agent.quiet`).
     """
 
     facts: dict[str, Any]
     refusals: list[dict[str, Any]]
     disks: list[dict[str, Any]]
     error: str | None = None
+    disturbers: dict[str, list[str]] | None = None
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -84,7 +85,8 @@ def look(target: Mapping[str, Any], *, disks: bool = True) -> Look:
         said = done.stderr.decode(errors="replace").strip().splitlines()
         error = said[-1].removeprefix("fde: ") if said else f"status {done.returncode}"
         return Look(facts, refusals, [], f"its disks could not be looked at: {error}")
-    return Look(facts, refusals, strict_json.loads(lines[1])["disks"])
+    told = strict_json.loads(lines[1])
+    return Look(facts, refusals, told["disks"], disturbers=told["disturbers"])
 
 
 def checks_file(host: str) -> Path:
@@ -108,7 +110,8 @@ def checked(target: Mapping[str, Any], now: Look) -> dict[str, str]:
 
 
 def _unanswered(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
-    name, user = target["ssh"]["host"], target["ssh"]["user"]
+    name = remote.address(target)
+    user = "root" if remote.is_local(target) else target["ssh"]["user"]
     reasons = {
         NOT_TMPFS: f"{name} has no tmpfs at /run, so nothing can be looked at without writing a "
         "disk: boot it with systemd.",
