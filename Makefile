@@ -54,7 +54,7 @@ help: ## list the steps
 	@echo "  the same as one command, with --help and --json: docs/commands.md"
 	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
 	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  SUITE_DIR=path"
-	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\"  PACKAGES=2"
+	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\"  PACKAGES=2  KEEP=1"
 
 .PHONY: testbed
 testbed: ## everything: packages, lab, provisioning, suite, report
@@ -112,9 +112,9 @@ prove: venv ## enter, prove and leave every configuration: make prove [CONFIGURA
 	@$(FDE) prove --inventory $(INVENTORY) $(CONFIGURATIONS)
 
 .PHONY: teardown
-teardown: venv ## put the target's disks back: mappings closed, drive reverted, marker removed
+teardown: venv ## put the target's disks back and take away what provisioning brought; KEEP=1 keeps it
 	$(NEED_LAB)
-	@$(FDE) teardown --inventory $(INVENTORY) $(if $(PSID_REVERT),--psid-revert $(PSID_REVERT))
+	@$(FDE) teardown --inventory $(INVENTORY) $(if $(KEEP),--keep) $(if $(PSID_REVERT),--psid-revert $(PSID_REVERT))
 
 .PHONY: plan
 plan: venv ## freeze a plan for SUITE, on every host of the inventory

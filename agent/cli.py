@@ -12,10 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agent import lock, notify, pack, quiet, tries
+from agent import brought, lock, notify, pack, quiet, tries
 from agent.command import keep_private
 from agent.limits import Stop
-from contract import identity, journal
+from contract import identity, journal, plan
 from contract.errors import AgentError
 
 TARGET = Path("/etc/fde-testbed/target.json")
@@ -144,9 +144,16 @@ def _add_suite_commands(commands: Any) -> None:
     packed.add_argument("--out", type=Path, help="a file instead of standard output")
     packed.set_defaults(command=_pack)
 
-    silence = commands.add_parser("quiet", help="stop timers, cron and updaters, or start them")
-    silence.add_argument("what", choices=("off", "back"))
+    silence = commands.add_parser("quiet", help="list, stop or start again what would disturb")
+    silence.add_argument("what", choices=("list", "off", "back"))
+    silence.add_argument("--suite-dir", type=Path, help="whose plan says what is to be stopped")
     silence.set_defaults(command=_quiet)
+
+    came = commands.add_parser("brought", help="note, silence or remove what provisioning brings")
+    came.add_argument("what", choices=("note", "silence", "remove"))
+    came.add_argument("--packages", nargs="*", default=())
+    came.add_argument("--files", nargs="*", default=())
+    came.set_defaults(command=_brought)
 
 
 def _on_disks(name: str) -> Callable[[argparse.Namespace], int]:
@@ -212,8 +219,29 @@ def _identity(options: argparse.Namespace) -> int:
 
 
 def _quiet(options: argparse.Namespace) -> int:
-    units = quiet.off() if options.what == "off" else quiet.back()
+    if options.what == "list":
+        print(json.dumps(quiet.disturbers()))
+        return 0
+    if options.what == "off":
+        suite = options.suite_dir
+        units = quiet.off(plan.load(suite / "plan.json").quiet if suite else None)
+    else:
+        units = quiet.back()
     print(json.dumps({"changed": bool(units), "units": units}))
+    return 0
+
+
+def _brought(options: argparse.Namespace) -> int:
+    said = []
+    if options.what == "note":
+        changed = brought.note(options.packages, options.files)
+    elif options.what == "silence":
+        units = brought.silence()
+        changed, said = bool(units), [f"switched off {unit}" for unit in units]
+    else:
+        said = brought.remove()
+        changed = bool(said)
+    print(json.dumps({"changed": changed, "actions": said}))
     return 0
 
 

@@ -34,20 +34,27 @@ LISTS = Path("/var/lib/apt/lists")
 ALLOW_TPM = Path("/sys/module/libata/parameters/allow_tpm")
 
 
-def wanted(target: dict[str, Any], installed: set[str]) -> list[str]:
+# What has cpupower, which sets governor and turbo.
+CPUPOWER = {"debian": "linux-cpupower", "ubuntu": "linux-tools-generic"}
+
+
+def wanted(target: dict[str, Any], installed: set[str], distribution: str = "debian") -> list[str]:
     """The packages that the target's description asks for."""
+    quiet = target.get("quiet") or {}
+    sets = quiet.get("governor") is not None or quiet.get("turbo") is not None
+    cpupower = [CPUPOWER[distribution]] if sets and distribution in CPUPOWER else []
     database = target.get("database", "any")
     found = [name for name in SERVERS if name in installed]
     server = found[0] if database == "any" and found else DATABASES[database]
-    return sorted([*PACKAGES, server, *target.get("packages", ())])
+    return sorted([*PACKAGES, server, *cpupower, *target.get("packages", ())])
 
 
 def gather(target: dict[str, Any]) -> dict[str, Any]:
     """All facts that `refusals` judges."""
     release = _os_release()
-    names = [*PACKAGES, *SERVERS, *DATABASES.values(), *target.get("packages", ())]
-    installed = _installed(names)
-    packages = wanted(target, installed)
+    names = [*PACKAGES, *SERVERS, *DATABASES.values(), *CPUPOWER.values()]
+    installed = _installed([*names, *target.get("packages", ())])
+    packages = wanted(target, installed, release.get("ID", ""))
     missing = sorted(set(packages) - installed)
     cryptsetup = _output("cryptsetup", "--version")
     return {

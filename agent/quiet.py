@@ -1,55 +1,96 @@
-"""Switches off what starts work by itself (timers, cron, updaters), and on again exactly that.
+"""Stops what starts work by itself (timers, updaters, indexers, …), and starts again exactly that.
 
 What was stopped is remembered in memory-backed /run: after a boot all of it is back by itself.
 """
 
 from __future__ import annotations
 
-import json
+import pwd
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from agent import frequency
 from agent.command import CommandError, run
 from agent.lock import RUN
 from contract.files import write_json
+from contract.plan import Quiet
+from contract.strict_json import read_object
 
 REMEMBERED = RUN / "quiet.json"
-# Services that start programs by a calendar of their own, look for updates, or poll disks.
-SERVICES = (
-    *("anacron", "atd", "bcron", "cron", "crond", "cronie", "fcron"),
-    *("fwupd", "packagekit", "snapd", "unattended-upgrades"),
-    *("smartd", "smartmontools"),
-)
+TIMERS = "*.timer"
+# Services by what they do. The desktop's are display managers: with them end the sessions that they
+# opened. Indexers are services of a user's own systemd.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "timers": (TIMERS, "anacron", "atd", "bcron", "cron", "crond", "cronie", "fcron"),
+    "updates": ("fwupd", "packagekit", "snapd", "unattended-upgrades"),
+    "disks": ("smartd", "smartmontools", "udisks2"),
+    "indexers": ("baloo*", "*-baloo*", "localsearch-*", "tracker-*"),
+    "desktop": ("gdm", "gdm3", "greetd", "lightdm", "lxdm", "ly", "sddm", "slim", "xdm"),
+    "databases": ("mariadb", "mongod", "mysql", "postgresql", "postgresql@*", "redis-server"),
+}
 # All timers are stopped but these: time, network, and whatever watches over the machine or is ours.
 KEPT = (
     *("*chrony*", "*ntp*", "*timesync*", "*network*", "*dhcp*", "*ssh*"),
     *("*watchdog*", "fde-*"),
 )
 LIMIT_S = 90.0
+MANAGERS = "user@*.service"
 
 
-def disturbers(systemctl: str = "systemctl") -> list[str] | None:
-    """Active units that may start work by themselves; None where systemd does not run.
+def disturbers(systemctl: str = "systemctl") -> dict[str, list[str]] | None:
+    """Active units that may start work by themselves, by group; None where systemd does not run.
 
-    `list-units` is one message to systemd, `show` one for each unit: it is left for what was found.
+    A unit of a user's own systemd is `UID/unit`. `list-units` is one message to systemd, `show` one
+    for each unit: it is left for what was found.
     """
-    services = [f"{name}.service" for name in SERVICES]
+    system = [name for group in GROUPS if group != "indexers" for name in patterns(group)]
     options = ["--state=active", "--full", "--plain", "--no-legend"]
     try:
-        listed = run([systemctl, "list-units", *options, "*.timer", *services], timeout_s=LIMIT_S)
-        found = disturbing(listed.out)
-        if not found:
-            return []
-        shown = run([systemctl, "show", "--property=Id,Transient", *found], timeout_s=LIMIT_S)
+        listed = run([systemctl, "list-units", *options, MANAGERS, *system], timeout_s=LIMIT_S).out
+        found = [unit for units in disturbing(listed).values() for unit in units]
+        shown = ""
+        if found:
+            shown = run([systemctl, "show", "--property=Id,Transient", *found]).out
     except CommandError:
         return None
-    return lasting(shown.out)
+    stay = lasting(shown)
+    by_group = {group: [u for u in us if u in stay] for group, us in disturbing(listed).items()}
+    uids = [n[5:-8] for n in _names(listed) if n.startswith("user@") and n.endswith(".service")]
+    by_group["indexers"] = [
+        f"{uid}/{unit}" for uid in uids for unit in _indexers(systemctl, uid, options)
+    ]
+    return {group: by_group[group] for group in GROUPS if by_group.get(group)}
 
 
-def disturbing(listed: str) -> list[str]:
-    """What disturbs of what `systemctl list-units` printed: a line a unit, its name first."""
-    names = {line.split()[0] for line in listed.splitlines() if line.strip()}
-    return sorted(n for n in names if not any(fnmatchcase(n, kept) for kept in KEPT))
+def told(by_group: Mapping[str, Sequence[str]], stop: Collection[str]) -> list[str]:
+    """A line on what a suite stops of what `disturbers` found, and one on what it does not."""
+    words = {group: f"{group} ({', '.join(units)})" for group, units in by_group.items()}
+    stopped = "; ".join(word for group, word in words.items() if group in stop)
+    left = "; ".join(word for group, word in words.items() if group not in stop)
+    return [
+        *([f"stopped while a suite runs: {stopped}"] if stopped else []),
+        *([f"will disturb, and fde_stop does not allow to stop them: {left}"] if left else []),
+    ]
+
+
+def patterns(group: str) -> list[str]:
+    """A group's units as `systemctl list-units` takes them."""
+    return [name if name.endswith(".timer") else f"{name}.service" for name in GROUPS[group]]
+
+
+def _names(listed: str) -> list[str]:
+    """What `systemctl list-units` printed: a line a unit, its name first."""
+    return [line.split()[0] for line in listed.splitlines() if line.strip()]
+
+
+def disturbing(listed: str) -> dict[str, list[str]]:
+    """What disturbs of what `systemctl list-units` printed, by group."""
+    names = sorted({n for n in _names(listed) if not any(fnmatchcase(n, kept) for kept in KEPT)})
+    return {
+        group: [n for n in names if any(fnmatchcase(n, known) for known in patterns(group))]
+        for group in GROUPS
+    }
 
 
 def lasting(shown: str) -> list[str]:
@@ -65,39 +106,81 @@ def lasting(shown: str) -> list[str]:
     return sorted({u["Id"] for u in units if "Id" in u and u.get("Transient") != "yes"})
 
 
-def off(systemctl: str = "systemctl", path: Path = REMEMBERED) -> list[str]:
-    """Stop what disturbs; returns the units that were stopped, none where nothing was active.
+def _indexers(systemctl: str, uid: str, options: Sequence[str]) -> list[str]:
+    """Of a user; none where that user's systemd cannot be asked, as in the agent's sandbox."""
+    try:
+        argv = [*_of_user(systemctl, uid), "list-units", *options, *patterns("indexers")]
+        return disturbing(run(argv, timeout_s=LIMIT_S).out)["indexers"]
+    except (CommandError, KeyError, ValueError):
+        return []
+
+
+def _of_user(systemctl: str, uid: str) -> list[str]:
+    """The systemctl of a user's own systemd. Raises KeyError where there is no such user."""
+    name, place = pwd.getpwuid(int(uid)).pw_name, f"XDG_RUNTIME_DIR=/run/user/{uid}"
+    return ["runuser", "-u", name, "--", "env", place, systemctl, "--user"]
+
+
+def off(
+    quiet: Quiet | None = None,
+    systemctl: str = "systemctl",
+    path: Path = REMEMBERED,
+    processor: frequency.Processor | None = None,
+) -> list[str]:
+    """Stop what disturbs and may be stopped, and set governor and turbo where that is asked for;
+    returns what was stopped, none where nothing was active.
 
     A unit that does not stop is no error here: the check `timers` tells of it before every run.
+    Raises CommandError where the processor could not be set.
     """
-    found = disturbers(systemctl) or []
-    if found:
+    quiet, processor = quiet or Quiet(), processor or frequency.Processor()
+    by_group = disturbers(systemctl) or {}
+    found = [unit for group in quiet.stop for unit in by_group.get(group, ())]
+    wanted = quiet.governor is not None or quiet.turbo is not None
+    if found or wanted:
         path.parent.mkdir(parents=True, exist_ok=True)
+        before = read_object(path)
         # Before they are stopped, so that an agent killed in between leaves nothing off for good.
-        write_json(path, sorted({*_remembered(path), *found}))
+        # Of the processor what was first: the second time it is as we have set it.
+        document = {
+            "units": sorted({*_units(before), *found}),
+            "processor": before.get("processor") or (processor.state() if wanted else None),
+        }
+        write_json(path, document)
         _ask(systemctl, "stop", found)
-    return found
+    if wanted:
+        processor.set(quiet.governor, quiet.turbo)
+    return sorted(found)
 
 
-def back(systemctl: str = "systemctl", path: Path = REMEMBERED) -> list[str]:
-    """Start again what `off` stopped, whoever called it; returns these units."""
-    found = _remembered(path)
+def back(
+    systemctl: str = "systemctl",
+    path: Path = REMEMBERED,
+    processor: frequency.Processor | None = None,
+) -> list[str]:
+    """Start again what `off` stopped, whoever called it, and set the processor as it was; returns
+    the units. Raises CommandError where the processor could not be set, once all else is done."""
+    document = read_object(path)
+    found = _units(document)
     if found:
         _ask(systemctl, "start", found)
+    if isinstance(document.get("processor"), dict):
+        (processor or frequency.Processor()).restore(document["processor"])
     path.unlink(missing_ok=True)
     return found
 
 
-def _ask(systemctl: str, verb: str, units: list[str]) -> None:
-    try:
-        run([systemctl, verb, *units], ok=range(256), timeout_s=LIMIT_S)
-    except CommandError:
-        return  # it takes longer than anybody should wait: systemd continues with it
+def _ask(systemctl: str, verb: str, units: Collection[str]) -> None:
+    """Of each systemd at once: the machine's, and each user's."""
+    for uid in sorted({unit.rpartition("/")[0] for unit in units}):
+        own = [unit.rpartition("/")[2] for unit in units if unit.rpartition("/")[0] == uid]
+        try:
+            argv = _of_user(systemctl, uid) if uid else [systemctl]
+            run([*argv, verb, *own], ok=range(256), timeout_s=LIMIT_S)
+        except (CommandError, KeyError, ValueError):
+            continue  # it takes longer than anybody should wait: systemd continues with it
 
 
-def _remembered(path: Path) -> list[str]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    return [str(name) for name in document] if isinstance(document, list) else []
+def _units(document: dict[str, object]) -> list[str]:
+    found = document.get("units")
+    return [str(name) for name in found] if isinstance(found, list) else []

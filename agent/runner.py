@@ -19,7 +19,6 @@ from agent import (
     notify,
     precondition,
     provenance,
-    quiet,
 )
 from agent.causes import CauseError
 from agent.limits import Stop
@@ -72,7 +71,6 @@ def run_suite(suite_dir: Path, secrets_path: Path) -> int:
             try:
                 with waits.until("disks", lambda: _locked(suite_dir), limit_s=PATIENCE_S):
                     watchdog.within(STEP_S)
-                    quiet.off()
                     yield Stack(suite.storage, own), counters
             finally:
                 counters.close()
@@ -83,7 +81,6 @@ def run_suite(suite_dir: Path, secrets_path: Path) -> int:
             notify.tell("READY=1")
             status = Suite(suite, suite_dir, writer, watchdog).execute(equip)
             if status != GOING_DOWN:
-                quiet.back()
                 notify.start_after_boot(False)
             return status
         finally:

@@ -142,6 +142,19 @@ class Precondition:
 
 
 @dataclass(frozen=True)
+class Quiet:
+    """What is switched on the target for the time of a suite, and back afterwards.
+
+    `stop` names groups of services (`agent.quiet.GROUPS`); `governor` is cpufreq's, and `turbo`
+    whether frequencies beyond the base frequency are allowed, None where it is left as it is.
+    """
+
+    stop: tuple[Name, ...] = ("timers", "updates", "disks")
+    governor: Name | None = None
+    turbo: bool | None = None
+
+
+@dataclass(frozen=True)
 class _DiskEntry:
     """`erase` is the serial number once more, where what lies on the disk was given up."""
 
@@ -212,6 +225,7 @@ class PlanDocument:
     may_skip: tuple[str, ...] | None = None
     discard_first: bool = True
     precondition: Precondition | None = None
+    quiet: Quiet | None = None
     analysis: Mapping[str, Any] | None = None
     assumptions: Mapping[str, Any] | None = None
 
@@ -230,6 +244,7 @@ class TargetDocument:
     ssh: Mapping[str, Any] | None = None
     meters: tuple[Mapping[str, Any], ...] | None = None
     assets: Mapping[str, _Asset] | None = None
+    quiet: Quiet | None = None
     assumptions: Mapping[str, Any] | None = None
 
 
@@ -259,6 +274,7 @@ class Plan:
     # Entries whose runs may be skipped where their workload cannot run; None: any.
     may_skip: tuple[str, ...] | None
     precondition: Precondition | None
+    quiet: Quiet
     sha256: str
 
     @property
@@ -383,6 +399,7 @@ def _plan(found: PlanDocument) -> Plan:
         watermark=found.watermark,
         may_skip=found.may_skip,
         precondition=found.precondition,
+        quiet=found.quiet or Quiet(),
         sha256=found.sha256,
     )
 

@@ -1,4 +1,4 @@
-"""The agent on the target: asked by short commands over SSH, given its secrets, held back."""
+"""The agent on the target: asked by short commands, given its secrets, held back."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AgentClient:
 
     def ask(self, command: Sequence[str], limit_s: float = LIMIT_S) -> Done:
         """Run it to its end; status 255 also where no answer came in time."""
-        return _run(remote.ssh(self._target, command), limit_s)
+        return _run(remote.command(self._target, command), limit_s)
 
     def agent(self, *arguments: str, limit_s: float = LIMIT_S) -> Done:
         """`python3 -m agent …` there."""
@@ -72,6 +72,15 @@ class AgentClient:
                 "The target does not say which machine it is: provision it again."
             )
         return found
+
+    def disturbers(self) -> dict[str, list[str]]:
+        """What may start work by itself there, by group (`agent.quiet`); empty where that is not
+        known."""
+        try:
+            found = strict_json.loads(self.agent("quiet", "list").stdout)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def journal(self) -> list[Entry]:
         """What its journal holds; empty for a suite that was never started there."""

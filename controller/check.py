@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from agent import quiet
 from contract.command_results import CheckResult, HostCheck
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
@@ -65,6 +66,8 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         seen = None
     if seen is not None:
         _machine(seen, say)
+        for line in quiet.told(seen.disturbers or {}, target["quiet"]["stop"]):
+            _lines("quiet", line, say)
         for disk in seen.disks:
             _disk(disk, say)
         for new in confirm.new_disks(target, seen.disks):
@@ -110,6 +113,8 @@ def one_disk(target: Mapping[str, Any]) -> bool:
 
 def _address(target: Mapping[str, Any]) -> str:
     link = target["ssh"]
+    if link is None:
+        return f"{target['host']} = this machine, whose energy then includes that of the recording"
     return f"{target['host']} = {link['user']}@{link['host']}, port {link['port']}"
 
 

@@ -125,6 +125,7 @@ def compile_plan(
             "attempts": suite.get("attempts", ATTEMPTS),
             "run_limit_s": suite.get("run_limit_s", RUN_LIMIT_S),
             "assets": target["assets"],
+            **({"quiet": target["quiet"]} if "quiet" in target else {}),
             "reference_meters": _reference_meters(target["meters"]),
             "pad_s": _pad_s(slowest_s),
             "watermark": _watermark(suite, slowest_s),

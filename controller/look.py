@@ -45,7 +45,8 @@ class Look:
 
     `facts` and `refusals` (each `{cause, facts, sentence}`, as those of a disk) are of
     `agent.preflight`; `disks` of `agent check`, empty where `error` says why the disks could not be
-    looked at; `examined` of `agent.examine`, where that was asked for.
+    looked at; `examined` of `agent.examine`, where that was asked for; `disturbers` what may start
+    work by itself, by group (`agent.quiet`).
     """
 
     facts: dict[str, Any]
@@ -53,6 +54,7 @@ class Look:
     disks: list[dict[str, Any]]
     error: str | None = None
     examined: dict[str, Any] = field(default_factory=dict)
+    disturbers: dict[str, list[str]] | None = None
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -88,7 +90,8 @@ def look(target: Mapping[str, Any], *, disks: bool = True, examine: bool = False
         error = said[-1].removeprefix("fde: ") if said else f"status {done.returncode}"
         error = f"its disks could not be looked at: {error}"
         return Look(facts, refusals, [], error, examined)
-    return Look(facts, refusals, strict_json.loads(last[0])["disks"], examined=examined)
+    told = strict_json.loads(last[0])
+    return Look(facts, refusals, told["disks"], examined=examined, disturbers=told["disturbers"])
 
 
 def ask(target: Mapping[str, Any], *what: str) -> Any:
@@ -132,7 +135,8 @@ def checked(target: Mapping[str, Any], now: Look) -> dict[str, str]:
 
 
 def _unanswered(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
-    name, user = target["ssh"]["host"], target["ssh"]["user"]
+    name = remote.address(target)
+    user = "root" if remote.is_local(target) else target["ssh"]["user"]
     reasons = {
         NOT_TMPFS: f"{name} has no tmpfs at /run, so nothing can be looked at without writing a "
         "disk: boot it with systemd.",

@@ -23,7 +23,7 @@ from contract.files import write_json
 from contract.interrupts import deferred_interrupts
 from contract.places import ROOT
 from contract.strict_json import read_object
-from controller import playbook
+from controller import playbook, remote
 from controller.planning import Options
 from controller.seal import MANIFEST
 from controller.status import Hosts
@@ -54,12 +54,17 @@ def require_apart(targets: Sequence[Target]) -> None:
 
 
 def _same_machine(one: Target, other: Target) -> Iterator[str]:
-    if all(one["ssh"][key] == other["ssh"][key] for key in ("host", "port")):
-        address = f"{one['ssh']['host']}, port {one['ssh']['port']}"
+    addresses = {_address(target) for target in (one, other)}
+    if len(addresses) == 1:
         yield (
-            f"{one['host']} and {other['host']} are the same machine ({address}): "
+            f"{one['host']} and {other['host']} are the same machine ({addresses.pop()}): "
             "name it once in the inventory."
         )
+
+
+def _address(target: Target) -> str:
+    port = "" if remote.is_local(target) else f", port {target['ssh']['port']}"
+    return f"{remote.address(target)}{port}"
 
 
 def _same_meter(one: Target, other: Target) -> Iterator[str]:

@@ -1,7 +1,9 @@
-"""Commands on the target over SSH, and the key that a host shows before it is known."""
+"""Commands on the target: over SSH, or on this machine where it is the target itself (`ssh` of the
+resolved target is null); and the key that a host shows before it is known."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import tempfile
@@ -144,11 +146,52 @@ def ssh(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
     return [*argv, "-p", str(link["port"]), f"{link['user']}@{link['host']}", shlex.join(remote)]
 
 
+# As on another machine: nothing of this process's environment and folder, and root's rights. The
+# shell stays between, as ssh does: sudo runs as root, so that its caller could not end it.
+LOCAL_ENVIRONMENT = (
+    *("env", "-i", "--chdir=/", "HOME=/root", "LANG=C.UTF-8"),
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+)
+BY_SUDO = ("sh", "-c", 'sudo -n -- "$@"; exit $?', "sh")
+SUDO_ASKS = (
+    "sudo asks for a password, and a suite runs while nobody is there to give it: allow it by "
+    """`echo "$USER ALL=(root) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/fde`, and take that """
+    "file away when you are done"
+)
+SUDO_FAILURES = (
+    ("a password is required", SUDO_ASKS),
+    ("a terminal is required", SUDO_ASKS),
+    ("may not run sudo", "this user may not use sudo: run it as root, or as one who may"),
+    ("is not in the sudoers file", "this user may not use sudo: run it as root, or as one who may"),
+    ("sudo: not found", "there is no sudo here: install it, or run this as root"),
+)
+
+
+def is_local(target: Mapping[str, Any]) -> bool:
+    """Whether the target is this machine, asked without SSH."""
+    return target["ssh"] is None
+
+
+def address(target: Mapping[str, Any]) -> str:
+    """The target's name or address, for people."""
+    return "this machine" if is_local(target) else str(target["ssh"]["host"])
+
+
+def command(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
+    """The argv that runs `remote` as root on the target, asking nothing at the terminal.
+
+    Where it is killed, what it runs there ends with its input or its output, as over SSH.
+    """
+    if not is_local(target):
+        return ssh(target, remote)
+    return [*(BY_SUDO if os.geteuid() else ()), *LOCAL_ENVIRONMENT, *remote]
+
+
 def run(
     target: Mapping[str, Any], remote: Sequence[str], *, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command there to its end; a failure is the caller's to judge, see `why`."""
-    argv = ssh(target, remote)
+    argv = command(target, remote)
     return subprocess.run(
         argv, input=stdin, capture_output=True, check=False, start_new_session=True
     )
@@ -156,9 +199,14 @@ def run(
 
 def why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> str:
     """A sentence on a command that failed: what ssh said in words for people, or its last line."""
-    name = target["ssh"]["host"]
+    name = address(target)
     said = done.stderr.decode(errors="replace").strip()
-    if done.returncode != SSH_FAILED:
+    if is_local(target):
+        for words, meaning in SUDO_FAILURES if os.geteuid() else ():
+            if words in said:
+                return f"This machine is the target, and root's rights are needed: {meaning}."
+        name = name.capitalize()
+    if done.returncode != SSH_FAILED or is_local(target):
         last = said.splitlines()[-1] if said else "it said nothing"
         return f"{name} failed (status {done.returncode}): {last}"
     # The words of a changed key come before those that every key ends with that is refused.
@@ -178,7 +226,7 @@ def why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) -> 
 def python(target: Mapping[str, Any], *arguments: str) -> list[str]:
     """The argv that runs `python3 …` with our packages on the target."""
     path = f"PYTHONPATH={HOME}:{HOME}/lib"
-    return ssh(target, ["env", path, "python3", *arguments])
+    return command(target, ["env", path, "python3", *arguments])
 
 
 def suite_dir(suite_id: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent import quiet
 from contract import plan as plans
 from contract import strict_json
 from contract.errors import ControllerError
@@ -19,6 +20,7 @@ from contract.plan import Plan
 from controller import playbook, remote, review, suite_folder, timing
 from controller import seal as fetch
 from controller.agent_client import AgentClient, Hold
+from controller.awake import awake
 from controller.follow import FollowLoop
 from controller.recorders import Recorders
 from controller.seal import MANIFEST, decode, seal, unseal
@@ -102,7 +104,9 @@ def _session(
     with closing(Board(plan, suite_dir, say)) as board:
         session = Session(suite_dir, target, inventory, plan, agent, board)
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
-        with timing.recorded(suite_dir, session.seconds):
+        for line in quiet.told(agent.disturbers(), plan.quiet.stop):
+            board.note(line)
+        with awake(board.warn), timing.recorded(suite_dir, session.seconds):
             if found is not None:
                 unseal(suite_dir)
                 board.note(
@@ -136,6 +140,7 @@ def _measure(session: Session) -> Entry:
     suite_dir, board = session.suite_dir, session.board
     clock = remote.python(session.target, "-m", "instrumentation.clock", "respond")
     with (
+        timing.cpu_timed(session.seconds) if remote.is_local(session.target) else nullcontext(),
         Recorders(session.target["meters"], suite_dir, board.warn) as recorders,
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
     ):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent import quiet
 from agent.storage import layout, registry
 from agent.storage.base import NOBODY
 from contract.errors import AgentError, ControllerError
@@ -86,6 +87,7 @@ def _broken(given: Mapping[str, Any]) -> Iterator[str]:
     yield from _meters_broken(given["meters"])
     for name, entry in given["assets"].items():
         yield from _asset_broken(name, entry)
+    yield from _quiet_broken(given.get("quiet", {}))
     yield from declared.broken(given["assumptions"])
     if Path(given["secrets_file"]).name != "secrets.json":
         yield "fde_secrets_file must be named secrets.json"
@@ -183,6 +185,14 @@ def _meters_broken(meters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from _twice(
         "meters", "port", wired, "tell equal ones apart as usb:VVVV:PPPP:SERIAL or by path"
     )
+
+
+def _quiet_broken(given: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted(set(given.get("stop", ())) - set(quiet.GROUPS)):
+        yield f"fde_stop names {name!r}, which is no group: there are {', '.join(quiet.GROUPS)}"
+    governor = given.get("governor")
+    if governor is not None and not re.fullmatch(r"[a-z_]{1,15}", str(governor)):
+        yield f"fde_governor is {governor!r}: name one that cpupower frequency-info lists"
 
 
 def _asset_broken(name: str, entry: Mapping[str, Any]) -> Iterator[str]:

@@ -53,6 +53,19 @@ def timed(seconds: dict[str, float], key: str) -> Iterator[None]:
         seconds[key] = seconds.get(key, 0.0) + (time.monotonic_ns() - start_ns) / NS
 
 
+@contextmanager
+def cpu_timed(seconds: dict[str, float]) -> Iterator[None]:
+    """Add what this process and those that it waited for within took of the processors
+    (`controller_cpu_s`), and how long that was (`controller_cpu_wall_s`)."""
+    before = os.times()
+    try:
+        yield
+    finally:
+        took = [after - then for after, then in zip(os.times(), before, strict=True)]
+        for key, value in (("controller_cpu_s", sum(took[:4])), ("controller_cpu_wall_s", took[4])):
+            seconds[key] = seconds.get(key, 0.0) + value
+
+
 @dataclass
 class Session:
     """`seconds` of a session that was killed are its `wall_s` alone, to its last clock reading."""
@@ -134,6 +147,9 @@ PARTS = {
     "fetch_s": "fetching results",
     "other_s": "other",
 }
+
+
+CPU = ("controller_cpu_s", "controller_cpu_wall_s")
 
 
 def of_suite(suite_dir: Path) -> dict[str, Any]:
@@ -240,7 +256,19 @@ def summary(
         "settle_s": finished["settle_s"],
         "tail_s": finished["tail_s"],
         "measuring_share": measuring_s / wall_s if wall_s > 0 else 0.0,
+        **{key: controller[key] for key in CPU if key in controller},
     }
+
+
+def on_target(timing: Mapping[str, Any]) -> str:
+    """What measuring itself cost where the controller ran on the target; empty elsewhere."""
+    cpu_s, within_s = (timing.get(key) for key in CPU)
+    if not cpu_s or not within_s:
+        return ""
+    return (
+        f"the controller ran on the target: it and its recorders kept {cpu_s / within_s:.1%} of "
+        "one processor busy, which is part of the joules"
+    )
 
 
 def table(timing: Mapping[str, Any]) -> list[str]:
@@ -253,7 +281,7 @@ def table(timing: Mapping[str, Any]) -> list[str]:
         seconds = float(timing.get(key) or 0.0)
         if round(seconds, 1) > 0:
             shown.append(f"  {name:<22} {seconds:9.1f} s {seconds / wall_s:6.1%}")
-    return shown
+    return [*shown, *filter(None, [on_target(timing)])]
 
 
 def _starts(entries: Sequence[Entry]) -> set[int]:

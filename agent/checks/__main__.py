@@ -31,9 +31,18 @@ The first temperature, the disks' firmware and their error counts are kept in
 QUIET = """
 ## What is switched off while a suite runs
 
-All active systemd timers, and these services: {services}. Left alone: timers named {kept}, and
-transient units. What was stopped is recorded in `/run`, and is started again when the suite ends
-(`python3 -m agent quiet back` does it by hand) or by a reboot.
+Of these groups, those that the inventory allows by `fde_stop` (timers, updates and disks where it
+does not say). `make check` and `make run` name what is active, also of the others.
+
+| group | what |
+|---|---|
+{groups}
+
+Left alone: timers named {kept}, and transient units. Indexers are services of the users' own
+systemd. With `desktop` the sessions end of who is logged in there, and what is not saved is lost.
+What was stopped is recorded in `/run`, is started again when the suite ends, however it does
+(`python3 -m agent quiet back` does it by hand), and is back by itself after a boot. Governor and
+turbo (`fde_governor`, `fde_turbo`) are set by cpupower, recorded and restored likewise.
 """
 LISTS = """
 ## The kernel's log
@@ -54,7 +63,11 @@ def document() -> str:
         f"| `{c.name}` | {c.when} | {_severity(c)} | {c.what} | {c.remedy} |\n" for c in TABLE
     )
     kept = ", ".join(f"`{name}`" for name in quiet.KEPT)
-    services = QUIET.format(services=", ".join(quiet.SERVICES), kept=kept)
+    groups = "\n".join(
+        f"| `{group}` | {', '.join(f'`{unit}`' for unit in units)} |"
+        for group, units in quiet.GROUPS.items()
+    )
+    services = QUIET.format(groups=groups, kept=kept)
     grave, allowed = (_patterns(path) for path in (kernel_log.GRAVE, kernel_log.ALLOWED))
     return HEAD + rows + TEMPERATURE + services + LISTS.format(grave=grave, allowed=allowed)
 

@@ -83,4 +83,5 @@ def timers(context: CheckContext) -> Observation | None:
     found = quiet.disturbers(context.systemctl)
     if found is None:
         return None
-    return Observation(" ".join(found) or "none", not found)
+    units = [unit for group in found.values() for unit in group]
+    return Observation(" ".join(units) or "none", not found)

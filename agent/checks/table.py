@@ -131,9 +131,9 @@ TABLE: tuple[Check, ...] = (
         *(machine.swap, "swapoff -a"),
     ),
     Check(
-        *("timers", "before", "warning", "timers, cron and updaters are off"),
+        *("timers", "before", "warning", "timers, updaters, databases, desktop … are off"),
         "these may start work by themselves: {value}",
-        *(machine.timers, "python3 -m agent quiet off, or systemctl stop them"),
+        *(machine.timers, "allow it by fde_stop, or systemctl stop them"),
     ),
     Check(
         *("disk-health", "before", "blocker", "SMART: the disks' own health report"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from agent import lock
+from agent import lock, quiet
 from agent.storage import inspect, proof, provision, secrets
 from agent.storage.stack import Entered, Stack
 from contract import plan
@@ -15,7 +15,8 @@ from contract.errors import AgentError
 def check(options: argparse.Namespace) -> int:
     """Also 0 where a disk is refused: the JSON tells."""
     with lock.disks("check"):
-        print(json.dumps(inspect.check(plan.load_target(options.target))))
+        found = inspect.check(plan.load_target(options.target))
+        print(json.dumps({**found, "disturbers": quiet.disturbers()}))
     return 0
 
 

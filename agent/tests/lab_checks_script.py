@@ -14,6 +14,7 @@ from typing import Any
 
 from agent import quiet
 from agent.checks import CheckContext, Finding, Inspection, Memory
+from contract.plan import Quiet
 
 SENSOR = Path("/sys/module/fde_rapl_sim/parameters/temp_mc")
 
@@ -54,10 +55,16 @@ def during(line: str, step_s: int) -> Callable[[], None]:
     return happens
 
 
+def found() -> list[str]:
+    """What of that which may be stopped is active."""
+    by_group = quiet.disturbers() or {}
+    return sorted(unit for group in Quiet().stop for unit in by_group.get(group, ()))
+
+
 def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
     """Everything that was seen, by what was done."""
     trial = Trial(folder, disks)
-    quieted = {"stopped": quiet.off(), "left": quiet.disturbers()}
+    quieted = {"stopped": quiet.off(), "left": found()}
     try:
         seen = {"calm": trial.run()}
         SENSOR.write_text("60000")
@@ -71,7 +78,7 @@ def trials(folder: Path, disks: tuple[str, ...]) -> dict[str, Any]:
     finally:
         SENSOR.write_text("45000")
         quieted["started"] = quiet.back()
-    quieted["after"] = quiet.disturbers()
+    quieted["after"] = found()
     health = [[h.serial, h.passed, h.errors] for h in trial.context.health.values()]
     return {"seen": seen, "said": trial.said, "quiet": quieted, "health": health}
 

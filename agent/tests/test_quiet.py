@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent import quiet
+from agent import frequency, quiet
+from agent.command import CommandError
 from agent.tests.check_context import program
+from contract.plan import Quiet
 
 
 def test_what_disturbs_is_told_by_a_rule() -> None:
@@ -19,9 +21,13 @@ chrony-dnssrv@.timer      loaded active waiting chrony-dnssrv@.timer
 my-watchdog.timer         loaded active waiting my-watchdog.timer
 fde-agent.timer           loaded active waiting fde-agent.timer
 cron.service              loaded active running Regular background program processing daemon
+mariadb.service           loaded active running MariaDB database server
+postgresql@17-main.service loaded active running PostgreSQL Cluster 17-main
 """
-    assert quiet.disturbing(listed) == ["apt-daily.timer", "cron.service", "somebodys-own.timer"]
-    assert quiet.disturbing("") == []
+    found = quiet.disturbing(listed)
+    assert found["timers"] == ["apt-daily.timer", "cron.service", "somebodys-own.timer"]
+    assert found["databases"] == ["mariadb.service", "postgresql@17-main.service"]
+    assert not any(quiet.disturbing("").values())
 
 
 def test_what_is_gone_once_stopped_is_left_alone() -> None:
@@ -30,14 +36,14 @@ def test_what_is_gone_once_stopped_is_left_alone() -> None:
 
 
 class System:
-    """A systemctl that keeps the state of two units in files and writes down what it was asked."""
+    """A systemctl that keeps the state of units in files and writes down what it was asked."""
 
     def __init__(self, root: Path) -> None:
         self.remembered = root / "run" / "quiet.json"
         self._log = root / "log"
         self._units = root / "units"
         self._units.mkdir()
-        for name in ("cron.service", "apt-daily.timer"):
+        for name in ("cron.service", "apt-daily.timer", "mariadb.service"):
             (self._units / name).write_text("active")
         self.systemctl = program(
             root / "systemctl",
@@ -66,8 +72,8 @@ for unit; do echo "$state" >"$unit"; done""",
     def set(self, name: str, state: str) -> None:
         (self._units / name).write_text(state)
 
-    def off(self) -> list[str]:
-        return quiet.off(self.systemctl, self.remembered)
+    def off(self, wanted: Quiet | None = None) -> list[str]:
+        return quiet.off(wanted, self.systemctl, self.remembered)
 
     def back(self) -> list[str]:
         return quiet.back(self.systemctl, self.remembered)
@@ -85,7 +91,7 @@ def test_exactly_what_was_stopped_is_started_again(system: System) -> None:
     system.set("apt-daily.timer", "inactive")
     assert system.off() == ["cron.service"]
     assert system.off() == []
-    assert quiet.disturbers(system.systemctl) == []
+    assert quiet.disturbers(system.systemctl) == {"databases": ["mariadb.service"]}
     assert system.back() == ["cron.service"]
     assert system.back() == []
     assert system.asked() == ["stop cron.service", "start cron.service"]
@@ -102,13 +108,13 @@ def test_a_unit_that_came_back_by_itself_is_added(system: System) -> None:
 def test_it_is_remembered_before_anything_stops(system: System) -> None:
     """So that whoever is killed in between leaves nothing off for good."""
     system.off()
-    assert json.loads(system.at_stop.read_text()) == BOTH
+    assert json.loads(system.at_stop.read_text()) == {"units": BOTH, "processor": None}
 
 
 def test_without_systemd_there_is_nothing_to_do(tmp_path: Path) -> None:
     nothing = str(tmp_path / "none")
     assert quiet.disturbers(nothing) is None
-    assert quiet.off(nothing, tmp_path / "quiet.json") == []
+    assert quiet.off(None, nothing, tmp_path / "quiet.json") == []
     assert quiet.back(nothing, tmp_path / "quiet.json") == []
     assert list(tmp_path.iterdir()) == []
 
@@ -117,3 +123,73 @@ def test_a_damaged_memory_is_an_empty_one(system: System) -> None:
     system.remembered.parent.mkdir()
     system.remembered.write_text("{")
     assert system.back() == []
+
+
+def test_a_group_is_stopped_where_the_inventory_allows_it(system: System) -> None:
+    system.set("apt-daily.timer", "inactive")
+    found = quiet.disturbers(system.systemctl) or {}
+    assert quiet.told(found, ["timers"]) == [
+        "stopped while a suite runs: timers (cron.service)",
+        "will disturb, and fde_stop does not allow to stop them: databases (mariadb.service)",
+    ]
+    assert system.off(Quiet(stop=("databases",))) == ["mariadb.service"]
+    assert quiet.disturbers(system.systemctl) == {"timers": ["cron.service"]}
+    assert system.back() == ["mariadb.service"]
+
+
+CPUPOWER = """cd {cpus} || exit 1
+cpus="0 1 2"
+[ "$1" = -c ] && {{ cpus=$(echo "$2" | tr , " "); shift 2; }}
+case "$1" in
+frequency-set)
+    for cpu in $cpus; do
+        echo "$3" >cpu$cpu/cpufreq/scaling_governor
+    done;;
+set) echo $((1 - $3)) >intel_pstate/no_turbo;;
+esac
+"""
+
+
+@pytest.fixture
+def processor(tmp_path: Path) -> frequency.Processor:
+    """Three CPUs of two governors, with turbo, and a cpupower that sets them."""
+    cpus = tmp_path / "cpus"
+    for number, governor in enumerate(("powersave", "powersave", "schedutil")):
+        place = cpus / f"cpu{number}" / "cpufreq" / "scaling_governor"
+        place.parent.mkdir(parents=True)
+        place.write_text(f"{governor}\n")
+    (cpus / "intel_pstate").mkdir()
+    (cpus / "intel_pstate" / "no_turbo").write_text("0\n")
+    return frequency.Processor(cpus, program(tmp_path / "cpupower", CPUPOWER.format(cpus=cpus)))
+
+
+def test_governor_and_turbo_are_set_and_restored(
+    system: System, processor: frequency.Processor
+) -> None:
+    first = processor.state()
+    assert first == {"governors": {"powersave": "0,1", "schedutil": "2"}, "turbo": True}
+    wanted = Quiet(stop=(), governor="performance", turbo=False)
+    set_to = {"governors": {"performance": "0,1,2"}, "turbo": False}
+    for _ in range(2):  # an agent that was killed sets them again, and knows what was first
+        quiet.off(wanted, system.systemctl, system.remembered, processor)
+        assert processor.state() == set_to
+    quiet.back(system.systemctl, system.remembered, processor)
+    assert processor.state() == first
+    assert not system.remembered.exists()
+
+
+def test_a_processor_that_cannot_be_set_is_told_of(
+    system: System, processor: frequency.Processor, tmp_path: Path
+) -> None:
+    """The units are stopped all the same, and what was is remembered."""
+    deaf = frequency.Processor(processor.cpus, program(tmp_path / "deaf", "exit 1"))
+    for wanted, words in (
+        (Quiet(governor="performance"), "powersave, schedutil, not performance"),
+        (Quiet(turbo=False), "Turbo is on, not off"),
+    ):
+        with pytest.raises(CommandError, match=words):
+            quiet.off(wanted, system.systemctl, system.remembered, deaf)
+    assert quiet.back(system.systemctl, system.remembered, deaf) == BOTH
+    bare = frequency.Processor(tmp_path / "none", deaf.cpupower)
+    with pytest.raises(CommandError, match="this machine offers none"):
+        bare.set("performance", None)

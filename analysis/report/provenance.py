@@ -232,7 +232,15 @@ def _time(timing: Mapping[str, Any]) -> Blocks:
         for key, label in TIMES.items()
         if isinstance(timing.get(key), int | float)
     ]
-    return view.table("Where the time went", ["Step", "Seconds", "Share"], rows)
+    page = view.table("Where the time went", ["Step", "Seconds", "Share"], rows)
+    cpu_s, within_s = timing.get("controller_cpu_s"), timing.get("controller_cpu_wall_s")
+    if not cpu_s or not within_s:
+        return page
+    return page + view.paragraph(
+        "The controller ran on the target itself: it and its recorders kept "
+        f"{words.number(cpu_s / within_s * 100, 1)} % of one processor busy, which is part of the "
+        "joules."
+    )
 
 
 def _part(value: float, wall: Any) -> str:

@@ -239,10 +239,16 @@ def teardown(
             metavar="SERIAL", help="Revert this drive by its PSID; ALL ON IT IS DESTROYED."
         ),
     ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the packages and files that provisioning brought.")
+    ] = False,
     as_json: Json = False,
 ) -> bool:
-    """Put the disks back: mappings closed, drive reverted, marks and secrets removed."""
-    variables = {"fde_psid_revert": psid_revert} if psid_revert else {}
+    """Put the disks back, and take away what provisioning brought: mappings closed, drive reverted,
+    marks, secrets, the agent and its packages removed."""
+    variables: dict[str, Any] = {"fde_psid_revert": psid_revert} if psid_revert else {}
+    if keep:
+        variables["fde_keep"] = True
     return _play("teardown.yml", inventory, variables, as_json)
 
 

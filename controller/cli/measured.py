@@ -14,8 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from contract.errors import ControllerError
-from controller.cli.output import Target
-from controller.cli.suites import AnyInventory
+from controller.cli.output import AnyInventory, Target
 
 if TYPE_CHECKING:
     from controller.measured_command import Command

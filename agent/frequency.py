@@ -1,0 +1,75 @@
+"""The processor's governor and turbo, read from cpufreq and set by cpupower.
+
+cpufreq: https://docs.kernel.org/admin-guide/pm/cpufreq.html; what it and intel_pstate call turbo:
+`cpufreq/boost` (1: allowed), `intel_pstate/no_turbo` (1: not allowed). cpupower-set(1) sets either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.command import CommandError, run
+
+
+@dataclass(frozen=True)
+class Processor:
+    """The CPUs below `cpus`, set by the program `cpupower`."""
+
+    cpus: Path = Path("/sys/devices/system/cpu")
+    cpupower: str = "cpupower"
+
+    def state(self) -> dict[str, Any]:
+        """`governors`: each one's CPUs, as cpupower takes them; `turbo`, None where it is not
+        offered."""
+        governors: dict[str, list[str]] = {}
+        for place in sorted(self.cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")):
+            name, number = place.read_text().strip(), place.parents[1].name.removeprefix("cpu")
+            governors.setdefault(name, []).append(number)
+        return {
+            "governors": {name: ",".join(cpus) for name, cpus in governors.items()},
+            "turbo": self._turbo(),
+        }
+
+    def _turbo(self) -> bool | None:
+        for place, allowed in (("cpufreq/boost", "1"), ("intel_pstate/no_turbo", "0")):
+            try:
+                return (self.cpus / place).read_text().strip() == allowed
+            except OSError:
+                continue
+        return None
+
+    def set(self, governor: str | None, turbo: bool | None) -> None:
+        """Set what is not None on all CPUs. Raises CommandError where that is not so then."""
+        if governor is not None:
+            run([self.cpupower, "frequency-set", "-g", governor], ok=range(256))
+            if (now := list(self.state()["governors"])) != [governor]:
+                raise CommandError(
+                    f"The governor is {', '.join(now) or 'none: this machine offers none'}, not "
+                    f"{governor} as fde_governor asks: see cpupower frequency-info."
+                )
+        if turbo is not None:
+            run([self.cpupower, "set", "--turbo-boost", str(int(turbo))], ok=range(256))
+            if (seen := self._turbo()) != turbo:
+                words = {True: "on", False: "off", None: "not offered by this machine"}
+                raise CommandError(
+                    f"Turbo is {words[seen]}, not {words[turbo]} as fde_turbo asks: set it in the "
+                    "firmware, and fde_turbo: null."
+                )
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """What `state` told earlier. Raises CommandError where it is not so then."""
+        if self.state() == dict(state):
+            return
+        for governor, cpus in state["governors"].items():
+            argv = [self.cpupower, "-c", cpus, "frequency-set", "-g", governor]
+            run(argv, ok=range(256))
+        if state["turbo"] is not None and state["turbo"] != self._turbo():
+            self.set(None, state["turbo"])
+        if self.state() != dict(state):
+            raise CommandError(
+                f"The processor could not be set as it was before the suite ({dict(state)}): see "
+                "cpupower frequency-info."
+            )

@@ -1,0 +1,134 @@
+"""What provisioning brings is noted before it comes, kept from running, and removed again."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from agent import brought
+from agent.command import CommandError
+from agent.tests.check_context import program
+
+# Packages of a small system: `server` needs `library`, `own` of the user's needs `library` too.
+APT = """cd {root} || exit 1
+[ "$1" = --simulate ] && shift && dry=1
+[ "$1" = --no-install-recommends ] || [ "$1" = --yes ] && shift
+verb=$1; shift
+case $verb in
+install)
+    [ -e installed/library ] && echo "Inst library [1.0] (2.0 Debian:13 [amd64])"
+    for p in "$@" library; do [ -e installed/$p ] || echo "Inst $p (2.0 Debian:13 [amd64])"; done;;
+purge)
+    for p; do
+        [ -e installed/$p ] || continue
+        echo "Purg $p [2.0]"
+        [ $p = library ] && for q in server own; do
+            [ -e installed/$q ] && echo "Purg $q [2.0]"
+        done
+        [ -n "$dry" ] || rm installed/$p
+    done; true;;
+esac
+"""
+DPKG = """cd {root} || exit 1
+shift
+for p; do cat files/$p 2>/dev/null; done; true
+"""
+QUERY = """cd {root} || exit 1
+shift 3
+for p; do [ -e installed/$p ] && echo "$p installed" || echo "$p unknown"; done; true
+"""
+SYSTEMCTL = """cd {root} || exit 1
+if [ "$1" = show ]; then
+    echo "Id=server.service\nActiveState=active\nUnitFileState=enabled\n"
+    echo "Id=server.socket\nActiveState=inactive\nUnitFileState=disabled"
+else
+    echo "$@" >>asked
+fi
+"""
+
+
+class System:
+    """A package manager that keeps its packages as files."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root, self.note = root, root / "state" / "brought.json"
+        for folder in ("installed", "files", "bin"):
+            (root / folder).mkdir()
+        for name, text in (("apt-get", APT), ("dpkg", DPKG), ("dpkg-query", QUERY)):
+            program(root / "bin" / name, text.format(root=root))
+        self.systemctl = program(root / "systemctl", SYSTEMCTL.format(root=root))
+        units = "/usr/lib/systemd/system"
+        (root / "files" / "server").write_text(
+            f"/usr/bin/server\n{units}/server.service\n{units}/server.socket\n{units}/x@.service\n"
+        )
+        patch.setenv("PATH", f"{root / 'bin'}:{os.environ['PATH']}")
+
+    def install(self, *names: str) -> None:
+        for name in names:
+            (self.root / "installed" / name).touch()
+
+    def installed(self) -> set[str]:
+        return {path.name for path in (self.root / "installed").iterdir()}
+
+    def noted(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = json.loads(self.note.read_text())
+        return found
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
+    return System(tmp_path, monkeypatch)
+
+
+def test_what_comes_is_noted_and_removed_again(system: System, tmp_path: Path) -> None:
+    made, there = tmp_path / "made", tmp_path / "there"
+    there.mkdir()
+    assert brought.note(["server"], [str(made), str(there)], system.note)
+    assert system.noted() == {"packages": ["library", "server"], "files": [str(made)]}
+    assert not brought.note(["server"], [str(made)], system.note)
+    system.install("server", "library")
+    (made / "inner").mkdir(parents=True)
+    assert brought.remove(system.note) == ["removed library, server", f"removed {made}"]
+    assert system.installed() == set() and not made.exists() and there.exists()
+    assert brought.remove(system.note) == []
+
+
+def test_what_was_there_is_not_ours_though_it_is_upgraded(system: System) -> None:
+    system.install("library")
+    brought.note(["server"], (), system.note)
+    system.install("server")
+    assert system.noted()["packages"] == ["server"]
+    brought.remove(system.note)
+    assert system.installed() == {"library"}
+
+
+def test_what_something_else_needs_by_now_stays(system: System) -> None:
+    brought.note(["server"], (), system.note)
+    system.install("server", "library", "own")
+    assert brought.remove(system.note) == [
+        "removed server",
+        "left library, which other packages need",
+    ]
+    assert system.installed() == {"library", "own"}
+
+
+def test_an_interrupted_installation_is_known(system: System) -> None:
+    """Only a part of it came; and a failed removal forgets nothing."""
+    brought.note(["server"], (), system.note)
+    system.install("library")
+    program(system.root / "bin" / "env", "echo 'E: lock' >&2; exit 100")
+    with pytest.raises(CommandError, match="E: lock"):
+        brought.remove(system.note)
+    (system.root / "bin" / "env").unlink()
+    assert brought.remove(system.note) == ["removed library"]
+
+
+def test_a_server_that_came_does_not_run(system: System) -> None:
+    assert brought.silence(system.systemctl, system.note) == []
+    brought.note(["server"], (), system.note)
+    system.install("server", "library")
+    assert brought.silence(system.systemctl, system.note) == ["server.service"]
+    assert (system.root / "asked").read_text() == "disable --now server.service\n"
