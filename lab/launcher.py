@@ -15,7 +15,7 @@ from contract.errors import AgentError, LabError
 from contract.interrupts import deferred_interrupts
 from lab.state import REPOSITORY, Layout, Process, Started, read_json, write_started
 
-READY_LIMIT_S = 30.0
+READY_LIMIT_S = 120.0  # a process that ended is not waited for; a busy computer starts slowly
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:
@@ -83,7 +83,9 @@ class Launcher:
         wait_for(lambda: ready.exists() or process.poll() is not None, READY_LIMIT_S)
         if (announced := read_json(ready)) is None:
             log = tail(self.layout.directory / f"{name}.log")
-            raise LabError(f"the lab's {name} did not start; its last lines:\n{log}")
+            code = process.poll()
+            how = f"not within {READY_LIMIT_S:.0f} s" if code is None else f"exit status {code}"
+            raise LabError(f"the lab's {name} did not start ({how}); its last lines:\n{log}")
         return announced
 
 

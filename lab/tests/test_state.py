@@ -131,8 +131,16 @@ def test_a_lab_is_up_only_when_it_said_so_and_all_of_it_runs(layout: Layout) -> 
 
 def test_a_process_that_ends_before_it_is_ready_shows_its_last_words(layout: Layout) -> None:
     dying = [sys.executable, "-c", "raise SystemExit('port taken')"]
-    with pytest.raises(LabError, match=r"drive-plain did not start.*\nport taken"):
+    with pytest.raises(LabError, match=r"did not start \(exit status 1\).*\nport taken"):
         Launcher(layout).start_ready("drive-plain", dying)
+
+
+def test_a_process_that_takes_too_long_is_not_said_to_have_ended(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.launcher.READY_LIMIT_S", 0.0)
+    with pytest.raises(LabError, match=r"drive-plain did not start \(not within 0 s\)"):
+        Launcher(layout).start_ready("drive-plain", SLEEPER)
 
 
 def test_an_announcement_of_an_earlier_start_does_not_count(layout: Layout) -> None:
