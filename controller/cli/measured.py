@@ -98,7 +98,7 @@ def measured(
         Path | None, typer.Option("--input", help="File for the standard input. Default: none.")
     ] = None,
     show_output: Annotated[
-        bool, typer.Option("--show-output", help="Let the commands write to the terminal.")
+        bool, typer.Option("--show-output", help="Let the commands write, to standard error.")
     ] = False,
     ignore_failure: Annotated[
         bool, typer.Option("--ignore-failure", help="Go on where a command fails.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,11 +31,12 @@ class Execution:
 
 
 def execute(command: Command, *, show: bool = False, given: Path | None = None) -> Execution:
-    """Run it to its end. Its output goes nowhere, unless it is to be shown.
+    """Run it to its end. Its output goes nowhere, or to standard error if it is to be shown:
+    standard output is for the result.
 
     Raises ControllerError where it cannot be started; on Ctrl-C it is ended before that goes on.
     """
-    output = None if show else subprocess.DEVNULL
+    output = sys.stderr.fileno() if show else subprocess.DEVNULL
     with (given or Path(os.devnull)).open("rb") as stdin:
         t_start_ns = monotonic_ns()
         try:

@@ -11,7 +11,6 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analysis.report import words
 from analysis.stats.planning import PILOT
 from analysis.suite.records import joint
 from contract.errors import ControllerError
@@ -104,7 +103,7 @@ class _Measurement:
         needed = evaluate.blocks_needed(
             self._results(), self._component, self._design, options.precision
         )
-        wanted = f"±{words.number(100 * options.precision)} %"
+        wanted = f"±{100 * options.precision:g} %"
         if needed is None:
             raise ControllerError(
                 f"How many runs {wanted} takes is unknown: {self._component} has fewer than two "

@@ -132,11 +132,18 @@ def test_rest_is_the_baseline(
     assert (main.energy_j.mean, main.above_rest_j.mean, main.rest_power_w.mean) == (2.0, 2.0, 0.0)
 
     # A load of a known rate that also runs in the rest is taken off.
+    options = replace(OPTIONS, rest_s=0.2)
     with _ticking(tree / PACKAGE):
         found, _ = measured([of_words(["sleep", "0.2"])], options, opener, tmp_path)
-    main = found.commands[0].components["cpu+memory"]
-    assert main.energy_j and main.above_rest_j
-    assert abs(main.above_rest_j.mean) < main.energy_j.mean
+    for trial in found.commands[0].trials:
+        assert (trial.rest_power_w["package-0"] or 0) > 0
+    main = found.commands[0].components["package-0"]
+    assert main.energy_j and main.above_rest_j and main.rest_power_w
+    rest_j = [
+        (trial.rest_power_w["package-0"] or 0) * trial.window_s["package-0"]
+        for trial in found.commands[0].trials
+    ]
+    assert main.above_rest_j.mean == pytest.approx(main.energy_j.mean - sum(rest_j) / 3)
 
 
 @contextlib.contextmanager
