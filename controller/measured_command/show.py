@@ -98,14 +98,14 @@ def markdown(found: CommandDocument) -> str:
     ]
     against = {one.other: one for one in found.comparisons}
     for one in found.commands:
-        main = one.components[found.component]
+        energy = one.components[found.component]
         compared = against.get(one.command)
         rows.append(
             [
                 _code(one.command),
-                _figure(main.energy_j, "J"),
-                _figure(main.above_rest_j, "J"),
-                _figure(main.power_w, "W"),
+                _figure(energy.energy_j, "J"),
+                _figure(energy.above_rest_j, "J"),
+                _figure(energy.power_w, "W"),
                 _figure(one.seconds, "s"),
                 change_of(compared.ratio, compared.low, compared.high) if compared else NOTHING,
                 compared.verdict_words if compared else NOTHING,
