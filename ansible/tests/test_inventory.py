@@ -294,6 +294,8 @@ def given_with(**changes: Any) -> dict[str, Any]:
     given = {f"fde_{key}": value for key, value in GIVEN.items() if key not in ("host", "ssh")}
     given |= {
         "fde_build_dir": "/b",
+        "fde_stop": ["timers"],
+        "fde_turbo": None,
         "fde_assumptions": {
             **ASSUMED,
             "discount_rate": 0.03,
@@ -331,6 +333,8 @@ WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
     ({"fde_assumptions": {"ranges": {"life": [1, 2]}}}, "fde_assumptions.ranges.life. Supp"),
     ({"fde_assumptions": {"ranges": {"life_years": "long"}}}, "life_years"),
     ({"fde_assumptions": {"duty": 3}}, "duty"),
+    ({"fde_stop": {"cron": True}}, "fde_stop"),
+    ({"fde_turbo": "sometimes"}, "fde_turbo"),
 ]
 
 

@@ -336,14 +336,14 @@ def test_an_agent_killed_in_mid_teardown(bench: Bench) -> None:
     assert bench.agent("teardown", check=False).returncode != 0
     trap.sprung()
     bench.power_cut()
-    assert bench.controller.play("teardown.yml").returncode == 0
+    assert bench.controller.play("teardown.yml", fde_keep=True).returncode == 0
     bench.assert_blank()
 
 
 def test_a_link_lost_in_mid_teardown(bench: Bench) -> None:
     bench.controller.prepare()
     trap = bench.trap(CLEARING, "cut")
-    done = bench.controller.play("teardown.yml")
+    done = bench.controller.play("teardown.yml", fde_keep=True)
     caught = trap.sprung()
     assert done.returncode != 0
     assert names_the_holder(done.stdout + done.stderr, "teardown", caught)

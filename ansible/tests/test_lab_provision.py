@@ -152,3 +152,70 @@ def test_a_disk_that_the_testbed_has_not_had_is_asked_for_outside_a_lab(provisio
         assert [disk["would"] for disk in found["disks"]] == [[]]
     finally:
         assert provisioned.play("site.yml").returncode == 0  # as the tests after it find it
+
+
+# A package source in the guest itself, for it has no other: what fde_governor asks for, and with it
+# a server that starts when it is installed and at boot.
+SOURCE = r"""
+set -e
+rm -rf /root/source; mkdir -p /root/source; cd /root/source
+pack() { # NAME DEPENDS
+    printf 'Package: %s\nVersion: 1\nArchitecture: all\nMaintainer: nobody <n@example.org>\n' $1
+    printf 'Description: for a test\n'; [ -z "$2" ] || printf 'Depends: %s\n' $2
+}
+mkdir -p server/DEBIAN server/usr/lib/systemd/system wanted/DEBIAN
+pack fde-test-server >server/DEBIAN/control
+pack linux-cpupower fde-test-server >wanted/DEBIAN/control
+cat >server/usr/lib/systemd/system/fde-test-server.service <<X
+[Service]
+ExecStart=/bin/sleep infinity
+[Install]
+WantedBy=multi-user.target
+X
+cat >server/DEBIAN/postinst <<X
+#!/bin/sh
+deb-systemd-helper enable fde-test-server.service
+systemctl daemon-reload
+deb-systemd-invoke start fde-test-server.service
+X
+chmod 755 server/DEBIAN/postinst
+for name in server wanted; do
+    dpkg-deb --root-owner-group --build $name $name.deb >/dev/null
+    dpkg-deb --field $name.deb
+    printf 'Filename: ./%s.deb\nSize: %s\n' $name $(stat -c %s $name.deb)
+    printf 'SHA256: %s\n\n' $(sha256sum <$name.deb | cut -d' ' -f1)
+done >Packages
+chmod -R a+rX /root/source; chmod a+x /root
+mkdir -p /root/apt; mv /etc/apt/sources.list* /root/apt/ 2>/dev/null || true
+echo "deb [trusted=yes] file:/root/source ./" >/etc/apt/sources.list
+"""
+BACK = """
+dpkg --purge linux-cpupower fde-test-server 2>/dev/null
+rm -rf /etc/apt/sources.list /root/source
+mv /root/apt/* /etc/apt/; rmdir /root/apt; chmod 700 /root
+"""
+LEFT = """
+dpkg-query -W -f '${Package}\n' 'fde-test-*' linux-cpupower 2>/dev/null
+ls -d /opt/fde-testbed /etc/fde-testbed /etc/systemd/system/fde-agent@.service 2>/dev/null; true
+"""
+
+
+def test_what_provisioning_brought_does_not_run_and_goes_with_a_teardown(provisioned: Any) -> None:
+    ssh = provisioned.lab.ssh
+    ssh("sh -s", stdin=SOURCE.encode())
+    try:
+        done = provisioned.play("site.yml", fde_governor="performance")
+        assert done.returncode == 0
+        assert set(ssh(LEFT).stdout.split()) >= {"linux-cpupower", "fde-test-server"}
+        state = ssh(
+            "systemctl is-active fde-test-server; systemctl is-enabled fde-test-server", False
+        )
+        assert state.stdout.split() == ["inactive", "disabled"]
+        assert provisioned.play("teardown.yml", fde_keep=True).returncode == 0
+        assert "fde-test-server" in ssh(LEFT).stdout and "/opt/fde-testbed" in ssh(LEFT).stdout
+        assert provisioned.play("teardown.yml").returncode == 0
+        assert ssh(LEFT).stdout == ""
+        assert ssh("ls /usr/share/fde-testbed/SHA256SUMS").stdout, "what the image brought stays"
+    finally:
+        ssh(BACK, check=False)
+        assert provisioned.play("site.yml").returncode == 0  # as the tests after it find it

@@ -159,7 +159,11 @@ def scene(
     del quick_writeback
     scene = Scene(provisioned, witness, [provisioned.build, provisioned.lab.directory])
     # By the PSID, which otherwise never leaves the controller.
-    scene.play("teardown.yml", fde_psid_revert=provisioned.lab.state["drives"]["sed"]["serial"])
+    scene.play(
+        "teardown.yml",
+        fde_keep=True,
+        fde_psid_revert=provisioned.lab.state["drives"]["sed"]["serial"],
+    )
     scene.command("check", "--inventory", "ansible/inventory/lab")
     scene.play("site.yml")
     scene.command("prove", "--target", str(provisioned.target), *PROVEN)
@@ -305,7 +309,7 @@ def test_neither_a_crash_nor_a_teardown_leaves_a_secret(scene: Scene, tmp_path: 
         limit = lab.ssh("systemctl show -p LimitCORE,LimitCORESoft fde-agent@x.service").stdout
         assert limit.split() == ["LimitCORE=1", "LimitCORESoft=1"]
         lab.ssh(f"cp {PLACE} {folder}/.new.broken")  # a link that broke while they were sent
-        scene.play("teardown.yml")
+        scene.play("teardown.yml", fde_keep=True)
         assert lab.ssh(f"ls -A {folder}; findmnt {folder}", check=False).stdout == ""
         assert lab.ssh("find / -xdev -name secrets.json").stdout == ""
         assert scene.search("teardown", _wanted(scene), tmp_path) == {"secrets": set()}

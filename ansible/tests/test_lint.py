@@ -87,6 +87,22 @@ def test_every_role_says_what_it_takes_and_its_readme_says_the_same(role: str) -
     assert written == readmes.readme(ANSIBLE / "roles" / role), "run python ansible/readmes.py"
 
 
+def test_a_local_target_has_no_way_by_ssh(tmp_path: Path) -> None:
+    disk = {"by_id": "/dev/disk/by-id/nvme-A_1", "serial": "1", "size_bytes": 2**36}
+    meter = {"name": "m", "kind": "wt310", "port": "usb", "origin": "measured"}
+    done = _resolve(
+        *(tmp_path, "local"),
+        fde_disks={"plain": disk},
+        fde_meters=[{**meter, "channels": {"1": "system"}}],
+        fde_turbo=False,
+    )
+    assert done.returncode == 0, done.stdout
+    found = _resolved(tmp_path)
+    assert found["ssh"] is None
+    quiet = {"stop": ["timers", "updates", "disks"], "governor": None, "turbo": False}
+    assert found["quiet"] == quiet
+
+
 def test_the_lab_resolves_to_typed_values(tmp_path: Path) -> None:
     done = _resolve(tmp_path)
     assert done.returncode == 0, done.stdout
