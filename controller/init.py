@@ -77,8 +77,8 @@ class Address:
 
 @dataclass(frozen=True)
 class Options:
-    """What is said beforehand; `roles` are serial numbers, `give_up` those of disks whose data may
-    be lost, `meters` and `settings` as they stand on the command line."""
+    """What is said beforehand; `roles` are serial numbers, `give_up` those of disks whose
+    contents may be lost, `meters` and `settings` as they stand on the command line."""
 
     host: Address
     roles: Mapping[str, str] = field(default_factory=dict)

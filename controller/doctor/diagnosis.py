@@ -67,7 +67,8 @@ class Scene:
     def part_error(self, name: str) -> str:
         """Why a part could not be told; empty where it was."""
         found = self.look.examined.get(name) if self.look else None
-        return str(found["error"]) if isinstance(found, dict) and "error" in found else ""
+        failed = isinstance(found, dict) and "error" in found
+        return f"{str(found['error']).rstrip('.')}." if failed and found else ""
 
 
 Judge = Callable[[Scene], Iterator[Diagnosis]]

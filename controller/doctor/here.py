@@ -22,7 +22,7 @@ def secrets(scene: Scene) -> Iterator[Diagnosis]:
     """Rights, completeness and strength."""
     path = Path(scene.target["secrets_file"])
     try:
-        yield passed("secrets", f"{path.name}: {secrets_file.described(path)}")
+        yield passed("secrets", f"{path.name}: {secrets_file.described(path)}.")
     except ControllerError as error:
         yield Diagnosis("secrets", "fail", *split(str(error)))
 
