@@ -138,39 +138,23 @@ def _words(counter: Counter, more: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*counter.flags, *more]))
 
 
-MORE_WORK = (
-    *("rows", "transactions", "operations", "derivations", "keys", "matches"),
-    *("events", "video_s", "idle_s"),
+WORK = (  # units of work
+    *("bytes", "files", "queries", "rows", "transactions", "operations", "derivations", "keys"),
+    *("matches", "events", "video_s", "idle_s"),
 )
+CPU = ("cpu_busy_s", "own_cpu_s")
 ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
-    "suite_id": pl.String(),
-    "host": pl.String(),
-    "run_id": pl.String(),
+    **dict.fromkeys(("suite_id", "host", "run_id"), pl.String()),
     "block": pl.Int64(),
-    "configuration": pl.String(),
-    "workload": pl.String(),
-    "phase": pl.String(),
-    "source": pl.String(),
-    "component": pl.String(),
-    "origin": pl.String(),
-    "duration_s": pl.Float64(),
-    "energy_j": pl.Float64(),
-    "power_w": pl.Float64(),
-    "energy_statistical_j": pl.Float64(),
-    "energy_type_b_j": pl.Float64(),
-    "energy_u95_j": pl.Float64(),
+    **dict.fromkeys(("configuration", "workload", "phase"), pl.String()),
+    **dict.fromkeys(("source", "component", "origin"), pl.String()),
+    **dict.fromkeys(("duration_s", "energy_j", "power_w"), pl.Float64()),
+    **dict.fromkeys(("energy_statistical_j", "energy_type_b_j", "energy_u95_j"), pl.Float64()),
     "coverage": pl.Float64(),
     "flags": pl.String(),
-    "bytes": pl.Float64(),
-    "files": pl.Float64(),
-    "queries": pl.Float64(),
-    **dict.fromkeys(MORE_WORK, pl.Float64()),
-    "cpu_busy_s": pl.Float64(),
-    "own_cpu_s": pl.Float64(),
+    **dict.fromkeys((*WORK, *CPU), pl.Float64()),
     "cpus": pl.Int64(),
 }
-WORK = ("bytes", "files", "queries", *MORE_WORK)  # units of work that are columns
-CPU = ("cpu_busy_s", "own_cpu_s")
 _PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not computed yet
 RAPL = "rapl"
 ALL = "all"
@@ -379,7 +363,6 @@ def _row(
     accuracy: Mapping[str, object] | None,
 ) -> Row:
     """`accuracy` None: nobody states limits for this source, so there is no whole interval."""
-    known = None if energy.energy_j is None else energy
     type_b = None
     if accuracy is not None and energy.energy_j is not None:
         type_b = TypeB.of(accuracy, energy.energy_j, duration_s)
@@ -398,7 +381,7 @@ def _row(
         "duration_s": duration_s,
         "energy_j": energy.energy_j,
         "power_w": None if energy.energy_j is None else energy.energy_j / duration_s,
-        "energy_statistical_j": known.statistical_j if known else None,
+        "energy_statistical_j": None if energy.energy_j is None else energy.statistical_j,
         "energy_type_b_j": type_b.standard_j if type_b else None,
         **dict(zip(_PARTS, parts, strict=True)),
         "coverage": energy.coverage,

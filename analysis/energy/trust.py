@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -145,17 +145,10 @@ def meters(suite: Suite, energy: pl.DataFrame) -> list[MeterTrust]:
                 & ~pl.col("phase").is_in(["all", "between", TAIL])
             )
             coverage = rows["coverage"].to_list()
-            gaps = rows.filter(pl.col("coverage") < 1)["run_id"].unique().sort().to_list()
-            found.append(
-                MeterTrust(
-                    source=meter.name,
-                    component=channel,
-                    phases=len(rows),
-                    mean_coverage=sum(coverage) / len(coverage) if coverage else None,
-                    worst_coverage=min(coverage) if coverage else None,
-                    gaps=tuple(gaps),
-                )
-            )
+            mean = sum(coverage) / len(coverage) if coverage else None
+            gaps = rows.filter(pl.col("coverage") < 1)["run_id"].unique().sort()
+            worst = min(coverage, default=None)
+            found.append(MeterTrust(meter.name, channel, len(rows), mean, worst, tuple(gaps)))
     return found
 
 
@@ -225,24 +218,17 @@ def two_meters(suite: Suite, energy: pl.DataFrame) -> list[TwoMeters]:
 
 def flagged(energy: pl.DataFrame) -> list[tuple[str, int]]:
     """Words in the flags of phases and how many rows bear each."""
-    counts: dict[str, int] = {}
-    for flags in energy.filter(pl.col("phase") != "all")["flags"]:
-        for word in set(flags.split()):
-            counts[word] = counts.get(word, 0) + 1
-    return sorted(counts.items())
+    rows = energy.filter(pl.col("phase") != "all")["flags"]
+    return sorted(Counter(word for flags in rows for word in set(flags.split())).items())
 
 
 def warnings(suite: Suite) -> list[tuple[str, str, int]]:
     """Checks that were not passed in finished runs: name, message, number of runs."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
     for run in suite.runs:
-        for name, message in {_check(check) for check in run.checks if not check.get("ok", True)}:
-            counts[name, message] = counts.get((name, message), 0) + 1
+        failed = [check for check in run.checks if not check.get("ok", True)]
+        counts.update({(str(c.get("name", "")), str(c.get("message") or "")) for c in failed})
     return sorted((name, message, n) for (name, message), n in counts.items())
-
-
-def _check(check: Mapping[str, Any]) -> tuple[str, str]:
-    return str(check.get("name", "")), str(check.get("message") or "")
 
 
 def proof(suite: Suite, origin: str) -> str:

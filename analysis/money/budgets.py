@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 from scipy import special
@@ -51,7 +50,8 @@ def joules(found: Results) -> Iterator[Budgeted]:
         if row["ci_high_j"] is not None:
             error = (row["ci_high_j"] - row["mean_j"]) / float(special.stdtrit(df, 0.975))
         budget = joules_budget(terms, (row["mean_j"], row["mean_s"]), error, df)
-        yield Budgeted(row["workload"], "", row["configuration"], *_place(row), budget)
+        place = row["source"], row["component"]
+        yield Budgeted(row["workload"], "", row["configuration"], *place, budget)
 
 
 def ratios(found: Results) -> Iterator[Budgeted]:
@@ -151,73 +151,57 @@ def _means(energy: pl.DataFrame) -> dict[tuple[str, ...], Mean]:
     return {tuple(row[:4]): (float(row[4]), float(row[5])) for row in rows.iter_rows()}
 
 
-def _place(row: Mapping[str, Any]) -> tuple[str, str]:
-    return str(row["source"]), str(row["component"])
-
-
-SCHEMA: Mapping[str, pl.DataType] = {
-    **dict.fromkeys(
-        ("suite_id", "host", "figure", "workload", "base", "configuration", "source", "component"),
-        pl.String(),
+Column = tuple[pl.DataType, Callable[[Budgeted, Row], object]]
+NUMBER, TEXT = pl.Float64(), pl.String()
+COLUMNS: Mapping[str, Column] = {
+    "figure": (TEXT, lambda of, _: of.budget.figure),
+    "workload": (TEXT, lambda of, _: of.workload),
+    "base": (TEXT, lambda of, _: of.base),
+    "configuration": (TEXT, lambda of, _: of.configuration),
+    "source": (TEXT, lambda of, _: of.source),
+    "component": (TEXT, lambda of, _: of.component),
+    "unit": (TEXT, lambda of, _: of.budget.unit),
+    "value": (NUMBER, lambda of, _: of.budget.value),
+    "low": (NUMBER, lambda of, _: of.budget.interval.low),
+    "high": (NUMBER, lambda of, _: of.budget.interval.high),
+    "combined": (NUMBER, lambda of, _: of.budget.combined),
+    "freedom": (
+        NUMBER,
+        lambda of, _: of.budget.freedom if math.isfinite(of.budget.freedom) else None,
     ),
-    **{"unit": pl.String(), "value": pl.Float64(), "low": pl.Float64(), "high": pl.Float64()},
-    **dict.fromkeys(("combined", "freedom", "factor", "expanded"), pl.Float64()),
-    "not_stated": pl.String(),
-    **dict.fromkeys(("term", "type", "distribution", "term_unit"), pl.String()),
-    **dict.fromkeys(("half_width", "divisor", "standard"), pl.Float64()),
-    "readings": pl.Int64(),
-    **dict.fromkeys(("sensitivity_least", "sensitivity_most"), pl.Float64()),
-    **dict.fromkeys(("correlation", "contribution", "share"), pl.Float64()),
-    "stated_by": pl.String(),
+    "factor": (NUMBER, lambda of, _: of.budget.factor),
+    "expanded": (NUMBER, lambda of, _: of.budget.expanded),
+    "not_stated": (TEXT, lambda of, _: " ".join(of.budget.missing)),
+    "term": (TEXT, lambda _, row: row.term),
+    "type": (TEXT, lambda _, row: row.evaluation),
+    "distribution": (TEXT, lambda _, row: row.distribution),
+    "term_unit": (TEXT, lambda _, row: row.unit),
+    "half_width": (NUMBER, lambda _, row: row.half_width),
+    "divisor": (NUMBER, lambda _, row: row.divisor),
+    "standard": (NUMBER, lambda _, row: row.standard),
+    "readings": (
+        pl.Int64(),
+        lambda _, row: len(row.sensitivities) if row.evaluation == "B" else None,
+    ),
+    "sensitivity_least": (NUMBER, lambda _, row: min(row.sensitivities, default=None)),
+    "sensitivity_most": (NUMBER, lambda _, row: max(row.sensitivities, default=None)),
+    "correlation": (
+        NUMBER,
+        lambda _, row: row.correlation if len(row.sensitivities) > 1 else None,
+    ),
+    "contribution": (NUMBER, lambda _, row: row.contribution),
+    "share": (NUMBER, lambda of, row: of.budget.share(row)),
+    "stated_by": (TEXT, lambda _, row: row.stated),
 }
 
 
 def table(found: Results) -> pl.DataFrame:
     """A row a term of every budget (columns: data/README.md)."""
-    suite = found.suite
+    same = {"suite_id": found.suite.suite_id, "host": found.suite.host}
     rows = [
-        {"suite_id": suite.suite_id, "host": suite.host, **_figure(one), **_term(one.budget, row)}
+        {**same, **{name: value(one, row) for name, (_, value) in COLUMNS.items()}}
         for one in all_budgets(found)
         for row in one.budget.rows
     ]
-    return pl.DataFrame(rows, schema=dict(SCHEMA))
-
-
-def _figure(one: Budgeted) -> dict[str, Any]:
-    b = one.budget
-    return {
-        "figure": b.figure,
-        "workload": one.workload,
-        "base": one.base,
-        "configuration": one.configuration,
-        "source": one.source,
-        "component": one.component,
-        "unit": b.unit,
-        "value": b.value,
-        "low": b.interval.low,
-        "high": b.interval.high,
-        "combined": b.combined,
-        "freedom": b.freedom if math.isfinite(b.freedom) else None,
-        "factor": b.factor,
-        "expanded": b.expanded,
-        "not_stated": " ".join(b.missing),
-    }
-
-
-def _term(budget: Budget, row: Row) -> dict[str, Any]:
-    return {
-        "term": row.term,
-        "type": row.evaluation,
-        "distribution": row.distribution,
-        "term_unit": row.unit,
-        "half_width": row.half_width,
-        "divisor": row.divisor,
-        "standard": row.standard,
-        "readings": len(row.sensitivities) if row.evaluation == "B" else None,
-        "sensitivity_least": min(row.sensitivities, default=None),
-        "sensitivity_most": max(row.sensitivities, default=None),
-        "correlation": row.correlation if len(row.sensitivities) > 1 else None,
-        "contribution": row.contribution,
-        "share": budget.share(row),
-        "stated_by": row.stated,
-    }
+    kinds = {name: kind for name, (kind, _) in COLUMNS.items()}
+    return pl.DataFrame(rows, schema={**dict.fromkeys(same, TEXT), **kinds})

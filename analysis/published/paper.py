@@ -40,31 +40,21 @@ def _payback(by: dict[tuple[str, str], Published]) -> list[Arithmetic]:
     runs = runs_to_repay(extra, saving.value, rate.value)
     hours = runs * length.value * S_PER_MIN / 3600
     said = {name: by[f"payback-{name}", "opal"] for name in ("runs", "hours", "years")}
+    inputs = f"{extra:.0f} USD, {saving.value:.0f} J a run, {rate.printed} USD/kWh"
+    printed = {
+        "runs": f"almost {said['runs'].value:,.0f}",
+        "hours": f"roughly {said['hours'].value:,.0f}",
+        "years": f"almost {said['years'].printed}",
+    }
+    lasted = f"a bit less than {length.printed} min a run"
+    years = said["hours"].value / 24 / 365.25
+    pause = f"{said['hours'].value:,.0f} h"
     return [
         Arithmetic(
-            "Runs until the dearer disk is repaid",
-            "",
-            f"{extra:.0f} USD, {saving.value:.0f} J a run, {rate.printed} USD/kWh",
-            f"almost {said['runs'].value:,.0f}",
-            runs,
-            "runs",
+            "Runs until the dearer disk is repaid", "", inputs, printed["runs"], runs, "runs"
         ),
-        Arithmetic(
-            "Hours of these runs",
-            "",
-            f"a bit less than {length.printed} min a run",
-            f"roughly {said['hours'].value:,.0f}",
-            hours,
-            "h",
-        ),
-        Arithmetic(
-            "Years without a pause",
-            "",
-            f"{said['hours'].value:,.0f} h",
-            f"almost {said['years'].printed}",
-            said["hours"].value / 24 / 365.25,
-            "years",
-        ),
+        Arithmetic("Hours of these runs", "", lasted, printed["hours"], hours, "h"),
+        Arithmetic("Years without a pause", "", pause, printed["years"], years, "years"),
     ]
 
 

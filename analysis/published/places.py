@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 
 from analysis.published.reference import MARK, citations, known, marked, published, rows
@@ -33,15 +32,13 @@ class Place:
 
 
 @cache
-def _all() -> tuple[Place, ...]:
-    return tuple(
-        Place(**row | {"entries": tuple(row["entries"].split())}) for row in rows("places")
-    )
-
-
-def places(paper: str | None = None) -> list[Place]:
+def places(paper: str | None = None) -> tuple[Place, ...]:
     """Those of one paper, or of all, in the order of the papers."""
-    return [place for place in _all() if paper in (None, place.paper)]
+    return tuple(
+        Place(**row | {"entries": tuple(row["entries"].split())})
+        for row in rows("places")
+        if paper in (None, row["paper"])
+    )
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers.md"
@@ -95,24 +92,4 @@ def _unsafe() -> str:
         f"\n## What is unsafe today\n\nMarked {MARK} wherever a table of the report or of this "
         "page names it. It is measured because the papers measured it.\n\n"
         f"| what | why | who says so |\n|---|---|---|\n{rows}"
-    )
-
-
-def faults(suites: Path) -> Iterator[str]:
-    """Places whose suite is no file of `suites`, or whose workload that file does not name."""
-    for place in places():
-        if not place.ours:
-            continue
-        path = suites / f"{place.suite}.yml"
-        if not path.is_file():
-            yield f"{place.paper}, {place.place}: there is no suite {place.suite}"
-        elif not _names(path.read_text(encoding="utf-8"), place.workload):
-            yield f"{place.paper}, {place.place}: {place.suite} has no workload {place.workload}"
-
-
-def _names(suite: str, workload: str) -> bool:
-    """Whether a suite's text names a workload as an entry or as what an entry runs."""
-    words = suite.replace(",", " ").replace("{", " ").replace("}", " ").split()
-    return any(
-        key in ("name:", "workload:") and value == workload for key, value in pairwise(words)
     )

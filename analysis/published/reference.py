@@ -24,12 +24,6 @@ CONDITIONS = (
     "iterations",
     "machine",
 )
-COLUMNS = (
-    *("paper", "entry", "place", "page", "subject"),
-    *CONDITIONS,
-    *("workload", "phase", "configuration"),
-    *("quantity", "value", "half_width_95", "unit", "doubtful", "note"),
-)
 
 
 @dataclass(frozen=True)

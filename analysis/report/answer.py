@@ -63,7 +63,7 @@ def hardware(found: Results) -> str:
     base = suite.reference(suite.sed or "")
     contrast = against(found, base, suite.sed)
     if contrast is None or contrast.comparison is None:
-        return f"What {what} costs is unknown: {_lacking(found, _known(suite.sed))}."
+        return f"What {what} costs is unknown: {_lacking(found, [suite.sed] if suite.sed else [])}."
     c = contrast.comparison
     where = f"against {suite.label(base or '')}, over {_scope(found, contrast)}"
     if disks.across(suite, base, suite.sed):
@@ -199,10 +199,6 @@ def _scope(found: Results, contrast: Contrast) -> str:
 def count(number: int, noun: str) -> str:
     """`1 block`, `3 blocks`."""
     return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def _known(name: str | None) -> list[str]:
-    return [] if name is None else [name]
 
 
 def _lacking(found: Results, names: Sequence[str]) -> str:

@@ -35,18 +35,6 @@ KEY = (
     "resolution and power factor are taken as independent in two readings (correlation 0), unless "
     "a calibration states otherwise."
 )
-COLUMNS = (
-    "Term",
-    "Type",
-    "Distribution",
-    "Half-width",
-    "Divisor",
-    "Standard uncertainty",
-    "Sensitivity",
-    "Correlation",
-    "Contribution",
-    "Share of variance",
-)
 
 
 def budget_section(found: Results) -> Blocks:
@@ -93,27 +81,21 @@ def _named(found: Results) -> set[str | None]:
 
 
 def _summary(found: Results, headline: Sequence[Budgeted]) -> Blocks:
-    return view.table(
+    return view.table_of(
         "The headline figures with both types of uncertainty",
-        [
-            *("Figure", "Of", "Value"),
-            *("Type A", "Type B", "Combined"),
-            *("Degrees of freedom", "Coverage factor", "95 % interval", "Complete"),
-        ],
-        [
-            [
-                one.budget.figure.capitalize(),
-                _of(found, one),
-                _value(one.budget, one.budget.value),
-                *(_bare(one.budget, one.budget.of_type(kind)) for kind in "AB"),
-                _bare(one.budget, one.budget.combined),
-                _freedom(one.budget),
-                words.number(one.budget.factor, 2),
-                _interval(one.budget),
-                "no" if one.budget.missing else "yes",
-            ]
-            for one in headline
-        ],
+        [(_of(found, one), one.budget) for one in headline],
+        {
+            "Figure": lambda of: of[1].figure.capitalize(),
+            "Of": lambda of: of[0],
+            "Value": lambda of: _value(of[1], of[1].value),
+            "Type A": lambda of: _bare(of[1], of[1].of_type("A")),
+            "Type B": lambda of: _bare(of[1], of[1].of_type("B")),
+            "Combined": lambda of: _bare(of[1], of[1].combined),
+            "Degrees of freedom": lambda of: _freedom(of[1]),
+            "Coverage factor": lambda of: words.number(of[1].factor, 2),
+            "95 % interval": lambda of: _interval(of[1]),
+            "Complete": lambda of: "no" if of[1].missing else "yes",
+        },
         words=2,
         origin=found.origin,
         group=True,
@@ -155,26 +137,29 @@ def _excludes_one(span: Span) -> bool:
 
 def _terms(found: Results, one: Budgeted) -> Blocks:
     b = one.budget
-    rows = [
-        [
-            named(row.term),
-            row.evaluation,
-            row.distribution,
-            limit_of(row.half_width, row.unit),
-            words.number(row.divisor, 3),
-            limit_of(row.standard, row.unit),
-            _sensitivities(row, b),
-            words.given(row.correlation) if len(row.sensitivities) > 1 else words.NOTHING,
-            NOT_STATED if row.contribution is None else _standard(b, row.contribution),
-            _share(b.share(row)),
-        ]
-        for row in b.rows
-    ]
-    caption = (
+    return view.table_of(
         f"{b.figure.capitalize()}, {_of(found, one)}: {_value(b, b.value)} ({_interval(b)}); "
-        f"combined {_standard(b, b.combined)} × {words.number(b.factor, 2)}"
+        f"combined {_standard(b, b.combined)} × {words.number(b.factor, 2)}",
+        b.rows,
+        {
+            "Term": lambda row: named(row.term),
+            "Type": lambda row: row.evaluation,
+            "Distribution": lambda row: row.distribution,
+            "Half-width": lambda row: limit_of(row.half_width, row.unit),
+            "Divisor": lambda row: words.number(row.divisor, 3),
+            "Standard uncertainty": lambda row: limit_of(row.standard, row.unit),
+            "Sensitivity": lambda row: _sensitivities(row, b),
+            "Correlation": lambda row: (
+                words.given(row.correlation) if len(row.sensitivities) > 1 else words.NOTHING
+            ),
+            "Contribution": lambda row: (
+                NOT_STATED if row.contribution is None else _standard(b, row.contribution)
+            ),
+            "Share of variance": lambda row: _share(b.share(row)),
+        },
+        words=3,
+        origin=found.origin,
     )
-    return view.table(caption, COLUMNS, rows, words=3, origin=found.origin)
 
 
 def _stated(headline: Sequence[Budgeted]) -> Blocks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.report import answer, render, view, words
@@ -20,8 +19,6 @@ CAUTION = (
     "of encryption is a ratio within each suite, in which much of that cancels. Each interval "
     "stands for itself; there are no verdicts across suites."
 )
-JOULES = ("Workload", "Configuration", "B / A [95 % interval]", "n in A", "n in B")
-COSTS = ("Workload", "Configuration", "Cost in A", "Cost in B", "B beside A [95 % interval]")
 
 
 def write(found: Compared, folder: Path) -> Path:
@@ -45,27 +42,45 @@ def page(found: Compared) -> Page:
     head = view.bullets([f"A: {found.a.suite_id}", f"B: {found.b.suite_id}"])
     head += answer.banner(found.origin) + view.paragraph(CAUTION)
     differ = view.paragraph(_differ(found))
-    differ += view.table(
+    differ += view.table_of(
         "Plans, meters and machines",
-        ("What", "A", "B"),
-        [[one.what, _short(one.a), _short(one.b)] for one in found.differences[:MOST]],
+        found.differences[:MOST],
+        {
+            "What": lambda one: one.what,
+            "A": lambda one: _short(one.a),
+            "B": lambda one: _short(one.b),
+        },
         words=3,
     )
     if found.other_work:
         differ += view.note("Not alike. ", view.paragraph(_other_work(found)), "warning")
-    joules = view.table(
+    names: view.Fields[Ratio] = {
+        "Workload": lambda one: words.name_of(one.workload),
+        "Configuration": lambda one: found.a.label(one.configuration),
+    }
+    joules = view.table_of(
         f"Energy of {words.name_of(found.component)} in B over that in A, runs without their tail",
-        JOULES,
-        _joules(found),
+        found.joules,
+        {
+            **names,
+            "B / A [95 % interval]": _ratio,
+            "n in A": lambda one: str(one.blocks_a),
+            "n in B": lambda one: str(one.blocks_b),
+        },
         words=2,
         origin=found.origin,
         group=True,
     )
-    costs = view.table(
+    costs = view.table_of(
         "Change of energy beside the baseline in the same block, in A and in B, and how many "
         "times as much a run takes beside its baseline in B as in A",
-        COSTS,
-        _costs(found),
+        found.costs,
+        {
+            **names,
+            "Cost in A": lambda one: _cost(one.cost_a),
+            "Cost in B": lambda one: _cost(one.cost_b),
+            "B beside A [95 % interval]": _ratio,
+        },
         words=2,
         origin=found.origin,
         group=True,
@@ -93,26 +108,8 @@ def _short(value: str | None) -> str:
     return words.NOTHING if not value else textwrap.shorten(value, LONGEST, placeholder=" …")
 
 
-def _joules(found: Compared) -> list[list[str]]:
-    return [
-        [*_names(found, one), _ratio(one), str(one.blocks_a), str(one.blocks_b)]
-        for one in found.joules
-    ]
-
-
-def _costs(found: Compared) -> list[list[str]]:
-    rows = []
-    for one in found.costs:
-        costs = [
-            words.NOTHING if cost is None else words.percent(cost)
-            for cost in (one.cost_a, one.cost_b)
-        ]
-        rows.append([*_names(found, one), *costs, _ratio(one)])
-    return rows
-
-
-def _names(found: Compared, one: Ratio) -> Sequence[str]:
-    return words.name_of(one.workload), found.a.label(one.configuration)
+def _cost(ratio: float | None) -> str:
+    return words.NOTHING if ratio is None else words.percent(ratio)
 
 
 def _ratio(one: Ratio) -> str:

@@ -14,8 +14,6 @@ from analysis.stats.stats import Estimate
 from analysis.stats.summary import joint_origin
 
 MOST = 0.8  # a part that explains this much of the difference makes the difference
-SPLIT = ("Difference (J)", "by time (J)", "by power (J)")
-SECONDS = 4  # of the cells of a row, how much longer it takes
 TOLD = 4  # so many configurations have a sentence; the table has them all
 
 MORALS = {  # by what makes the difference, and whether it is more
@@ -38,18 +36,17 @@ def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) 
     """Sentences on race to sleep, the split of each difference, and rest and tail."""
     splits = _splits(found, energy, workload, component)
     page = view.bullets(sentences(found, splits))
-    page += view.table(
+    page += view.table_of(
         f"{words.name_of(workload)}: is it time or power? Difference to "
         f"{found.suite.label(found.suite.baseline or '')} in the {words.name_of(component)}'s "
         "energy a run",
-        [
-            "Configuration",
-            *SPLIT,
-            "Longer (s)",
-            "More power (W)",
-            "What makes it",
-        ],
-        [_row(found, split) for split in splits],
+        splits,
+        {
+            "Configuration": lambda split: found.suite.label(split.other),
+            **SPLIT,
+            "Longer (s)": lambda split: words.signed(split.delta_s),
+            **CAUSE,
+        },
         origin=joint_origin(energy),
     )
     parts = _parts(found, energy, workload, component)
@@ -77,18 +74,16 @@ def _parts(found: Results, energy: pl.DataFrame, workload: str, component: str) 
     """The same split of every other component; times are those of the whole run."""
     others = [c for c in energy["component"].unique().sort() if c != component]
     others.sort(key=lambda c: COMPONENTS.index(c) if c in COMPONENTS else len(COMPONENTS))
-    return view.table(
+    return view.table_of(
         f"{words.name_of(workload)}: difference to "
         f"{found.suite.label(found.suite.baseline or '')} in each component's energy a run",
-        ["Component", "Configuration", *SPLIT, "More power (W)", "What makes it"],
-        [
-            [
-                words.name_of(part),
-                *(cell for i, cell in enumerate(_row(found, split)) if i != SECONDS),
-            ]
-            for part in others
-            for split in _splits(found, energy, workload, part)
-        ],
+        [split for part in others for split in _splits(found, energy, workload, part)],
+        {
+            "Component": lambda split: words.name_of(split.component),
+            "Configuration": lambda split: found.suite.label(split.other),
+            **SPLIT,
+            **CAUSE,
+        },
         words=2,
         origin=joint_origin(energy),
         group=True,
@@ -153,38 +148,32 @@ def makes(split: Decomposition) -> str:
     return "both" if _sure(time) and _sure(power) else ""
 
 
-def _row(found: Results, split: Decomposition) -> list[str]:
-    return [
-        found.suite.label(split.other),
-        words.signed(split.delta_j),
-        words.signed(split.by_time_j),
-        words.signed(split.by_power_j),
-        words.signed(split.delta_s),
-        words.signed(split.delta_w),
-        makes(split) or "inconclusive",
-    ]
+SPLIT: view.Fields[Decomposition] = {
+    "Difference (J)": lambda split: words.signed(split.delta_j),
+    "by time (J)": lambda split: words.signed(split.by_time_j),
+    "by power (J)": lambda split: words.signed(split.by_power_j),
+}
+CAUSE: view.Fields[Decomposition] = {
+    "More power (W)": lambda split: words.signed(split.delta_w),
+    "What makes it": lambda split: makes(split) or "inconclusive",
+}
 
 
 def _rest(found: Results, workload: str, component: str) -> Blocks:
     """Rest is the workload idle of the same configuration and block."""
     here = found.energy.filter(pl.col("workload").is_in([workload, IDLE]))
-    rows = []
-    for name in found.suite.configurations:
-        share = idle_share(here, workload, name, component)
-        if share is None:
-            continue
-        rows.append(
-            [
-                found.suite.label(name),
-                words.plus_minus(share.share.scaled(100)),
-                words.plus_minus(share.above_j),
-                words.signed(tail(here, workload, name, component)),
-            ]
-        )
-    return view.table(
+    shares = {
+        name: idle_share(here, workload, name, component) for name in found.suite.configurations
+    }
+    return view.table_of(
         f"{words.name_of(workload)}: beside the machine at rest (workload idle, same block)",
-        ["Configuration", "Rest's share (%)", "Above rest (J)", "Tail above rest (J)"],
-        rows,
+        [(name, share) for name, share in shares.items() if share is not None],
+        {
+            "Configuration": lambda of: found.suite.label(of[0]),
+            "Rest's share (%)": lambda of: words.plus_minus(of[1].share.scaled(100)),
+            "Above rest (J)": lambda of: words.plus_minus(of[1].above_j),
+            "Tail above rest (J)": lambda of: words.signed(tail(here, workload, of[0], component)),
+        },
         origin=joint_origin(here),
     )
 

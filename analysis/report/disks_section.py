@@ -8,14 +8,13 @@ from typing import Any
 from analysis.report import view, words
 from analysis.report.figures import rounds
 from analysis.report.view import Blocks
-from analysis.stats.disks import WHEN, Condition, limit_k, roles, too_warm
+from analysis.stats.disks import Condition, limit_k, roles, too_warm
 from analysis.stats.results import Results
 from analysis.suite.preconditioned import Preconditioned
 from analysis.suite.records import Suite
 from contract.steady_state import RANGE_LIMIT, SLOPE_LIMIT, Window
 
 SILENT = "not reported"
-COUNTS = (("throttled", 1.0), ("written_bytes", 1e9), ("errors", 1.0))  # and the unit shown
 
 
 def disk_table(found: Results) -> Blocks:
@@ -25,22 +24,25 @@ def disk_table(found: Results) -> Blocks:
     limit = limit_k(found.suite)
     base = found.suite.label(found.suite.baseline or "")
     within = "" if limit is None else f", flagged beyond ±{limit:g} K"
-    page = view.table(
+    page = view.table_of(
         "The disk under each configuration, by its own account before and after the finished runs",
-        [
-            "Configuration",
-            "Disk",
-            *(f"°C {when} (lowest to highest)" for when in WHEN),
-            f"Warmer than under {base}, before; after (K{within})",
-            "Throttled in runs",
-            "Written in runs (GB)",
-            "Media errors in runs",
-            "Link and queue",
-            "Write cache",
-            "Spare, first; last (%)",
-            "Life used, first; last (%)",
-        ],
-        [_row(found, one, limit) for one in found.disks],
+        found.disks,
+        {
+            "Configuration": lambda one: found.suite.label(one.configuration),
+            "Disk": lambda one: one.disk,
+            "°C before (lowest to highest)": lambda one: _temperature(one, "before"),
+            "°C after (lowest to highest)": lambda one: _temperature(one, "after"),
+            f"Warmer than under {base}, before; after (K{within})": lambda one: (
+                words.NOTHING if one.configuration == found.suite.baseline else _warmer(one, limit)
+            ),
+            "Throttled in runs": lambda one: _counted(one, "throttled"),
+            "Written in runs (GB)": lambda one: _counted(one, "written_bytes", 1e9),
+            "Media errors in runs": lambda one: _counted(one, "errors"),
+            "Link and queue": lambda one: ", then ".join(one.settings.get("link", (SILENT,))),
+            "Write cache": lambda one: ", then ".join(one.settings.get("write_cache", (SILENT,))),
+            "Spare, first; last (%)": lambda one: _life(one, "spare_percent"),
+            "Life used, first; last (%)": lambda one: _life(one, "used_percent"),
+        },
         words=2,
         origin=found.origin,
         group=True,
@@ -55,25 +57,22 @@ def disk_table(found: Results) -> Blocks:
     return page
 
 
-def _row(found: Results, one: Condition, limit: float | None) -> list[str]:
+def _temperature(one: Condition, when: str) -> str:
+    return words.span(one.temperature_c[when]) if when in one.temperature_c else SILENT
+
+
+def _warmer(one: Condition, limit: float | None) -> str:
     flag = "flagged: " if too_warm(one, limit) else ""
     warmer = [f"{k:+.1f}".replace("-", "−") for k in one.warmer_k.values()]
-    of_base = one.configuration == found.suite.baseline
-    counts = {
-        key: words.rounded(one.counted[key] / unit) for key, unit in COUNTS if key in one.counted
-    }
-    return [
-        found.suite.label(one.configuration),
-        one.disk,
-        *(words.span(t) if (t := one.temperature_c.get(when)) else SILENT for when in WHEN),
-        words.NOTHING if of_base else flag + "; ".join(warmer) if warmer else SILENT,
-        *(counts.get(key, SILENT) for key, _ in COUNTS),
-        *(", then ".join(one.settings.get(key, (SILENT,))) for key in ("link", "write_cache")),
-        *(
-            "; ".join(map(words.given, one.life[key])) if key in one.life else SILENT
-            for key in ("spare_percent", "used_percent")
-        ),
-    ]
+    return flag + "; ".join(warmer) if warmer else SILENT
+
+
+def _counted(one: Condition, what: str, unit: float = 1.0) -> str:
+    return words.rounded(one.counted[what] / unit) if what in one.counted else SILENT
+
+
+def _life(one: Condition, what: str) -> str:
+    return "; ".join(map(words.given, one.life[what])) if what in one.life else SILENT
 
 
 SPECIFICATION = "SNIA SSS PTS 2.0.2"

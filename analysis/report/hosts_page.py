@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+
+import polars as pl
 
 from analysis.report import (
     answer,
     build,
-    hosts_matrix,
     hosts_sections,
-    hosts_table,
     render,
     view,
 )
 from analysis.report.build import Built
-from analysis.report.figures import hosts_forest
+from analysis.report.figures import forest
 from analysis.report.view import Blocks, Link, Page, Section
-from analysis.stats.contrasts import counted
+from analysis.stats.comparison import Comparison
 from analysis.stats.hosts import Effect, Hosts, hosts
 from analysis.suite import manifest
 from analysis.suite.group import is_group, members
@@ -53,19 +53,24 @@ def write(folders: Sequence[Path], out: Path) -> Built:
             build.build(folder)
     found = hosts(folders)
     held = io.BytesIO()
-    table = hosts_table.table(found)
-    table.write_parquet(held)
+    statements = table(found)
+    statements.write_parquet(held)
     files.write(place / "hosts.parquet", [held.getvalue()])
-    files.write(place / "hosts.csv", [table.write_csv().encode()])
+    files.write(place / "hosts.csv", [statements.write_csv().encode()])
     files.write(place / "report.html", [render.html(page(found, place)).encode()])
     return Built(place / "report.html", render.text(hosts_sections.terminal(found)))
 
 
 def page(found: Hosts, place: Path) -> Page:
     """What stands on the page; links to the hosts' own reports are relative to `place`."""
+    seen = {
+        name: there
+        for name, of in hosts_sections.by_heading(found).items()
+        if (there := [effect for effect in of if effect.by_host])
+    }
     pictures = view.join(
         view.picture(drawn, FIGURE, found.origin, wide=True)
-        for drawn in hosts_forest.draw(found, _by_name(found))
+        for drawn in forest.draw_hosts(found, seen)
     )
     below = (
         Section("Do the hosts differ?", "differ", hosts_sections.tests(found)),
@@ -74,7 +79,7 @@ def page(found: Hosts, place: Path) -> Page:
         Section("Provenance", "provenance", hosts_sections.provenance(found)),
     )
     said = view.join(view.paragraph(s, "answer") for s in hosts_sections.sentences(found))
-    first = view.columns(said, hosts_matrix.matrix(found), _box(found))
+    first = view.columns(said, hosts_sections.matrix(found), _box(found))
     facts = [place.resolve().name, answer.count(len(found.names), "host"), ", ".join(found.names)]
     return Page(
         f"Disk encryption in joules: {place.resolve().name}",
@@ -92,18 +97,6 @@ def _box(found: Hosts) -> Blocks:
     return box
 
 
-def _by_name(found: Hosts) -> dict[str, list[Effect]]:
-    """Effects by heading; over all workloads only those against the baseline have a place."""
-    suite = found.first
-    whole = (
-        [e for e in found.overall if e.base == suite.baseline] if len(counted(suite)) > 1 else []
-    )
-    effects = [e for e in (*whole, *found.single) if e.by_host]
-    return {
-        name: list(of) for name, of in groupby(effects, lambda e: hosts_sections.heading(e, found))
-    }
-
-
 def _own(found: Hosts, place: Path) -> Blocks:
     def link(folder: Path) -> str:
         report = folder.resolve() / "report.html"
@@ -111,3 +104,58 @@ def _own(found: Hosts, place: Path) -> Blocks:
 
     own = (Link(h.name, link(h.suite.folder), f": {h.suite.suite_id}") for h in found.hosts)
     return view.links(own)
+
+
+HOST, THESE, GENERAL = "host", "these-hosts", "hosts-in-general"
+SCHEMA: Mapping[str, pl.DataType] = {
+    **dict.fromkeys(("workload", "base", "configuration", "component"), pl.String()),
+    **dict.fromkeys(("statement", "host", "suite_id"), pl.String()),
+    "n": pl.Int64(),
+    **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), pl.Float64()),
+    **dict.fromkeys(("p_value", "p_adjusted"), pl.Float64()),
+    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), pl.Float64()),
+    "verdict": pl.String(),
+    **dict.fromkeys(("p_differ", "p_differ_holm", "p_alike", "p_alike_holm"), pl.Float64()),
+    **dict.fromkeys(("hosts", "origin"), pl.String()),
+}
+
+
+def table(found: Hosts) -> pl.DataFrame:
+    """hosts.parquet and hosts.csv (columns: data/README.md): a row an effect × host, and its means.
+
+    The tests between hosts stand in the rows of `these-hosts`.
+    """
+    rows = [row for effect in (*found.overall, *found.single) for row in _rows(found, effect)]
+    return pl.DataFrame(rows, schema=dict(SCHEMA))
+
+
+def _rows(found: Hosts, effect: Effect) -> Iterator[dict[str, Any]]:
+    same = {
+        "workload": effect.workload,
+        "base": effect.base,
+        "configuration": effect.other,
+        "component": found.component,
+        "host": "",
+        "suite_id": "",
+        "hosts": "",
+        "origin": found.origin,
+    }
+    for host in found.hosts:
+        if host.name in effect.by_host:
+            own = {"host": host.name, "suite_id": host.suite.suite_id, "origin": host.found.origin}
+            yield {**same, "statement": HOST, **own, **_of(effect.by_host[host.name])}
+    if effect.these is not None:
+        tests = {
+            "p_differ": effect.p_differ,
+            "p_differ_holm": effect.p_differ_holm,
+            "p_alike": effect.p_alike,
+            "p_alike_holm": effect.p_alike_holm,
+            "hosts": effect.hosts,
+        }
+        yield {**same, "statement": THESE, **_of(effect.these), **tests}
+    if effect.general is not None:
+        yield {**same, "statement": GENERAL, **_of(effect.general)}
+
+
+def _of(c: Comparison) -> dict[str, Any]:
+    return {"n": c.n, **c.columns, "verdict": c.verdict}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from analysis.energy import trust
 from analysis.report import answer, missing_section, view, words
 from analysis.report.answer import count
 from analysis.report.provenance import sentence as incidents_sentence
-from analysis.report.view import Blocks
+from analysis.report.tables import cell_of
+from analysis.report.view import Blocks, Group, Matrix, MatrixCell
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.host_effects import LEAST_HOSTS
@@ -33,7 +35,7 @@ def terminal(found: Hosts) -> Blocks:
     """For the terminal: the table over all workloads, the answer, and what is not alike."""
     rows = [
         [
-            f"{found.first.label(e.other)} / {found.first.label(e.base)}",
+            _pair(found, e),
             *(_mean(e.by_host.get(name)) for name in found.names),
             _mean(e.these),
             e.hosts,
@@ -135,8 +137,7 @@ def _general(found: Hosts) -> str:
         told = f"{sure} of {len(there)} configurations have a verdict"
     else:
         told = "; ".join(
-            f"{found.first.label(name)} {words.change(c)}, "
-            f"{words.verdict(c.verdict, c.ratio, c.both)}"
+            f"{found.first.label(name)} {words.change(c)}, {words.verdict_of(c)}"
             for name, c in there
         )
     return (
@@ -152,17 +153,57 @@ def heading(effect: Effect, found: Hosts) -> str:
     return words.name_of(effect.workload)
 
 
-TESTS = (
-    "Workload",
-    "Configuration / against",
-    "Blocks, fewest",
-    "Mean of these hosts [95 %]",
-    "Hosts in general [95 %]",
-    "Largest / smallest host",
-    "p, all the same (Holm)",
-    "p, not alike (Holm)",
-    "Hosts",
-)
+def by_heading(found: Hosts) -> dict[str, list[Effect]]:
+    """Effects beside the baseline; over all workloads only where they are several, for one alone
+    would say the same twice."""
+    whole = found.overall if len(counted(found.first)) > 1 else ()
+    effects = [*(e for e in whole if e.base == found.first.baseline), *found.single]
+    return {name: list(of) for name, of in groupby(effects, lambda e: heading(e, found))}
+
+
+SIGNS = {"differ": "≠", "alike": "≈", "inconclusive": "?"}
+VERDICTS = {"differ": "differs", "alike": "equivalent", "inconclusive": "inconclusive"}
+
+
+def matrix(found: Hosts) -> Blocks:
+    """Workload × configuration with the hosts side by side, their mean, and whether they differ."""
+    by = by_heading(found)
+    if not by:
+        return ()
+    baseline = found.first.label(found.first.baseline or "")
+    shown = Matrix(
+        f"Energy of the {words.name_of(found.component)} against {baseline}, by host",
+        ("Configuration", *found.names, f"Mean of {len(found.names)}", "Hosts"),
+        tuple(
+            Group(name, tuple((found.first.label(e.other), tuple(_cells(found, e))) for e in of))
+            for name, of in by.items()
+        ),
+        found.origin,
+    )
+    return (shown, *view.paragraph(_legend(found), "key"))
+
+
+def _cells(found: Hosts, effect: Effect) -> Iterator[MatrixCell]:
+    for c in (*map(effect.by_host.get, found.names), effect.these):
+        cell, sign = cell_of(c), words.sign(c.verdict, c.ratio, c.both) if c else ""
+        yield cell._replace(text=f"{sign} {cell.text}".strip(), below="")
+    if effect.these is None:
+        yield MatrixCell("")
+        return
+    told = f"p {words.p_value(effect.p_differ_holm)} that all are the same (Holm)"
+    yield MatrixCell(f"{SIGNS[effect.hosts]} {effect.hosts}", VERDICTS[effect.hosts], told)
+
+
+def _legend(found: Hosts) -> str:
+    margin = f"±{found.margin * 100:g} %"
+    return (
+        f"▲ significant increase, ▼ significant decrease. ≈ equivalent: within {margin}. "
+        "? inconclusive. The mean weighs each host the same, and is of these hosts only. Hosts "
+        "≠ differ: significantly not all the same; ≈ alike: every two of them within "
+        f"{margin} of each other; ? inconclusive. Among all of a column at most 5 % risk (Holm)."
+    )
+
+
 FACTS = (
     ("System", "os_release"),
     ("Kernel", "uname"),
@@ -184,11 +225,24 @@ FEW = 5  # blocks, below which Welch's test errs more often than it says
 
 def tests(found: Hosts) -> Blocks:
     """Every effect: the mean of these hosts, the statement for others, and the two tests."""
-    rows = [list(_test(found, effect)) for effect in (*found.overall, *found.single)]
-    page = view.table(
+    page = view.table_of(
         "Each host weighs the same in both means; joules of different hosts are never added",
-        TESTS,
-        rows,
+        (*found.overall, *found.single),
+        {
+            "Workload": lambda e: heading(e, found),
+            "Configuration / against": lambda e: _pair(found, e),
+            "Blocks, fewest": lambda e: words.NOTHING if e.these is None else str(e.these.n),
+            "Mean of these hosts [95 %]": lambda e: (
+                f"no figure of {', '.join(e.lacking)}" if e.these is None else _mean(e.these)
+            ),
+            "Hosts in general [95 %]": lambda e: _mean(e.general),
+            "Largest / smallest host": lambda e: (
+                words.NOTHING if e.these is None or e.spread is None else words.percent(e.spread)
+            ),
+            "p, all the same (Holm)": lambda e: words.p_value(e.p_differ_holm),
+            "p, not alike (Holm)": lambda e: words.p_value(e.p_alike_holm),
+            "Hosts": lambda e: "" if e.these is None else e.hosts,
+        },
         words=2,
         origin=found.origin,
         group=True,
@@ -212,27 +266,14 @@ def tests(found: Hosts) -> Blocks:
     return page
 
 
-def _test(found: Hosts, effect: Effect) -> Iterator[str]:
-    yield heading(effect, found)
-    yield f"{found.first.label(effect.other)} / {found.first.label(effect.base)}"
-    if effect.these is None:
-        yield from (words.NOTHING, f"no figure of {', '.join(effect.lacking)}")
-        yield from [words.NOTHING] * 4
-        yield ""
-        return
-    yield str(effect.these.n)
-    yield _mean(effect.these)
-    yield _mean(effect.general)
-    yield words.NOTHING if effect.spread is None else words.percent(effect.spread)
-    yield words.p_value(effect.p_differ_holm)
-    yield words.p_value(effect.p_alike_holm)
-    yield effect.hosts
+def _pair(found: Hosts, effect: Effect) -> str:
+    return f"{found.first.label(effect.other)} / {found.first.label(effect.base)}"
 
 
 def _mean(c: Comparison | None) -> str:
     if c is None:
         return words.NOTHING
-    return f"{words.change_of(c.ratio, c.low, c.high)} {words.sign(c.verdict, c.ratio, c.both)}"
+    return f"{words.change_in(c)} {words.sign(c.verdict, c.ratio, c.both)}"
 
 
 def trusted(found: Hosts) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.energy.trust import LIMIT, OwnShare, own_shares
+from analysis.energy.trust import LIMIT, own_shares
 from analysis.report import view, words
 from analysis.report.view import Blocks
 from analysis.stats.results import Results
@@ -65,25 +65,19 @@ def _each(suite: Suite) -> Iterator[tuple[str, str, str, str]]:
 
 def left_out(found: Results) -> Blocks:
     """A row a part and reason; a sentence where nothing is missing."""
-    rows = [
-        [
-            words.name_of(one.workload),
-            one.what,
-            one.reason,
-            ", ".join(found.suite.label(name) for name in one.configurations),
-            str(one.runs),
-        ]
-        for one in missing(found.suite)
-    ]
-    if not rows:
-        return view.paragraph("Nothing that was planned was left out or skipped.")
-    return view.table(
+    return view.table_of(
         "Left out or skipped, and why: nothing is said about these",
-        ["Workload", "What", "Reason", "Configurations", "Runs"],
-        rows,
+        missing(found.suite),
+        {
+            "Workload": lambda one: words.name_of(one.workload),
+            "What": lambda one: one.what,
+            "Reason": lambda one: one.reason,
+            "Configurations": lambda one: ", ".join(map(found.suite.label, one.configurations)),
+            "Runs": lambda one: str(one.runs),
+        },
         words=4,
         group=True,
-    )
+    ) or view.paragraph("Nothing that was planned was left out or skipped.")
 
 
 def own_share(found: Results) -> Blocks:
@@ -91,10 +85,17 @@ def own_share(found: Results) -> Blocks:
     shares = own_shares(found.suite)
     if not shares:
         return view.paragraph("No run says how much CPU time was ours.")
-    page = view.table(
+    page = view.table_of(
         f"Our own share of the busy CPU time (the target of the suite paper: ≤ {LIMIT:.0%})",
-        ["Workload", "Done by", "Worst phase", "Worst", "Mean of phases", "Within the target"],
-        [_row(one) for one in shares],
+        shares,
+        {
+            "Workload": lambda one: words.name_of(one.workload),
+            "Done by": lambda one: one.program or words.NOTHING,
+            "Worst phase": lambda one: f"{one.worst[0]}{', of its time' * one.worst[2]}",
+            "Worst": lambda one: f"{one.worst[1] * 100:.2f} %",
+            "Mean of phases": lambda one: f"{one.mean * 100:.2f} %",
+            "Within the target": lambda one: "ok" if one.ok else "over",
+        },
         words=3,
     )
     return page + view.paragraph(
@@ -102,15 +103,3 @@ def own_share(found: Results) -> Blocks:
         "phase that keeps no processor busy, over its time.",
         "key",
     )
-
-
-def _row(one: OwnShare) -> list[str]:
-    phase, share, at_rest = one.worst
-    return [
-        words.name_of(one.workload),
-        one.program or words.NOTHING,
-        f"{phase}, of its time" if at_rest else phase,
-        f"{share * 100:.2f} %",
-        f"{one.mean * 100:.2f} %",
-        "ok" if one.ok else "over",
-    ]

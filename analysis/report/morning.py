@@ -11,7 +11,7 @@ import polars as pl
 
 from analysis.energy.energy import energy_table
 from analysis.report import missing_section, words
-from analysis.report.provenance import duration, interruptions, times
+from analysis.report.provenance import TIMES, duration, interruptions, times
 from analysis.report.steadiness_section import where
 from analysis.stats.contrasts import contrasts
 from analysis.stats.drift_check import MOVED, DriftCheck, drift_check, given
@@ -28,20 +28,6 @@ WIDTH = 80
 AROUND_NS = (
     60_000_000_000  # beside the drift check's runs, so that the meter's own clock can be placed
 )
-PARTS = {
-    "preparing_s": "preparing",
-    "between_phases_s": "between phases",
-    "preconditioning_s": "preconditioning",
-    "switching_s": "switching",
-    "proving_s": "proving",
-    "between_runs_s": "between runs",
-    "repeated_s": "void tries",
-    "waiting_s": "waiting",
-    "down_s": "down",
-    "start_s": "starting",
-    "fetch_s": "fetching",
-    "other_s": "other",
-}
 
 
 def lines(folder: Path) -> list[str]:
@@ -95,7 +81,11 @@ def _name(suite: Suite) -> str:
 
 def _when(suite: Suite) -> str:
     began = [t for run in suite.runs if (t := _instant(run.started_wall))]
-    ended = [t + _length(run) for run in suite.runs if (t := _instant(run.started_wall))]
+    ended = [
+        began_at + timedelta(microseconds=(run.t_end_ns - run.t_start_ns) / 1000)
+        for run in suite.runs
+        if (began_at := _instant(run.started_wall))
+    ]
     start = _instant(str(suite.plan.get("created_wall", ""))) or min(began, default=None)
     end = max(ended, default=None)
     if start is None or end is None:
@@ -111,10 +101,6 @@ def _instant(text: str) -> datetime | None:
     except ValueError:
         return None
     return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _length(run: Run) -> timedelta:
-    return timedelta(microseconds=(run.t_end_ns - run.t_start_ns) / 1000)
 
 
 def _seal(suite: Suite) -> str:
@@ -208,8 +194,8 @@ def _time(suite: Suite) -> str:
         return "where the time went is not known: timing.json is made when the suite is fetched"
     shares = [
         (float(timing[key]) / wall_s, name)
-        for key, name in PARTS.items()
-        if isinstance(timing.get(key), int | float)
+        for key, (_, name) in TIMES.items()
+        if key not in ("measuring_s", "wall_s") and isinstance(timing.get(key), int | float)
     ]
     rest = [f"{name} {share:.0%}" for share, name in sorted(shares, reverse=True) if share > 0.005]
     measuring = float(timing.get("measuring_s") or 0.0) / wall_s
@@ -225,7 +211,7 @@ def _headline(suite: Suite, energy: pl.DataFrame | None) -> str:
     c = first.comparison
     return (
         f"{suite.label(first.other)} against {suite.label(first.base)}: "
-        f"{words.change_of(c.ratio, c.low, c.high)}, {words.verdict(c.verdict, c.ratio)}, "
+        f"{words.change_in(c)}, {words.verdict(c.verdict, c.ratio)}, "
         f"{c.n} block{'s' * (c.n != 1)}"
     )
 

@@ -18,7 +18,6 @@ from analysis.stats.summary import joint_origin
 from analysis.suite.records import MEASURED
 
 FEW = 24  # so many rows are shown at once, more only folded
-RATIOS = ("Ratio, published", "Ratio, here", "Agreement", "Published", "Here")
 
 
 def tables(found: Results, rows: Sequence[Beside]) -> Blocks:
@@ -31,10 +30,19 @@ def tables(found: Results, rows: Sequence[Beside]) -> Blocks:
     by_place: dict[str, list[Beside]] = {}
     for row in rows:
         by_place.setdefault(row.published.place, []).append(row)
-    page = view.table(
+    page = view.table_of(
         "Published, and in this suite: how much agrees",
-        ["Where", "What", "Figures", "Ratios", "Agree", "Pairs in the same order"],
-        [_summary(place, part) for place, part in by_place.items()],
+        [(place, part, agreement(part)) for place, part in by_place.items()],
+        {
+            "Where": lambda of: of[0],
+            "What": lambda of: _quantities(of[1]),
+            "Figures": lambda of: str(len(of[1])),
+            "Ratios": lambda of: str(of[2].ratios),
+            "Agree": lambda of: str(of[2].words["agrees"]),
+            "Pairs in the same order": lambda of: (
+                f"{of[2].same_order} of {of[2].pairs}" if of[2].pairs else words.NOTHING
+            ),
+        },
         words=2,
     )
     every = view.join(
@@ -62,46 +70,36 @@ def _quantities(rows: Sequence[Beside]) -> str:
     return " and ".join(names)
 
 
-def _summary(place: str, rows: Sequence[Beside]) -> list[str]:
-    found = agreement(rows)
-    return [
-        place,
-        _quantities(rows),
-        str(len(rows)),
-        str(found.ratios),
-        str(found.words["agrees"]),
-        f"{found.same_order} of {found.pairs}" if found.pairs else words.NOTHING,
-    ]
-
-
 def _table(found: Results, caption: str, rows: Sequence[Beside]) -> Blocks:
     origin = rows[0].origin
     modelled = joint_origin(found.energy)
     mark = f" ({modelled})" if modelled != MEASURED else ""
-    return view.table(
+    return view.table_of(
         caption,
-        ["What", "Compared", *RATIOS, f"Joules here{mark}"],
-        [_row(found, row) for row in rows],
+        rows,
+        {
+            "What": lambda row: f"{_titled(row.published)} ({row.published.unit})",
+            "Compared": lambda row: _compared(found, row),
+            "Ratio, published": _published_ratio,
+            "Ratio, here": lambda row: "1" if row.is_baseline else words.ratio(row.measured_ratio),
+            "Agreement": lambda row: "" if row.is_baseline else judged(row) or words.NOTHING,
+            "Published": lambda row: published_tables.value(row.published),
+            "Here": lambda row: words.plus_minus(row.measured),
+            f"Joules here{mark}": lambda row: (
+                joules(row.joules, row.joules_per)
+                if row.joules_per
+                else words.plus_minus(row.joules, "J")
+            ),
+        },
         words=2,
         origin=origin,
         group=True,
     )
 
 
-def _row(found: Results, row: Beside) -> list[str]:
-    p = row.published
-    mark = published_tables.DOUBT if p.doubtful else ""
-    shown = row.joules_per or ""
-    return [
-        f"{_titled(p)} ({p.unit})",
-        _compared(found, row),
-        "1" if row.is_baseline else words.number(row.published_ratio, 3) + mark,
-        "1" if row.is_baseline else words.ratio(row.measured_ratio),
-        "" if row.is_baseline else judged(row) or words.NOTHING,
-        published_tables.value(p),
-        words.plus_minus(row.measured),
-        joules(row.joules, shown) if shown else words.plus_minus(row.joules, "J"),
-    ]
+def _published_ratio(row: Beside) -> str:
+    mark = published_tables.DOUBT if row.published.doubtful else ""
+    return "1" if row.is_baseline else words.number(row.published_ratio, 3) + mark
 
 
 def _compared(found: Results, row: Beside) -> str:

@@ -93,8 +93,7 @@ def _subject(figure: Published) -> str:
 
 def _what(figure: Published) -> str:
     parts = [_subject(figure), _quantity(figure)]
-    size = figure.block_bytes or figure.size_bytes
-    parts += [figure.operation, words.size(size) if size else ""]
+    parts += [figure.operation, size_of(figure.block_bytes or figure.size_bytes)]
     return ", ".join(part for part in parts if part)
 
 

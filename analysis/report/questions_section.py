@@ -2,47 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from analysis.report import answer, view, words
 from analysis.report.answer import judgement
 from analysis.report.view import Blocks
 from analysis.report.words import parse
 from analysis.stats import planning
-from analysis.stats.contrasts import Answer, Contrast, Question, Side, by_workload, questions
+from analysis.stats.comparison import Comparison
+from analysis.stats.contrasts import (
+    Answer,
+    Contrast,
+    InWorkload,
+    Question,
+    Side,
+    by_workload,
+    questions,
+)
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
 from analysis.stats.summary import UNITS
 from analysis.suite.records import TAIL
 
-CONTRAST_HEADERS = (
-    "Contrast",
-    "Declared",
-    "Change [95 % interval]",
-    "n",
-    "Workloads",
-    "Typical block [95 %]",
-    "p, adjusted",
-    "p, equivalence, adjusted",
-    "p, permutation",
-    "Detectable",
-    "Verdict",
-)
-
 
 def contrasts_section(found: Results) -> Blocks:
     """One table of the family, its terms in one line each, and the next suite."""
     compared = found.contrasts
-    page = view.table(
+    if not compared:
+        return view.paragraph("The plan has no two configurations to compare.")
+    page = view.table_of(
         f"Contrasts: system energy over “{answer.over_all(found.suite)}” (geometric mean within a "
         "block)",
-        CONTRAST_HEADERS,
-        [_row(found, contrast) for contrast in compared],
+        compared,
+        {
+            "Contrast": lambda one: _pair(found, one),
+            "Declared": lambda one: "yes" if one.declared else "no",
+            "Change [95 % interval]": lambda one: words.change_in(one.comparison),
+            "n": lambda one: _of(one, lambda c: str(c.n), "0"),
+            "Workloads": lambda one: str(len(one.workloads)),
+            "Typical block [95 %]": lambda one: _of(one, _typical),
+            "p, adjusted": lambda one: _of(one, lambda c: words.p_value(c.p_adjusted)),
+            "p, equivalence, adjusted": lambda one: _of(
+                one, lambda c: words.p_value(c.p_equivalence_adjusted)
+            ),
+            "p, permutation": lambda one: words.p_value(one.permutation_p),
+            "Detectable": lambda one: _of(one, _detectable),
+            "Verdict": lambda one: _of(one, words.verdict_of, "inconclusive"),
+        },
         words=2,
         origin=found.origin,
     )
-    if not compared:
-        return view.paragraph("The plan has no two configurations to compare.")
     tested = [c.comparison for c in compared if c.comparison and c.comparison.p_value is not None]
     page += view.bullets(_terms(found, len(tested), max((c.n for c in tested), default=0)))
     page += view.folded("The same in each workload alone", _by_workload(found))
@@ -51,54 +60,43 @@ def contrasts_section(found: Results) -> Blocks:
 
 def _by_workload(found: Results) -> Blocks:
     """Declared contrasts of two kinds of encryption, with the extra blocks that each has."""
-    label = found.suite.label
-    rows = []
-    for one in by_workload(found.suite, found.energy):
-        c = one.comparison
-        rows.append(
-            [
-                f"{label(one.other)} against {label(one.base)}",
-                words.name_of(one.workload),
-                words.change_of(c.ratio, c.low, c.high),
-                str(c.n),
-                words.p_value(c.p_adjusted),
-                words.verdict(c.verdict, c.ratio, c.both),
-            ]
-        )
-    return view.table(
+    return view.table_of(
         "Declared contrasts of two encryptions in each workload: system energy; one family",
-        ["Contrast", "Workload", "Change [95 % interval]", "n", "p, adjusted", "Verdict"],
-        rows,
+        by_workload(found.suite, found.energy),
+        {
+            "Contrast": lambda one: _pair(found, one),
+            "Workload": lambda one: words.name_of(one.workload),
+            "Change [95 % interval]": lambda one: words.change_in(one.comparison),
+            "n": lambda one: str(one.comparison.n),
+            "p, adjusted": lambda one: words.p_value(one.comparison.p_adjusted),
+            "Verdict": lambda one: words.verdict_of(one.comparison),
+        },
         words=2,
         origin=found.origin,
         group=True,
     )
 
 
-def _row(found: Results, contrast: Contrast) -> list[str]:
-    label = found.suite.label
-    head = [
-        f"{label(contrast.other)} against {label(contrast.base)}",
-        "yes" if contrast.declared else "no",
-    ]
-    c = contrast.comparison
-    if c is None:
-        return [*head, words.NOTHING, "0", "0", *[words.NOTHING] * 5, "inconclusive"]
+def _pair(found: Results, one: Contrast | InWorkload) -> str:
+    return f"{found.suite.label(one.other)} against {found.suite.label(one.base)}"
+
+
+def _of(
+    one: Contrast | Answer, text: Callable[[Comparison], str], without: str = words.NOTHING
+) -> str:
+    return without if one.comparison is None else text(one.comparison)
+
+
+def _typical(c: Comparison) -> str:
+    if c.typical is None:
+        return words.NOTHING
+    ratio = c.typical.ratio
+    return words.change_of(ratio.mid, ratio.low, ratio.high)
+
+
+def _detectable(c: Comparison) -> str:
     smallest = planning.detectable(c)
-    return [
-        *head,
-        words.change_of(c.ratio, c.low, c.high),
-        str(c.n),
-        str(len(contrast.workloads)),
-        words.NOTHING
-        if c.typical is None
-        else words.change_of(*(getattr(c.typical.ratio, end) for end in ("mid", "low", "high"))),
-        words.p_value(c.p_adjusted),
-        words.p_value(c.p_equivalence_adjusted),
-        words.p_value(contrast.permutation_p),
-        words.NOTHING if smallest is None else words.percent(smallest),
-        words.verdict(c.verdict, c.ratio, c.both),
-    ]
+    return words.NOTHING if smallest is None else words.percent(smallest)
 
 
 def _terms(found: Results, tests: int, blocks: int) -> list[str]:
@@ -152,9 +150,6 @@ def _families(found: Results) -> str:
     )
 
 
-HEADERS = ("Configuration", "First", "Second", "First against second [95 %]", "n", "Verdict")
-
-
 def questions_section(found: Results) -> Blocks:
     """A heading, and each question with a sentence and its table; nothing where none was asked."""
     asked = questions(found.suite)
@@ -192,9 +187,8 @@ def sentence(found: Results, question: Question, answers: Sequence[Answer]) -> s
         return f"This cannot be answered: {_lacking(found, question)}."
     by: dict[str, list[str]] = {}
     for side, c in there:
-        change = words.change_of(c.ratio, c.low, c.high)
         by.setdefault(judgement(c), []).append(
-            f"{change} with {found.suite.label(side.configuration)}"
+            f"{words.change_in(c)} with {found.suite.label(side.configuration)}"
         )
     told = "; ".join(
         f"{', '.join(texts)}: {'each ' * (len(texts) > 1)}{verdict}"
@@ -232,23 +226,19 @@ def _per(question: Question) -> str:
 def _table(found: Results, question: Question, answers: Sequence[Answer]) -> Blocks:
     unit = f"J/{UNITS[question.per].one}" if question.per in UNITS else "J"
     size = UNITS[question.per].size if question.per in UNITS else 1.0
-    rows = []
-    for each in answers:
-        c = each.comparison
-        rows.append(
-            [
-                found.suite.label(each.configuration),
-                _scaled(each.first, size),
-                _scaled(each.second, size),
-                words.NOTHING if c is None else words.change_of(c.ratio, c.low, c.high),
-                "0" if c is None else str(c.n),
-                words.verdict("inconclusive", None)
-                if c is None
-                else words.verdict(c.verdict, c.ratio, c.both),
-            ]
-        )
-    caption = f"First: {_side(question.first)}; second: {_side(question.second)} ({unit})"
-    return view.table(caption, HEADERS, rows, origin=found.origin)
+    return view.table_of(
+        f"First: {_side(question.first)}; second: {_side(question.second)} ({unit})",
+        answers,
+        {
+            "Configuration": lambda one: found.suite.label(one.configuration),
+            "First": lambda one: _scaled(one.first, size),
+            "Second": lambda one: _scaled(one.second, size),
+            "First against second [95 %]": lambda one: words.change_in(one.comparison),
+            "n": lambda one: _of(one, lambda c: str(c.n), "0"),
+            "Verdict": lambda one: _of(one, words.verdict_of, words.verdict("inconclusive", None)),
+        },
+        origin=found.origin,
+    )
 
 
 def _scaled(value: Estimate | None, size: float) -> str:

@@ -128,7 +128,7 @@ class Report:
             origin=found.origin,
             group=True,
         )
-        single = "Where n = 1 there is no interval." if _single(found) else ""
+        single = "Where n = 1 there is no interval." if (found.summary["n"] < 2).any() else ""
         baseline = found.suite.label(found.suite.baseline or "") or "the baseline"
         there = set(found.summary["component"])
         sources = (
@@ -173,7 +173,3 @@ def _memory(found: Results) -> str:
     if "dram" in there or not {"package", "package-0"} & there:
         return ""
     return "This machine's RAPL has no DRAM zone: none of its figures holds the memory's joules. "
-
-
-def _single(found: Results) -> bool:
-    return bool((found.summary["n"] < 2).any()) if len(found.summary) else False

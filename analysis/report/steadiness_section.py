@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from analysis.report import view, words
 from analysis.report.view import Blocks
 from analysis.stats.change_points import LEAST, ChangePoint, change_points
-from analysis.stats.comparison import holm
+from analysis.stats.comparison import Comparison, holm
 from analysis.stats.drift_check import CANNOT_TELL, MOVED, DriftCheck, Reading
 from analysis.stats.results import Results
-from analysis.stats.stalls import stalls
 from analysis.stats.stats import LEVEL, Estimate
-from analysis.stats.steadiness import Steadiness
+from analysis.stats.steadiness import Steadiness, stalls
 
 FEW_READINGS = "so few readings do not tell how much they scatter"
 PHASES = {"idle": "at rest", "busy": "under load", "all": "as a whole"}
@@ -27,20 +26,20 @@ def steadiness_section(
     page = view.paragraph(drift_check_sentence(found, drift_check))
     page += drift_check_table(found, drift_check)
     page += _change_points(found, steady, drift_check)
-    page += view.table(
+    page += view.table_of(
         "Scatter, drift and order of one run's energy, the configurations' effects removed",
-        [
-            "Workload",
-            "Blocks",
-            "SD between blocks (%)",
-            "Long-run mean (± %)",
-            "SD of single runs (%)",
-            "Drift (%/h)",
-            "A place later in the block (%)",
-            "Carry-over (p)",
-            "Flagged",
-        ],
-        [_row(s) for s in steady],
+        steady,
+        {
+            "Workload": lambda s: words.name_of(s.workload),
+            "Blocks": lambda s: str(s.n),
+            "SD between blocks (%)": lambda s: words.number(s.between_sd_percent, 2),
+            "Long-run mean (± %)": lambda s: words.number(s.long_run_percent, 2),
+            "SD of single runs (%)": lambda s: words.number(s.within_sd_percent, 2),
+            "Drift (%/h)": lambda s: _slope(s.drift_percent_per_hour),
+            "A place later in the block (%)": lambda s: _slope(s.place_percent),
+            "Carry-over (p)": lambda s: words.p_value(s.carry_over_p),
+            "Flagged": lambda s: str(len(s.outliers)),
+        },
         origin=found.origin,
     )
     page += view.paragraph(carry_over_sentence(steady, len(found.suite.configurations)))
@@ -53,29 +52,31 @@ def steadiness_section(
         "blocks alone.",
         "key",
     )
-    page += view.table(
+    page += view.table_of(
         "Runs that stand out: flagged only, nothing is left out of any verdict",
-        ["Workload", "Configuration", "Block", "Off by (%)", "In standard errors"],
-        [
-            [
-                words.name_of(s.workload),
-                found.suite.label(o.configuration),
-                str(o.block + 1),
-                words.percent(1 + o.off_percent / 100).removesuffix(" %"),
-                words.number(abs(o.deviations), 1),
-            ]
-            for s in steady
-            for o in s.outliers
-        ],
+        [(s.workload, outlier) for s in steady for outlier in s.outliers],
+        {
+            "Workload": lambda of: words.name_of(of[0]),
+            "Configuration": lambda of: found.suite.label(of[1].configuration),
+            "Block": lambda of: str(of[1].block + 1),
+            "Off by (%)": lambda of: _off(of[1].off_percent),
+            "In standard errors": lambda of: words.number(abs(of[1].deviations), 1),
+        },
         words=2,
         origin=found.origin,
         group=True,
     )
     page += _stalls(found, steady)
-    return page + view.table(
+    return page + view.table_of(
         "What the flagged runs do to the comparisons (each by itself)",
-        ["Workload", "Configuration", "With all blocks", "Without the flagged", "Blocks left out"],
-        list(_beside(found, steady)),
+        [(s.workload, beside) for s in steady for beside in s.beside],
+        {
+            "Workload": lambda of: words.name_of(of[0]),
+            "Configuration": lambda of: found.suite.label(of[1].configuration),
+            "With all blocks": lambda of: _judged(of[1].with_all),
+            "Without the flagged": lambda of: _judged(of[1].without),
+            "Blocks left out": lambda of: ", ".join(str(block + 1) for block in of[1].left_out),
+        },
         words=2,
         origin=found.origin,
         group=True,
@@ -84,22 +85,21 @@ def steadiness_section(
 
 def _stalls(found: Results, steady: Sequence[Steadiness]) -> Blocks:
     """How often runs took far more than expected; too rare for any mean to tell."""
-    return view.table(
+    return view.table_of(
         "Stalled runs: flagged, and above what their block and configuration lead to expect",
-        ["Configuration", "Runs", "Stalled", "Share of runs [95 %]", "Largest (%)"],
-        [
-            [
-                found.suite.label(one.configuration),
-                str(one.runs),
-                str(one.stalled),
+        stalls(steady, found.suite.configurations),
+        {
+            "Configuration": lambda one: found.suite.label(one.configuration),
+            "Runs": lambda one: str(one.runs),
+            "Stalled": lambda one: str(one.stalled),
+            "Share of runs [95 %]": lambda one: (
                 f"{words.number(100 * one.stalled / one.runs, 1)} % "
-                f"[{words.number(100 * one.low, 1)}, {words.number(100 * one.high, 1)}]",
-                words.NOTHING
-                if one.most_percent is None
-                else words.percent(1 + one.most_percent / 100).removesuffix(" %"),
-            ]
-            for one in stalls(steady, found.suite.configurations)
-        ],
+                f"[{words.number(100 * one.low, 1)}, {words.number(100 * one.high, 1)}]"
+            ),
+            "Largest (%)": lambda one: (
+                words.NOTHING if one.most_percent is None else _off(one.most_percent)
+            ),
+        },
         origin=found.origin,
     )
 
@@ -157,21 +157,18 @@ def drift_check_table(found: Results, drift_check: DriftCheck | None) -> Blocks:
     """All that was held against each other of the drift_check."""
     if drift_check is None:
         return ()
-    return view.table(
+    return view.table_of(
         "The drift check's mean power, first run to last",
-        ["Component", "Phase", "Runs", "First (W)", "Last (W)", "Change [95 %]", "Verdict"],
-        [
-            [
-                f"{words.name_of(r.component)} ({r.source})",
-                PHASES.get(r.phase, r.phase),
-                str(len(r.powers_w)),
-                words.number(r.powers_w[0], 3),
-                words.number(r.powers_w[-1], 3),
-                _change(r),
-                drift_check.verdict_of(r),
-            ]
-            for r in drift_check.readings
-        ],
+        drift_check.readings,
+        {
+            "Component": lambda r: f"{words.name_of(r.component)} ({r.source})",
+            "Phase": lambda r: PHASES.get(r.phase, r.phase),
+            "Runs": lambda r: str(len(r.powers_w)),
+            "First (W)": lambda r: words.number(r.powers_w[0], 3),
+            "Last (W)": lambda r: words.number(r.powers_w[-1], 3),
+            "Change [95 %]": _change,
+            "Verdict": drift_check.verdict_of,
+        },
         words=2,
         origin=found.origin,
         group=True,
@@ -237,20 +234,6 @@ def flagged(steady: Sequence[Steadiness], workload: str) -> set[tuple[int, str]]
     }
 
 
-def _row(s: Steadiness) -> list[str]:
-    return [
-        words.name_of(s.workload),
-        str(s.n),
-        words.number(s.between_sd_percent, 2),
-        words.number(s.long_run_percent, 2),
-        words.number(s.within_sd_percent, 2),
-        _slope(s.drift_percent_per_hour),
-        _slope(s.place_percent),
-        words.p_value(s.carry_over_p),
-        str(len(s.outliers)),
-    ]
-
-
 def _slope(value: Estimate | None) -> str:
     if value is None or value.low is None or value.high is None:
         return words.NOTHING
@@ -259,14 +242,9 @@ def _slope(value: Estimate | None) -> str:
     return f"{words.number(value.mean, places)} [{low}, {high}]"
 
 
-def _beside(found: Results, steady: Sequence[Steadiness]) -> Iterator[list[str]]:
-    for s in steady:
-        for b in s.beside:
-            both = [
-                words.NOTHING
-                if c is None
-                else f"{words.change_of(c.ratio, c.low, c.high)}, {c.verdict}"
-                for c in (b.with_all, b.without)
-            ]
-            left_out = ", ".join(str(block + 1) for block in b.left_out)
-            yield [words.name_of(s.workload), found.suite.label(b.configuration), *both, left_out]
+def _judged(c: Comparison | None) -> str:
+    return words.NOTHING if c is None else f"{words.change_in(c)}, {c.verdict}"
+
+
+def _off(percent: float) -> str:
+    return words.percent(1 + percent / 100).removesuffix(" %")

@@ -13,6 +13,7 @@ from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.results import Results
 from analysis.stats.stats import LEVEL, Estimate
+from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM
 
 # Most telling first; the sum of several packages comes before the first of them.
@@ -52,11 +53,11 @@ def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
                 [
                     words.name_of(workload),
                     found.suite.label(configuration),
-                    *(words.plus_minus(_estimate(by.get(c))) for c in components),
+                    *(words.plus_minus(energy_of(by.get(c))) for c in components),
                     words.number(lead["mean_s"]),
                     str(lead["n"]),
                     "1" if configuration == found.suite.baseline else _ratio(by.get(judged)),
-                    _verdict(by.get(judged)),
+                    verdict_of(by.get(judged)),
                 ]
             )
     return rows
@@ -77,14 +78,14 @@ def headline(found: Results) -> Table:
 
 def judged_component(summary: pl.DataFrame, components: Sequence[str] = COMPONENTS) -> str:
     """What the verdicts are of: the whole system where a meter saw it, else the next there is."""
-    there = set(summary["component"])
-    return next((c for c in components if c in there), SYSTEM)
+    return first_component(components, set(summary["component"]))
 
 
-def _estimate(row: dict[str, float] | None) -> Estimate | None:
+def energy_of(row: Mapping[str, Any] | None) -> Estimate | None:
+    """The joules of a row of the summary."""
     if row is None:
         return None
-    return Estimate(int(row["n"]), row["mean_j"], row["ci_low_j"], row["ci_high_j"])
+    return Estimate(row["n"], row["mean_j"], row["ci_low_j"], row["ci_high_j"])
 
 
 def _ratio(row: dict[str, float] | None) -> str:
@@ -100,7 +101,8 @@ def yet(row: Mapping[str, Any]) -> bool:
     return row["verdict"] == "equivalent" and p is not None and p < LEVEL
 
 
-def _verdict(row: Mapping[str, Any] | None) -> str:
+def verdict_of(row: Mapping[str, Any] | None) -> str:
+    """The verdict of a row of the summary in words."""
     return "" if row is None else words.verdict(row["verdict"], row["ratio"], yet(row))
 
 

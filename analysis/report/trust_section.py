@@ -279,37 +279,35 @@ def _uncertainty(found: Results) -> Blocks:
         for column in ("energy_statistical_j", "energy_type_b_j", "energy_u95_j")
     ]
     rows = runs.group_by("source", "component", maintain_order=True).agg(pl.len(), *share)
-    return view.table(
+    return view.table_of(
         "Uncertainty of one run's joules from instruments (medians over runs, share of the energy)",
-        ["Component (source)", "Runs", "Reading and timing", "Accuracy (type B)", "95 %, together"],
-        [
-            [
-                f"{words.name_of(row['component'])} ({row['source']})",
-                str(row["len"]),
-                _share(row["energy_statistical_j"]),
-                _share(row["energy_type_b_j"]),
-                f"± {_share(row['energy_u95_j'])}" if row["energy_u95_j"] is not None else "",
-            ]
-            for row in rows.iter_rows(named=True)
-        ],
+        rows.iter_rows(named=True),
+        {
+            "Component (source)": lambda row: (
+                f"{words.name_of(row['component'])} ({row['source']})"
+            ),
+            "Runs": lambda row: str(row["len"]),
+            "Reading and timing": lambda row: _share(row["energy_statistical_j"]),
+            "Accuracy (type B)": lambda row: _share(row["energy_type_b_j"]),
+            "95 %, together": lambda row: (
+                f"± {_share(row['energy_u95_j'])}" if row["energy_u95_j"] is not None else ""
+            ),
+        },
     )
 
 
 def _coverage(found: Results) -> Blocks:
-    return view.table(
+    return view.table_of(
         "The meter's coverage of the measured phases",
-        ["Meter", "Channel", "Phases", "Mean coverage", "Worst", "Runs with gaps"],
-        [
-            [
-                m.source,
-                words.name_of(m.component),
-                str(m.phases),
-                _share(m.mean_coverage),
-                _share(m.worst_coverage),
-                str(len(m.gaps)),
-            ]
-            for m in trust.meters(found.suite, found.energy)
-        ],
+        trust.meters(found.suite, found.energy),
+        {
+            "Meter": lambda m: m.source,
+            "Channel": lambda m: words.name_of(m.component),
+            "Phases": lambda m: str(m.phases),
+            "Mean coverage": lambda m: _share(m.mean_coverage),
+            "Worst": lambda m: _share(m.worst_coverage),
+            "Runs with gaps": lambda m: str(len(m.gaps)),
+        },
         words=2,
     )
 
@@ -323,19 +321,18 @@ def _uncovered(found: Results) -> Blocks:
         .agg(pl.col("phase").unique(maintain_order=True), pl.col("coverage").min(), "flags")
         .sort("run_id", maintain_order=True)
     )
-    return view.table(
+    return view.table_of(
         f"Finished runs of which a meter saw less than {COVERED * 100:g} % of a phase",
-        ["Run", "Meter", "Phases, the worst first", "Worst coverage", "Flags"],
-        [
-            [
-                row["run_id"],
-                row["source"],
-                ", ".join(row["phase"]),
-                _share(row["coverage"]),
-                ", ".join(sorted({word for flags in row["flags"] for word in flags.split()})),
-            ]
-            for row in rows.iter_rows(named=True)
-        ],
+        rows.iter_rows(named=True),
+        {
+            "Run": lambda row: row["run_id"],
+            "Meter": lambda row: row["source"],
+            "Phases, the worst first": lambda row: ", ".join(row["phase"]),
+            "Worst coverage": lambda row: _share(row["coverage"]),
+            "Flags": lambda row: ", ".join(
+                sorted({word for flags in row["flags"] for word in flags.split()})
+            ),
+        },
         words=3,
     )
 

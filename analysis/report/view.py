@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:  # slow to import, and not every use of a page's words draws
     from matplotlib.figure import Figure
+
+
+Row = TypeVar("Row")
+Fields = Mapping[str, Callable[[Row], str]]  # by heading, what stands in a row's cell
 
 
 class Verdict(str):
@@ -25,9 +29,12 @@ class Verdict(str):
 
 @dataclass(frozen=True)
 class Block:
-    """One piece of a page; `macro` is what shows it in templates/blocks.html.j2."""
+    """One piece of a page; a macro of templates/blocks.html.j2 that is named like it shows it."""
 
-    macro: ClassVar[str]
+    @property
+    def macro(self) -> str:
+        """The macro's name."""
+        return type(self).__name__.lower()
 
 
 Blocks = tuple[Block, ...]
@@ -37,7 +44,6 @@ Blocks = tuple[Block, ...]
 class Paragraph(Block):
     """A sentence or several; `kind` is empty, `answer`, `facts` or `key` (an explanation)."""
 
-    macro = "paragraph"
     text: str
     kind: str
 
@@ -46,7 +52,6 @@ class Paragraph(Block):
 class Heading(Block):
     """A heading within a section."""
 
-    macro = "heading"
     text: str
     level: int
     anchor: str
@@ -56,7 +61,6 @@ class Heading(Block):
 class Bullets(Block):
     """A list of sentences."""
 
-    macro = "bullets"
     texts: tuple[str, ...]
 
 
@@ -72,7 +76,6 @@ class Link(NamedTuple):
 class Links(Block):
     """A list of links; with a `label` it is an index of the page."""
 
-    macro = "links"
     links: tuple[Link, ...]
     label: str
 
@@ -81,7 +84,6 @@ class Links(Block):
 class Note(Block):
     """A box; `kind` is `modelled`, `synthetic`, `warning` or `plain`."""
 
-    macro = "note"
     title: str
     inside: Blocks
     kind: str
@@ -91,7 +93,6 @@ class Note(Block):
 class Folded(Block):
     """Something that only opens when asked for; with `screen_only` it is not printed."""
 
-    macro = "folded"
     summary: str
     inside: Blocks
     screen_only: bool
@@ -101,7 +102,6 @@ class Folded(Block):
 class Preformatted(Block):
     """Text as it stands."""
 
-    macro = "preformatted"
     text: str
 
 
@@ -120,7 +120,6 @@ class Table(Block):
     With `group` rows of one first cell stand together, under that cell once.
     """
 
-    macro = "table"
     caption: str
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -183,7 +182,6 @@ class Group(NamedTuple):
 class Matrix(Block):
     """A table of changes, coloured by their verdicts."""
 
-    macro = "matrix"
     caption: str
     headers: tuple[str, ...]
     groups: tuple[Group, ...]
@@ -194,7 +192,6 @@ class Matrix(Block):
 class Picture(Block):
     """A figure; the caption is its text for those who cannot see it."""
 
-    macro = "picture"
     drawn: Figure
     caption: str
     origin: str
@@ -212,7 +209,6 @@ class Picture(Block):
 class Gallery(Block):
     """Figures side by side where there is room."""
 
-    macro = "gallery"
     inside: Blocks
 
 
@@ -220,7 +216,6 @@ class Gallery(Block):
 class Columns(Block):
     """`aside` stands right of both others where there is room, else between them."""
 
-    macro = "columns"
     first: Blocks
     aside: Blocks
     below: Blocks
@@ -301,6 +296,20 @@ def table(
 ) -> Blocks:
     """A table, if it has rows."""
     return (Table(caption, headers, rows, words, origin, group),) if rows else ()
+
+
+def table_of(
+    caption: str,
+    rows: Iterable[Row],
+    columns: Fields[Row],
+    *,
+    words: int = 1,
+    origin: str = "",
+    group: bool = False,
+) -> Blocks:
+    """A table with a row for each of `rows`: under each heading the text that its column makes."""
+    cells = [[text(row) for text in columns.values()] for row in rows]
+    return table(caption, list(columns), cells, words=words, origin=origin, group=group)
 
 
 def picture(drawn: Figure | None, caption: str, origin: str, wide: bool = False) -> Blocks:

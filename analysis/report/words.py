@@ -147,6 +147,11 @@ def change_of(mid: float | None, low: float | None, high: float | None) -> str:
     return f"{percent(mid, places)} [{', '.join(limits)}]"
 
 
+def change_in(value: Comparison | None) -> str:
+    """As `change_of`, of a comparison."""
+    return NOTHING if value is None else change_of(value.ratio, value.low, value.high)
+
+
 def change_alone(mid: float | None, low: float | None, high: float | None) -> str:
     """`+4.2 %`, to the digit that the interval bears, one decimal at most."""
     if mid is None:
@@ -162,6 +167,11 @@ def verdict(word: str, ratio: float | None, both: bool = False) -> Verdict:
     if word == "differs":
         return Verdict(change, word)
     return Verdict(f"{word} ({change})" if both else word, word)
+
+
+def verdict_of(value: Comparison) -> Verdict:
+    """As `verdict`, of a comparison."""
+    return verdict(value.verdict, value.ratio, value.both)
 
 
 def sign(word: str, ratio: float | None, both: bool = False) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 from analysis.energy.energy import ALL, BETWEEN
 from analysis.report import decomposition_tables, view, words
 from analysis.report.figures import bars, blocks, by_phase, by_size, timeline
-from analysis.report.tables import COMPONENTS, judged_component, yet
+from analysis.report.tables import COMPONENTS, energy_of, judged_component, verdict_of
 from analysis.report.view import Blocks
 from analysis.stats.results import Results
 from analysis.stats.stats import Estimate
@@ -81,9 +81,7 @@ def _cells(found: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
             found.suite.label(row.configuration),
             row.unit.one,
             joules(row.energy_j, row.unit.one),
-            ""
-            if row.ratio is None
-            else words.change_of(row.ratio.ratio, row.ratio.low, row.ratio.high),
+            "" if row.ratio is None else words.change_in(row.ratio),
             words.plus_minus(row.rate, row.unit.rate),
             f"{row.cpu_share.mean * 100:.1f} %" if row.cpu_share else words.NOTHING,
         ]
@@ -187,33 +185,24 @@ def _components(found: Results, name: str) -> Blocks:
     rank = {component: i for i, component in enumerate(COMPONENTS)}
     order = {configuration: i for i, configuration in enumerate(found.suite.configurations)}
     rows.sort(key=lambda r: (order.get(r["configuration"], 99), rank.get(r["component"], 99)))
-    return view.table(
+    return view.table_of(
         f"{words.name_of(name)}: every component",
-        [
-            "Configuration",
-            "Component (source)",
-            "Energy (J)",
-            "Mean power (W)",
-            "Time (s)",
-            "Change [95 % interval]",
-            "Verdict",
-        ],
-        [
-            [
-                found.suite.label(row["configuration"]),
-                f"{words.name_of(row['component'])} ({row['source']})",
-                words.plus_minus(
-                    Estimate(row["n"], row["mean_j"], row["ci_low_j"], row["ci_high_j"])
-                ),
-                words.number(row["mean_w"]),
-                words.number(row["mean_s"]),
+        rows,
+        {
+            "Configuration": lambda row: found.suite.label(row["configuration"]),
+            "Component (source)": lambda row: (
+                f"{words.name_of(row['component'])} ({row['source']})"
+            ),
+            "Energy (J)": lambda row: words.plus_minus(energy_of(row)),
+            "Mean power (W)": lambda row: words.number(row["mean_w"]),
+            "Time (s)": lambda row: words.number(row["mean_s"]),
+            "Change [95 % interval]": lambda row: (
                 ""
                 if row["configuration"] == found.suite.baseline
-                else words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"]),
-                words.verdict(row["verdict"], row["ratio"], yet(row)),
-            ]
-            for row in rows
-        ],
+                else words.change_of(row["ratio"], row["ratio_low"], row["ratio_high"])
+            ),
+            "Verdict": verdict_of,
+        },
         words=2,
         origin=found.origin,
         group=True,
@@ -245,7 +234,7 @@ def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> 
                     suite.label(configuration),
                     words.plus_minus(estimate_of(own)),
                     words.plus_minus(estimate_of(took)),
-                    "" if plain or c is None else words.change_of(c.ratio, c.low, c.high),
+                    "" if plain else words.change_in(c),
                 ]
             )
     return view.table(

@@ -20,6 +20,7 @@ from scipy import stats
 
 from analysis.stats.contrasts import by_block
 from analysis.stats.results import energy_of
+from analysis.stats.summary import first_component
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
 from analysis.suite.suite_folder import read
 from contract.command_results import Difference, Ratio
@@ -66,7 +67,8 @@ def compare(folder_a: Path, folder_b: Path) -> Compared:
     if a.suite_id == b.suite_id:
         raise SuiteError(f"A and B are the same suite, {a.suite_id}: name two.")
     energies = energy_of(folder_a), energy_of(folder_b)
-    component = _component(energies)
+    known = (energy.filter(pl.col("energy_j").is_not_null()) for energy in energies)
+    component = first_component(COMPONENTS, *(set(energy["component"]) for energy in known))
     blocks_a, blocks_b = (by_block(energy, component) for energy in energies)
     shared = [
         key
@@ -139,13 +141,6 @@ def _text(value: Any) -> str | None:
     if isinstance(value, Mapping):
         return "there"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _component(energies: Sequence[pl.DataFrame]) -> str:
-    there = [
-        set(energy.filter(pl.col("energy_j").is_not_null())["component"]) for energy in energies
-    ]
-    return next((name for name in COMPONENTS if all(name in of for of in there)), SYSTEM)
 
 
 def _of(key: tuple[str, str], a: Sequence[float], b: Sequence[float]) -> Ratio | None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from scipy import special
@@ -330,16 +330,20 @@ def closed(p_values: Floats, settled: Floats) -> Floats:
     return adjusted
 
 
-def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
+Judged = TypeVar("Judged", Comparison, Comparison | None)
+
+
+def judged(comparisons: Sequence[Judged]) -> list[Judged]:
     """The comparisons as one family, in the same order, with all p-values adjusted (`closed`).
 
     At most 5 % for any false verdict in it, whatever is true: a ratio cannot be 1 and beyond the
     margin, so one test of each comparison at most can err. A comparison no longer counts once both
     of its tests reject, or once its ratio is shown to be beyond the margin.
 
-    One without an interval (n < 2) was never tested: it stays as it is and counts for nothing.
+    One without an interval (n < 2) was never tested: it stays as it is and counts for nothing, as
+    does None.
     """
-    tested = [c for c in comparisons if c.error is not None]
+    tested = [c for c in comparisons if c is not None and c.error is not None]
     if not tested:
         return list(comparisons)
     p_values = np.array([[c.p_value, c.p_equivalence] for c in tested], dtype=float).T
@@ -347,17 +351,11 @@ def judged(comparisons: Sequence[Comparison]) -> list[Comparison]:
     adjusted = closed(p_values, settled)
     still = np.sum(holm(settled) >= LEVEL)
     level = LEVEL / max(1, int(still))
-    found = iter(zip(*adjusted.tolist(), strict=True))
-    return [
-        c
-        if c.error is None
-        else replace(
-            c,
-            **dict(zip(("p_adjusted", "p_equivalence_adjusted"), next(found), strict=True)),
-            level=level,
-        )
-        for c in comparisons
-    ]
+    found = iter(
+        replace(c, p_adjusted=p, p_equivalence_adjusted=p_equivalence, level=level)
+        for c, p, p_equivalence in zip(tested, *adjusted.tolist(), strict=True)
+    )
+    return [c if c is None or c.error is None else next(found) for c in comparisons]
 
 
 def settling(p_values: Floats, p_beyond: Floats) -> Floats:

@@ -41,12 +41,12 @@ class Contrast:
     permutation_p: float | None
 
 
-def contrasts(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[Contrast]:
+def contrasts(suite: Suite, energy: pl.DataFrame) -> list[Contrast]:
     """The declared contrasts, then each other configuration against the baseline; one family."""
-    joules = by_block(energy, component)
+    joules = by_block(energy, SYSTEM)
     found = [_contrast(suite, joules, *pair) for pair in pairs(suite)]
-    family = iter(judged([c.comparison for c in found if c.comparison is not None]))
-    return [c if c.comparison is None else replace(c, comparison=next(family)) for c in found]
+    family = judged([c.comparison for c in found])
+    return [replace(c, comparison=one) for c, one in zip(found, family, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class InWorkload:
     comparison: Comparison
 
 
-def by_workload(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[InWorkload]:
+def by_workload(suite: Suite, energy: pl.DataFrame) -> list[InWorkload]:
     """The declared contrasts without the baseline, in each working workload; one family.
 
     Extra blocks that run a part of the suite count here, where they cannot in the contrasts over
     all workloads; against the baseline it is the summary that has them.
     """
-    joules = by_block(energy, component)
+    joules = by_block(energy, SYSTEM)
     found = []
     for base, other, declared in pairs(suite):
         if not declared or suite.baseline in (base, other):
@@ -216,16 +216,16 @@ def questions(suite: Suite) -> list[Question]:
     return [_question(suite, entry) for entry in entries if isinstance(entry, Mapping)]
 
 
-def comparisons(suite: Suite, energy: pl.DataFrame, component: str = SYSTEM) -> list[Answer]:
+def comparisons(suite: Suite, energy: pl.DataFrame) -> list[Answer]:
     """Each question on each of its configurations; all of them are one family."""
     found = [
-        _answer(suite, energy, question, configuration, component)
+        _answer(suite, energy, question, configuration)
         for question in questions(suite)
         if not question.fault
         for configuration in question.configurations
     ]
-    family = iter(judged([a.comparison for a in found if a.comparison is not None]))
-    return [a if a.comparison is None else replace(a, comparison=next(family)) for a in found]
+    family = judged([a.comparison for a in found])
+    return [replace(a, comparison=one) for a, one in zip(found, family, strict=True)]
 
 
 def _question(suite: Suite, entry: Mapping[str, Any]) -> Question:
@@ -262,12 +262,8 @@ def _faults(suite: Suite, question: Question) -> Iterator[str]:
         yield "It names no configuration of the plan that has both sides."
 
 
-def _answer(
-    suite: Suite, energy: pl.DataFrame, question: Question, configuration: str, component: str
-) -> Answer:
-    on = energy.filter(
-        (pl.col("configuration") == configuration) & (pl.col("component") == component)
-    )
+def _answer(suite: Suite, energy: pl.DataFrame, question: Question, configuration: str) -> Answer:
+    on = energy.filter(pl.col("configuration") == configuration, pl.col("component") == SYSTEM)
     first = _values(on, question.first, question.per)
     second = _values(on, question.second, question.per)
     compared = compare_pairs(suite, second, first)

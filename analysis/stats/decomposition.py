@@ -20,16 +20,13 @@ from analysis.suite.records import TAIL
 
 @dataclass(frozen=True)
 class Decomposition:
-    """`other` less `base` in joules, over `n` blocks: what the time and what the power explain.
+    """`other` less the base in joules, over `n` blocks: what the time and what the power explain.
 
     `delta_j` = `by_time_j` + `by_power_j` for the means, exactly; the intervals are each their own.
     """
 
-    workload: str
-    base: str
     other: str
     component: str
-    phase: str
     n: int
     delta_j: Estimate
     by_time_j: Estimate
@@ -45,9 +42,6 @@ class IdleShare:
     `share` is a share of the run's joules, `above_j` the joules beyond those of the rest.
     """
 
-    workload: str
-    configuration: str
-    component: str
     share: Estimate
     above_j: Estimate
 
@@ -78,11 +72,8 @@ def decompose(
         return estimate([figure(a, b) for a, b in pairs])
 
     return Decomposition(
-        workload,
-        base,
         other,
         component,
-        phase,
         len(blocks),
         delta_j=over_blocks(lambda a, b: b.energy_j - a.energy_j),
         by_time_j=over_blocks(lambda a, b: (a.power_w + b.power_w) / 2 * (b.seconds - a.seconds)),
@@ -116,9 +107,6 @@ def idle_share(
         return None
     at_rest = {b: rest[b].power_w * run[b].seconds for b in blocks}
     return IdleShare(
-        workload,
-        configuration,
-        component,
         share=estimate([at_rest[b] / run[b].energy_j for b in blocks]),
         above_j=estimate([run[b].energy_j - at_rest[b] for b in blocks]),
     )

@@ -20,7 +20,7 @@ from analysis.stats.comparison import Comparison, compare, holm, judged, of_mean
 from analysis.stats.contrasts import by_block, counted, pairs
 from analysis.stats.results import Results, energy_of
 from analysis.stats.stats import Floats, exp
-from analysis.stats.summary import summarise
+from analysis.stats.summary import first_component, summarise
 from analysis.suite.clocks import TargetClock
 from analysis.suite.group import Shared, shared
 from analysis.suite.records import SYSTEM, Suite, SuiteError, joint
@@ -133,7 +133,7 @@ def hosts(folders: Sequence[Path]) -> Hosts:
         )
         for suite, energy in zip(suites, energies, strict=True)
     ]
-    component = _component(found)
+    component = first_component(COMPONENTS, *(set(one.summary["component"]) for one in found))
     each = tuple(Host(one, by_block(one.energy, component)) for one in found)
     both = list(_overall(each, in_common)), list(_single(each, in_common))
     if not any(effect.by_host for effect in (*both[0], *both[1])):
@@ -142,11 +142,6 @@ def hosts(folders: Sequence[Path]) -> Hosts:
         )
     overall, single = (_families(effects) for effects in both)
     return Hosts(each, in_common, component, tuple(overall), tuple(single))
-
-
-def _component(found: Sequence[Results]) -> str:
-    there = [set(one.summary["component"]) for one in found]
-    return next((name for name in COMPONENTS if all(name in of for of in there)), SYSTEM)
 
 
 def _overall(each: Sequence[Host], common: Shared) -> Iterator[Effect]:
@@ -224,18 +219,21 @@ def _families(effects: Sequence[Effect]) -> list[Effect]:
     """All p-values by Holm over the effects: of each host, of the means, and of the two tests."""
     found = list(effects)
     for name in dict.fromkeys(name for effect in found for name in effect.by_host):
-        mine = iter(judged([e.by_host[name] for e in found if name in e.by_host]))
+        mine = judged([e.by_host.get(name) for e in found])
         found = [
-            replace(e, by_host={**e.by_host, name: next(mine)}) if name in e.by_host else e
-            for e in found
+            e if c is None else replace(e, by_host={**e.by_host, name: c})
+            for e, c in zip(found, mine, strict=True)
         ]
-    these = iter(judged([e.these for e in found if e.these is not None]))
-    found = [e if e.these is None else replace(e, these=next(these)) for e in found]
-    general = iter(judged([e.general for e in found if e.general is not None]))
-    found = [e if e.general is None else replace(e, general=next(general)) for e in found]
-    differ = iter(_adjusted([e.p_differ for e in found]))
-    alike = iter(_adjusted([e.p_alike for e in found]))
-    return [replace(e, p_differ_holm=next(differ), p_alike_holm=next(alike)) for e in found]
+    families = (
+        judged([e.these for e in found]),
+        judged([e.general for e in found]),
+        _adjusted([e.p_differ for e in found]),
+        _adjusted([e.p_alike for e in found]),
+    )
+    return [
+        replace(e, these=these, general=general, p_differ_holm=differ, p_alike_holm=alike)
+        for e, these, general, differ, alike in zip(found, *families, strict=True)
+    ]
 
 
 def _adjusted(p_values: Sequence[float | None]) -> list[float | None]:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from analysis.stats.comparison import Comparison, critical
-from analysis.stats.stats import LEVEL, Estimate, Floats, half_width
+from analysis.stats.stats import LEVEL, Floats, half_width
 from analysis.suite.records import Suite
 
 if TYPE_CHECKING:
@@ -86,21 +86,12 @@ def second_stage(sd_log: Floats, n: int, half_width: float) -> Floats:
     return np.asarray(np.maximum(n, needed))
 
 
-def two_stages(first: Sequence[float], more: Sequence[float]) -> Estimate:
-    """Stein's interval of the mean once the second stage is in: 95 % whatever the deviation is.
+def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
+    """Half width of Stein's interval of the mean once the second stage is in: 95 % whatever the
+    deviation is, for arrays of first deviations and of blocks in all.
 
     The deviation is that of the first stage alone, for it chose the number of blocks.
     """
-    n, total = len(first), len(first) + len(more)
-    mean = float(np.mean([*first, *more]))
-    if n < 2:
-        return Estimate(total, mean, None, None)
-    half = float(two_stages_half_width(float(np.std(first, ddof=1)), n, np.asarray(total)))
-    return Estimate(total, mean, mean - half, mean + half)
-
-
-def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
-    """Half width of `two_stages`, for arrays of first deviations and of blocks in all."""
     return half_width(sd, n, 1 - LEVEL) * np.sqrt(n / total)
 
 

@@ -76,15 +76,15 @@ def half_width(sd: float | Floats, n: int, confidence: float) -> Floats:
     return np.asarray(sd) * (float(special.stdtrit(n - 1, 0.5 + confidence / 2)) / math.sqrt(n))
 
 
-def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
-    """Mean of block values with its Student t interval. Raises ValueError if `values` is empty."""
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean of block values with its 95 % interval by Student's t. Raises ValueError for none."""
     n = len(values)
     if n == 0:
         raise ValueError("no values to estimate from")
     mean = float(np.mean(values))
     if n < 2:
         return Estimate(n, mean, None, None)
-    half = float(half_width(float(np.std(values, ddof=1)), n, confidence))
+    half = float(half_width(float(np.std(values, ddof=1)), n, 0.95))
     return Estimate(n, mean, mean - half, mean + half)
 
 

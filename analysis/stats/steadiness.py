@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from scipy import special
 from analysis.energy.energy import ALL
 from analysis.stats.comparison import Comparison, compare
 from analysis.stats.drifting import long_run_half_width
-from analysis.stats.stats import Estimate, Floats
+from analysis.stats.stats import LEVEL, Estimate, Floats
 from analysis.stats.two_way import Layout, Slope, percent
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import DRIFT_CHECK, SYSTEM, Run, Suite
@@ -59,7 +60,6 @@ class Steadiness:
     """
 
     workload: str
-    component: str
     n: int
     between_sd_percent: float | None
     within_sd_percent: float | None
@@ -107,7 +107,7 @@ def steadiness(
             cells.setdefault((block, name), []).append(one)
         if cells:
             means = [_mean_cell(cells[key]) for key in sorted(cells)]
-            found.append(_of_workload(suite, workload, component, means))
+            found.append(_of_workload(suite, workload, means))
     return found
 
 
@@ -157,13 +157,11 @@ def _mean_cell(cells: Sequence[_Cell]) -> _Cell:
     )
 
 
-def _of_workload(suite: Suite, workload: str, component: str, cells: list[_Cell]) -> Steadiness:
+def _of_workload(suite: Suite, workload: str, cells: list[_Cell]) -> Steadiness:
     blocks = sorted({cell.block for cell in cells})
     layout = _layout(cells)
     if layout is None or layout.freedom < 1:
-        return Steadiness(
-            workload, component, len(blocks), None, None, None, None, None, {}, (), ()
-        )
+        return Steadiness(workload, len(blocks), None, None, None, None, None, {}, (), ())
     logs = np.array([cell.log for cell in cells])
     places = np.array([cell.place for cell in cells])
     hours = [cell.hours for cell in cells if cell.hours is not None]
@@ -172,7 +170,6 @@ def _of_workload(suite: Suite, workload: str, component: str, cells: list[_Cell]
     wide = long_run_half_width(layout.block_effects(logs))
     return Steadiness(
         workload=workload,
-        component=component,
         n=len(blocks),
         between_sd_percent=percent(float(np.std(layout.block_effects(logs), ddof=1))),
         within_sd_percent=percent(float(layout.within_sd(logs))),
@@ -267,3 +264,53 @@ def _beside(suite: Suite, cells: Sequence[_Cell], outliers: Sequence[Outlier]) -
         )
         found.append(Beside(name, with_all, without, tuple(sorted(flagged & set(blocks)))))
     return found
+
+
+# A stall is rare, so that the mean of few blocks is either without any or moved by one: neither
+# tells what the next hundred runs take. Their frequency is a figure of its own.
+@dataclass(frozen=True)
+class Stalls:
+    """How often runs of one configuration took more than they should have: `stalled` of `runs`.
+
+    The true share lies within `low` and `high`; the largest one took `most_percent` more than its
+    block and configuration lead to expect.
+    """
+
+    configuration: str
+    runs: int
+    stalled: int
+    low: float
+    high: float
+    most_percent: float | None
+
+
+def stalls(steady: Iterable[Steadiness], configurations: Sequence[str]) -> list[Stalls]:
+    """By configuration over all workloads, those with runs that could be judged."""
+    runs: Counter[str] = Counter()
+    over: dict[str, list[float]] = {name: [] for name in configurations}
+    for one in steady:
+        runs.update(one.judged)
+        for outlier in one.outliers:
+            if outlier.off_percent > 0:
+                over.setdefault(outlier.configuration, []).append(outlier.off_percent)
+    return [
+        Stalls(
+            name,
+            runs[name],
+            len(over[name]),
+            *share_within(len(over[name]), runs[name]),
+            max(over[name], default=None),
+        )
+        for name in configurations
+        if runs[name]
+    ]
+
+
+def share_within(count: int, total: int) -> tuple[float, float]:
+    """95 % limits of the probability of what came `count` times of `total`, of `total` ≥ 1.
+
+    C. J. Clopper and E. S. Pearson, Biometrika 26, 1934; never too narrow.
+    """
+    low = special.betaincinv(count, total - count + 1, LEVEL / 2) if count else 0.0
+    high = special.betaincinv(count + 1, total - count, 1 - LEVEL / 2) if count < total else 1.0
+    return float(low), float(high)

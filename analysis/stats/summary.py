@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,36 +15,21 @@ from analysis.stats.incomplete import InBlocks, in_blocks
 from analysis.stats.planning import detectable
 from analysis.stats.stats import Estimate, estimate
 from analysis.suite import records
-from analysis.suite.records import DRIFT_CHECK, TAIL, Suite
+from analysis.suite.records import DRIFT_CHECK, SYSTEM, TAIL, Suite
 
 BlockValues = Mapping[int, float]
 Key = tuple[str, str, str, str]
 KEYS = ("workload", "configuration", "source", "component")
 
 SUMMARY_SCHEMA: Mapping[str, pl.DataType] = {
-    "suite_id": pl.String(),
-    "host": pl.String(),
-    "workload": pl.String(),
-    "configuration": pl.String(),
-    "source": pl.String(),
-    "component": pl.String(),
+    **dict.fromkeys(("suite_id", "host", *KEYS), pl.String()),
     "n": pl.Int64(),
-    "mean_j": pl.Float64(),
-    "ci_low_j": pl.Float64(),
-    "ci_high_j": pl.Float64(),
-    "mean_s": pl.Float64(),
-    "mean_w": pl.Float64(),
-    "ratio": pl.Float64(),
-    "ratio_low": pl.Float64(),
-    "ratio_high": pl.Float64(),
-    "ratio_typical": pl.Float64(),
-    "p_value": pl.Float64(),
-    "p_adjusted": pl.Float64(),
-    "p_equivalence": pl.Float64(),
-    "p_equivalence_adjusted": pl.Float64(),
+    **dict.fromkeys(("mean_j", "ci_low_j", "ci_high_j", "mean_s", "mean_w"), pl.Float64()),
+    **dict.fromkeys(("ratio", "ratio_low", "ratio_high", "ratio_typical"), pl.Float64()),
+    **dict.fromkeys(("p_value", "p_adjusted"), pl.Float64()),
+    **dict.fromkeys(("p_equivalence", "p_equivalence_adjusted"), pl.Float64()),
     "detectable": pl.Float64(),
-    "verdict": pl.String(),
-    "origin": pl.String(),
+    **dict.fromkeys(("verdict", "origin"), pl.String()),
 }
 
 
@@ -116,6 +101,11 @@ def compare_in_blocks(suite: Suite, workloads: Sequence[Sequence[BlockValues]]) 
                 if values.get(block, 0.0) > 0:
                     logs[number, row, place] = math.log(values[block])
     return in_blocks(logs, suite.margin, suite.any_look) if blocks else None
+
+
+def first_component(order: Sequence[str], *there: Collection[str]) -> str:
+    """The first that all of them have; the system where there is none."""
+    return next((name for name in order if all(name in each for each in there)), SYSTEM)
 
 
 def joint_origin(energy: pl.DataFrame) -> str:
@@ -284,7 +274,6 @@ class PerUnit:
     the baseline's, None on the baseline. `cpu_share` is of all CPUs, 0 to 1.
     """
 
-    workload: str
     configuration: str
     phase: str
     unit: Unit
@@ -307,7 +296,7 @@ def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) 
     counted = {unit: _by_block(rows, unit) for unit in units}
     of_all = [unit for unit in units if _in_every_phase(energy, unit.work)]
     return [
-        _one(suite, (workload, configuration, phase), unit, counted[unit])
+        _one(suite, configuration, phase, unit, counted[unit])
         for phase in (ALL, *phases)
         for unit in (of_all if phase == ALL else units)
         for configuration in suite.configurations
@@ -342,13 +331,11 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
     return found
 
 
-def _one(suite: Suite, key: tuple[str, str, str], unit: Unit, counted: _Blocks) -> PerUnit:
-    workload, configuration, phase = key
+def _one(suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blocks) -> PerUnit:
     own = counted[phase, configuration]
     base = counted.get((phase, suite.baseline or ""), {}).get("energy_j", {})
     is_base = configuration == suite.baseline
     return PerUnit(
-        workload=workload,
         configuration=configuration,
         phase=phase,
         unit=unit,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal
+
+from contract import schema
+from contract.schema import Range
 
 PAPER_WORKLOAD = "kernel_tree"  # the one the paper's payback uses
-NEEDED = (
-    "sed_extra_price",
-    "electricity_price_per_kwh",
-    "battery_wh",
-    "life_years",
-    "runs_per_day",
-)
 # What the net present value depends on, besides the saving: what may have a range of its own.
 RANGED = (
     "sed_extra_price",
@@ -24,7 +21,10 @@ RANGED = (
 )
 
 
-SLEEP, IDLE = "sleep", "idle"
+SLEEP: Final = "sleep"
+IDLE: Final = "idle"
+Positive = Annotated[float, Range(above=0, most=sys.float_info.max)]
+NotNegative = Annotated[float, Range(least=0, most=sys.float_info.max)]
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,21 @@ class Assumptions:
     saves all that the machine takes, or `idle`, so that its power at rest is taken all the same.
     """
 
-    sed_extra_price: float
+    sed_extra_price: Positive
     currency: str
-    electricity_price_per_kwh: float
-    battery_wh: float
-    life_years: float
-    runs_per_day: float
-    discount_rate: float = 0.03
-    grid_g_co2_per_kwh: float | None = None
-    after_work: str = SLEEP
-    duty: Mapping[str, float] = field(default_factory=dict)
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    electricity_price_per_kwh: Positive
+    battery_wh: Positive
+    life_years: Positive
+    runs_per_day: Positive
+    discount_rate: NotNegative = 0.03
+    grid_g_co2_per_kwh: Positive | None = None
+    after_work: Literal["sleep", "idle"] = SLEEP
+    duty: Mapping[str, Positive] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[NotNegative, NotNegative]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if any(low >= high for low, high in self.ranges.values()):
+            raise ValueError("a range ends before it begins")
 
     @property
     def profile(self) -> Mapping[str, float]:
@@ -61,62 +65,12 @@ class Assumptions:
 def assumptions_of(given: Mapping[str, object]) -> Assumptions | None:
     """The plan's assumptions, or None where one is missing or is not what it must be.
 
-    Prices, capacities and counts are positive numbers, the discount rate is 0 or more; what is
-    optional may be missing or null.
+    What is optional may be missing or null.
     """
-    rate, grid = given.get("discount_rate"), given.get("grid_g_co2_per_kwh")
+    told = {key: value for key, value in given.items() if value is not None}
+    told["currency"] = str(given.get("currency", ""))
+    told["after_work"] = given.get("after_work") or SLEEP
     try:
-        return Assumptions(
-            currency=str(given.get("currency", "")),
-            discount_rate=Assumptions.discount_rate if rate is None else _not_negative(rate),
-            grid_g_co2_per_kwh=None if grid is None else _positive(grid),
-            after_work=_one_of(given.get("after_work") or SLEEP, (SLEEP, IDLE)),
-            duty={str(k): _positive(v) for k, v in _mapping(given.get("duty")).items()},
-            ranges={str(k): _range(v) for k, v in _mapping(given.get("ranges")).items()},
-            **{key: _positive(given.get(key)) for key in NEEDED},
-        )
+        return schema.read(Assumptions, told)
     except ValueError:
         return None
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError("not a number")
-    return float(value)
-
-
-def _positive(value: object) -> float:
-    number = _number(value)
-    if number <= 0:
-        raise ValueError("not positive")
-    return number
-
-
-def _not_negative(value: object) -> float:
-    number = _number(value)
-    if number < 0:
-        raise ValueError("negative")
-    return number
-
-
-def _one_of(value: object, known: Sequence[str]) -> str:
-    if value not in known:
-        raise ValueError("not known")
-    return str(value)
-
-
-def _mapping(value: object) -> Mapping[object, object]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ValueError("not a mapping")
-    return value
-
-
-def _range(value: object) -> tuple[float, float]:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise ValueError("not two ends")
-    low, high = _not_negative(value[0]), _not_negative(value[1])
-    if low >= high:
-        raise ValueError("no range")
-    return low, high

@@ -7,6 +7,7 @@ times of the journal are the target's, so that what lies across a boot has no le
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -193,14 +194,9 @@ class IncidentLog:
 class _Told:
     """What the lines so far tell."""
 
-    starts: int = 0
-    reboots: int = 0
-    restarts: int = 0
-    resumed: int = 0
+    counts: Counter[str] = field(default_factory=Counter)  # by the fields of `IncidentLog`
     interruptions: list[Interruption] = field(default_factory=list)
     voids: list[tuple[str, str, bool]] = field(default_factory=list)  # run, reason, asked for
-    at_once: int = 0
-    later: int = 0
     waits: dict[str, list[tuple[float | None, str]]] = field(default_factory=dict)
     open_run: tuple[str, str] = ("", "")  # run and its last state
     to_repeat: dict[str, bool] = field(default_factory=dict)  # run: another one came in between
@@ -213,19 +209,17 @@ def incident_log(suite: Suite) -> IncidentLog:
     known = {run.run_id for run in suite.runs}
     known |= {run.run_id for run in (*suite.void, *suite.skipped)}
     last = suite.journal[-1] if suite.journal else None
-    boots = {entry.boot_id for entry in suite.journal}
-    finished = {run.run_id for run in suite.runs}
     begun, killed = _sessions(suite)
     return IncidentLog(
-        starts=told.starts,
-        boots=len(boots),
-        reboots=told.reboots,
-        restarts=told.restarts,
-        resumed=told.resumed,
+        starts=told.counts["starts"],
+        boots=len({entry.boot_id for entry in suite.journal}),
+        reboots=told.counts["reboots"],
+        restarts=told.counts["restarts"],
+        resumed=told.counts["resumed"],
         interruptions=tuple(told.interruptions),
-        voids=tuple(_grouped(told.voids, finished)),
-        at_once=told.at_once,
-        later=told.later,
+        voids=tuple(_grouped(told.voids, {run.run_id for run in suite.runs})),
+        at_once=told.counts["at_once"],
+        later=told.counts["later"],
         waits=tuple(_wait(cause, times) for cause, times in told.waits.items()),
         never=len([run_id for run_id in planned if run_id not in known]),
         void_to_end=tuple(run.run_id for run in suite.void),
@@ -284,23 +278,16 @@ def _before(entries: Sequence[Entry]) -> Entry | None:
 
 
 def _start(told: _Told, entry: Entry, before: Entry | None) -> None:
-    told.starts += 1
+    told.counts["starts"] += 1
     if before is None:
         return
-    if before.state in TERMINAL:
-        told.resumed += 1
-    elif before.boot_id == entry.boot_id:
-        told.restarts += 1
-    else:
-        told.reboots += 1
+    same_boot = "restarts" if before.boot_id == entry.boot_id else "reboots"
+    told.counts["resumed" if before.state in TERMINAL else same_boot] += 1
 
 
 def _begin(told: _Told, run_id: str) -> None:
     if run_id in told.to_repeat:
-        if told.to_repeat.pop(run_id):
-            told.later += 1
-        else:
-            told.at_once += 1
+        told.counts["later" if told.to_repeat.pop(run_id) else "at_once"] += 1
     told.to_repeat = dict.fromkeys(told.to_repeat, True)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from analysis.suite import samples
 from analysis.suite.documents import optional
@@ -29,12 +28,8 @@ class Recording:
     number: int
     boot: str
     started_wall: str
-    described: Mapping[str, Any]
+    described: MeterDocument
     samples: samples.Samples
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        return _channels(self.described)
 
     @cached_property
     def span_ns(self) -> tuple[int, int] | None:
@@ -54,9 +49,8 @@ def read(folder: Path, raw: bool, changed: Collection[str], problems: list[str])
     root = folder / "meters"
     found = []
     for path in sorted(p for p in root.iterdir() if p.is_dir()) if root.is_dir() else []:
-        described = optional(path / "meter.json", problems)
         try:
-            schema.read(MeterDocument, described)
+            described = schema.read(MeterDocument, optional(path / "meter.json", problems))
         except ValueError as error:
             problems.append(
                 f"Meter {path.name} has no readable meter.json ({error}): it is left out."
@@ -69,10 +63,10 @@ def read(folder: Path, raw: bool, changed: Collection[str], problems: list[str])
             Recording(
                 name=name,
                 number=number,
-                boot=str(described.get("controller_boot_id") or ""),
-                started_wall=str(described.get("started_wall") or ""),
+                boot=described.controller_boot_id or "",
+                started_wall=described.started_wall or "",
                 described=described,
-                samples=_samples(path, _channels(described), what, problems),
+                samples=_samples(path, tuple(_named(described).values()), what, problems),
             )
         )
     return sorted(found, key=lambda one: (one.name, one.number))
@@ -88,7 +82,7 @@ def meters(
     for name, parts in by_name.items():
         first, alike = parts[0].described, []
         for part in parts:
-            other = [key for key in ALIKE if part.described.get(key) != first.get(key)]
+            other = [key for key in ALIKE if getattr(part.described, key) != getattr(first, key)]
             if other:
                 problems.append(
                     f"Meter {name} was set up otherwise after the controller had started again "
@@ -96,28 +90,25 @@ def meters(
                 )
             else:
                 alike.append((part.samples, shift_ns.get(part.boot, 0)))
-        accuracy = first.get("accuracy")
-        limit_s = first.get("arrival_delay_limit_s")
         yield Meter(
             name=name,
-            kind=str(first.get("kind", "")),
-            origin=str(first.get("origin", "modelled")),
+            kind=first.kind,
+            origin=first.origin,
             own_names=tuple(_named(first)),
-            channels=_channels(first),
-            accuracy=accuracy if isinstance(accuracy, dict) else {},
-            # Without a word on its timing nothing but the arrival of a record can be relied on.
-            timing=str(first.get("timing", "poll")),
-            arrival_delay_limit_s=float(limit_s) if isinstance(limit_s, int | float) else 0.0,
+            channels=tuple(_named(first).values()),
+            accuracy=first.accuracy,
+            timing=first.timing,
+            arrival_delay_limit_s=first.arrival_delay_limit_s,
             samples=samples.chained(alike),
         )
 
 
-def _place(folder_name: str, described: Mapping[str, Any]) -> tuple[str, int]:
+def _place(folder_name: str, described: MeterDocument) -> tuple[str, int]:
     """The meter's name and the recording's number, from 1: `name.2` is the second of `name`.
 
     meter.json has the last word on the name, so that a meter called `a.2` is not a part of `a`.
     """
-    name = str(described.get("name") or folder_name)
+    name = described.name
     numbered = re.fullmatch(re.escape(name) + r"\.(\d+)", folder_name)
     if numbered:
         return name, int(numbered[1])
@@ -125,15 +116,10 @@ def _place(folder_name: str, described: Mapping[str, Any]) -> tuple[str, int]:
     return (name, 1) if folder_name == name else (folder_name, 1)
 
 
-def _named(described: Mapping[str, Any]) -> dict[str, str]:
+def _named(described: MeterDocument) -> dict[str, str]:
     """Channels by the meter's own names; each once."""
-    given = described.get("channels")
-    found = {str(v): str(k) for k, v in reversed(given.items())} if isinstance(given, dict) else {}
+    found = {channel: own for own, channel in reversed(list(described.channels.items()))}
     return {own: channel for channel, own in reversed(found.items())}
-
-
-def _channels(described: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(_named(described).values())
 
 
 def _samples(

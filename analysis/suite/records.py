@@ -12,6 +12,7 @@ from typing import Any
 from analysis.suite.assumptions import Assumptions, assumptions_of
 from analysis.suite.preconditioned import Preconditioned
 from analysis.suite.samples import Samples
+from contract.documents import LeftOut
 from contract.errors import AgentError
 from contract.journal import Entry
 from instrumentation.sources.counter import Reading
@@ -73,14 +74,6 @@ class Phase:
     @property
     def duration_s(self) -> float:
         return (self.t_end_ns - self.t_start_ns) / 1e9
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A declared part of a workload that could not be done, and why."""
-
-    what: str
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from analysis.suite.documents import lines, optional, seconds
 from analysis.suite.records import (
     TAIL,
     Counter,
-    LeftOut,
     Phase,
     Run,
     Suite,
@@ -62,7 +61,7 @@ def parse(document: Mapping[str, Any]) -> Run:
         started_wall=found.started_wall or "",
         program=found.program or "",
         cpus=found.cpus or None,
-        left_out=tuple(LeftOut(entry.what, entry.reason) for entry in found.left_out or ()),
+        left_out=found.left_out or (),
         kept=found.kept or {},
         disks=found.disks or {},
     )

@@ -17,8 +17,8 @@ from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
 
 from analysis.report import build, hosts_page, hosts_sections
-from analysis.report.figures import hosts_forest
-from analysis.report.hosts_table import table
+from analysis.report.figures import forest
+from analysis.report.hosts_page import table
 from analysis.stats import host_effects as factor
 from analysis.stats.comparison import LogRatio
 from analysis.stats.hosts import Effect, Hosts, hosts
@@ -259,12 +259,12 @@ def test_every_statement_has_its_row(same: Hosts) -> None:
 
 def test_pictures_have_a_marker_a_host_and_their_mean(same: Hosts) -> None:
     by_name = {"SQL": [e for e in same.single if e.workload == "sql"]}
-    (drawn,) = hosts_forest.draw(same, by_name)
+    (drawn,) = forest.draw_hosts(same, by_name)
     labels = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert labels == ["alder", "birch", "cedar", "mean of these hosts"]
-    looks = [hosts_forest.look(number) for number in range(12)]
+    looks = [forest.host_look(number) for number in range(12)]
     assert len(set(looks)) == 12
-    assert all(marker != hosts_forest.MEAN for _, marker in looks)
+    assert all(marker != forest.MEAN for _, marker in looks)
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ def split(delta: tuple[float, float], time: tuple[float, float], power: tuple[fl
 
     seconds, watts = Estimate(9, longer, longer - 0.1, longer + 0.1), Estimate(9, 1.0, 0.9, 1.1)
     estimates = (around(delta), around(time), around(power), seconds, watts)
-    return Decomposition("sql", "plain", "opal", "system", "all", 9, *estimates)
+    return Decomposition("opal", "system", 9, *estimates)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from analysis.tests.pages import text_of
 
 def row(phase: str, energy_j: float | None, configuration: str = "plain") -> PerUnit:
     value = None if energy_j is None else Estimate(3, energy_j, energy_j * 0.9, energy_j * 1.1)
-    return PerUnit("w", configuration, phase, UNITS["bytes"], value, None, None, None)
+    return PerUnit(configuration, phase, UNITS["bytes"], value, None, None, None)
 
 
 @pytest.fixture(scope="module")

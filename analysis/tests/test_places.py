@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from analysis.published.places import PAGE, faults, page, places
+from analysis.published.places import PAGE, page, places
 from analysis.published.reference import citations, published
 
 SUITES = Path(__file__).parents[2] / "workloads" / "suites"
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 CAPTION = re.compile(r"^(?:fig(?:ure)?\.?|table|rys\.) ?([0-9]+|[IVX]+)[.:]", re.I | re.M)
+
+
+def faults(suites: Path) -> Iterator[str]:
+    """Places whose suite is no file of `suites`, or whose workload that file does not name."""
+    for place in filter(lambda place: place.ours, places()):
+        path = suites / f"{place.suite}.yml"
+        if not path.is_file():
+            yield f"{place.paper}, {place.place}: there is no suite {place.suite}"
+        elif not names(path.read_text(encoding="utf-8"), place.workload):
+            yield f"{place.paper}, {place.place}: {place.suite} has no workload {place.workload}"
+
+
+def names(suite: str, workload: str) -> bool:
+    """Whether a suite's text names a workload as an entry or as what an entry runs."""
+    words = re.split(r"[\s,{}]+", suite)
+    return any(
+        key in ("name:", "workload:") and value == workload for key, value in pairwise(words)
+    )
 
 
 def test_every_entry_of_the_reference_tables_has_its_place() -> None:

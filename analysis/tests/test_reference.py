@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from analysis.published import reference
-from analysis.published.reference import COLUMNS, FOLDER, Published, citations, published
+from analysis.published.reference import CONDITIONS, FOLDER, Published, citations, published
 from analysis.tests.reference_checks import CHECKS, CLEAN, Check, growth, unmarked
 
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 NAMES = [citation.paper for citation in citations()]
+COLUMNS = (
+    *("paper", "entry", "place", "page", "subject"),
+    *CONDITIONS,
+    *("workload", "phase", "configuration"),
+    *("quantity", "value", "half_width_95", "unit", "doubtful", "note"),
+)
 UNITS = {
     *("s", "ms", "min", "h", "years", "J", "Wh", "J/kWh", "USD", "USD/kWh"),
     *("MB", "GB", "TB", "bit", "GHz", "C"),

@@ -13,8 +13,7 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
 from analysis.report.steadiness_section import carry_over_sentence
-from analysis.stats.stalls import share_within, stalls
-from analysis.stats.steadiness import hours_of, places_of, steadiness
+from analysis.stats.steadiness import hours_of, places_of, share_within, stalls, steadiness
 from analysis.stats.two_way import Layout
 from analysis.suite.clocks import TargetClock
 from analysis.suite.records import Run, Suite

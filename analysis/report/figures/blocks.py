@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-import matplotlib as mpl
 import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -46,9 +45,8 @@ def draw(
     panels: list[tuple[str, Series]] = [("Against own mean (%)", own)]
     panels += [(f"Against {suite.label(suite.baseline or '')} (%)", ratio)] if ratio else []
     here = energy.filter((pl.col("workload") == workload) & (pl.col("component") == component))
-    with mpl.rc_context(style.RC):
-        height = max(1.75 * len(panels) + 0.7, 0.9 + 0.17 * len(by))
-        figure = Figure(figsize=(7.2, height), layout="constrained")
+    height = max(1.75 * len(panels) + 0.7, 0.9 + 0.17 * len(by))
+    with style.drawing(7.2, height) as figure:
         axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
         looks = style.palette(suite)
         for axis, (title, series) in zip(axes, panels, strict=True):

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -64,9 +63,8 @@ def draw(rows: Sequence[PerUnit], title: str, origin: str) -> Figure | None:
     kinds = list(dict.fromkeys(point.what for point in found))
     if len(heads) < FEWEST or len(kinds) > len(style.COLOURS):
         return None
-    with mpl.rc_context({**style.RC, "axes.grid.axis": "x"}):
-        height = 1.3 + max(0.23, 0.09 * len(kinds)) * len(heads)
-        figure = Figure(figsize=(7.2, height), layout="constrained")
+    height = 1.3 + max(0.23, 0.09 * len(kinds)) * len(heads)
+    with style.drawing(7.2, height, grid="x") as figure:
         axis = figure.subplots()
         for i, kind in enumerate(kinds):
             own = [point for point in found if point.what == kind]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
@@ -41,8 +40,7 @@ def draw(rows: Sequence[PerUnit], suite: Suite, title: str, origin: str) -> Figu
     found = series(rows)
     if not 0 < len(found) <= MOST:
         return None
-    with mpl.rc_context({**style.RC, "axes.grid.axis": "both"}):
-        figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    with style.drawing(7.2, 3.4, grid="both") as figure:
         axes = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
         for axis, (what, by) in zip(axes, found.items(), strict=True):
             _lines(axis, by, suite)

@@ -1,23 +1,69 @@
-"""Every ratio to the baseline with its interval, in rows that fit a sheet of paper."""
+"""Changes with their 95 % intervals, a line each, on sheets of one scale that fit a page.
+
+Of one suite a line a workload × configuration; of several hosts a line each and one for their mean.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import matplotlib as mpl
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from analysis.report import words
-from analysis.report.figures import intervals, style
-from analysis.report.figures.intervals import Limits, Ratio, Tick
+from analysis.report.figures import style
 from analysis.suite import records
 from analysis.suite.records import Suite
 
-ROWS = 34  # lines of one picture: more would not fit an upright sheet
-LINE_IN = 0.19
-Row = Mapping[str, Any]
+if TYPE_CHECKING:  # slow to import, and only reports of several hosts need it
+    from analysis.stats.comparison import Comparison
+    from analysis.stats.hosts import Effect, Hosts
+
+MEAN = "D"  # the marker of the hosts' mean
+Ratio = tuple[float, float | None, float | None]  # with the limits of its interval
+Limits = tuple[float, float]
+
+
+class Line(NamedTuple):
+    """A ratio, its marker's colour and form, hollow where inconclusive; behind it stands the change
+    in words and `remark`, nothing where that is None."""
+
+    ratio: Ratio
+    look: tuple[str, str]
+    hollow: bool
+    remark: str | None = ""
+
+
+class Entry(NamedTuple):
+    """Lines below each other under one name; None leaves one free."""
+
+    name: str
+    lines: tuple[Line | None, ...]
+
+
+Group = tuple[str, Sequence[Entry]]  # with its heading
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Lines of one picture at most (more would not fit an upright sheet), heights in inches, lines
+    free behind each entry, and where the axis ends above the first line."""
+
+    most: int
+    line_in: float
+    around_in: float
+    free: int
+    top: float
+    legend: Sequence[Line2D] = field(default=())
+
+    def lines(self, groups: Sequence[Group]) -> int:
+        """Of groups with their headings."""
+        each = (len(entry.lines) + self.free for _, entries in groups for entry in entries)
+        return len(groups) + sum(each)
 
 
 def draw(summary: pl.DataFrame, suite: Suite, component: str) -> list[Figure]:
@@ -30,61 +76,167 @@ def draw(summary: pl.DataFrame, suite: Suite, component: str) -> list[Figure]:
         & (pl.col("configuration") != (suite.baseline or ""))
         & pl.col("ratio").is_not_null()
     )
-    if rows.is_empty():
-        return []
-    scale = intervals.limits(map(_ratio, rows.rows(named=True)), suite.margin)
-    where = records.joint(rows["origin"].unique())
-    by = {name: _of(rows, suite, name) for name in suite.workloads}
-    by = {name: found for name, found in by.items() if found}
-    sheets = list(intervals.sheets(by, lambda of: len(of) + 1, ROWS))
-    parts = [
-        f", {n} of {len(sheets)}" if len(sheets) > 1 else "" for n in range(1, 1 + len(sheets))
-    ]
-    return [
-        _sheet(sheet, suite, scale, component, (part, where))
-        for sheet, part in zip(sheets, parts, strict=True)
-    ]
-
-
-def _of(rows: pl.DataFrame, suite: Suite, workload: str) -> list[Row]:
+    looks = style.palette(suite)
     rank = {name: i for i, name in enumerate(suite.configurations)}
-    found = rows.filter(pl.col("workload") == workload).rows(named=True)
-    return sorted(found, key=lambda row: rank.get(row["configuration"], len(rank)))
+
+    def entry(row: Mapping[str, Any]) -> Entry:
+        name = row["configuration"]
+        ratio = row["ratio"], row["ratio_low"], row["ratio_high"]
+        look = looks[name].colour, looks[name].marker
+        return Entry(suite.label(name), (Line(ratio, look, row["verdict"] == "inconclusive"),))
+
+    groups: list[Group] = []
+    for workload in suite.workloads:
+        found = rows.filter(pl.col("workload") == workload).rows(named=True)
+        ordered = sorted(found, key=lambda row: rank.get(row["configuration"], len(rank)))
+        if ordered:
+            groups.append((words.name_of(workload), [entry(row) for row in ordered]))
+    baseline = suite.label(suite.baseline or "")
+    texts = f"Energy against {baseline}", _axis_of(component, baseline)
+    layout = Layout(most=34, line_in=0.19, around_in=1.0, free=0, top=-0.7)
+    return _sheets(groups, layout, suite.margin, texts, records.joint(rows["origin"].unique()))
 
 
-def _ratio(row: Row) -> Ratio:
-    return row["ratio"], row["ratio_low"], row["ratio_high"]
+def draw_hosts(found: Hosts, by_name: Mapping[str, Sequence[Effect]]) -> list[Figure]:
+    """The effect on every host and their mean, by heading; none where nothing compares."""
+
+    def line(c: Comparison | None, look: tuple[str, str], remark: str | None) -> Line | None:
+        if c is None:
+            return None
+        return Line((c.ratio, c.low, c.high), look, c.verdict == "inconclusive", remark)
+
+    def entry(effect: Effect) -> Entry:
+        each = [
+            line(effect.by_host.get(name), host_look(number), None)
+            for number, name in enumerate(found.names)
+        ]
+        sign = {"differ": "  ≠", "alike": "  ≈"}.get(effect.hosts, "  ?")
+        mean = line(effect.these, (style.INK, MEAN), sign)
+        return Entry(found.first.label(effect.other), (*each, mean))
+
+    groups = [(name, [entry(effect) for effect in of]) for name, of in by_name.items()]
+    baseline = found.first.label(found.first.baseline or "")
+    texts = f"Energy against {baseline} on each host", _axis_of(found.component, baseline)
+    legend = list(_hosts_legend(found.names))
+    layout = Layout(most=60, line_in=0.135, around_in=1.3, free=1, top=-0.9, legend=legend)
+    return _sheets(groups, layout, found.margin, texts, found.origin)
+
+
+def host_look(number: int) -> tuple[str, str]:
+    """Colour and marker of a host; the mean's diamond is nobody's."""
+    markers = [m for m in ("o", "s", *style.MARKERS) if m != MEAN]
+    colours = (style.SED_COLOUR, *style.COLOURS)
+    return colours[number % len(colours)], markers[number % len(markers)]
+
+
+def _hosts_legend(names: Sequence[str]) -> Iterator[Line2D]:
+    looks = [(name, *host_look(number)) for number, name in enumerate(names)]
+    for name, colour, marker in [*looks, ("mean of these hosts", style.INK, MEAN)]:
+        yield Line2D(
+            [], [], ls="", label=name, marker=marker, markerfacecolor=colour,
+            markeredgecolor=style.INK, markersize=5.5,
+        )  # fmt: skip
+
+
+def _axis_of(component: str, baseline: str) -> str:
+    return f"Change of the {words.name_of(component)}'s energy against {baseline} (%)"
+
+
+def _sheets(
+    groups: Sequence[Group], layout: Layout, margin: float, texts: tuple[str, str], origin: str
+) -> list[Figure]:
+    """Whole groups, as many as a sheet holds; `texts` are the title and the axis's name."""
+    lines = [line for _, of in groups for one in of for line in one.lines if line]
+    if not lines:
+        return []
+    scale = _limits([line.ratio for line in lines], margin)
+    sheets: list[list[Group]] = [[]]
+    for group in groups:
+        if sheets[-1] and layout.lines([*sheets[-1], group]) > layout.most:
+            sheets.append([])
+        sheets[-1].append(group)
+    title = f"{texts[0]}, ±{margin * 100:g} % shaded"
+    figures = []
+    for number, sheet in enumerate(sheets, start=1):
+        part = f", {number} of {len(sheets)}" if len(sheets) > 1 else ""
+        height_in = layout.around_in + layout.line_in * layout.lines(sheet)
+        with style.drawing(7.2, height_in, grid="x") as figure:
+            _sheet(figure, sheet, layout, scale, margin)
+            figure.axes[0].set_xlabel(texts[1])
+            style.titled(figure, title + part, origin)
+        figures.append(figure)
+    return figures
+
+
+def _limits(ratios: Sequence[Ratio], margin: float) -> Limits:
+    """In %: show every ratio; an interval of the widest kind may run off the edge."""
+    mids = [mid for mid, _, _ in ratios]
+    lows = [low for _, low, _ in ratios if low is not None]
+    highs = [high for _, _, high in ratios if high is not None]
+    around = 2.5 * margin
+    low = min(1 - around, *mids, max(min([1.0, *lows]), 1 - 1.6 * (1 - min(1.0, *mids))))
+    high = max(1 + around, *mids, min(max([1.0, *highs]), 1 + 1.6 * (max(1.0, *mids) - 1)))
+    room = 0.04 * (high - low)
+    return (low - room - 1) * 100, (high + room - 1) * 100
 
 
 def _sheet(
-    sheet: Mapping[str, Sequence[Row]],
-    suite: Suite,
-    scale: Limits,
-    component: str,
-    said: tuple[str, str],
-) -> Figure:
-    looks = style.palette(suite)
-    lines = sum(len(rows) + 1 for rows in sheet.values())
-    part, where = said
-    baseline = suite.label(suite.baseline or "")
-    with mpl.rc_context({**style.RC, "axes.grid.axis": "x"}):
-        figure, axis = intervals.frame(1.0 + LINE_IN * lines, scale, suite.margin)
-        y = 0
-        ticks: list[Tick] = []
-        for workload, rows in sheet.items():
-            ticks.append((y, words.name_of(workload), True))
-            for row in rows:
-                y += 1
-                look = looks[row["configuration"]]
-                ticks.append((y, suite.label(row["configuration"]), False))
-                inconclusive = row["verdict"] == "inconclusive"
-                marker = look.colour, look.marker
-                intervals.interval(axis, y, _ratio(row), marker, inconclusive)
-                intervals.remark(axis, y, _ratio(row))
-            y += 1
-        what = f"Change of the {words.name_of(component)}'s energy against {baseline} (%)"
-        intervals.label(axis, ticks, (y - 0.3, -0.7), what)
-        style.titled(
-            figure, f"Energy against {baseline}, ±{suite.margin * 100:g} % shaded{part}", where
+    figure: Figure, groups: Sequence[Group], layout: Layout, scale: Limits, margin: float
+) -> None:
+    """One picture, the margin shaded; headings in bold."""
+    axis = figure.subplots()
+    axis.axvspan((1 / (1 + margin) - 1) * 100, margin * 100, color=style.BAND, zorder=0, lw=0)
+    axis.axvline(0, color="#444444", lw=0.8)
+    axis.set_xlim(*scale)
+    ticks: list[tuple[float, str, str]] = []
+    y = 0
+    for heading, entries in groups:
+        ticks.append((y, heading, "bold"))
+        y += 1
+        for entry in entries:
+            ticks.append((y + (len(entry.lines) - 1) / 2, entry.name, "normal"))
+            for at, line in enumerate(entry.lines, start=y):
+                if line is not None:
+                    _draw_line(axis, at, line)
+            y += len(entry.lines) + layout.free
+    axis.set_yticks([at for at, _, _ in ticks], [text for _, text, _ in ticks])
+    for name, (_, _, weight) in zip(axis.get_yticklabels(), ticks, strict=True):
+        name.set_fontweight(weight)
+    axis.tick_params(axis="y", length=0, pad=9)  # room for arrows
+    axis.set_ylim(y - 0.3, layout.top)
+    if layout.legend:
+        columns = min(4, len(layout.legend))
+        figure.legend(handles=layout.legend, loc="outside lower left", ncols=columns)
+
+
+def _draw_line(axis: Axes, y: float, line: Line) -> None:
+    """The marker and its interval, which ends in an arrow where it runs off the edge."""
+    (mid, *ends), (colour, marker) = line.ratio, line.look
+    left, right = axis.get_xlim()
+    if ends[0] is not None and ends[1] is not None:
+        low, high = (ends[0] - 1) * 100, (ends[1] - 1) * 100
+        inside = [min(max(low, left), right), max(min(high, right), left)]
+        axis.plot(inside, [y, y], color=style.INK, lw=1.2)
+        for cut, edge, arrow in ((low < left, left, "<"), (high > right, right, ">")):
+            if cut:
+                axis.plot(edge, y, marker=arrow, markersize=5, color=style.INK, clip_on=False)
+    axis.plot(
+        (mid - 1) * 100,
+        y,
+        marker=marker,
+        markersize=5.5,
+        markeredgewidth=1.0,
+        markerfacecolor="white" if line.hollow else colour,
+        markeredgecolor=style.INK,
+        zorder=3,
+    )
+    if line.remark is not None:
+        axis.annotate(
+            words.change_of(*line.ratio) + line.remark,
+            (1.025, y),
+            xycoords=axis.get_yaxis_transform(),
+            va="center",
+            fontsize=7.5,
+            color=style.SOFT,
+            annotation_clip=False,
         )
-    return figure

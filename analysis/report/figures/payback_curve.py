@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -35,8 +34,7 @@ def draw(
         return None
     columns = 1 if len(paybacks) <= ONE_COLUMN else COLUMNS
     rows = math.ceil(len(paybacks) / columns)
-    with mpl.rc_context(style.RC):
-        figure = Figure(figsize=(5.4, 1.3 + 1.75 * rows), layout="constrained")
+    with style.drawing(5.4, 1.3 + 1.75 * rows) as figure:
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
         years = np.linspace(0, _end(paybacks, assumptions), 121)
         for axis, payback in zip(axes, paybacks, strict=False):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -17,8 +16,7 @@ def draw(done: Preconditioned, origin: str) -> Figure | None:
     rates = done.rounds_mib_s
     if not rates:
         return None
-    with mpl.rc_context(style.RC):
-        figure = Figure(figsize=(7.2, 2.6), layout="constrained")
+    with style.drawing(7.2, 2.6) as figure:
         axis = figure.subplots()
         rounds = range(1, len(rates) + 1)
         axis.plot(rounds, rates, color=style.INK, lw=1.2, marker="o", markersize=4, label="rounds")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
@@ -82,6 +84,13 @@ def palette(suite: Suite) -> dict[str, Look]:
         spare = Look(COLOURS[i % len(COLOURS)], HATCHES[i % len(HATCHES)], MARKERS[i % 7])
         looks[name] = fixed.get(name, spare)
     return looks
+
+
+@contextmanager
+def drawing(width_in: float, height_in: float, grid: str = "y") -> Iterator[Figure]:
+    """A figure in this look, to be drawn on; `grid` names the axis that has grid lines."""
+    with mpl.rc_context({**RC, "axes.grid.axis": grid}):
+        yield Figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def with_origin(title: str, origin: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -37,8 +36,7 @@ def draw(suite: Suite, run: Run, clock: clocks.TargetClock) -> Figure | None:
     curves = [*_meter_curves(suite, run, clock), *_rapl_curves(suite, run)]
     if not curves:
         return None
-    with mpl.rc_context(style.RC):
-        figure = Figure(figsize=(7.2, 2.9), layout="constrained")
+    with style.drawing(7.2, 2.9) as figure:
         axis = figure.subplots()
         _shade(axis, run)
         others = iter(OTHERS * len(curves))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -28,8 +27,7 @@ def draw(
     if not any(swing.width > 0 for swing in found):
         return None
     centre = net_present_value(payback.saving_j.mean, payback.runs_per_day, assumptions)
-    with mpl.rc_context({**style.RC, "axes.grid.axis": "x"}):
-        figure = Figure(figsize=(5.8, 1.4 + 0.44 * len(found)), layout="constrained")
+    with style.drawing(5.8, 1.4 + 0.44 * len(found), grid="x") as figure:
         axis = figure.subplots()
         for lane, swing in enumerate(found):
             _bar(axis, lane, swing, centre)
