@@ -46,7 +46,8 @@ def opal(scene: Scene) -> Iterator[Diagnosis]:
                 found,
             )
         else:
-            yield passed("opal", f"The disk {disk['role']} has Opal, and its SID is free.", **found)
+            sid = "its SID is free" if found["sid_blocked"] is False else "tells nothing of its SID"
+            yield passed("opal", f"The disk {disk['role']} has Opal and {sid}.", **found)
 
 
 def smart(scene: Scene) -> Iterator[Diagnosis]:

@@ -1,0 +1,89 @@
+"""A guest of the lab as a foreign machine: shell commands there, files over those of sysfs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.init import ASSETS
+from lab import ssh
+from lab.state import REPOSITORY, Layout
+
+LAB = REPOSITORY / "build" / "lab-first-use"
+# A folder of sysfs with more in it: what is there is bound into a tmpfs, which is put in its place.
+OVER = """
+over() { d=$(readlink -f "$1"); t=$(mktemp -d /run/over.XXXXXX); mount -t tmpfs over "$t"
+  for e in "$d"/*; do n=${e##*/}
+    if [ -L "$e" ]; then cp -P "$e" "$t/$n"
+    elif [ -d "$e" ]; then mkdir "$t/$n"; mount --rbind "$e" "$t/$n"
+    elif [ -e "$e" ]; then : >"$t/$n"; mount --bind "$e" "$t/$n"; fi
+  done
+  mount --rbind "$t" "$d"; echo "$d" >>/run/overs; }
+"""
+BACK = "[ ! -e /run/overs ] || tac /run/overs | xargs -n1 umount -R -l; rm -f /run/overs"
+
+
+@dataclass(frozen=True)
+class Guest:
+    """`state` is that of the lab's state.json."""
+
+    state: dict[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> Guest:
+        return cls(json.loads(Layout(folder).state.read_text(encoding="utf-8")))
+
+    def sh(self, script: str) -> str:
+        """What a script prints there. Raises RuntimeError with its last words."""
+        argv = ssh.command(self.state["ssh"], ["sh", "-eu"], connect_s=120)
+        done = subprocess.run(argv, input=script, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{script.strip()[:200]}: {done.stderr.strip()[-400:]}")
+        return done.stdout
+
+    def target(self) -> dict[str, Any]:
+        """As `fde init` describes it: a resolved target without a word of the lab's inventory."""
+        drives, link = self.state["drives"], self.state["ssh"]
+        place = "/usr/share/fde-testbed"
+        return {
+            "format": "fde-target/1",
+            "host": "foreign",
+            "origin": "modelled",
+            "lab": False,
+            "ssh": {**link, "port": int(link["port"])},
+            "disks": {
+                role: {
+                    "by_id": f"/dev/disk/by-id/nvme-{d['model']}_{d['serial']}",
+                    "serial": d["serial"],
+                    "size_bytes": d["size_bytes"],
+                    # A new virtual drive reads as random bytes.
+                    "erase": d["serial"] if role == "sed" else None,
+                }
+                for role, d in drives.items()
+            },
+            "extent_bytes": 2**30,
+            "filesystem": {"type": "ext4", "options": [], "mount_options": "noatime"},
+            "configurations": [
+                {"name": "plain", "kind": "plain", "disk": "plain"},
+                {"name": "opal", "kind": "opal", "disk": "sed"},
+            ],
+            "database": "any",
+            "packages": [],
+            "meters": [
+                {
+                    "name": "meter0",
+                    "kind": "smartpower3",
+                    "port": self.state["meter"]["port"],
+                    "origin": "modelled",
+                    "channels": {"0": "system", "1": "drive"},
+                }
+            ],
+            "assets": {
+                name: {"path": f"{place}/{file}", "sums": f"{place}/SHA256SUMS", "sha256": None}
+                for name, file in ASSETS.items()
+            },
+            "assumptions": {"currency": "USD"},
+        }

@@ -1,0 +1,465 @@
+"""Mistakes that owners make, planted on a guest as a foreign machine and on this controller.
+
+Several are planted at once, where none hides another, and the doctor looks at all of them; then
+all are taken back. It has found one where a diagnosis of the mistake's code fails or warns, names
+it, and has a way out. `how` says what was planted: the thing itself, or what stands in for it (a
+file over one of sysfs, a program in another's place). Needs root here, for a mount namespace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contract.errors import LabError
+from contract.files import write_json
+from instrumentation.simulators import registry
+from instrumentation.simulators.play import Player, SimulatedPort
+from lab import lifecycle
+from lab.state import REPOSITORY, Layout
+from validation.bench import FOLDER, Figure, at_least, at_most
+from validation.first_use.guest import BACK, LAB, OVER, Guest
+
+REAL, STAND_IN = "real", "stand-in"
+ASSETS = "/usr/share/fde-testbed"
+
+
+@dataclass
+class Patient:
+    """What a mistake is planted in: the guest, the description of the target, the folder of the
+    bench, lines of shell for the controller's mount namespace, and what undoes it here."""
+
+    guest: Guest
+    target: dict[str, Any]
+    folder: Path
+    here: list[str] = field(default_factory=list)
+    undo: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def meter(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.target["meters"][0]
+        return found
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """`guest` is planted there by a script and taken back by `back`; `plant` does the rest. `word`
+    stands in what the doctor says of it."""
+
+    name: str
+    code: str
+    word: str
+    how: str = REAL
+    guest: str = ""
+    back: str = ""
+    plant: Callable[[Patient], object] = lambda _: None
+
+
+def secrets(**changes: Any) -> Callable[[Patient], None]:
+    def plant(patient: Patient) -> None:
+        path = Path(patient.target["secrets_file"])
+        own = json.loads(path.read_text(encoding="utf-8")) | changes
+        write_json(path, own, mode=0o600)
+
+    return plant
+
+
+def of_target(key: str, value: Any) -> Callable[[Patient], None]:
+    def plant(patient: Patient) -> None:
+        patient.target[key] = value
+
+    return plant
+
+
+def of_disk(role: str, **changes: Any) -> Callable[[Patient], None]:
+    return lambda patient: patient.target["disks"][role].update(changes)
+
+
+def of_ssh(**changes: Any) -> Callable[[Patient], None]:
+    return lambda patient: patient.target["ssh"].update(changes)
+
+
+def wrong_role(patient: Patient) -> None:
+    patient.target["disks"] = {"sed": patient.target["disks"]["plain"]}
+    patient.target["configurations"] = patient.target["configurations"][1:]
+
+
+def played(kind: str, watts: list[float], **settings: Any) -> Callable[[Patient], None]:
+    """Another meter at the port: one that a simulator plays."""
+
+    def plant(patient: Patient) -> None:
+        link, ended = patient.folder / "other-meter", threading.Event()
+        make = registry.load(kind)
+        player = Player(lambda: make(**settings), link, watts)
+        thread = threading.Thread(target=player.run, args=(ended.is_set,), daemon=True)
+        thread.start()
+        patient.undo.callback(player.close)
+        patient.undo.callback(thread.join)
+        patient.undo.callback(ended.set)
+        patient.meter["port"] = str(link)
+
+    return plant
+
+
+def silent(patient: Patient) -> None:
+    port = SimulatedPort(patient.folder / "silent-meter")
+    patient.undo.callback(port.close)
+    patient.meter["port"] = str(port.link)
+
+
+def busy_port(patient: Patient) -> None:
+    import serial
+
+    taken = serial.Serial(str(Path(patient.meter["port"]).resolve()), exclusive=True)
+    patient.undo.callback(taken.close)
+
+
+def program(name: str) -> Callable[[Patient], None]:
+    """A process of that name."""
+
+    def plant(patient: Patient) -> None:
+        path = patient.folder / name
+        shutil.copy(shutil.which("sleep") or "/bin/sleep", path)
+        process = subprocess.Popen([str(path), "3600"])
+        patient.undo.callback(process.wait)
+        patient.undo.callback(process.kill)
+
+    return plant
+
+
+def here(script: str) -> Callable[[Patient], None]:
+    return lambda patient: patient.here.append(script.format(folder=patient.folder))
+
+
+FALL_ASLEEP = (
+    "printf '[Login]\\nIdleAction=suspend\\n' >{folder}/logind; echo mem >{folder}/state\n"
+    "mount --bind {folder}/logind /etc/systemd/logind.conf\n"
+    "mount --bind {folder}/state /sys/power/state"
+)
+CPU = "/sys/devices/system/cpu"
+STOP = "systemctl stop fde-{0} 2>/dev/null || true"
+RUN = "systemd-run --quiet --collect --unit=fde-{0} "
+
+
+def overlaid(folder: str, files: dict[str, str]) -> str:
+    """Files in a folder of sysfs, from a script in the guest."""
+    lines = [OVER, f'd=$(readlink -f "{folder}"); over "$d"']
+    for path, text in files.items():
+        lines.append(f'mkdir -p "$d/{Path(path).parent}"; echo "{text}" >"$d/{path}"')
+    return "\n".join(lines)
+
+
+SMART = json.dumps({"serial_number": "S", "smart_status": {"passed": False}})
+OLD = "cryptsetup 2.3.7 flags: UDEV BLKID KEYRING"
+# A round each: what one of its mistakes does must not keep another from being seen.
+ROUNDS: tuple[tuple[Mistake, ...], ...] = (
+    (
+        Mistake(
+            *("missing asset", "assets", "clip"),
+            guest=f"mv {ASSETS}/clip.mpg {ASSETS}/away",
+            back=f"mv {ASSETS}/away {ASSETS}/clip.mpg",
+        ),
+        Mistake(
+            *("asset that was changed", "assets", "kernel_tree"),
+            guest=f"cd {ASSETS}; cp -a kernel_tree.tar.gz /run/kept; echo >>kernel_tree.tar.gz",
+            back=f"cp -a /run/kept {ASSETS}/kernel_tree.tar.gz; rm /run/kept",
+        ),
+        Mistake(
+            *("full disk on the target", "target-room", "MiB"),
+            guest="mkdir -p /var/lib/fde-testbed; mount -t tmpfs -o size=4m t /var/lib/fde-testbed",
+            back="umount /var/lib/fde-testbed",
+        ),
+        Mistake(
+            *("target that falls asleep", "target-sleep", "IdleAction"),
+            guest="mkdir -p /run/systemd/logind.conf.d; "
+            "printf '[Login]\\nIdleAction=suspend\\n' >/run/systemd/logind.conf.d/90.conf",
+            back="rm /run/systemd/logind.conf.d/90.conf",
+        ),
+        Mistake(
+            *("database server that runs", "services", "postgresql", STAND_IN),
+            guest="systemd-run --quiet --collect --unit=postgresql sleep 3600",
+            back="systemctl stop postgresql",
+        ),
+        Mistake(
+            *("busy machine", "load", "runs on the target"),
+            guest=RUN.format("hog") + "sh -c 'while :; do :; done'",
+            back=STOP.format("hog"),
+        ),
+        Mistake(
+            *("disk in use", "disks", "use"),
+            guest=RUN.format("hold")
+            + 'python3 -c \'import os,time; os.open("/dev/nvme0n1", os.O_RDONLY|os.O_EXCL); '
+            "time.sleep(3600)'",
+            back=STOP.format("hold"),
+        ),
+        Mistake("wrong size", "disks", "size", plant=of_disk("sed", size_bytes=10**12)),
+        Mistake(
+            *("governor", "governor", "powersave", STAND_IN),
+            guest=overlaid(f"{CPU}/cpu0", {"cpufreq/scaling_governor": "powersave"}),
+        ),
+        Mistake(
+            *("battery", "power", "battery", STAND_IN),
+            guest=overlaid(
+                "/sys/class",
+                {"power_supply/BAT0/type": "Battery", "power_supply/BAT0/status": "Discharging"},
+            ),
+        ),
+        Mistake(
+            *("throttled link", "disk-link", "2.5 GT/s", STAND_IN),
+            guest=overlaid(
+                "/sys/class/block/nvme0n1/device",
+                {
+                    "device/current_link_speed": "2.5 GT/s PCIe",
+                    "device/max_link_speed": "8.0 GT/s PCIe",
+                    "device/current_link_width": "1",
+                    "device/max_link_width": "4",
+                },
+            ),
+        ),
+        Mistake(
+            *("failing disk", "smart", "failing", STAND_IN),
+            guest=f"printf '#!/bin/sh\\necho %s\\n' \"'{SMART}'\" >/run/smartctl; "
+            "chmod +x /run/smartctl; mount --bind /run/smartctl $(command -v smartctl)",
+            back="umount $(command -v smartctl)",
+        ),
+        Mistake(
+            *("secrets that others can read", "secrets", "chmod"),
+            plant=lambda patient: Path(patient.target["secrets_file"]).chmod(0o644),
+        ),
+        Mistake(
+            *("controller that falls asleep", "controller-sleep", "IdleAction", STAND_IN),
+            plant=here(FALL_ASLEEP),
+        ),
+        Mistake(
+            *("wrong rate of the meter", "meter-rate", "100 ms"),
+            plant=played("smartpower3", [20.0, 2.0], interval_ms=100),
+        ),
+        Mistake(
+            *("ModemManager", "port-takers", "ModemManager", STAND_IN),
+            plant=program("ModemManager"),
+        ),
+    ),
+    (
+        Mistake(
+            *("no RAPL", "rapl", "RAPL"),
+            guest="mount -t tmpfs none /sys/class/powercap",
+            back="umount /sys/class/powercap",
+        ),
+        Mistake(
+            *("disk with somebody's data", "disks", "swap"),
+            guest="mkswap -q /dev/nvme0n1",
+            back="dd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=1 conv=fsync status=none",
+        ),
+        Mistake(
+            *("turbo", "turbo", "Turbo", STAND_IN),
+            guest=overlaid(CPU, {"intel_pstate/no_turbo": "0"}),
+        ),
+        Mistake(
+            *("C-states switched off", "c-states", "C6", STAND_IN),
+            guest=overlaid(
+                f"{CPU}/cpu0", {"cpuidle/state1/name": "C6", "cpuidle/state1/disable": "1"}
+            ),
+        ),
+        Mistake(
+            *("cryptsetup without Opal", "cryptsetup", "2.3", STAND_IN),
+            guest=f"printf '#!/bin/sh\\necho {OLD}\\n' >/run/cs; chmod +x /run/cs; "
+            "mount --bind /run/cs $(command -v cryptsetup)",
+            back="umount $(command -v cryptsetup)",
+        ),
+        Mistake(
+            *("modelled figures called measured", "origin", "modelled"),
+            plant=of_target("origin", "measured"),
+        ),
+        Mistake("PIN of four digits", "secrets", "PIN", plant=secrets(opal_admin_pin="1234")),
+        Mistake(
+            *("swapped channels", "meter-channels", "Swap"),
+            plant=played("smartpower3", [2.0, 20.0]),
+        ),
+        Mistake(
+            *("full disk on the controller", "controller-room", "MiB"),
+            plant=here("mkdir -p {folder}/out; mount -t tmpfs -o size=64m out {folder}/out"),
+        ),
+        Mistake("no assets named", "assets", "No assets", plant=of_target("assets", {})),
+    ),
+    (
+        Mistake("Opal asked of a plain disk", "opal", "no Opal", plant=wrong_role),
+        Mistake("silent meter", "meter-heard", "silent", plant=silent),
+        Mistake("mistyped PSID", "psid", "characters", plant=secrets(sed_psid="ABCD-EFGH")),
+    ),
+    (
+        Mistake(
+            *("ordinary user", "ssh", "ansible_user: root"),
+            guest="id owner >/dev/null 2>&1 || useradd -m owner; mkdir -p ~owner/.ssh; "
+            'cat "${CREDENTIALS_DIRECTORY:-/root/.ssh}"/authorized_keys /root/.ssh/authorized_keys '
+            "2>/dev/null >~owner/.ssh/authorized_keys || true; chown -R owner: ~owner/.ssh",
+            back="userdel -r owner 2>/dev/null || true",
+            plant=of_ssh(user="owner"),
+        ),
+        Mistake(
+            *("meter that is not there", "meter-port", "not there"),
+            plant=lambda patient: patient.meter.update(port="/dev/serial/by-id/none"),
+        ),
+        Mistake(
+            *("no secrets", "secrets", "cannot be read"),
+            plant=lambda patient: Path(patient.target["secrets_file"]).unlink(),
+        ),
+    ),
+    (
+        Mistake(
+            "nothing listens", "ssh", "sshd", plant=of_ssh(options=[], host="127.0.0.1", port=9)
+        ),
+        Mistake(
+            *("another kind of meter", "meter-heard", "wattsup"),
+            plant=played("wattsup", [50.0]),
+        ),
+    ),
+    (
+        Mistake(
+            *("incomplete entry of a meter", "meter-settings", "pattern"),
+            plant=lambda patient: patient.meter.update(kind="line", channels={"0": "system"}),
+        ),
+        Mistake(
+            *("unknown host key", "ssh", "host key"),
+            plant=lambda patient: of_ssh(known_hosts=str(patient.folder / "none"))(patient),
+        ),
+    ),
+    (
+        Mistake("port that is taken", "meter-heard", "in use", plant=busy_port),
+        Mistake(
+            *("name that nobody knows", "ssh", "ansible_host"),
+            plant=of_ssh(options=[], host="bench.invalid", port=22),
+        ),
+    ),
+)
+
+
+def measure(quick: bool = False) -> list[Figure]:
+    """The mistakes that are found, and what is found on the sound machine; details beside the
+    figures, in first-use-mistakes.json."""
+    if os.geteuid():
+        raise LabError("The bench of first use needs root, for a mount namespace: run it as root.")
+    rounds = ROUNDS[-2:] if quick else ROUNDS
+    with _lab() as guest, tempfile.TemporaryDirectory(prefix="fde-first-") as name:
+        false = [
+            one
+            for one in _looked(_patient(guest, Path(name)))
+            if one["state"] in ("fail", "warn") and one["code"] != "load"
+        ]
+        told = [row for mistakes in rounds for row in _round(guest, Path(name), mistakes)]
+    for row in told:
+        print(f"{'found ' if row['found'] else 'MISSED'} {row['name']}: {row['said']}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    write_json(FOLDER / "first-use-mistakes.json", {"mistakes": told, "false_alarms": false})
+    found = sum(row["found"] for row in told)
+    real = [row for row in told if row["how"] == REAL]
+    share = 28 / 30
+    return [
+        Figure("mistakes planted", len(told), ""),
+        at_least("of them found, with a way out", found / len(told), "", round(share, 4)),
+        Figure(
+            "planted as themselves, found of them", sum(r["found"] for r in real), f"/{len(real)}"
+        ),
+        at_most("false alarms on the sound machine", len(false), "", 0),
+    ]
+
+
+@contextmanager
+def _lab() -> Iterator[Guest]:
+    """A guest of the bench's own, or the one whose folder FDE_FIRST_USE_LAB names."""
+    if given := os.environ.get("FDE_FIRST_USE_LAB"):
+        yield Guest.of(Path(given))
+        return
+    layout = Layout(LAB)
+    lifecycle.up(layout, lambda line: print(line, file=sys.stderr), lifecycle.LabOptions())
+    try:
+        yield Guest.of(LAB)
+    finally:
+        lifecycle.down(layout)
+
+
+def _patient(guest: Guest, folder: Path) -> Patient:
+    """The sound machine: its description, and secrets that are whole."""
+    target = deepcopy(guest.target())
+    path = folder / "secrets.json"
+    write_json(
+        path, json.loads(Path(guest.state["secrets"]).read_text(encoding="utf-8")), mode=0o600
+    )
+    return Patient(guest, {**target, "secrets_file": str(path)}, folder)
+
+
+def _round(guest: Guest, folder: Path, mistakes: tuple[Mistake, ...]) -> list[dict[str, Any]]:
+    patient = _patient(guest, folder)
+    # Each by itself: one that cannot be planted on this guest must not keep the others away.
+    scripts = [
+        f"( {mistake.guest} ) >&2 || echo {mistake.name!r}" for mistake in mistakes if mistake.guest
+    ]
+    backs = [f"( {mistake.back} )" for mistake in mistakes if mistake.back]
+    unplanted: list[str] = []
+    try:
+        if scripts:
+            unplanted = guest.sh("\n".join(scripts)).splitlines()
+        with patient.undo:
+            for mistake in mistakes:
+                mistake.plant(patient)
+            found = _looked(patient)
+    finally:
+        if scripts:
+            guest.sh("set +e\n" + "\n".join([*backs, BACK, "true"]))
+    for name in unplanted:
+        print(f"not planted, this guest does not allow it: {name}", file=sys.stderr)
+    return [_judged(mistake, found) for mistake in mistakes if mistake.name not in unplanted]
+
+
+def _judged(mistake: Mistake, found: list[dict[str, Any]]) -> dict[str, Any]:
+    own = [
+        one
+        for one in found
+        if one["code"] == mistake.code
+        and one["state"] in ("fail", "warn")
+        and one["way_out"]
+        and mistake.word in one["sentence"] + one["way_out"]
+    ]
+    rest = [one for one in found if one["code"] == mistake.code]
+    return {
+        "name": mistake.name,
+        "how": mistake.how,
+        "code": mistake.code,
+        "found": bool(own),
+        "said": " | ".join(f"{o['state']}: {o['sentence']} {o['way_out']}" for o in own or rest),
+    }
+
+
+def _looked(patient: Patient) -> list[dict[str, Any]]:
+    """What the doctor says, in a mount namespace of its own."""
+    write_json(patient.folder / "target.json", patient.target, mode=0o600)
+    own = "\n".join(
+        [
+            "set -eu",
+            *patient.here,
+            f"exec {sys.executable} -m validation.first_use.one "
+            f"{patient.folder}/target.json {patient.folder}/out",
+        ]
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", own],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the doctor failed: {done.stderr[-2000:]}")
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
