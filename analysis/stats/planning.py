@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from analysis.stats.comparison import Comparison, critical
-from analysis.stats.stats import LEVEL, Floats, half_width
+from analysis.stats.stats import LEVEL, Estimate, Floats, half_width
 from analysis.suite.records import Suite
 
 if TYPE_CHECKING:
@@ -84,6 +84,19 @@ def second_stage(sd_log: Floats, n: int, half_width: float) -> Floats:
     critical = float(special.stdtrit(n - 1, 1 - LEVEL / 2))
     needed = np.ceil((critical * sd_log / math.log1p(half_width)) ** 2)
     return np.asarray(np.maximum(n, needed))
+
+
+def two_stages(first: Sequence[float], more: Sequence[float]) -> Estimate:
+    """Stein's interval of the mean once the second stage is in: 95 % whatever the deviation is.
+
+    The deviation is that of the first stage alone, for it chose the number of blocks.
+    """
+    n, total = len(first), len(first) + len(more)
+    mean = float(np.mean([*first, *more]))
+    if n < 2:
+        return Estimate(total, mean, None, None)
+    half = float(two_stages_half_width(float(np.std(first, ddof=1)), n, np.asarray(total)))
+    return Estimate(total, mean, mean - half, mean + half)
 
 
 def two_stages_half_width(sd: float | Floats, n: int, total: Floats) -> Floats:
