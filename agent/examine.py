@@ -32,6 +32,7 @@ from agent.provenance import SIMULATED_RAPL
 from agent.storage import devices, facts, inspect
 from contract.errors import AgentError
 from contract.plan import Disk
+from instrumentation.sources.registry import SourceError
 
 # Of agent.checks those that say something of a machine on which no suite runs.
 CHECKS = ("load", "governor", "turbo", "memory", "swap", "disk-health", "powercap")
@@ -72,7 +73,7 @@ def examine(target: Mapping[str, Any], sys: Path = Path("/sys")) -> dict[str, An
 def _part(part: Callable[[], Any]) -> Any:
     try:
         return part()
-    except (AgentError, CommandError, OSError, ValueError) as error:
+    except (AgentError, CommandError, SourceError, OSError, ValueError) as error:
         return {"error": str(error)}
 
 
@@ -306,7 +307,7 @@ def main() -> int:
             load(options.load)
         else:
             found = list(joules(options.joules))
-    except (AgentError, OSError) as error:
+    except (AgentError, SourceError, OSError) as error:
         print(f"fde: {error}", file=sys.stderr)
         return 1
     print(json.dumps(found))

@@ -94,6 +94,19 @@ def passed(code: str, sentence: str, **facts: Any) -> Diagnosis:
 
 
 def split(sentence: str) -> tuple[str, str]:
-    """What is wrong and the way out, of a sentence that has a colon between them."""
-    what, colon, way = sentence.strip().rstrip(".").partition(": ")
-    return (f"{what}.", f"{way}.") if colon else (f"{what}.", "")
+    """What is wrong and the way out, of a sentence that has a colon between them, which stands
+    neither in brackets nor in backquotes, nor behind a mere name."""
+    text = sentence.strip().rstrip(".")
+    depth, quoted = 0, False
+    for at, letter in enumerate(text):
+        quoted ^= letter == "`"
+        depth += (letter in "([") - (letter in ")]")
+        if text[at : at + 2] == ": " and not depth and not quoted and " " in text[:at]:
+            return _begun(text[:at]), _begun(text[at + 2 :])
+    return _begun(text), ""
+
+
+def _begun(text: str) -> str:
+    first = text.split(" ", 1)[0]
+    name = any(letter in first for letter in "/.:=_0123456789")
+    return f"{text if name else text[:1].upper() + text[1:]}."

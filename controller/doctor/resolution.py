@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from contract.errors import AgentError
-from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed
+from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
 from controller.doctor.noise import detectable_change
 
 # Where no earlier suite tells how long a workload takes.
@@ -24,7 +24,7 @@ def resolution(scene: Scene) -> Iterator[Diagnosis]:
     try:
         rows, blocks, basis = _rows(scene)
     except AgentError as error:
-        yield not_made("resolution", str(error))
+        yield not_made("resolution", *split(str(error)))
         return
     unstated = [t.name for t in scene.noise.terms if t.limit is None and t.shared < 1]
     facts = {
@@ -56,7 +56,11 @@ def _rows(scene: Scene) -> tuple[dict[str, dict[str, Any]], int, str]:
 
     assert scene.noise is not None
     suite = scaled(load_suite(scene.suite), scene.scale)
-    plan = compile_plan(scene.suite, suite, scene.target, seed=0, blocks=scene.blocks)
+    there = [entry["name"] for entry in scene.target["configurations"]]
+    own = [name for name in suite.get("configurations", there) if name in there] or there
+    plan = compile_plan(
+        scene.suite, suite, scene.target, seed=0, blocks=scene.blocks, configurations=own
+    )
     known = sizing.seen(scene.host.out, plan["host"], plan["origin"])
     blocks, basis = int(plan["blocks"]), f"suite {scene.suite}"
     if scene.hours is not None:

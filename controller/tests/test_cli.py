@@ -16,10 +16,11 @@ from contract import schema
 from contract.command_results import COMMANDS
 from contract.errors import ControllerError
 from contract.places import ANSIBLE, ROOT
-from controller import remote, secrets_file, session
+from controller import init, remote, secrets_file, session
 from controller.cli import man, output
 from controller.cli.app import guarded, main
 from controller.tests import examples
+from controller.tests.test_init import survey
 from validation.synthetic.suite import Options, write_suite
 
 EXAMPLE = ANSIBLE / "inventory" / "hardware.example"
@@ -46,6 +47,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(remote, "python", lambda *_: [sys.executable, "-c", f"print('{PROOF}')"])
     monkeypatch.setattr(secrets_file, "place", lambda _target: None)
     monkeypatch.setattr(session, "run", lambda folder, *_: folder / "manifest.json")
+    monkeypatch.setattr(init, "ask_target", lambda *_: {"disks": [survey("S1")]})
     return str(path)
 
 
@@ -66,6 +68,8 @@ def test_every_result_is_a_document_of_its_schema_and_alone(
     run_id = next(path.name for path in sorted(Path(suites[0], "runs").iterdir()))
     words: dict[str, tuple[list[str], int]] = {
         "check": (["--inventory", str(EXAMPLE)], 1),
+        "doctor": (["--inventory", str(EXAMPLE)], 1),
+        "init": ([str(tmp_path / "new"), "--host", "h", "--plain", "S1", "--yes"], 0),
         "provision": ([*play, "--confirm", "S1"], 1),
         "assets": (play, 1),
         "teardown": (play, 1),

@@ -156,7 +156,9 @@ def overlaid(folder: str, files: dict[str, str]) -> str:
     """Files in a folder of sysfs, from a script in the guest."""
     lines = [OVER, f'd=$(readlink -f "{folder}"); over "$d"']
     for path, text in files.items():
-        lines.append(f'mkdir -p "$d/{Path(path).parent}"; echo "{text}" >"$d/{path}"')
+        place = f"$d/{Path(path).parent}"
+        lines.append(f'[ ! -L "{place}" ] || rm "{place}"; mkdir -p "{place}"')
+        lines.append(f'echo "{text}" >"$d/{path}"')
     return "\n".join(lines)
 
 
@@ -197,13 +199,18 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
             back=STOP.format("hog"),
         ),
         Mistake(
-            *("disk in use", "disks", "use"),
+            *("disk in use", "disks", "open in python3"),
             guest=RUN.format("hold")
             + 'python3 -c \'import os,time; os.open("/dev/nvme0n1", os.O_RDONLY|os.O_EXCL); '
             "time.sleep(3600)'",
             back=STOP.format("hold"),
         ),
-        Mistake("wrong size", "disks", "size", plant=of_disk("sed", size_bytes=10**12)),
+        Mistake(
+            "wrong size",
+            "disks",
+            "bytes, the inventory says",
+            plant=of_disk("sed", size_bytes=10**12),
+        ),
         Mistake(
             *("governor", "governor", "powersave", STAND_IN),
             guest=overlaid(f"{CPU}/cpu0", {"cpufreq/scaling_governor": "powersave"}),
@@ -229,7 +236,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
         ),
         Mistake(
             *("failing disk", "smart", "failing", STAND_IN),
-            guest=f"printf '#!/bin/sh\\necho %s\\n' \"'{SMART}'\" >/run/smartctl; "
+            guest="cat >/run/smartctl <<'END'\n#!/bin/sh\necho '" + SMART + "'\nEND\n"
             "chmod +x /run/smartctl; mount --bind /run/smartctl $(command -v smartctl)",
             back="umount $(command -v smartctl)",
         ),
@@ -242,7 +249,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
             plant=here(FALL_ASLEEP),
         ),
         Mistake(
-            *("wrong rate of the meter", "meter-rate", "100 ms"),
+            *("wrong rate of the meter", "meter-rate", "its settings say each 10 ms"),
             plant=played("smartpower3", [20.0, 2.0], interval_ms=100),
         ),
         Mistake(
@@ -281,7 +288,9 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
             *("modelled figures called measured", "origin", "modelled"),
             plant=of_target("origin", "measured"),
         ),
-        Mistake("PIN of four digits", "secrets", "PIN", plant=secrets(opal_admin_pin="1234")),
+        Mistake(
+            "PIN of four digits", "secrets", "opal_admin_pin", plant=secrets(opal_admin_pin="1234")
+        ),
         Mistake(
             *("swapped channels", "meter-channels", "Swap"),
             plant=played("smartpower3", [2.0, 20.0]),
@@ -300,7 +309,7 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
     (
         Mistake(
             *("ordinary user", "ssh", "ansible_user: root"),
-            guest="id owner >/dev/null 2>&1 || useradd -m owner; mkdir -p ~owner/.ssh; "
+            guest="useradd -m -p '*' owner; mkdir -p ~owner/.ssh; "
             'cat "${CREDENTIALS_DIRECTORY:-/root/.ssh}"/authorized_keys /root/.ssh/authorized_keys '
             "2>/dev/null >~owner/.ssh/authorized_keys || true; chown -R owner: ~owner/.ssh",
             back="userdel -r owner 2>/dev/null || true",
@@ -320,8 +329,9 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
             "nothing listens", "ssh", "sshd", plant=of_ssh(options=[], host="127.0.0.1", port=9)
         ),
         Mistake(
-            *("another kind of meter", "meter-heard", "wattsup"),
-            plant=played("wattsup", [50.0]),
+            *("another kind of meter", "meter-heard", "smartpower3"),
+            # The lab's own, which is a smartpower3.
+            plant=lambda patient: patient.meter.update(kind="wattsup", channels={"0": "system"}),
         ),
     ),
     (
@@ -402,9 +412,11 @@ def _round(guest: Guest, folder: Path, mistakes: tuple[Mistake, ...]) -> list[di
     patient = _patient(guest, folder)
     # Each by itself: one that cannot be planted on this guest must not keep the others away.
     scripts = [
-        f"( {mistake.guest} ) >&2 || echo {mistake.name!r}" for mistake in mistakes if mistake.guest
+        f"(\n{mistake.guest}\n) >&2 || echo {mistake.name!r}"
+        for mistake in mistakes
+        if mistake.guest
     ]
-    backs = [f"( {mistake.back} )" for mistake in mistakes if mistake.back]
+    backs = [f"(\n{mistake.back}\n)" for mistake in mistakes if mistake.back]
     unplanted: list[str] = []
     try:
         if scripts:

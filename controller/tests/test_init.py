@@ -1,0 +1,156 @@
+"""What `fde init` chooses, refuses and writes, from a target's account of its disks."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import ControllerError
+from controller import init, playbook
+from controller.init import Address, Options
+
+
+def survey(serial: str, **changes: Any) -> dict[str, Any]:
+    """A blank disk without Opal, as `agent.examine --survey` tells of it."""
+    return {
+        "name": "sda",
+        "by_id": f"/dev/disk/by-id/ata-{serial}",
+        "serial": serial,
+        "size_bytes": 10**11,
+        "model": "A1",
+        "transport": "sata",
+        "uses": [],
+        "ours": False,
+        "blank": True,
+        "known": False,
+        "contents": "blank",
+        "print": "0123456789ab",
+        "opal": None,
+        "opal_words": "no Opal",
+        **changes,
+    }
+
+
+OPAL = {"owned": False, "locked": False, "shadowed": False, "sid_blocked": False}
+PLAIN, SED = survey("P1"), survey("S1", opal=OPAL, blank=False, contents="unrecognised data")
+HOST = Address.of("root@bench:2222", None, None)
+METER = "smartpower3@/dev/serial/by-path/x=0:system,1:drive"
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    return tmp_path / "mine"
+
+
+def seen(monkeypatch: pytest.MonkeyPatch, *disks: dict[str, Any]) -> None:
+    monkeypatch.setattr(init, "ask_target", lambda *_: {"disks": list(disks)})
+
+
+def test_what_it_writes_is_an_inventory_that_ansible_and_our_rules_accept(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = survey("P1", model='7" {{ lookup("pipe", "touch /tmp/x") }}\n#', contents="a: b # c\r\nd")
+    seen(monkeypatch, odd, SED)
+    options = Options(HOST, meters=(METER,), settings=("meter0.interval_ms=100",))
+    options = Options(**{**vars(options), "give_up": ("S1",)})
+    found = init.run(build, options, None, lambda _: None)
+    assert found.roles == {"plain": "P1", "sed": "S1"}
+    resolved = playbook.resolve(build)
+    assert not resolved.refused
+    (target,) = resolved.targets
+    assert target["ssh"]["host"] == "bench" and target["ssh"]["port"] == 2222
+    assert target["disks"]["plain"]["erase"] is None
+    assert target["disks"]["sed"]["erase"] == "S1 0123456789ab"
+    assert target["meters"][0]["settings"] == {"interval_ms": 100}
+    secrets = build / "secrets.json"
+    assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
+    assert "sed_psid" in " ".join(found.open)
+    assert "secrets.json" in (build / ".gitignore").read_text()
+
+
+def test_an_inventory_is_not_written_over_and_its_secrets_never(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen(monkeypatch, PLAIN)
+    monkeypatch.setattr(init, "_refused", lambda _: [])
+    init.run(build, Options(HOST), None, lambda _: None)
+    before = {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+    with pytest.raises(ControllerError, match="--replace"):
+        init.run(build, Options(HOST), None, lambda _: None)
+    assert before == {path: path.read_bytes() for path in before}
+    again = Options(Address.of("other", None, None), replace=True)
+    init.run(build, again, None, lambda _: None)
+    assert "other" in (build / "hosts.yml").read_text()
+    assert (build / "secrets.json").read_bytes() == before[build / "secrets.json"]
+
+
+@pytest.mark.parametrize(
+    "disks",
+    [
+        (),
+        (PLAIN, survey("P2")),
+        (survey("P1", blank=False, contents="ext4"),),
+        (survey("P1", uses=["sda1 is mounted"]),),
+        (survey("P1", by_id=""),),
+        (survey("S1", opal={**OPAL, "owned": True}, blank=False),),
+    ],
+)
+def test_without_anybody_to_ask_no_disk_is_chosen_that_might_be_another(
+    disks: tuple[dict[str, Any], ...], build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen(monkeypatch, *disks)
+    with pytest.raises(ControllerError, match="No disk was chosen"):
+        init.run(build, Options(HOST), None, lambda _: None)
+    assert not build.exists()
+
+
+def test_what_is_in_use_is_not_taken_even_by_its_serial(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen(monkeypatch, survey("P1", uses=["sda1 is mounted"]))
+    with pytest.raises(ControllerError, match="in use"):
+        init.run(build, Options(HOST, roles={"plain": "P1"}), None, lambda _: None)
+    with pytest.raises(ControllerError, match="0 disks"):
+        init.run(build, Options(HOST, roles={"plain": "P9"}), None, lambda _: None)
+
+
+def test_who_is_asked_chooses_and_gives_the_psid_unseen(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen(monkeypatch, PLAIN, SED)
+    monkeypatch.setattr(init, "_refused", lambda _: [])
+    answers = {"plain": "", "sed": "S1", "PSID": "abcdefgh-" * 3 + "abcdefgh"}
+    hidden = []
+
+    def ask(question: str, secret: bool) -> str:
+        hidden.extend([question] * secret)
+        key = "PSID" if "PSID" in question else "sed" if "(Opal)" in question else "plain"
+        return answers[key]
+
+    said: list[str] = []
+    found = init.run(build, Options(HOST), ask, said.append)
+    assert found.roles == {"sed": "S1"} and len(hidden) == 1
+    secrets = json.loads((build / "secrets.json").read_text())
+    assert secrets["sed_psid"] == "ABCDEFGH" * 4
+    assert not any(value in line for value in secrets.values() for line in said)
+
+
+@pytest.mark.parametrize("text", ["", "a b", "-oProxyCommand=x", "root@", "h:port", "@h"])
+def test_what_names_no_host_is_refused(text: str) -> None:
+    with pytest.raises(ControllerError, match="names no host"):
+        Address.of(text, None, None)
+
+
+@pytest.mark.parametrize(
+    "options", [{"meters": ("wt310",)}, {"meters": (METER,), "settings": ("x",)}]
+)
+def test_a_meter_that_cannot_be_meant_is_refused_first(
+    options: dict[str, Any], build: Path
+) -> None:
+    with pytest.raises(ControllerError, match=r"names no meter|is no setting"):
+        init.run(build, Options(HOST, **options), None, lambda _: None)
