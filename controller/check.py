@@ -66,7 +66,7 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         seen = None
     if seen is not None:
         _machine(seen, say)
-        for line in quiet.told(seen.disturbers or {}, target["quiet"]["stop"]):
+        for line in quiet.told(seen.disturbers or {}, target.get("quiet", {}).get("stop", ())):
             _lines("quiet", line, say)
         for disk in seen.disks:
             _disk(disk, say)
