@@ -35,7 +35,7 @@ OWNING = r"^cryptsetup luksFormat .*--hw-opal"
 CLEARING = r"^blockdev --flushbufs"  # after the first disk, before the second
 LOOKING = r"^sfdisk --json"
 STARTING = r"systemctl start fde-agent@"
-PACKING = r"^python3 -m agent pack"
+PACKING = r"^(/usr/bin/)?python3 -m agent pack"
 PATIENCE_S = 240  # an emulated boot on a busy machine; nothing is asserted about it
 
 

@@ -46,7 +46,7 @@ def wait_for(pattern: str) -> int:
 def main(pattern: str, action: str) -> None:
     pid = wait_for(pattern)
     above = list(ancestors(pid))
-    agents = [p for p in above if called(p).startswith("python3 -m agent")]
+    agents = [p for p in above if re.match(r"(/usr/bin/)?python3 -m agent", called(p))]
     sessions = [p for p in above if called(p).startswith("sshd-session")]
     to_kill = {
         "hold": [],
