@@ -43,9 +43,15 @@ define NEED_SUITE
 	@[ -n $(THE_SUITE) ] || { echo "fde: there is no suite yet: make run makes one, or name its folder with SUITE_DIR=…" >&2; exit 1; }
 endef
 
+FIRST := testbed lab check provision prove run resume report verify teardown
+
 .PHONY: help
 help: ## list the steps
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@rest=$$(grep -ohE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | cut -d: -f1 | grep -vxF "$$(printf '%s\n' $(FIRST))" | sort); \
+	  for step in $(FIRST) '' $$rest; do \
+	    [ -n "$$step" ] || { echo; continue; }; \
+	    sed -nE "s/^($$step):.*## (.*)/\1\t\2/p" $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-15s %s\n", $$1, $$2}'; done
+	@echo "  the same as one command, with --help and --json: docs/commands.md"
 	@echo "  variables: TARGET=lab|two-labs|local|…  INVENTORY=path  SUITE=smoke|paper|overnight|…  SCALE=lab  SEED=n"
 	@echo "             BLOCKS=n | HOURS=n | PILOT=path  CONFIGURATIONS=\"plain opal …\"  SKIP=\"video …\"  SUITE_DIR=path"
 	@echo "             SERVE=port|address:port  PSID_REVERT=serial  CONFIRM=\"serial …\"  PACKAGES=2"

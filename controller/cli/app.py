@@ -19,23 +19,32 @@ from contract.errors import AgentError
 from contract.interrupts import term_interrupts
 from controller.cli import machine, measured, meters, results, suites
 
-EPILOG = """
-**Examples**
-
-`fde check --inventory my-lab` says what would happen to each disk, and touches nothing ·
-`fde run --suite smoke --inventory my-lab` plans a suite and runs it ·
-`fde run -- gzip -9 file` measures the joules of that command, on this machine ·
-`fde resume` continues with the newest ·
-`fde report` writes its report ·
-`fde verify --json` checks it, for programs
-
-**Exit status**
-
-0 done · 1 refused or failed, with one sentence on standard error · 2 wrong usage ·
-130 interrupted, what was measured is kept
-
-Set FDE_INVENTORY to leave `--inventory` out.
-"""
+EXAMPLES = {
+    "fde check -i my-lab": "what would happen to each disk; touches nothing",
+    "fde run -i my-lab --suite smoke": "plan a suite and run it",
+    "fde run -- gzip -9 file": "measure the joules of that command, on this machine",
+    "fde resume -i my-lab": "continue with the newest suite after an interruption",
+    "fde report": "joules, verdicts and payback of the newest suite",
+    "fde verify --json": "check its sums and figures, for a program",
+}
+EXIT_STATUS = {
+    0: "done",
+    1: "refused or failed, with one sentence on standard error",
+    2: "wrong usage",
+    130: "interrupted; what was measured is kept",
+}
+ENVIRONMENT = {
+    "FDE_INVENTORY": "stands in for --inventory",
+    "FDE_BUILD": "where resolved targets, checks, proofs and figures of compare and trace go",
+}
+EPILOG = "\n\n".join(
+    f"[bold]{title}[/]\n\n" + "\n".join(f"{key}: {text}" for key, text in entries.items())
+    for title, entries in (
+        ("Examples", EXAMPLES),
+        ("Exit status", EXIT_STATUS),
+        ("Environment", ENVIRONMENT),
+    )
+)
 
 app = typer.Typer(
     name="fde",
@@ -44,7 +53,7 @@ app = typer.Typer(
     "disk and dm-crypt, on a machine of yours or in the virtual lab.",
     epilog=EPILOG,
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -77,7 +77,7 @@ def assets(
 @commands.command(rich_help_panel=PREPARE)
 def prove(
     configurations: Annotated[
-        list[str] | None, typer.Argument(metavar="CONFIGURATION...", help="Default: all.")
+        list[str] | None, typer.Argument(metavar="CONFIGURATION", help="Default: all.")
     ] = None,
     *,
     inventory: Annotated[

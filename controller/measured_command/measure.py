@@ -140,7 +140,7 @@ class _Measurement:
             origin=joint(one.origin for one in self._components.values()),  # type: ignore[arg-type]
             component=self._component,
             components=self._components,
-            complete=not message,
+            ok=not message,
             message=message,
             seed=self._seed,
             blocks=self._trials.blocks,

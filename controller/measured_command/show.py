@@ -38,7 +38,7 @@ def text(found: CommandDocument) -> str:
         lines.append(MODELLED_WORDS)
     lines += found.notes
     lines.append(f"Seed of the order: {found.seed}.")
-    if not found.complete:
+    if not found.ok:
         lines.append(f"Not complete: {found.message}")
     return "\n".join(lines)
 

@@ -75,4 +75,4 @@ def test_the_serial_typed_confirms_and_anything_else_stops() -> None:
 @pytest.mark.usefixtures("found")
 def test_without_a_terminal_what_was_given_is_handed_on_and_no_more() -> None:
     assert confirm.run(Path("x"), [], None) == []
-    assert confirm.run(Path("x"), ["S1 S2"], None) == ["S1", "S2"]
+    assert confirm.run(Path("x"), ["S2", "S1"], None) == ["S1", "S2"]

@@ -70,7 +70,7 @@ def measured(
     path = folder / "result.json"
     assert run(commands, replace(options, export_json=path), opener) == 0
     document = json.loads(path.read_text())
-    jsonschema.validate(document, json.loads((ROOT / "data/schema/command.json").read_text()))
+    jsonschema.validate(document, json.loads((ROOT / "data/schema/fde-measure.json").read_text()))
     return schema.read(CommandDocument, document), document
 
 
@@ -214,7 +214,7 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
     with pytest.raises(ControllerError, match=r"third time failed with exit code 1.*--ignore"):
         run([failing], options, opener)
     found = schema.read(CommandDocument, json.loads(path.read_text()))
-    assert (found.complete, found.blocks) == (False, 2)
+    assert (found.ok, found.blocks) == (False, 2)
     assert cleaned.read_text() == "x\n"
     assert "Not complete: The command third time failed" in capsys.readouterr().out
 

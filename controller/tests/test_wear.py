@@ -176,18 +176,18 @@ def test_disks_that_cannot_be_looked_at_are_no_guess(
 def test_a_check_of_a_suite_says_what_it_costs(given: Given) -> None:
     given(written_bytes=TB // 1000, used_percent=5)
     said: list[str] = []
-    assert check.run(Path("x"), said.append, suite="plain")
+    assert check.run(Path("x"), said.append, suite="plain").ok
     page = " ".join(" ".join(said).split())
     assert "by SMART 1.0 GB written in its life, 5 % of its life used" in page
     assert "wear Preconditioning writes at most 7.5 GB to disk plain" in page
     assert "will ask make run CONFIRM=plain, as that is more than 1 % of its life" in page
     said.clear()
     given(written_bytes=100 * TB, used_percent=1)
-    assert check.run(Path("x"), said.append, suite="plain")
+    assert check.run(Path("x"), said.append, suite="plain").ok
     assert "Preconditioning" in " ".join(said) and "will ask" not in " ".join(said)
     said.clear()
-    assert not check.run(Path("x"), said.append, suite="nothing")
+    assert not check.run(Path("x"), said.append, suite="nothing").ok
     assert "no configuration called 'nothing'" in " ".join(" ".join(said).split())
     said.clear()
-    assert check.run(Path("x"), said.append)
+    assert check.run(Path("x"), said.append).ok
     assert "Preconditioning" not in " ".join(said)

@@ -1,0 +1,193 @@
+"""The command `fde`: its documents by their schemas, its exit status, its pages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from contract import schema
+from contract.command_results import COMMANDS
+from contract.errors import ControllerError
+from contract.places import ANSIBLE, ROOT
+from controller import remote, secrets_file, session
+from controller.cli import man, output
+from controller.cli.app import guarded, main
+from controller.tests import examples
+from validation.synthetic.suite import Options, write_suite
+
+EXAMPLE = ANSIBLE / "inventory" / "hardware.example"
+PROOF = '{"configuration": "plain", "took_s": 1.5, "proof": {"ok": true, "mismatches": []}}'
+
+
+@pytest.fixture(scope="module")
+def suites(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two small suites that were reported."""
+    folder = tmp_path_factory.mktemp("suites")
+    small = Options(blocks=2, workloads=("kernel_grep", "sql"), configurations=("plain", "opal"))
+    write_suite(folder / "a", small)
+    write_suite(folder / "b", replace(small, host="other"))
+    assert main(["report", str(folder / "a")]) == 0
+    return [str(folder / name) for name in ("a", "b")]
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file of a resolved target; whatever is asked of it is one proof, and a session seals."""
+    path = tmp_path / "target.json"
+    path.write_text(json.dumps(examples.target()), encoding="utf-8")
+    monkeypatch.setenv("FDE_BUILD", str(tmp_path / "build"))
+    monkeypatch.setattr(remote, "python", lambda *_: [sys.executable, "-c", f"print('{PROOF}')"])
+    monkeypatch.setattr(secrets_file, "place", lambda _target: None)
+    monkeypatch.setattr(session, "run", lambda folder, *_: folder / "manifest.json")
+    return str(path)
+
+
+# What `measure` prints is held against its schema in test_measured_command.py.
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "measure"])
+def test_every_result_is_a_document_of_its_schema_and_alone(
+    command: str,
+    suites: list[str],
+    target: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "hosts.yml").write_text("targets: {hosts: {alder: {ansible_host: 127.0.0.1}}}")
+    planned = tmp_path / "planned"
+    planned.mkdir()
+    (planned / "plan.json").write_text(json.dumps(examples.plan()), encoding="utf-8")
+    whom = ["--target", target, "--inventory", str(tmp_path)]
+    play = ["--inventory", str(tmp_path / "hosts.yml")]
+    run_id = next(path.name for path in sorted(Path(suites[0], "runs").iterdir()))
+    words: dict[str, tuple[list[str], int]] = {
+        "check": (["--inventory", str(EXAMPLE)], 1),
+        "provision": ([*play, "--confirm", "S1"], 1),
+        "assets": (play, 1),
+        "teardown": (play, 1),
+        "prove": (["--target", target, "plain"], 0),
+        "plan": (
+            ["--suite", "micro", "-c", "plain,opal", "--target", target, "--out", str(tmp_path)],
+            0,
+        ),
+        "run": ([str(planned), *whom], 0),
+        "resume": ([str(planned), *whom], 0),
+        "seal": ([str(planned)], 0),
+        "report": ([suites[1]], 0),
+        "verify": ([suites[0]], 0),
+        "summary": ([suites[0]], 0),
+        "compare": ([*suites, "--out", str(tmp_path)], 0),
+        "trace": ([suites[0], run_id, "--out", str(tmp_path)], 0),
+        "meters": ([], 0),
+    }
+    arguments, status = words[command]
+    capfd.readouterr()
+    assert main([command, *arguments, "--json"]) == status
+    document = json.loads(capfd.readouterr().out)
+    published = json.loads((schema.FOLDER / f"fde-{command}.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, published)
+    schema.read(COMMANDS[command], document)
+    assert document["ok"] is (status == 0)
+
+
+def test_every_command_that_gives_a_result_gives_it_to_programs() -> None:
+    """`watch` alone shows what changes; its figures are those of status/status.json."""
+    with_json = {
+        name
+        for name, command in man.commands().items()
+        if any("--json" in left for left, _ in man.parameters(command))
+    }
+    assert with_json == set(COMMANDS) == set(man.commands()) - {"watch"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 2, ""),
+        (["repot"], 2, "No such command 'repot'"),
+        (["check"], 2, "--inventory"),
+        (["report", "--nonesuch"], 2, "--nonesuch"),
+        (["plan", "--suite", "micro", "--blocks", "1", "--hours", "1"], 2, "give one of them"),
+        (["report", "nowhere"], 1, "nowhere"),
+        (["--help"], 0, ""),
+    ],
+)
+def test_the_exit_status_is_the_one_that_the_help_states(
+    arguments: list[str], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == status
+    told = capsys.readouterr()
+    if status == 0 or not arguments:
+        assert "Exit status" in told.out
+    else:
+        assert told.err.startswith("fde: ") and told.err.count("\n") == 1
+        assert said in told.err and not told.out
+
+
+def _raises(error: BaseException) -> Callable[[], int]:
+    def work() -> int:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (ControllerError("No\nway."), 1, "fde: No way.\n"),
+        (PermissionError(13, "Permission denied", "x"), 1, "read x: Permission denied"),
+        (KeyboardInterrupt(), 130, "interrupted, what was measured is kept."),
+        (KeyboardInterrupt("fde resume s"), 130, "kept; continue with fde resume s."),
+    ],
+)
+def test_what_is_raised_becomes_one_sentence(
+    error: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(_raises(error)) == status
+    assert said in capsys.readouterr().err
+
+
+def test_without_a_folder_the_newest_suite_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ControllerError, match=r"no suite in fde-suites: `fde run` makes one"):
+        output.newest()
+    (tmp_path / "fde-suites" / "mine").mkdir(parents=True)
+    assert output.newest() == Path("fde-suites", "mine")
+    (tmp_path / "data" / "schema").mkdir(parents=True)
+    (tmp_path / "data" / "suites" / "of-a-checkout").mkdir(parents=True)
+    assert output.newest().name == "of-a-checkout"
+
+
+def test_the_reference_is_current() -> None:
+    assert (ROOT / "docs" / "commands.md").read_text(encoding="utf-8") == man.markdown(), (
+        "docs/commands.md is old: python -m controller.cli.man --markdown >docs/commands.md"
+    )
+
+
+def test_the_manual_pages_are_sound(tmp_path: Path) -> None:
+    assert man.main([str(tmp_path)]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"fde.1", *(f"fde-{name}.1" for name in man.commands())}
+    for path in tmp_path.iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith('.TH "FDE') and "\n.SH NAME\n" in text
+        requests = {line.split()[0] for line in text.splitlines() if line.startswith(".")}
+        assert requests <= {".TH", ".SH", ".TP", ".B", ".BR"}
+
+
+def test_the_help_needs_none_of_the_heavy_libraries() -> None:
+    code = (
+        "import sys; from controller.cli.app import main; main(['--help']);"
+        "sys.exit(str(sorted({'numpy', 'polars', 'scipy', 'yaml', 'jinja2'} & set(sys.modules))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.stderr.strip() == "[]"
