@@ -26,12 +26,12 @@ from analysis.stats.stats import estimate
 from contract import schema
 from contract.errors import ControllerError
 from contract.measured_command import CommandDocument, Component
+from contract.places import ROOT
 from controller.cli import app
 from controller.cli.measured import _commands
 from controller.measured_command import Command, MeasureOptions, of_strings, of_words, run
 from controller.measured_command.show import MODELLED_WORDS, _code
 from controller.measured_command.sources import LocalSources, main_component
-from controller.playbook import ROOT
 from controller.tests.test_recorders import meter, speaking
 from instrumentation.sources.hwmon import HwmonSource
 from instrumentation.sources.powercap import PowercapSource
