@@ -375,6 +375,7 @@ def test_sources_side_by_side(tree: Path, tmp_path: Path) -> None:
     power = found.commands[0].components["power_meter/power1"].power_w
     assert power is not None and power.mean == pytest.approx(120, rel=0.1)
     assert {"cpu+memory", "package-0", "core", "dram"} < set(found.components)
+    assert any("is short for hwmon: power is polled every 200 ms" in n for n in found.notes)
     assert found.components["power_meter/power1"].label == "power_meter/power1 (hwmon)"
 
 
