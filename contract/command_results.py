@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from contract.measured_command import CommandDocument
+
 
 @dataclass(frozen=True)
 class HostCheck:
@@ -285,5 +287,6 @@ COMMANDS: dict[str, type[Any]] = {
     "compare": CompareResult,
     "trace": TraceResult,
     "meters": MetersResult,
+    "measure": CommandDocument,
 }
 """The shape of each command's document; `data/schema/fde-COMMAND.json` is made from it."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from contract.journal import Entry
-from contract.measured_command import CommandDocument
 from contract.names import Name
 from contract.plan import PlanDocument, TargetDocument
 from contract.schema import COUNT, SECONDS, SHA256, Range
@@ -165,5 +164,4 @@ DOCUMENTS: Mapping[str, tuple[str, Any]] = {
     "recorder-status": ("the status of a recorder", RecorderStatus),
     "manifest": ("manifest.json", ManifestDocument),
     "identity": ("identity.json", IdentityDocument),
-    "command": ("what `fde run -- COMMAND` found", CommandDocument),
 }

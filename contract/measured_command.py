@@ -94,7 +94,8 @@ class Component:
 
 @dataclass(frozen=True)
 class CommandDocument:
-    """What was measured on which machine and how; times are of its monotonic clock."""
+    """What was measured on which machine and how; times are of its monotonic clock. Not `ok` where
+    it ended early, by the `message`."""
 
     format: Literal["fde-command/1"]
     started_wall: str
@@ -103,7 +104,7 @@ class CommandDocument:
     origin: Origin
     component: str
     components: Mapping[str, Component]
-    complete: bool
+    ok: bool
     message: str
     seed: COUNT
     blocks: COUNT

@@ -63,13 +63,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "manifest": {"format": "fde-manifest/1", "files": {"plan.json": SUM}},
     "identity": {"format": "fde-identity/1", "machine_id": SUM, "boot_id": None},
-    "command": {
-        **{"format": "fde-command/1", "started_wall": "w", "host": "h", "boot_id": "b"},
-        **{"origin": "measured", "component": "package-0", "complete": True, "message": ""},
-        "components": {"package-0": {"source": "powercap", "label": "CPU", "origin": "measured"}},
-        **{"seed": 1, "blocks": 1, "warmup": 0, "rest_s": 0.0, "precision": None},
-        **{"pilot_blocks": None, "commands": [], "comparisons": [], "notes": ["n"]},
-    },
 }
 
 

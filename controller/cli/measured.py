@@ -1,7 +1,7 @@
 """`fde run -- COMMAND`: joules of any command on this machine.
 
 `fde run` is also how a suite is run. The two are told apart by `--`: with it, what follows is a
-command to measure. Each has options, and a help page, of its own.
+command to measure, and the whole is `fde measure`, with options and a help page of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from controller.measured_command import Command
 
 RUN = "run"
-NAME = "run --"
+NAME = "measure"
 DASHES = "--"
 WORDS = "words"
 
@@ -28,7 +28,7 @@ commands = typer.Typer()
 
 
 class Group(TyperGroup):
-    """The commands of `fde`, of which `run … -- …` is another one than `run`."""
+    """The commands of `fde`, of which `run … -- …` is `measure`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         if args[0] == RUN and DASHES in args:

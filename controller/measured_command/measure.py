@@ -15,7 +15,7 @@ from analysis.stats.planning import PILOT
 from analysis.suite.records import joint
 from contract.errors import ControllerError
 from contract.files import write, write_json
-from contract.interrupts import term_interrupts
+from contract.interrupts import term_interrupts, uninterrupted
 from contract.journal import boot_id
 from contract.measured_command import CommandDocument, CommandResult
 from contract.names import printable
@@ -89,7 +89,8 @@ class _Measurement:
         show.progress("")
         message = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error or "")
         if self._trials.done:
-            self._tell(self._document(message))
+            with uninterrupted():  # by a second Ctrl-C
+                self._tell(self._document(message))
         if isinstance(error, ControllerError):
             raise error
         return INTERRUPTED if error else 0
@@ -140,7 +141,7 @@ class _Measurement:
             origin=joint(one.origin for one in self._components.values()),  # type: ignore[arg-type]
             component=self._component,
             components=self._components,
-            complete=not message,
+            ok=not message,
             message=message,
             seed=self._seed,
             blocks=self._trials.blocks,

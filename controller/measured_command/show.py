@@ -38,7 +38,7 @@ def text(found: CommandDocument) -> str:
         lines.append(MODELLED_WORDS)
     lines += found.notes
     lines.append(f"Seed of the order: {found.seed}.")
-    if not found.complete:
+    if not found.ok:
         lines.append(f"Not complete: {found.message}")
     return "\n".join(lines)
 
@@ -112,10 +112,10 @@ def markdown(found: CommandDocument) -> str:
             ]
         )
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    main = found.components[found.component]
+    seen = found.components[found.component]
     notes = "\n".join(f"- {note}" for note in found.notes)
     return (
-        f"{table}\n\n{main.label}; {main.origin}; mean ± half of the 95 % interval, "
+        f"{table}\n\n{seen.label}; {seen.origin}; mean ± half of the 95 % interval, "
         f"{found.blocks} runs of each in random blocks, seed {found.seed}.\n\n{notes}\n"
     )
 

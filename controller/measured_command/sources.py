@@ -15,7 +15,7 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.measured_command import Component, Origin
 from contract.names import unknown
-from instrumentation.sources import registry
+from instrumentation.sources import hwmon, nvml, registry
 from instrumentation.sources.accuracy import UPDATE_S
 from instrumentation.sources.counter import (
     BEYOND_BOUND,
@@ -208,29 +208,47 @@ def main_component(components: Mapping[str, Component], wanted: str | None) -> s
     return next(name for name in order if name in components)
 
 
-# Shorter than so many updates of a counter, a run's figure is mostly the counter's step.
+# Shorter than so many updates of its source, a run's figure is mostly the source's step.
 FEW_UPDATES = 100
+FEW_POLLS = 10
 
 
 def too_short(source: str, seconds: float) -> str:
-    """A sentence where a run is short for its counters, else nothing."""
-    if source != "RAPL" or seconds >= FEW_UPDATES * UPDATE_S:
-        return ""
-    share = 2 * UPDATE_S / seconds
-    return (
-        f"A run of {seconds * 1e3:.3g} ms is short for RAPL, whose counters change about every "
-        f"millisecond: each single figure may be off by up to {share:.0%}. Let the command repeat "
-        "its work."
-    )
+    """A sentence where a run is short for its source, else nothing."""
+    if source == "RAPL" and seconds < FEW_UPDATES * UPDATE_S:
+        return (
+            f"A run of {seconds * 1e3:.3g} ms is short for RAPL, whose counters change about every "
+            f"millisecond: each single figure may be off by up to {2 * UPDATE_S / seconds:.0%}. "
+            "Let the command repeat its work."
+        )
+    poll_s = {"hwmon": hwmon.PERIOD_S, "nvml": nvml.PERIOD_S}.get(source)
+    if poll_s and seconds < FEW_POLLS * poll_s:
+        return (
+            f"A run of {seconds * 1e3:.3g} ms is short for {source}: power is polled every "
+            f"{poll_s * 1e3:g} ms, and how often a sensor or counter is renewed its maker seldom "
+            "says. Let the command repeat its work."
+        )
+    return ""
 
 
 def nothing_found(refused: Mapping[str, str]) -> str:
-    """One sentence: what was looked for, and the ways out."""
-    needs_root = next((text for text in refused.values() if "root" in text), "")
-    way = f" {needs_root}" if needs_root else ""
+    """What was looked for, and the ways out: first what is there and only cannot be read."""
+    wanted = (
+        "RAPL (powercap, perf_event), a battery that is being discharged, energy and power sensors "
+        "(hwmon) and NVIDIA's library (NVML)"
+    )
+    ways = "name a meter with --meter, or try it in the virtual lab (`make lab`)"
+    there = [
+        said
+        for name, said in refused.items()
+        if "by root only" in said or (name not in RAPL_READERS and registry.there(name))
+    ]
+    if there:
+        return (
+            f"No source of energy can be read on this machine; looked for {wanted}. "
+            f"{' '.join(there)} Or {ways}."
+        )
     return (
-        "No source of energy was found on this machine: looked for RAPL (powercap, perf_event), a "
-        "battery that is being discharged, energy and power sensors (hwmon) and NVIDIA's library "
-        f"(NVML); load RAPL's driver with `sudo modprobe intel_rapl_msr`, name a meter with "
-        f"--meter, or try it in the virtual lab (`make lab`).{way}"
+        f"No source of energy was found on this machine: looked for {wanted}; load RAPL's driver "
+        f"with `sudo modprobe intel_rapl_msr`, {ways}."
     )

@@ -70,7 +70,7 @@ def measured(
     path = folder / "result.json"
     assert run(commands, replace(options, export_json=path), opener) == 0
     document = json.loads(path.read_text())
-    jsonschema.validate(document, json.loads((ROOT / "data/schema/command.json").read_text()))
+    jsonschema.validate(document, json.loads((ROOT / "data/schema/fde-measure.json").read_text()))
     return schema.read(CommandDocument, document), document
 
 
@@ -214,7 +214,7 @@ def test_a_failing_command_ends_it_and_keeps_the_blocks_before(
     with pytest.raises(ControllerError, match=r"third time failed with exit code 1.*--ignore"):
         run([failing], options, opener)
     found = schema.read(CommandDocument, json.loads(path.read_text()))
-    assert (found.complete, found.blocks) == (False, 2)
+    assert (found.ok, found.blocks) == (False, 2)
     assert cleaned.read_text() == "x\n"
     assert "Not complete: The command third time failed" in capsys.readouterr().out
 
@@ -375,6 +375,7 @@ def test_sources_side_by_side(tree: Path, tmp_path: Path) -> None:
     power = found.commands[0].components["power_meter/power1"].power_w
     assert power is not None and power.mean == pytest.approx(120, rel=0.1)
     assert {"cpu+memory", "package-0", "core", "dram"} < set(found.components)
+    assert any("is short for hwmon: power is polled every 200 ms" in n for n in found.notes)
     assert found.components["power_meter/power1"].label == "power_meter/power1 (hwmon)"
 
 
