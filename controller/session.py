@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,8 @@ def _session(
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
         for line in quiet.told(agent.disturbers(), plan.quiet.stop):
             board.note(line)
-        with awake(board.warn), timing.recorded(suite_dir, session.seconds):
+        by = partial(remote.command, target) if remote.is_local(target) else list
+        with awake(board.warn, by=by), timing.recorded(suite_dir, session.seconds):
             if found is not None:
                 unseal(suite_dir)
                 board.note(
