@@ -20,6 +20,12 @@ NEW = re.compile(r"^Inst (\S+) \(", re.MULTILINE)
 GONE = re.compile(r"^(?:Remv|Purg) (\S+) ", re.MULTILINE)
 UNIT = re.compile(r"/(?:usr/)?lib/systemd/system/([^/@]+\.(?:service|socket|timer))")
 LIMIT_S = 1800.0
+POLICY = Path("/usr/sbin/policy-rc.d")
+# Another apt is waited for; changed configuration files stay.
+APT = (
+    *("-o", "DPkg::Lock::Timeout=60"),
+    *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
+)
 
 
 def note(packages: Sequence[str], files: Sequence[str] = (), path: Path = NOTE) -> bool:
@@ -36,6 +42,27 @@ def note(packages: Sequence[str], files: Sequence[str] = (), path: Path = NOTE) 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"packages": packages_now, "files": files_now})
     return True
+
+
+def install(packages: Sequence[str], path: Path = NOTE, policy: Path = POLICY) -> list[str]:
+    """Install packages, none of whose services starts now or at boot; returns what was done.
+
+    Raises CommandError. Services are held back by policy-rc.d, as Debian's policy (9.3.3) has it;
+    one that is there already is left as it is.
+    """
+    run(["apt-get", *APT, "--quiet", "update"], timeout_s=LIMIT_S)
+    note(packages, [str(policy)], path)
+    ours = str(policy) in _list(read_object(path), "files")
+    try:
+        if ours:
+            policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
+            policy.chmod(0o755)
+        argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *APT, "--yes"]
+        run([*argv, "--no-install-recommends", "install", *packages], timeout_s=LIMIT_S)
+    finally:
+        if ours:
+            policy.unlink(missing_ok=True)
+    return [f"installed {', '.join(packages)}", *(f"switched off {u}" for u in silence(path=path))]
 
 
 def silence(systemctl: str = "systemctl", path: Path = NOTE) -> list[str]:
@@ -71,7 +98,7 @@ def remove(path: Path = NOTE) -> list[str]:
         gone = [name for name in gone if not _taken_with(name) & beyond]
     said = []
     if gone:
-        argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--yes", "purge", *gone]
+        argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *APT, "--yes", "purge", *gone]
         run(argv, timeout_s=LIMIT_S)
         said.append(f"removed {', '.join(gone)}")
     if left := sorted(set(brought) - set(gone)):

@@ -149,8 +149,8 @@ def _add_suite_commands(commands: Any) -> None:
     silence.add_argument("--suite-dir", type=Path, help="whose plan says what is to be stopped")
     silence.set_defaults(command=_quiet)
 
-    came = commands.add_parser("brought", help="note, silence or remove what provisioning brings")
-    came.add_argument("what", choices=("note", "silence", "remove"))
+    came = commands.add_parser("brought", help="note, install or remove what provisioning brings")
+    came.add_argument("what", choices=("note", "install", "remove"))
     came.add_argument("--packages", nargs="*", default=())
     came.add_argument("--files", nargs="*", default=())
     came.set_defaults(command=_brought)
@@ -235,9 +235,9 @@ def _brought(options: argparse.Namespace) -> int:
     said = []
     if options.what == "note":
         changed = brought.note(options.packages, options.files)
-    elif options.what == "silence":
-        units = brought.silence()
-        changed, said = bool(units), [f"switched off {unit}" for unit in units]
+    elif options.what == "install":
+        said = brought.install(options.packages)
+        changed = bool(said)
     else:
         said = brought.remove()
         changed = bool(said)

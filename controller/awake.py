@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,12 +18,16 @@ HELD = ("sh", "-c", "echo held; exec cat")
 
 
 @contextmanager
-def awake(warn: Callable[[str], None], program: str = "systemd-inhibit") -> Iterator[None]:
+def awake(
+    warn: Callable[[str], None],
+    program: str = "systemd-inhibit",
+    by: Callable[[Sequence[str]], Sequence[str]] = list,
+) -> Iterator[None]:
     """Hold sleep off while within; `warn` is told where this machine does not allow it.
 
-    Nothing happens on a machine without systemd.
+    `by` makes the command another user's. Nothing happens on a machine without systemd.
     """
-    holder = _hold(warn, program) if SYSTEMD.is_dir() else None
+    holder = _hold(warn, program, by) if SYSTEMD.is_dir() else None
     try:
         yield
     finally:
@@ -31,13 +35,15 @@ def awake(warn: Callable[[str], None], program: str = "systemd-inhibit") -> Iter
             holder.communicate()
 
 
-def _hold(warn: Callable[[str], None], program: str) -> subprocess.Popen[bytes] | None:
+def _hold(
+    warn: Callable[[str], None], program: str, by: Callable[[Sequence[str]], Sequence[str]]
+) -> subprocess.Popen[bytes] | None:
     said = ""
     for what in WHAT:
         who = ("--who=fde-testbed", "--why=a suite is being recorded", "--mode=block")
         try:
             holder = subprocess.Popen(
-                [program, f"--what={what}", *who, *HELD],
+                by([program, f"--what={what}", *who, *HELD]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,12 @@ class Session:
     def meters(self) -> list[str]:
         """The meters' names."""
         return [meter["name"] for meter in self.target["meters"]]
+
+    def cpu_timed(self, *, less: bool = False) -> AbstractContextManager[None]:
+        """What this costs the target, where it is this machine."""
+        if remote.is_local(self.target):
+            return timing.cpu_timed(self.seconds, less=less)
+        return nullcontext()
 
     @property
     def variables(self) -> dict[str, str]:
@@ -106,7 +113,8 @@ def _session(
         board.note(f"suite {plan.suite_id}: {len(plan.runs)} runs")
         for line in quiet.told(agent.disturbers(), plan.quiet.stop):
             board.note(line)
-        with awake(board.warn), timing.recorded(suite_dir, session.seconds):
+        by = partial(remote.command, target) if remote.is_local(target) else list
+        with awake(board.warn, by=by), timing.recorded(suite_dir, session.seconds):
             if found is not None:
                 unseal(suite_dir)
                 board.note(
@@ -140,7 +148,7 @@ def _measure(session: Session) -> Entry:
     suite_dir, board = session.suite_dir, session.board
     clock = remote.python(session.target, "-m", "instrumentation.clock", "respond")
     with (
-        timing.cpu_timed(session.seconds) if remote.is_local(session.target) else nullcontext(),
+        session.cpu_timed(),
         Recorders(session.target["meters"], suite_dir, board.warn) as recorders,
         ClockLink(clock, suite_dir / "clock.jsonl") as link,
     ):
@@ -216,10 +224,11 @@ def _wait_for_target(session: Session) -> None:
 
 
 def _play(session: Session, tag: str) -> None:
-    playbook.suite(
-        tag,
-        inventory=session.inventory,
-        host=session.plan.host,
-        output_file=session.suite_dir / f".ansible-{tag}.log",
-        variables=session.variables,
-    )
+    with session.cpu_timed(less=True):
+        playbook.suite(
+            tag,
+            inventory=session.inventory,
+            host=session.plan.host,
+            output_file=session.suite_dir / f".ansible-{tag}.log",
+            variables=session.variables,
+        )

@@ -54,16 +54,17 @@ def timed(seconds: dict[str, float], key: str) -> Iterator[None]:
 
 
 @contextmanager
-def cpu_timed(seconds: dict[str, float]) -> Iterator[None]:
+def cpu_timed(seconds: dict[str, float], *, less: bool = False) -> Iterator[None]:
     """Add what this process and those that it waited for within took of the processors
-    (`controller_cpu_s`), and how long that was (`controller_cpu_wall_s`)."""
+    (`controller_cpu_s`), and how long that was (`controller_cpu_wall_s`); with `less`, take that
+    off again: it was before the first run, or after the last."""
     before = os.times()
     try:
         yield
     finally:
         took = [after - then for after, then in zip(os.times(), before, strict=True)]
         for key, value in (("controller_cpu_s", sum(took[:4])), ("controller_cpu_wall_s", took[4])):
-            seconds[key] = seconds.get(key, 0.0) + value
+            seconds[key] = seconds.get(key, 0.0) + (-value if less else value)
 
 
 @dataclass

@@ -14,13 +14,24 @@ from agent.tests.check_context import program
 
 # Packages of a small system: `server` needs `library`, `own` of the user's needs `library` too.
 APT = """cd {root} || exit 1
-[ "$1" = --simulate ] && shift && dry=1
-[ "$1" = --no-install-recommends ] || [ "$1" = --yes ] && shift
+while :; do
+    case $1 in
+    --simulate) dry=1; shift;;
+    -o) shift 2;;
+    -*) shift;;
+    *) break;;
+    esac
+done
 verb=$1; shift
 case $verb in
 install)
     [ -e installed/library ] && echo "Inst library [1.0] (2.0 Debian:13 [amd64])"
-    for p in "$@" library; do [ -e installed/$p ] || echo "Inst $p (2.0 Debian:13 [amd64])"; done;;
+    for p in "$@" library; do
+        [ -e installed/$p ] || echo "Inst $p (2.0 Debian:13 [amd64])"
+        [ -n "$dry" ] || touch installed/$p
+    done
+    [ -n "$dry" ] || cp policy-rc.d at-install
+    [ ! -e broken ];;
 purge)
     for p; do
         [ -e installed/$p ] || continue
@@ -132,3 +143,20 @@ def test_a_server_that_came_does_not_run(system: System) -> None:
     system.install("server", "library")
     assert brought.silence(system.systemctl, system.note) == ["server.service"]
     assert (system.root / "asked").read_text() == "disable --now server.service\n"
+
+
+def test_an_installation_starts_nothing_and_leaves_no_policy_behind(system: System) -> None:
+    program(system.root / "bin" / "systemctl", SYSTEMCTL.format(root=system.root))
+    policy = system.root / "policy-rc.d"
+    said = brought.install(["server"], system.note, policy)
+    assert said == ["installed server", "switched off server.service"]
+    assert "exit 101" in (system.root / "at-install").read_text() and not policy.exists()
+    (system.root / "broken").touch()
+    with pytest.raises(CommandError):
+        brought.install(["server"], system.note, policy)
+    assert not policy.exists()
+    (system.root / "broken").unlink()
+    own = system.root / "own-policy"
+    own.write_text("the user's")
+    brought.install(["server"], system.note, own)
+    assert own.read_text() == "the user's"

@@ -94,6 +94,11 @@ def test_what_the_controller_took_on_the_target_is_told() -> None:
     with timing.cpu_timed(seconds):
         subprocess.run(["python3", "-c", "sum(range(3_000_000))"], check=True)
     assert seconds["controller_cpu_s"] > 0
+    before = dict(seconds)
+    with timing.cpu_timed(seconds, less=True):
+        subprocess.run(["python3", "-c", "sum(range(3_000_000))"], check=True)
+    assert all(seconds[key] < before[key] for key in before), "what Ansible took, for instance"
+    seconds = before
     found = timing.summary([], [], 1.0, {"wall_s": 100.0, **seconds})
     assert found["controller_cpu_s"] == seconds["controller_cpu_s"]
     told = {"controller_cpu_s": 2.0, "controller_cpu_wall_s": 80.0}
