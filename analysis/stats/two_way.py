@@ -137,7 +137,7 @@ def _explained(values: Floats, columns: Floats) -> tuple[Floats, Floats]:
     basis, weights, _ = np.linalg.svd(columns, full_matrices=False)
     independent = weights > 1e-9  # the columns are of the order of 1
     along = np.einsum("...nk,...n->...k", basis, values)
-    return np.sum(along**2 * independent, axis=-1), np.sum(independent, axis=-1)
+    return np.sum(along**2 * independent, axis=-1), np.sum(independent, axis=-1, dtype=float)
 
 
 def _slope(left: Floats, along: Floats, freedom: int) -> Slope:

@@ -69,7 +69,8 @@ def simulate(scene: Scene, suites: int, generator: np.random.Generator) -> Simul
     s = scene
     shape = suites, s.blocks, s.configurations
     places = generator.permuted(np.broadcast_to(np.arange(s.configurations), shape), axis=-1)
-    hours = (np.arange(s.blocks)[:, None] * s.configurations + places) * s.run_h
+    elapsed = np.arange(s.blocks)[:, None] * s.configurations + places
+    hours = np.asarray(elapsed * s.run_h, np.float64)
     order = np.argsort(places, axis=-1).reshape(suites, s.blocks * s.configurations)
     before = np.roll(order, 1, axis=-1)
     before[:, :1] = -1
