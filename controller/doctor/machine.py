@@ -15,9 +15,9 @@ ROOM_BYTES = 512 * MIB
 def rapl(scene: Scene) -> Iterator[Diagnosis]:
     found = scene.part("rapl")
     if found is None:
-        why = scene.part_error("rapl") or "No RAPL counter can be read."
+        why = scene.part_error("rapl")
         way = "As root on the target: modprobe intel_rapl_msr."
-        yield Diagnosis("rapl", "fail", why, way)
+        yield Diagnosis("rapl", "fail", why, way) if why else not_made("rapl", "It was not told.")
         return
     still = [zone for zone in found["zones"] if zone not in found["moved"]]
     if len(still) == len(found["zones"]):
