@@ -96,6 +96,12 @@ check: venv ## say what would happen to the target, disk by disk (and with SUITE
 	@$(FDE) check --inventory $(INVENTORY) \
 	  $(if $(filter file,$(origin SUITE)),,--suite $(SUITE) $(if $(SCALE),--scale $(SCALE)))
 
+.PHONY: doctor
+doctor: venv ## what stands in the way of a trustworthy suite, with the way out: make doctor [NOISE=1]
+	$(NEED_LAB)
+	@$(FDE) doctor --inventory $(INVENTORY) $(if $(NOISE),--noise) \
+	  $(if $(filter file,$(origin SUITE)),,--suite $(SUITE)) $(if $(SCALE),--scale $(SCALE))
+
 .PHONY: provision
 provision: venv ## bring the target's disks to what the configurations need; the first time: CONFIRM="serial …"
 	$(NEED_LAB)
@@ -256,6 +262,10 @@ bench-analysis: venv ## intervals and verdicts against simulated suites: table, 
 .PHONY: bench-fairness
 bench-fairness: venv ## answers of simulated suites on modelled disks: table, build/bench/fairness.json
 	@$(PY) -m validation fairness $(PARTS)
+
+.PHONY: bench-first-use
+bench-first-use: packages venv image ## mistakes that the doctor finds on a guest, and what it predicts: build/bench/first-use.json
+	@$(PY) -m validation.first_use $(PARTS)
 
 .PHONY: bench-drive
 bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json

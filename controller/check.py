@@ -13,6 +13,7 @@ from agent import quiet
 from contract.command_results import CheckResult, HostCheck
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
+from contract.places import suites_folder
 from controller import confirm, secrets_file
 from controller import playbook as inventories
 from controller import target as stacks
@@ -59,7 +60,7 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
     refusals = _inventory(target, say)
     say(f"\nTARGET  {_address(target)}")
     try:
-        seen = look(target)
+        seen = look(target, examine=True)
     except ControllerError as error:
         refusals.append(f"{error} The disks were not looked at.")
         _lines("refused", refusals[-1], say)
@@ -73,6 +74,7 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         for new in confirm.new_disks(target, seen.disks):
             _lines("will ask", f"make provision CONFIRM={new['serial']}, the first time", say)
         refusals += [each["sentence"] for each in seen.refused]
+        refusals += _doctor(target, seen, say)
         if seen.error is None:
             say(f"\nsaved for make provision: {_save(target, seen)}")
     say("\nCONFIGURATIONS")
@@ -83,6 +85,17 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
     if not refusals and one_disk(target):
         say("\nSUITE  make run SUITE=one-disk answers first: the Opal disk compared with itself.")
     return HostCheck(target["host"], tuple(refusals), tuple(seen.disks if seen else ()))
+
+
+def _doctor(target: Mapping[str, Any], seen: Look, say: Say) -> list[str]:
+    """What else stands in the way of a suite, by the doctor's diagnoses of machine and meters."""
+    from controller import doctor  # with it come the drivers: not for a target out of reach
+
+    scene = doctor.examine(target, suites_folder(), seen=seen)
+    found = doctor.blockers(doctor.diagnose(scene, doctor.BESIDE_CHECK))
+    for one in found:
+        _lines("refused", f"{one.sentence} {one.way_out}", say)
+    return [one.sentence for one in found]
 
 
 def _suite(

@@ -20,26 +20,42 @@ from controller.doctor import noise as noises
 from controller.doctor import probe
 from controller.doctor.diagnosis import Diagnosis, Host, Row, Scene, not_made, passed, split
 from controller.doctor.table import TABLE
-from controller.look import look
+from controller.look import Look, look
 
 WIDTH = 110
 MARKS = {"pass": "pass", "warn": "warn", "fail": "FAIL", "not_made": "  - "}
-# What a suite is started without: that disks are free is for the agent to say when it enters them.
-AT_START = frozenset(row.code for row in TABLE) - {"disks", "opal", "resolution", "load"}
+# A suite is started whatever these say: the agent looks at disks and assets when it needs them, and
+# waits for a load to end.
+_LATER = frozenset({"assets", "disks", "opal", "resolution", "load"})
+AT_START = tuple(row for row in TABLE if row.code not in _LATER)
+# What `fde check` says by itself.
+_SAID = frozenset(
+    {"secrets", "ssh", "rights", "system", "cryptsetup", "packages", "allow-tpm", *_LATER}
+    - {"opal"}
+)
+BESIDE_CHECK = tuple(row for row in TABLE if row.code not in _SAID)
 
 __all__ = ["TABLE", "Diagnosis", "Scene", "diagnose", "examine", "require_ready", "run"]
 
 
 def examine(
-    target: Mapping[str, Any], out: Path, *, disks: bool = True, noise_s: float = 0.0, **of: Any
+    target: Mapping[str, Any],
+    out: Path,
+    *,
+    seen: Look | None = None,
+    disks: bool = True,
+    noise_s: float = 0.0,
+    **of: Any,
 ) -> Scene:
-    """Look at a resolved target, its meters and this machine. With `noise_s` rest and load of so
-    long each are measured. `of`: what the resolution is told for, see `Scene`."""
-    seen, unreached = None, ""
-    try:
-        seen = look(target, disks=disks, examine=True)
-    except ControllerError as error:
-        unreached = str(error)
+    """Look at a resolved target, unless it was `seen` already, at its meters and this machine. With
+    `noise_s` rest and load of so long each are measured. `of`: what the resolution is told for, see
+    `Scene`."""
+    unreached = ""
+    if seen is None:
+        try:
+            seen = look(target, disks=disks, examine=True)
+        except ControllerError as error:
+            unreached = str(error)
     probes = probe.all_of(target["meters"])
     found, why = None, ""
     if noise_s and seen is not None:
@@ -83,11 +99,10 @@ def blockers(found: Iterable[Diagnosis]) -> list[Diagnosis]:
 def require_ready(targets: Sequence[Mapping[str, Any]], out: Path) -> None:
     """ControllerError with every reason why a suite should not be started on these targets; called
     before anything is created."""
-    rows = [row for row in TABLE if row.code in AT_START]
     told = [
         f"{target['host']}: {one.sentence} {one.way_out}".strip()
         for target in targets
-        for one in blockers(diagnose(examine(target, out, disks=False), rows))
+        for one in blockers(diagnose(examine(target, out, disks=False), AT_START))
     ]
     if told:
         raise ControllerError("Nothing was started. " + " ".join(told))

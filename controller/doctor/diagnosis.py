@@ -102,11 +102,11 @@ def split(sentence: str) -> tuple[str, str]:
         quoted ^= letter == "`"
         depth += (letter in "([") - (letter in ")]")
         if text[at : at + 2] == ": " and not depth and not quoted and " " in text[:at]:
-            return _begun(text[:at]), _begun(text[at + 2 :])
+            return _begun(text[:at]), f"{text[at + 2 :]}."
     return _begun(text), ""
 
 
 def _begun(text: str) -> str:
-    first = text.split(" ", 1)[0]
-    name = any(letter in first for letter in "/.:=_0123456789")
-    return f"{text if name else text[:1].upper() + text[1:]}."
+    """As a sentence; a name or a command at its head stays as it is written."""
+    plain = text.split(" ", 1)[0] in ("a", "an", "it", "its", "no", "the", "there", "two")
+    return f"{text[:1].upper() + text[1:] if plain else text}."

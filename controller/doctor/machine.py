@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed
+from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
 from controller.doctor.here import sleeps
 
 MIB = 2**20
@@ -15,9 +15,10 @@ ROOM_BYTES = 512 * MIB
 def rapl(scene: Scene) -> Iterator[Diagnosis]:
     found = scene.part("rapl")
     if found is None:
-        why = scene.part_error("rapl") or "No RAPL counter can be read."
-        way = "As root on the target: modprobe intel_rapl_msr."
-        yield Diagnosis("rapl", "fail", why, way)
+        why = scene.part_error("rapl")
+        what, way = split(why)
+        way = way or "As root on the target: modprobe intel_rapl_msr."
+        yield Diagnosis("rapl", "fail", what, way) if why else not_made("rapl", "It was not told.")
         return
     still = [zone for zone in found["zones"] if zone not in found["moved"]]
     if len(still) == len(found["zones"]):
@@ -77,7 +78,7 @@ def _of_check(scene: Scene, name: str, fine: str) -> Diagnosis:
         return passed(name, fine, **facts)
     what, _, way = row["message"].rpartition(": ")
     state = "fail" if row["severity"] == "blocker" else "warn"
-    return Diagnosis(name, state, f"{what}.", f"{way[:1].upper()}{way[1:]}", facts)  # type: ignore[arg-type]
+    return Diagnosis(name, state, f"{what}.", way, facts)  # type: ignore[arg-type]
 
 
 def idle_states(scene: Scene) -> Iterator[Diagnosis]:

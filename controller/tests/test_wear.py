@@ -123,12 +123,13 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
             monkeypatch.setattr(
                 module, "load_suite", lambda name: {**wanted, "configurations": [name]}
             )
-        monkeypatch.setattr(look, "look", lambda _target: seen)
-        monkeypatch.setattr(check, "look", lambda _target: seen)
+        monkeypatch.setattr(look, "look", lambda _target, **_: seen)
+        monkeypatch.setattr(check, "look", lambda _target, **_: seen)
         monkeypatch.setattr(playbook, "resolve", lambda _path: Inventory([document], {}))
         monkeypatch.setattr(secrets_file, "described", lambda _path: "there")
         monkeypatch.setattr("controller.target.table", lambda _configurations: [])
         monkeypatch.setattr(check, "one_disk", lambda _target: False)
+        monkeypatch.setattr(check, "_doctor", lambda *_: [])
         monkeypatch.setattr(check, "_save", lambda *_: tmp_path)
         path = tmp_path / "target.json"
         path.write_text(json.dumps(document))
@@ -168,7 +169,7 @@ def test_disks_that_cannot_be_looked_at_are_no_guess(
     given: Given, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = given()
-    monkeypatch.setattr(look, "look", lambda _target: Look({}, [], [], "sfdisk is missing"))
+    monkeypatch.setattr(look, "look", lambda _target, **_: Look({}, [], [], "sfdisk is missing"))
     assert main(planned(path)) == 1
     assert "is unknown: sfdisk is missing" in capsys.readouterr().err
 
