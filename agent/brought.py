@@ -94,8 +94,8 @@ def remove(path: Path = NOTE) -> list[str]:
     before = read_object(path)
     brought = installed(_list(before, "packages"))
     gone = [name for name in brought if _taken_with(name) <= set(brought)]
-    while beyond := _taken_with(*gone) - set(gone):  # by one that stays
-        gone = [name for name in gone if not _taken_with(name) & beyond]
+    while _taken_with(*gone) - set(brought):  # one of several that would do for something else
+        gone.pop()
     said = []
     if gone:
         argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *APT, "--yes", "purge", *gone]

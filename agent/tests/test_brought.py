@@ -40,7 +40,9 @@ purge)
             [ -e installed/$q ] && echo "Purg $q [2.0]"
         done
         [ -n "$dry" ] || rm installed/$p
-    done; true;;
+    done
+    case "$*" in *left*right*) [ -e installed/either ] && echo "Purg either [2.0]";; esac
+    true;;
 esac
 """
 DPKG = """cd {root} || exit 1
@@ -124,6 +126,15 @@ def test_what_something_else_needs_by_now_stays(system: System) -> None:
         "left library, which other packages need",
     ]
     assert system.installed() == {"library", "own"}
+
+
+def test_of_two_that_would_do_for_something_else_one_stays(system: System) -> None:
+    """Each alone could go, for `either` needs the one or the other."""
+    brought.note(["left", "right"], (), system.note)
+    system.install("left", "right", "either")
+    said = brought.remove(system.note)
+    assert said == ["removed left", "left right, which other packages need"]
+    assert system.installed() == {"right", "either"}
 
 
 def test_an_interrupted_installation_is_known(system: System) -> None:
