@@ -218,9 +218,13 @@ class Suite:
         return str(self.named("configurations").get(name, {}).get("disk") or "")
 
     def label(self, name: str) -> str:
-        """What the plan says that a configuration is called; its name where that is no label."""
+        """What the plan says that a configuration is called; its name where that is no label, and
+        both where another one is called the same."""
+        labels = [entry.get("label") for entry in self.named("configurations").values()]
         label = self.named("configurations").get(name, {}).get("label")
-        return label if isinstance(label, str) and _LABEL.fullmatch(label) else name
+        if not isinstance(label, str) or not _LABEL.fullmatch(label):
+            return name
+        return label if labels.count(label) == 1 or label == name else f"{label} ({name})"
 
     def entries(self, key: str) -> list[Mapping[str, Any]]:
         """What the plan lists under `configurations`, `workloads` or `runs`."""

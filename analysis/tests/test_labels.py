@@ -29,6 +29,17 @@ def test_a_configuration_is_called_by_its_label_where_that_is_one(
     assert suite.label("c1") == (label if called else "c1")
 
 
+def test_two_configurations_of_one_label_are_told_apart() -> None:
+    suite = suite_of({"plain": "plain", "again": "plain", "opal": "opal"}, ())
+    for entry in suite.plan["configurations"]:
+        entry["label"] = "plain" if entry["name"] != "opal" else "Opal drive"
+    assert [suite.label(name) for name in ("plain", "again", "opal")] == [
+        "plain",
+        "plain (again)",
+        "Opal drive",
+    ]
+
+
 @pytest.mark.parametrize(
     ("parts", "whole"),
     [
