@@ -27,7 +27,7 @@ from agent import assets, checks, lock, quiet, sleep
 from agent.checks import disks as disk_checks
 from agent.checks import processor
 from agent.checks.context import CheckContext, cpu_count, number, text
-from agent.command import CommandError, run
+from agent.command import CommandError
 from agent.provenance import SIMULATED_RAPL
 from agent.storage import devices, facts, inspect
 from contract.errors import AgentError
@@ -36,14 +36,6 @@ from instrumentation.sources.registry import SourceError
 
 # Of agent.checks those that say something of a machine on which no suite runs.
 CHECKS = ("load", "governor", "turbo", "memory", "swap", "disk-health", "powercap")
-# What runs beside a workload and is no timer: by what it is, the units that do it.
-DISTURBING: Mapping[str, tuple[str, ...]] = {
-    "desktop session": ("display-manager", "gdm", "gdm3", "lightdm", "sddm"),
-    "database server": ("mariadb", "mysql", "mysqld", "postgresql"),
-    "automatic mounts": ("udisks2",),
-    "file indexer": ("plocate-updatedb", "mlocate-updatedb", "tracker-miner-fs", "baloo"),
-    "containers": ("docker", "containerd"),
-}
 SUITES = Path("/var/lib/fde-testbed")
 JOULES_PAUSE_S = 0.1
 
@@ -60,8 +52,7 @@ def examine(target: Mapping[str, Any], sys: Path = Path("/sys")) -> dict[str, An
         "assets": lambda: {n: asset(n, a) for n, a in (target.get("assets") or {}).items()},
         "sleep": sleep.facts,
         "power": lambda: power(sys),
-        "services": services,
-        "quieted": quiet.disturbers,
+        "disturbers": quiet.disturbers,
         "kernel": kernel,
         "idle_states": lambda: idle_states(context),
         "room_bytes": lambda: shutil.disk_usage(_standing(SUITES)).free,
@@ -149,17 +140,6 @@ def power(sys: Path) -> dict[str, Any]:
         "discharging": any(text(p / "status") == "Discharging" for p in own),
         "mains": any(mains) if mains else None,
     }
-
-
-def services() -> dict[str, list[str]]:
-    """Active units that disturb, by what they are."""
-    units = [f"{unit}.service" for own in DISTURBING.values() for unit in own]
-    said = run(
-        ["systemctl", "list-units", "--state=active", "--full", "--plain", "--no-legend", *units]
-    ).out
-    active = {line.split()[0].removesuffix(".service") for line in said.splitlines() if line}
-    found = {what: [u for u in own if u in active] for what, own in DISTURBING.items()}
-    return {what: own for what, own in found.items() if own}
 
 
 def kernel() -> dict[str, bool | None]:

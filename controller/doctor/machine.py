@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from contract.plan import Quiet
 from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
 from controller.doctor.here import sleeps
 
@@ -98,22 +99,24 @@ def idle_states(scene: Scene) -> Iterator[Diagnosis]:
 
 
 def services(scene: Scene) -> Iterator[Diagnosis]:
-    found = scene.part("services")
+    found = scene.part("disturbers")
     if found is None:
-        yield not_made("services", scene.part_error("services") or "They were not looked at.")
+        yield not_made("services", scene.part_error("disturbers") or "They were not looked at.")
         return
-    for what, units in found.items():
+    stop = scene.target.get("quiet", {}).get("stop", Quiet().stop)
+    left = {group: units for group, units in found.items() if group not in stop}
+    for group, units in left.items():
         yield Diagnosis(
             "services",
             "warn",
-            f"{what[:1].upper()}{what[1:]} on the target: {', '.join(units)}.",
-            f"As root there: systemctl stop {' '.join(units)}.",
+            f"On the target run {group}: {', '.join(units)}.",
+            f"Add {group} to fde_stop: then they are stopped while a suite runs, and started again.",
             {"units": units},
         )
-    if not found:
-        quieted = scene.part("quieted") or []
-        more = f"; {len(quieted)} timers and updaters are stopped for a suite" if quieted else ""
-        yield passed("services", f"No service that disturbs runs{more}.", quieted=quieted)
+    if not left:
+        count = sum(len(units) for units in found.values())
+        more = f"; {count} timers and services are stopped for a suite" if count else ""
+        yield passed("services", f"No service that disturbs runs{more}.", stopped=found)
 
 
 def power(scene: Scene) -> Iterator[Diagnosis]:
