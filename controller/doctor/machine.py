@@ -110,7 +110,7 @@ def services(scene: Scene) -> Iterator[Diagnosis]:
             "services",
             "warn",
             f"On the target run {group}: {', '.join(units)}.",
-            f"Add {group} to fde_stop: then they are stopped while a suite runs, and started again.",
+            f"Add {group} to fde_stop: then they are stopped for a suite, and started again.",
             {"units": units},
         )
     if not left:
