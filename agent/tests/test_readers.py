@@ -180,6 +180,7 @@ def test_a_polled_power_tells_its_gaps(root: Path, tmp_path: Path) -> None:
         (cut,) = others.end()["hwmon"]["zones"]
         others.begin()
         (after,) = others.end()["hwmon"]["zones"]
+        others._readers[0]._source.close()  # type: ignore[union-attr]
     assert (sound["zone"], sound["own_end"], sound["gaps"]) == ("power_meter/power1", None, [])
     assert sound["energy_uj"] > 0
     assert cut["energy_uj"] is None
