@@ -92,7 +92,6 @@ _PROBES = {
     "ModemManager": "asks new serial ports whether they are modems, which a meter may answer oddly",
     "brltty": "takes adapters with a CH340 or CP210x for Braille displays",
 }
-UDEV_RULE = "99-fde-meters.rules"
 
 
 def port_takers(scene: Scene) -> Iterator[Diagnosis]:
