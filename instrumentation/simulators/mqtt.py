@@ -117,8 +117,11 @@ class MqttServer:
             raise OSError(f"no broker takes a plug at {self.address}")
 
     def publish(self, *, retain: bool = False) -> None:
-        """The state now; a retained one is given to whoever subscribes later."""
-        self._client.publish(self._plug.topic, self._plug.payload(), retain=retain)
+        """The state now. The broker has a retained one, for whoever subscribes later, on return."""
+        message = self._plug.payload()
+        sent = self._client.publish(self._plug.topic, message, qos=int(retain), retain=retain)
+        if retain:
+            sent.wait_for_publish(10)
 
     def close(self) -> None:
         self._client.disconnect()
