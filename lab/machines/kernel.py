@@ -47,7 +47,7 @@ UNUSED = (
 )
 DECLARED = re.compile(r"^\s*(?:menu)?config\s+(\w+)", re.MULTILINE)
 COMPILED = re.compile(r"\s+(CC|AR|LD|AS)\b")
-STEPS = 1450  # lines of a whole build that COMPILED finds, for the progress
+STEPS = 1730  # lines of a whole build that COMPILED finds, for the progress
 PROGRESS_S = 15.0
 
 
