@@ -249,6 +249,9 @@ def plain_words(text: str) -> str:
     """The tool's words with the names of this run's devices and processes made general."""
     text = re.sub(r"/dev/disk/by-id/nvme-fde-lab-(plain|sed)_FDELAB\w+?(?=[,;:) ])", "BY-ID", text)
     text = re.sub(r"/dev/nvme\dn1|nvme\dn1", "DISK", text)
+    text = re.sub(r"\bnvme\dn2", "nvme0n2", text)
+    # Every load of scsi_debug may give its disk another serial number.
+    text = re.sub(r"Disk \w+ \(/dev/sda, /dev/sda\) has serial '\d+', the [^.]+\. ", "", text)
     text = re.sub(r"\[\d+\]", "[PID]", text)
     text = re.sub(r'(erase: "\S+) [0-9a-f]{12}"', r'\1 PRINT"', text)
     text = re.sub(r"\bmd12\d\b", "md127", text)
