@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from contract.places import MOUNT_POINT
 from workloads import programs
 from workloads.base import WorkloadError
 
@@ -28,6 +29,11 @@ SOCKET_PATH_LIMIT = 107
 TEMPLATE_LOG_MIB = 16
 # Caches of engines that no workload's tables are in; at their own size a start takes a second more.
 SMALL_CACHES = ("--key-buffer-size=64K", "--loose-aria-pagecache-buffer-size=1M")
+
+
+APPARMOR = Path("/sys/kernel/security/apparmor")
+_CLASS_FILE = 2  # kernel, security/apparmor/include/apparmor.h: AA_CLASS_FILE
+_READ_WRITE = 0x6  # and include/perms.h: AA_MAY_WRITE, AA_MAY_READ
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,9 @@ def _mysql() -> Binaries | None:
     return Binaries(server, client, None)
 
 
-def reasons(workload: str, wanted: str = "any") -> list[str]:
-    """Why no such server can be run here, each a sentence with the way out; empty if one can."""
+def reasons(workload: str, wanted: str = "any", data: Path = Path(MOUNT_POINT)) -> list[str]:
+    """Why no such server can be run here with its data below `data`, each a sentence with the way
+    out; empty if one can."""
     binaries = find(wanted)
     if binaries is None:
         package = " or ".join(PACKAGES) if wanted == "any" else f"{wanted}-server"
@@ -98,11 +105,11 @@ def reasons(workload: str, wanted: str = "any") -> list[str]:
             pwd.getpwnam(SERVER_USER)
         except KeyError:
             return [f"{workload} needs the user {SERVER_USER}: reinstall the server's package."]
-    if _confined(binaries.server):
-        profile = f"/etc/apparmor.d/{str(binaries.server)[1:].replace('/', '.')}"
+    if (profile := confining(binaries.server)) and not _allowed(profile, data / "data"):
         return [
-            f"{workload} cannot use a data directory of its own while AppArmor confines "
-            f"{binaries.server}: aa-complain {profile}, or install mariadb-server."
+            f"{workload} cannot have its data below {data} while AppArmor confines "
+            f"{binaries.server}: provision the target again, which allows it in "
+            f"/etc/apparmor.d/local, or install mariadb-server."
         ]
     return []
 
@@ -230,9 +237,39 @@ def _check_reachable(folder: Path) -> None:
             )
 
 
-def _confined(server: Path) -> bool:
+def confining(server: Path) -> str:
+    """The profile by which AppArmor enforces what this program may do; empty where none does."""
     try:
-        profiles = Path("/sys/kernel/security/apparmor/profiles").read_text()
+        profiles = (APPARMOR / "profiles").read_text().splitlines()
     except OSError:
+        return ""
+    return next((n for n in (str(server), server.name) if f"{n} (enforce)" in profiles), "")
+
+
+def _allowed(profile: str, path: Path) -> bool:
+    """Whether the profile that is loaded lets a file be read and written, as the kernel says.
+
+    The query is libapparmor's (aa_query_label(2), security/apparmor/apparmorfs.c: query_label): the
+    label, the class of files and the path; the answer begins with `allow` and a mask.
+    """
+    query = b"label\0" + profile.encode() + b"\0" + bytes([_CLASS_FILE]) + os.fsencode(path)
+    try:
+        access = os.open(APPARMOR / ".access", os.O_RDWR)
+        try:
+            os.write(access, query)
+            answer = os.read(access, 4096).split()
+        finally:
+            os.close(access)
+        return int(answer[1], 16) & _READ_WRITE == _READ_WRITE
+    except (OSError, IndexError, ValueError):
         return False
-    return f"{server} (enforce)" in profiles
+
+
+def described(instance: Instance) -> str:
+    """Version of a running server, and the AppArmor label that confines it, for the run's files."""
+    version = programs.run([instance.binaries.server, "--no-defaults", "--version"]).strip()
+    try:
+        label = Path(f"/proc/{instance.process.pid}/attr/current").read_text().strip("\0\n ")
+    except OSError:  # a kernel without such a security module
+        label = "none"
+    return f"{version}\nAppArmor: {label}\n"
