@@ -29,8 +29,8 @@ INSTALL = f"""set -e
 dpkg --install {{0}}/{LIBRARIES}/*.deb
 for name in /usr/sbin/mysqld /usr/bin/mysql; do [ ! -L $name ] || rm $name; done
 for deb in {{0}}/{UNPACKED}/*.deb; do
-  dpkg-deb --fsys-tarfile $deb | tar -C / --keep-directory-symlink -xf - --wildcards \
-    './usr/*' './etc/apparmor.d/*'
+  dpkg-deb --fsys-tarfile $deb |
+    tar -C / --keep-directory-symlink --exclude='./etc/[!a]*' --exclude=./var -xf -
 done
 mkdir -p /etc/apparmor.d/local
 touch /etc/apparmor.d/local/usr.sbin.mysqld
