@@ -23,6 +23,7 @@ PACKAGES = ("mysql-server-core", "mysql-client-core", "mysql-server")
 NEEDED = re.compile(r"^\s+Depends: (lib[^\s<]+)$")
 NEWER = ("libstdc++6/sid",)  # what the guest has in a version that is too old
 LIBRARIES, UNPACKED = "libraries", "unpacked"
+FOLDER = "/root/mysql"  # in the guest
 ROOM_BYTES = GIB // 4
 # As the packages' own scripts do: a link of MariaDB's is no file of MySQL's.
 INSTALL = f"""set -e
@@ -87,5 +88,5 @@ def install(
     send: Callable[[Path, str], object], ssh: Callable[[str], object], packages: Path
 ) -> None:
     """Have MySQL beside MariaDB in a guest that is up: its own overlay, the image stays."""
-    send(packages, "/var/tmp")
-    ssh(INSTALL.format(f"/var/tmp/{packages.name}"))
+    send(packages, FOLDER)
+    ssh(INSTALL.format(f"{FOLDER}/{packages.name}"))

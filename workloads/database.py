@@ -136,15 +136,16 @@ def initialise(binaries: Binaries, data: Path, temporary: Path) -> None:
     """
     for folder in (data, temporary):
         _make(folder)
-    common = ["--no-defaults", *_user_option(), f"--datadir={data}", f"--tmpdir={temporary}"]
+    common = [f"--datadir={data}", f"--tmpdir={temporary}"]
     if binaries.install is None:
-        programs.run([binaries.server, *common, "--initialize-insecure"])
+        programs.run([*_server(binaries), *common, "--initialize-insecure"])
         return
     # Nothing has to survive a power cut here, and small logs are written faster.
     quick = ["--innodb-flush-method=nosync", f"--innodb-log-file-size={TEMPLATE_LOG_MIB}M"]
     quick += SMALL_CACHES
     access = ["--auth-root-authentication-method=normal", "--skip-name-resolve", "--skip-test-db"]
-    programs.run([binaries.install, *common, *access, *quick])
+    user = [f"--user={SERVER_USER}"] if os.geteuid() == 0 else []
+    programs.run([binaries.install, "--no-defaults", *user, *common, *access, *quick])
 
 
 def start(
@@ -174,8 +175,10 @@ def start(
     if redo_log_mib:
         options.append(f"--loose-innodb-log-file-size={redo_log_mib}M")
     with log.open("wb") as output:
+        if os.geteuid() == 0:  # AppArmor lets the server write what is its own
+            shutil.chown(log, SERVER_USER)
         process = subprocess.Popen(
-            [binaries.server, "--no-defaults", *_user_option(), *options],
+            [*_server(binaries), *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -214,8 +217,18 @@ def _greets(socket_path: Path) -> bool:
             return False
 
 
-def _user_option() -> list[str]:
-    return [f"--user={SERVER_USER}"] if os.geteuid() == 0 else []
+def _server(binaries: Binaries) -> programs.Command:
+    """The beginning of the server's command, as its own user.
+
+    MySQL is started as that user, as its package's service does: what it does as root before it
+    changes to another, the package's AppArmor profile denies.
+    """
+    if os.geteuid() != 0:
+        return [binaries.server, "--no-defaults"]
+    if binaries.install is None:
+        other = ["setpriv", f"--reuid={SERVER_USER}", f"--regid={SERVER_USER}", "--clear-groups"]
+        return [*other, binaries.server, "--no-defaults"]
+    return [binaries.server, "--no-defaults", f"--user={SERVER_USER}"]
 
 
 def _make(folder: Path) -> None:

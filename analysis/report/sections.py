@@ -144,7 +144,8 @@ class Report:
         )
         return page + view.paragraph(
             f"{sources}{PYRAPL_KEY * bool(by_pyrapl)}Verdicts are those of all rows as one family: "
-            "an interval is its row's own, and may leave out 1 where the row is not settled among so many. "
+            "an interval is its row's own, and may leave out 1 where the row is not settled among "
+            "so many. "
             f"Ratios are against {baseline}. {single}",
             "key",
         )
