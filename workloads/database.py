@@ -172,6 +172,8 @@ def start(
         "--loose-mysqlx=OFF",
         f"--innodb-buffer-pool-size={buffer_pool_mib}M",
     ]
+    if binaries.install is None:  # else MySQL wants the folder of its package's installation
+        options.append(f"--secure-file-priv={temporary}")
     if redo_log_mib:
         options.append(f"--loose-innodb-log-file-size={redo_log_mib}M")
     with log.open("wb") as output:
@@ -198,12 +200,18 @@ def _await_greeting(instance: Instance) -> None:
     name, deadline_s = instance.binaries.server.name, time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline_s:
         if instance.process.poll() is not None:
-            words = programs.last_line(instance.log.read_text(errors="replace"))
+            words = _reason(instance.log.read_text(errors="replace"))
             raise WorkloadError(f"{name} ended while it was starting: {words}")
         if _greets(instance.socket_path):
             return
         time.sleep(0.02)
     raise WorkloadError(f"{name} did not answer within {START_LIMIT_S:g} s of its start.")
+
+
+def _reason(log: str) -> str:
+    """The first error of a server's log, else its last line: MySQL's only says that it ended."""
+    errors = (line for line in log.splitlines() if "[ERROR]" in line)
+    return next(errors, None) or programs.last_line(log)
 
 
 def _greets(socket_path: Path) -> bool:
