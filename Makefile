@@ -84,7 +84,8 @@ image: venv ## build the guest's image, or find it in the cache
 .PHONY: lab
 lab: venv ## start the virtual lab, or with TARGET=two-labs both; DISKS=model from lab/disk_models.yml
 	@for lab in $(or $(LABS),$(FDE_LAB_DIR)); do $(PY) -m lab up --dir $$lab \
-	  $(if $(DISKS),--disks $(DISKS)) $(if $(PACKAGES),--packages $(PACKAGES)); done
+	  $(if $(DISKS),--disks $(DISKS)) $(if $(PACKAGES),--packages $(PACKAGES)) \
+  $(if $(APPARMOR),--apparmor); done
 
 .PHONY: lab-down
 lab-down: ## stop every virtual lab

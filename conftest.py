@@ -128,6 +128,12 @@ class LabHandle:
 
 
 @pytest.fixture(scope="session")
+def lab_handle() -> type[LabHandle]:
+    """For a lab that a test starts beside the session's."""
+    return LabHandle
+
+
+@pytest.fixture(scope="session")
 def lab_directory(request: pytest.FixtureRequest) -> Iterator[Path]:
     """For labs of this session's own, below build/lab-test; they are taken down at the end.
 

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from agent import confinement
 from agent.command import CommandError, run
 from contract.files import write_json
 from contract.strict_json import read_object
@@ -92,11 +93,11 @@ def remove(path: Path = NOTE) -> list[str]:
     A package that something else needs by now stays. Raises CommandError.
     """
     before = read_object(path)
+    said = confinement.revoke()
     brought = installed(_list(before, "packages"))
     gone = [name for name in brought if _taken_with(name) <= set(brought)]
     while _taken_with(*gone) - set(brought):  # one of several that would do for something else
         gone.pop()
-    said = []
     if gone:
         argv = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *APT, "--yes", "purge", *gone]
         run(argv, timeout_s=LIMIT_S)

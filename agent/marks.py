@@ -6,11 +6,13 @@ import json
 import os
 import resource
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from agent.phase_pyrapl import Measured, PhasePyrapl, measured_zones
 from agent.sampler import Sampler, end_ns
 from contract.errors import AgentError
 from contract.files import append_line
@@ -21,17 +23,15 @@ from instrumentation.sources.counter import (
     MIRROR,
     READ_FAILED,
     REOPENED,
+    EnergyDifference,
     ReadFailure,
-    Reading,
+    Readings,
+    reading_document,
     total,
 )
 from instrumentation.sources.series import Series
 from instrumentation.sources.zones import Zone
 from workloads.base import Work
-
-# The flag of a zone that shows the counter of another: never to be added to it.
-
-Readings = Mapping[str, Reading | ReadFailure]
 
 
 class MarkError(AgentError):
@@ -51,20 +51,39 @@ class Counters(Protocol):
 STILL_RESTED_NS = 10_000_000
 
 
+@dataclass(frozen=True)
+class _Marked:
+    """A phase that is over, with the counters at its edges."""
+
+    phase: dict[str, Any]
+    start: Readings
+    end: Readings
+    pyrapl: Measured | None
+    work: Work
+
+
 class Marks:
     """The phases of one run, in order of time; `phase` is what a workload is given.
 
     With `pad_s` the machine rests for so long before and after each phase: what a slow meter says
-    of a window that a mark cuts can then be told apart by the power of the rest.
+    of a window that a mark cuts can then be told apart by the power of the rest. With `pyrapl` each
+    phase is measured by that too.
     """
 
-    def __init__(self, counters: Counters, sampler: Sampler, pad_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        sampler: Sampler,
+        pad_s: float = 0.0,
+        pyrapl: PhasePyrapl | None = None,
+    ) -> None:
+        self._pyrapl = pyrapl
         self._counters = counters
         self._sampler = sampler
         self._pad_s = pad_s
         self._rested_ns: int | None = None
         self._open: str | None = None
-        self._phases: list[tuple[dict[str, Any], Readings, Readings, Work]] = []
+        self._phases: list[_Marked] = []
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Work]:
@@ -86,7 +105,7 @@ class Marks:
     def _check(self, name: str) -> None:
         if self._open is not None:
             raise MarkError(f"Phase {name!r} was begun within phase {self._open!r}.")
-        if any(phase["name"] == name for phase, *_ in self._phases):
+        if any(marked.phase["name"] == name for marked in self._phases):
             raise MarkError(f"There are two phases {name!r} in one run.")
 
     @contextmanager
@@ -94,13 +113,16 @@ class Marks:
         """The stretch itself.
 
         The counters are read outside the two time stamps, as close to them as can be; each reading
-        carries stamps of its own. Our own CPU time is that between the time stamps.
+        carries stamps of its own, and ours enclose pyRAPL's. Our own CPU time is
+        that between the time stamps.
         """
         self._check(name)
         self._open = name
         work = Work()
         busy_s = cpus_busy_s()
         start = self._counters.read()
+        if self._pyrapl is not None:
+            self._pyrapl.begin()
         cpu_s = _own_cpu_s()
         t_start_ns = time.monotonic_ns()
         try:
@@ -108,6 +130,7 @@ class Marks:
         finally:
             t_end_ns = time.monotonic_ns()
             own_cpu_s = _own_cpu_s() - cpu_s
+            measured = None if self._pyrapl is None else self._pyrapl.end()
             end = self._counters.read()
             phase = {
                 "name": name,
@@ -116,7 +139,7 @@ class Marks:
                 "own_cpu_s": round(own_cpu_s, 6),
                 "cpu_busy_s": round(cpus_busy_s() - busy_s, 6),
             }
-            self._phases.append((phase, start, end, work))
+            self._phases.append(_Marked(phase, start, end, measured, work))
             self._open = None
 
     def tail(self, seconds: float) -> None:
@@ -130,40 +153,48 @@ class Marks:
         """`phases` of run.json."""
         return [
             {
-                **phase,
-                "counters": [self._counter(zone, start, end) for zone in self._counters.zones],
-                "work": dict(work.amounts),
+                **marked.phase,
+                "counters": [*self._document(marked)],
+                "work": dict(marked.work.amounts),
             }
-            for phase, start, end, work in self._phases
+            for marked in self._phases
         ]
 
-    def _counter(self, zone: Zone, start: Readings, end: Readings) -> dict[str, Any]:
-        first, last = start[zone.name], end[zone.name]
+    def _document(self, marked: _Marked) -> Iterator[dict[str, Any]]:
+        """Our own reading of each zone, then pyRAPL's of those that it has."""
+        found = {zone.name: self._total(zone, marked) for zone in self._counters.zones}
+        for zone in self._counters.zones:
+            yield _counter(zone, marked, found[zone.name])
+        if marked.pyrapl is not None:
+            for zone in measured_zones(self._counters.zones):
+                name = zone.name
+                own = found[name], marked.start[name], marked.end[name]
+                yield marked.pyrapl.counter(zone, *own)
+
+    def _total(self, zone: Zone, marked: _Marked) -> EnergyDifference:
+        """Samples in between bound the wraps: what cannot wrap twice between two is exact."""
+        first, last = marked.start[zone.name], marked.end[zone.name]
         between = self._sampler.between(zone.name, end_ns(first), last.t_before_ns)
-        # Samples in between bound the wraps: what cannot wrap twice between two of them is exact.
-        found = total([first, *between, last], zone.max_range_uj, zone.max_power_w)
-        flags = set(found.flags)
-        # Only here is it known that a fall was no wrap: the counter was opened again in between.
-        begun_anew = found.energy_uj is None and REOPENED in flags
-        if isinstance(first, ReadFailure) or isinstance(last, ReadFailure):
-            flags.add(READ_FAILED)
-        if zone.mirror_of is not None:
-            flags.add(MIRROR)
-        return {
-            "source": "rapl",
-            "zone": zone.name,
-            "start": reading_document(first),
-            "end": None if begun_anew else reading_document(last),
-            "max_range_uj": zone.max_range_uj,
-            "flags": sorted(flags),
-        }
+        return total([first, *between, last], zone.max_range_uj, zone.max_power_w)
 
 
-def reading_document(reading: Reading | ReadFailure | None) -> dict[str, Any] | None:
-    """A reading for run.json; null where the read failed."""
-    if not isinstance(reading, Reading):
-        return None
-    return {name: getattr(reading, name) for name in ("t_before_ns", "t_after_ns", "energy_uj")}
+def _counter(zone: Zone, marked: _Marked, found: EnergyDifference) -> dict[str, Any]:
+    first, last = marked.start[zone.name], marked.end[zone.name]
+    flags = set(found.flags)
+    # Only here is it known that a fall was no wrap: the counter was opened again in between.
+    begun_anew = found.energy_uj is None and REOPENED in flags
+    if isinstance(first, ReadFailure) or isinstance(last, ReadFailure):
+        flags.add(READ_FAILED)
+    if zone.mirror_of is not None:
+        flags.add(MIRROR)
+    return {
+        "source": "rapl",
+        "zone": zone.name,
+        "start": reading_document(first),
+        "end": None if begun_anew else reading_document(last),
+        "max_range_uj": zone.max_range_uj,
+        "flags": sorted(flags),
+    }
 
 
 def _own_cpu_s() -> float:

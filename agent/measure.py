@@ -22,6 +22,7 @@ from agent.checks import CheckContext, Finding, Inspection, Memory, blockers
 from agent.limits import Limit, TooLong, reap
 from agent.marks import Counters, Marks
 from agent.notify import Watchdog
+from agent.phase_pyrapl import PhasePyrapl
 from agent.provenance import SIMULATED_RAPL
 from agent.readers import OtherReaders
 from agent.sampler import Sampler
@@ -212,7 +213,8 @@ class Bench:
         disk = self._stack.mount_point / f"run-{run.index:04d}"
         scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH_ROOT))
         sampler = Sampler(self._counters, self._plan.rapl_hz)
-        marks = Marks(self._counters, sampler, self._plan.pad_s)
+        pyrapl = PhasePyrapl() if self._plan.rapl_source == "pyrapl" else None
+        marks = Marks(self._counters, sampler, self._plan.pad_s, pyrapl)
         context = Context(
             disk=disk,
             scratch=scratch,

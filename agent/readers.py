@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from agent.marks import Counters, Readings, reading_document
+from agent.marks import Counters
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources import registry
-from instrumentation.sources.counter import ReadFailure, Reading
+from instrumentation.sources.counter import ReadFailure, Reading, Readings, reading_document
 from instrumentation.sources.polled import Gap
 from instrumentation.sources.powercap import PowercapSource
 

@@ -11,6 +11,8 @@ CHECKOUT = (ROOT / "pyproject.toml").is_file()
 SHARE = ROOT if CHECKOUT else ROOT / "fde_share"
 """Above `ansible/` and `data/`, which are no packages: setup.py puts them there."""
 ANSIBLE = SHARE / "ansible"
+MOUNT_POINT = "/run/fde-testbed/disk"
+"""On the target, where the file system of the configuration that is entered stands."""
 
 
 def build_folder() -> Path:

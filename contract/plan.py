@@ -26,6 +26,8 @@ MOST_PASSES = 10
 
 # Of an entry of `configurations`; all others are its kind's own.
 CONFIGURATION_KEYS = ("name", "kind", "disk", "label", "encrypted_by")
+# What gives a phase its RAPL joules: our own reader alone, or pyRAPL beside it.
+RaplSource = Literal["powercap", "pyrapl"]
 Lasting = Annotated[float, Range(above=0)]
 
 
@@ -226,6 +228,7 @@ class PlanDocument:
     discard_first: bool = True
     precondition: Precondition | None = None
     quiet: Quiet | None = None
+    rapl_source: RaplSource = "powercap"
     analysis: Mapping[str, Any] | None = None
     assumptions: Mapping[str, Any] | None = None
 
@@ -245,6 +248,7 @@ class TargetDocument:
     meters: tuple[Mapping[str, Any], ...] | None = None
     assets: Mapping[str, _Asset] | None = None
     quiet: Quiet | None = None
+    rapl_source: RaplSource = "powercap"
     assumptions: Mapping[str, Any] | None = None
 
 
@@ -275,6 +279,7 @@ class Plan:
     may_skip: tuple[str, ...] | None
     precondition: Precondition | None
     quiet: Quiet
+    rapl_source: str
     sha256: str
 
     @property
@@ -400,6 +405,7 @@ def _plan(found: PlanDocument) -> Plan:
         may_skip=found.may_skip,
         precondition=found.precondition,
         quiet=found.quiet or Quiet(),
+        rapl_source=found.rapl_source,
         sha256=found.sha256,
     )
 

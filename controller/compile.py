@@ -126,6 +126,7 @@ def compile_plan(
             "run_limit_s": suite.get("run_limit_s", RUN_LIMIT_S),
             "assets": target["assets"],
             **({"quiet": target["quiet"]} if "quiet" in target else {}),
+            **_rapl_source(target),
             "reference_meters": _reference_meters(target["meters"]),
             "pad_s": _pad_s(slowest_s),
             "watermark": _watermark(suite, slowest_s),
@@ -151,6 +152,12 @@ def _reference_meters(meters: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         for meter in reversed(meters)
         for channel in meter["channels"].values()
     }
+
+
+def _rapl_source(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Nothing for our own reader, so that plans of before stay as they are."""
+    chosen = target.get("rapl_source", "powercap")
+    return {} if chosen == "powercap" else {"rapl_source": chosen}
 
 
 def _watermark(suite: Mapping[str, Any], slowest_s: float) -> dict[str, float] | None:

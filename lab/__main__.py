@@ -39,6 +39,7 @@ def _up(arguments: argparse.Namespace) -> int:
         truth=arguments.truth,
         packages=arguments.packages,
         disks=arguments.disks,
+        apparmor=arguments.apparmor,
     )
     if not lifecycle.up(layout, say, options):
         say(f"lab: up already ({layout.state})")
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--disks", default="", metavar="MODEL", help="that disks behave as (lab/disk_models.yml)"
     )
+    up.add_argument("--apparmor", action="store_true", help="confine the guest's programs by it")
     down = commands.add_parser("down", help="stop them, and labs in directories below")
     status = commands.add_parser("status", help="say what runs; exit status 1 if the lab is not up")
     shell = commands.add_parser("ssh", help="run a command in the guest, or a shell")

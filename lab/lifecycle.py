@@ -25,6 +25,7 @@ from lab.state import FORMAT, GIB, Layout, Process, read_json, read_started, req
 
 ROOM_BYTES = 4 * GIB
 STOP_LIMIT_S = 5.0
+APPARMOR = ("apparmor=1", "security=apparmor")  # the last word counts
 FLEETING = (
     "console.before.log",
     "host_ed25519",
@@ -49,7 +50,8 @@ class LabOptions:
 
     With `truth` the meter writes down what it was fed, for a comparison with what was recorded.
     `packages`, 1 or 2, share the modelled joules of the processor and of the memory.
-    `disks` names a model of `lab.devices`, "" for disks without a behaviour of their own.
+    `disks` names a model of `lab.devices`, "" for disks without a behaviour of their own. With
+    `apparmor` the guest's kernel confines programs by the profiles that are installed there.
     """
 
     machine: str = field(default_factory=lambda: os.environ.get("LAB_MACHINE") or "auto")
@@ -58,6 +60,7 @@ class LabOptions:
     truth: bool = False
     packages: int = 1
     disks: str = ""
+    apparmor: bool = False
 
 
 def up(layout: Layout, say: Say, options: LabOptions) -> bool:
@@ -93,6 +96,8 @@ def _start(
 ) -> tuple[dict[str, Any], Process]:
     """Start everything; returns the lab's state and the guest's process."""
     words = [f"fde.machine={machine.name}", *rapl_words(packages=options.packages)]
+    if options.apparmor:
+        words += APPARMOR
     launcher = Launcher(layout)
     lab_network = _start_network(launcher, machine, say)
     psid = write_secrets(layout)

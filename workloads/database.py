@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from contract.places import MOUNT_POINT
 from workloads import programs
 from workloads.base import WorkloadError
 
@@ -28,6 +29,11 @@ SOCKET_PATH_LIMIT = 107
 TEMPLATE_LOG_MIB = 16
 # Caches of engines that no workload's tables are in; at their own size a start takes a second more.
 SMALL_CACHES = ("--key-buffer-size=64K", "--loose-aria-pagecache-buffer-size=1M")
+
+
+APPARMOR = Path("/sys/kernel/security/apparmor")
+_CLASS_FILE = 2  # kernel, security/apparmor/include/apparmor.h: AA_CLASS_FILE
+_READ_WRITE = 0x6  # and include/perms.h: AA_MAY_WRITE, AA_MAY_READ
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,9 @@ def _mysql() -> Binaries | None:
     return Binaries(server, client, None)
 
 
-def reasons(workload: str, wanted: str = "any") -> list[str]:
-    """Why no such server can be run here, each a sentence with the way out; empty if one can."""
+def reasons(workload: str, wanted: str = "any", data: Path = Path(MOUNT_POINT)) -> list[str]:
+    """Why no such server can be run here with its data below `data`, each a sentence with the way
+    out; empty if one can."""
     binaries = find(wanted)
     if binaries is None:
         package = " or ".join(PACKAGES) if wanted == "any" else f"{wanted}-server"
@@ -98,11 +105,11 @@ def reasons(workload: str, wanted: str = "any") -> list[str]:
             pwd.getpwnam(SERVER_USER)
         except KeyError:
             return [f"{workload} needs the user {SERVER_USER}: reinstall the server's package."]
-    if _confined(binaries.server):
-        profile = f"/etc/apparmor.d/{str(binaries.server)[1:].replace('/', '.')}"
+    if (profile := confining(binaries.server)) and not _allowed(profile, data / "data"):
         return [
-            f"{workload} cannot use a data directory of its own while AppArmor confines "
-            f"{binaries.server}: aa-complain {profile}, or install mariadb-server."
+            f"{workload} cannot have its data below {data} while AppArmor confines "
+            f"{binaries.server}: provision the target again, which allows it in "
+            f"/etc/apparmor.d/local, or install mariadb-server."
         ]
     return []
 
@@ -129,15 +136,16 @@ def initialise(binaries: Binaries, data: Path, temporary: Path) -> None:
     """
     for folder in (data, temporary):
         _make(folder)
-    common = ["--no-defaults", *_user_option(), f"--datadir={data}", f"--tmpdir={temporary}"]
+    common = [f"--datadir={data}", f"--tmpdir={temporary}"]
     if binaries.install is None:
-        programs.run([binaries.server, *common, "--initialize-insecure"])
+        programs.run([*_server(binaries), *common, "--initialize-insecure"])
         return
     # Nothing has to survive a power cut here, and small logs are written faster.
     quick = ["--innodb-flush-method=nosync", f"--innodb-log-file-size={TEMPLATE_LOG_MIB}M"]
     quick += SMALL_CACHES
     access = ["--auth-root-authentication-method=normal", "--skip-name-resolve", "--skip-test-db"]
-    programs.run([binaries.install, *common, *access, *quick])
+    user = [f"--user={SERVER_USER}"] if os.geteuid() == 0 else []
+    programs.run([binaries.install, "--no-defaults", *user, *common, *access, *quick])
 
 
 def start(
@@ -164,11 +172,15 @@ def start(
         "--loose-mysqlx=OFF",
         f"--innodb-buffer-pool-size={buffer_pool_mib}M",
     ]
+    if binaries.install is None:  # else MySQL wants the folder of its package's installation
+        options.append(f"--secure-file-priv={temporary}")
     if redo_log_mib:
         options.append(f"--loose-innodb-log-file-size={redo_log_mib}M")
     with log.open("wb") as output:
+        if os.geteuid() == 0:  # AppArmor lets the server write what is its own
+            shutil.chown(log, SERVER_USER)
         process = subprocess.Popen(
-            [binaries.server, "--no-defaults", *_user_option(), *options],
+            [*_server(binaries), *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -188,12 +200,18 @@ def _await_greeting(instance: Instance) -> None:
     name, deadline_s = instance.binaries.server.name, time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline_s:
         if instance.process.poll() is not None:
-            words = programs.last_line(instance.log.read_text(errors="replace"))
+            words = _reason(instance.log.read_text(errors="replace"))
             raise WorkloadError(f"{name} ended while it was starting: {words}")
         if _greets(instance.socket_path):
             return
         time.sleep(0.02)
     raise WorkloadError(f"{name} did not answer within {START_LIMIT_S:g} s of its start.")
+
+
+def _reason(log: str) -> str:
+    """The first error of a server's log, else its last line: MySQL's only says that it ended."""
+    errors = (line for line in log.splitlines() if "[ERROR]" in line)
+    return next(errors, None) or programs.last_line(log)
 
 
 def _greets(socket_path: Path) -> bool:
@@ -207,8 +225,18 @@ def _greets(socket_path: Path) -> bool:
             return False
 
 
-def _user_option() -> list[str]:
-    return [f"--user={SERVER_USER}"] if os.geteuid() == 0 else []
+def _server(binaries: Binaries) -> programs.Command:
+    """The beginning of the server's command, as its own user.
+
+    MySQL is started as that user, as its package's service does: what it does as root before it
+    changes to another, the package's AppArmor profile denies.
+    """
+    if os.geteuid() != 0:
+        return [binaries.server, "--no-defaults"]
+    if binaries.install is None:
+        other = ["setpriv", f"--reuid={SERVER_USER}", f"--regid={SERVER_USER}", "--clear-groups"]
+        return [*other, binaries.server, "--no-defaults"]
+    return [binaries.server, "--no-defaults", f"--user={SERVER_USER}"]
 
 
 def _make(folder: Path) -> None:
@@ -230,9 +258,39 @@ def _check_reachable(folder: Path) -> None:
             )
 
 
-def _confined(server: Path) -> bool:
+def confining(server: Path) -> str:
+    """The profile by which AppArmor enforces what this program may do; empty where none does."""
     try:
-        profiles = Path("/sys/kernel/security/apparmor/profiles").read_text()
+        profiles = (APPARMOR / "profiles").read_text().splitlines()
     except OSError:
+        return ""
+    return next((n for n in (str(server), server.name) if f"{n} (enforce)" in profiles), "")
+
+
+def _allowed(profile: str, path: Path) -> bool:
+    """Whether the profile that is loaded lets a file be read and written, as the kernel says.
+
+    The query is libapparmor's (aa_query_label(2), security/apparmor/apparmorfs.c: query_label): the
+    label, the class of files and the path; the answer begins with `allow` and a mask.
+    """
+    query = b"label\0" + profile.encode() + b"\0" + bytes([_CLASS_FILE]) + os.fsencode(path)
+    try:
+        access = os.open(APPARMOR / ".access", os.O_RDWR)
+        try:
+            os.write(access, query)
+            answer = os.read(access, 4096).split()
+        finally:
+            os.close(access)
+        return int(answer[1], 16) & _READ_WRITE == _READ_WRITE
+    except (OSError, IndexError, ValueError):
         return False
-    return f"{server} (enforce)" in profiles
+
+
+def described(instance: Instance) -> str:
+    """Version of a running server, and the AppArmor label that confines it, for the run's files."""
+    version = programs.run([instance.binaries.server, "--no-defaults", "--version"]).strip()
+    try:
+        label = Path(f"/proc/{instance.process.pid}/attr/current").read_text().strip("\0\n ")
+    except OSError:  # a kernel without such a security module
+        label = "none"
+    return f"{version}\nAppArmor: {label}\n"

@@ -62,7 +62,8 @@ class Sql(Workload):
 
     def prepare(self, context: Context) -> None:
         wanted = str(context.parameters["server"])
-        binaries, missing = database.find(wanted), database.reasons(self.name, wanted)
+        binaries = database.find(wanted)
+        missing = database.reasons(self.name, wanted, context.disk)
         if binaries is None or missing:
             raise WorkloadError(" ".join(missing))
         data, temporary = context.disk / "data", context.disk / "tmp"
@@ -73,6 +74,7 @@ class Sql(Workload):
         self._server = database.start(
             binaries, data, temporary, log, buffer_pool_mib=pool_mib, redo_log_mib=redo_mib
         )
+        (context.kept / "server.txt").write_text(database.described(self._server))
 
     def run(self, context: Context) -> None:
         server = self._server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from agent import lock, quiet
+from agent import confinement, lock, quiet
 from agent.storage import inspect, proof, provision, secrets
 from agent.storage.stack import Entered, Stack
 from contract import plan
@@ -24,7 +24,8 @@ def prepare(options: argparse.Namespace) -> int:
     """Bring the disks to what the target says."""
     with lock.disks("prepare"):
         spec, own = plan.load_target(options.target), secrets.load(options.secrets)
-        _print_actions(provision.prepare(spec, own, dry=options.check, checked=options.checked))
+        done = provision.prepare(spec, own, dry=options.check, checked=options.checked)
+        _print_actions(done if options.check else [*done, *confinement.allow()])
     return 0
 
 

@@ -24,10 +24,10 @@ from agent.storage.facts import (
 )
 from contract.errors import AgentError
 from contract.journal import Fact
+from contract.places import MOUNT_POINT
 from contract.plan import Disk
 
 MAPPING = "fde-data"
-MOUNT_POINT = "/run/fde-testbed/disk"
 
 __all__ = [
     "LUKS_LABEL",

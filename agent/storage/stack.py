@@ -33,6 +33,7 @@ from agent.storage import (
 from agent.storage.base import Kind, Place, settings
 from agent.storage.secrets import Secrets
 from contract.errors import AgentError
+from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, StorageSpec
 
 STATES = ("bare", "mapped", "formatted", "mounted")
@@ -114,7 +115,7 @@ class Stack:
         check: Callable[[Disk], guard.Partition] = guard.check_ours,
         load_kind: Callable[[str], Kind] = registry.load,
         mapper: Mapper | ModuleType = mapping,
-        mount_point: Path = Path(guard.MOUNT_POINT),
+        mount_point: Path = Path(MOUNT_POINT),
     ) -> None:
         self.spec = spec
         self.secrets = secrets

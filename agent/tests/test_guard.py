@@ -22,6 +22,7 @@ from agent.storage.opal_ioctl import Status
 from agent.storage.secrets import Secrets
 from agent.tests import dangers
 from agent.tests.danger_rows import ROWS
+from contract.places import MOUNT_POINT
 from contract.plan import Configuration, Disk, Extent, Filesystem, StorageSpec
 
 DISK = Disk("plain", "/dev/disk/by-id/nvme-x_S1", "S1", 2**31)
@@ -56,7 +57,7 @@ def _inside(partition: Partition) -> DiskFacts:
         READY,
         _inside(LUKS),
         replace(_inside(LUKS), uses=(Use("nvme0n1p1", "held by fde-data"),)),
-        replace(READY, uses=(Use("dm-0", f"mounted on {guard.MOUNT_POINT}"),)),
+        replace(READY, uses=(Use("dm-0", f"mounted on {MOUNT_POINT}"),)),
         _inside(replace(OURS, type_guid=facts.MARKER_TYPE.upper())),
         replace(_inside(LUKS), uses=(Use("nvme0n1p1", "held by fde-data-container"),)),
         replace(_inside(LUKS), uses=(Use("nvme0n1p1", "held by fde-data_1"),)),

@@ -116,7 +116,7 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
     """The counter of a zone between each phase and the next, from end to start."""
     last: Counter | None = None
     for phase in phases:
-        counter = next((c for c in phase.counters if c.zone == zone), None)
+        counter = next((c for c in one_per_zone(phase.counters) if c.zone == zone), None)
         if last is not None and counter is not None:
             flags = tuple(flag for flag in counter.flags if flag != rapl.DOUBLE_WRAP)
             yield Counter(
@@ -126,10 +126,11 @@ def pauses(phases: Iterable[Phase], zone: str) -> Iterator[Counter]:
 
 
 def one_per_zone(counters: Iterable[Counter]) -> Iterator[Counter]:
-    """The first reading of each zone: two sources of one counter must not count twice."""
+    """The first reading of each zone: two sources of one counter must not count twice, and
+    pyRAPL's, which has no more than that of its phase, never stands in for ours."""
     seen: set[str] = set()
     for counter in counters:
-        if counter.zone not in seen:
+        if counter.source != PYRAPL and counter.zone not in seen:
             seen.add(counter.zone)
             yield counter
 
@@ -156,7 +157,8 @@ ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     "cpus": pl.Int64(),
 }
 _PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not computed yet
-RAPL = "rapl"
+RAPL, PYRAPL = "rapl", "pyrapl"
+COUNTERS = (RAPL, PYRAPL)
 ALL = "all"
 BETWEEN = "between"
 
@@ -184,6 +186,7 @@ def energy_table(suite: Suite, clock: TargetClock | None = None) -> pl.DataFrame
     rows: list[Row] = []
     for run in suite.runs:
         rows += _counter_rows(suite, run)
+        rows += _pyrapl_rows(run)
     for meter in suite.meters:
         rows += _meter_rows(suite, meter, clock)
     same = {"suite_id": suite.suite_id, "host": suite.host}
@@ -241,6 +244,36 @@ def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:
     several packages and of several memories."""
     zones = dict.fromkeys(c.zone for phase in run.phases for c in one_per_zone(phase.counters))
     by_zone = {zone: dict(_zone_energies(suite, run, zone)) for zone in zones}
+    yield from _zone_rows(run, RAPL, "", by_zone)
+
+
+def _pyrapl_rows(run: Run) -> Iterator[Row]:
+    """As `_counter_rows` by pyRAPL, which measures phases alone: nothing between them. Components
+    of their own, `pyrapl-` and the zone, so that its figures never mix with those of our reader."""
+    by_zone: dict[str, dict[str, tuple[float, Energy]]] = {}
+    for phase in run.phases:
+        for counter in phase.counters:
+            if counter.source == PYRAPL:
+                found = by_zone.setdefault(counter.zone, {})
+                found[phase.name] = (phase.duration_s, _by_pyrapl(counter))
+    for found in by_zone.values():
+        found[ALL] = _whole(run, found)
+    yield from _zone_rows(run, PYRAPL, f"{PYRAPL}-", by_zone)
+
+
+def _by_pyrapl(counter: Counter) -> Energy:
+    """Its figure as it is: what is wrong with it, the flags of the run say."""
+    if counter.start is None or counter.end is None:
+        return Energy(None, None, 0.0, counter.flags)
+    energy_j = counter.end.energy_uj / 1e6
+    statistical_j = _statistical_j(counter.start, counter.end, energy_j)
+    return Energy(energy_j, statistical_j, 1.0, counter.flags)
+
+
+def _zone_rows(
+    run: Run, source: str, prefix: str, by_zone: dict[str, dict[str, tuple[float, Energy]]]
+) -> Iterator[Row]:
+    """Of each zone, and of the sums of zones."""
     for component, parts in summed_zones(by_zone).items():
         by_zone[component] = {
             name: (duration_s, _together([by_zone[zone][name][1] for zone in parts]))
@@ -249,7 +282,15 @@ def _counter_rows(suite: Suite, run: Run) -> Iterator[Row]:
         }
     for component, found in by_zone.items():
         for name, (duration_s, energy) in found.items():
-            yield _row(run, Label(name, RAPL, component, run.origin), duration_s, energy, None)
+            label = Label(name, source, prefix + component, run.origin)
+            yield _row(run, label, duration_s, energy, None)
+
+
+def _whole(run: Run, found: Mapping[str, tuple[float, Energy]]) -> tuple[float, Energy]:
+    """All phases without the tail."""
+    measured = [found[phase.name] for phase in run.measured_phases if phase.name in found]
+    seconds = sum(phase.duration_s for phase in run.measured_phases)
+    return seconds, _sum(measured, len(run.measured_phases))
 
 
 def summed_zones(by_zone: Mapping[str, Mapping[str, tuple[float, Energy]]]) -> dict[str, list[str]]:
@@ -289,9 +330,7 @@ def _zone_energies(suite: Suite, run: Run, zone: str) -> Iterator[tuple[str, tup
     if between and pause_s > 0:
         energy = _sum([(1.0, energy) for energy in between], len(run.phases) - 1)
         yield BETWEEN, (pause_s, energy)
-    measured = [found[p.name] for p in run.measured_phases if p.name in found]
-    whole_s = sum(phase.duration_s for phase in run.measured_phases)
-    yield ALL, (whole_s, _sum(measured, len(run.measured_phases)))
+    yield ALL, _whole(run, found)
 
 
 def _sum(parts: Sequence[tuple[float, Energy]], wanted: int) -> Energy:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 from scipy import special
 
-from analysis.energy.energy import ALL, RAPL
+from analysis.energy.energy import ALL, COUNTERS, PYRAPL
 from analysis.money import costs
 from analysis.money.payback import Payback, years_by_saving
 from analysis.stats.budget import Budget, Reading, Row, of_terms, ratio_readings, scatter
@@ -114,8 +114,8 @@ def _worth(p: Payback, a: Assumptions) -> Iterator[Budget]:
 
 def terms_of(suite: Suite, source: str, component: str) -> tuple[ErrorTerm, ...]:
     """What is stated of a source's error, for one of its components."""
-    if source == RAPL:
-        return rapl_terms(component)
+    if source in COUNTERS:
+        return rapl_terms(component.removeprefix(f"{PYRAPL}-"))
     meter = next((meter for meter in suite.meters if meter.name == source), None)
     return read_terms({} if meter is None else meter.accuracy)
 

@@ -35,8 +35,11 @@ HEADLINE = (
     "Drive (J)",
     "CPU (J)",
     "RAM (J)",
-    "Time (s)",
-    "n",
+)
+# What the reader of its column has to know (docs/metrology.md).
+PYRAPL_KEY = (
+    "pyRAPL's columns are the same counters once more, by a library that does not follow a counter "
+    "which goes round: such a phase has no figure there. "
 )
 
 
@@ -120,10 +123,12 @@ class Report:
             for drawn in forest.draw(found.summary, found.suite, self.component)
         )
         page += questions_section.contrasts_section(found)
+        shown = columns(found.summary)
+        by_pyrapl = [f"{words.name_of(name)} (J)" for name in shown[len(HEADLINE) - 2 :]]
         page += view.table(
             "Energy of one run without its tail: mean ± 95 % interval (Student t over blocks)",
-            [*HEADLINE, f"{what.capitalize()}, ratio", "Verdict"],
-            headline_rows(found, columns(found.summary)),
+            [*HEADLINE, *by_pyrapl, "Time (s)", "n", f"{what.capitalize()}, ratio", "Verdict"],
+            headline_rows(found, shown),
             words=2,
             origin=found.origin,
             group=True,
@@ -138,8 +143,9 @@ class Report:
             else f"{not_counted(there)} "
         )
         return page + view.paragraph(
-            f"{sources}Verdicts are those of all rows as one family: an interval is "
-            "its row's own, and may leave out 1 where the row is not settled among so many. "
+            f"{sources}{PYRAPL_KEY * bool(by_pyrapl)}Verdicts are those of all rows as one family: "
+            "an interval is its row's own, and may leave out 1 where the row is not settled among "
+            "so many. "
             f"Ratios are against {baseline}. {single}",
             "key",
         )

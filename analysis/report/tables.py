@@ -18,12 +18,17 @@ from analysis.suite.records import SYSTEM
 
 # Most telling first; the sum of several packages comes before the first of them.
 COMPONENTS = (SYSTEM, "drive", "package", "package-0", "dram")
+PYRAPL_COMPONENTS = tuple(f"pyrapl-{name}" for name in COMPONENTS[2:])
 
 
 def columns(summary: pl.DataFrame) -> tuple[str, ...]:
-    """The components of the headline table: of several packages their sum."""
-    left_out = "package-0" if "package" in set(summary["component"]) else "package"
-    return tuple(component for component in COMPONENTS if component != left_out)
+    """The components of the headline table: of several packages their sum; pyRAPL's if there."""
+    there = set(summary["component"])
+    left_out = "package-0" if "package" in there else "package"
+    by_pyrapl = (name for name in PYRAPL_COMPONENTS if name in there)
+    return tuple(
+        name for name in (*COMPONENTS, *by_pyrapl) if name.removeprefix("pyrapl-") != left_out
+    )
 
 
 def headline_rows(found: Results, components: Sequence[str]) -> list[list[str]]:
@@ -70,8 +75,11 @@ def _why_none(found: Results, workload: str) -> str:
 
 def headline(found: Results) -> Table:
     """The headline table for a terminal."""
-    components = columns(found.summary)[:3]
-    headers = ["workload", "configuration", "system J", "drive J", "CPU J (RAPL)", "s", "n"]
+    shown = columns(found.summary)
+    by_pyrapl = [name for name in shown if name.startswith("pyrapl-package")]
+    components = [*shown[:3], *by_pyrapl]
+    headers = ["workload", "configuration", "system J", "drive J", "CPU J (RAPL)"]
+    headers += ["CPU J (pyRAPL)"] * len(by_pyrapl) + ["s", "n"]
     rows = headline_rows(found, components)
     return Table("", [*headers, "system / plain", "verdict"], rows, words=2)
 

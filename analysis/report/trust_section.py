@@ -22,6 +22,7 @@ from analysis.stats.steadiness import Steadiness
 from analysis.suite import manifest, readers
 from analysis.suite.records import Meter, Suite
 from instrumentation.accuracy import read_terms
+from instrumentation.sources.pyrapl import DIFFERS, UNCHECKED, WRAPPED
 
 TITLE = "How far to trust it"
 
@@ -123,6 +124,11 @@ FLAGS = {
     "beyond-power-bound": "more energy than the zone can draw in that time; a fall gives no figure",
     "counter-reopened": "the counter was gone for a while; what it missed is unknown",
     "mirror": "the counter shows another die's a second time: it is in no sum",
+    WRAPPED: "the counter went round, which pyRAPL does not follow: no figure by pyRAPL",
+    DIFFERS: "pyRAPL's figure lies outside what our reader saw around it: its unit or its zone is "
+    "not the one it should be",
+    UNCHECKED: "our reader has no figure to hold pyRAPL's against: a counter that went round would "
+    "not show",
     "over-range": "the meter was beyond its range: the stated accuracy does not hold",
     "auto-range": "the meter chose its range: the stated accuracy is that of its widest one",
     "range-changed": "the meter's range changed in the phase: so did its accuracy",

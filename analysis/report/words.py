@@ -31,6 +31,9 @@ NAMES = {
     "package": "CPU packages",
     "package-0": "CPU package",
     "dram": "RAM",
+    "pyrapl-package": "CPU packages by pyRAPL",
+    "pyrapl-package-0": "CPU package by pyRAPL",
+    "pyrapl-dram": "RAM by pyRAPL",
     "drive": "drive",
     "system": "system",
     "read-10mb": "Read one 10 MB file",
@@ -54,6 +57,8 @@ def name_of(identifier: str) -> str:
 
     An entry that is named after its workload, as `sql-large`, is `SQL (large)`.
     """
+    if identifier not in NAMES and identifier.startswith("pyrapl-"):
+        return f"{name_of(identifier.removeprefix('pyrapl-'))} by pyRAPL"
     if socket := _SOCKET.fullmatch(identifier):
         return f"{'RAM of CPU' if socket[2] else 'CPU'} package {socket[1]}"
     workload, _, variant = identifier.partition("-")

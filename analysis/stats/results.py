@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from analysis.energy.energy import ENERGY_SCHEMA, RAPL, energy_table, of_references
+from analysis.energy.energy import COUNTERS, ENERGY_SCHEMA, energy_table, of_references
 from analysis.energy.watermarks import WatermarkTrust, disagreements, watermarks
 from analysis.energy.windows import DELAY_FLAG, PERIOD_FLAG
 from analysis.stats.contrasts import Answer, Contrast, comparisons, contrasts
@@ -37,7 +37,7 @@ def uncovered_phases(energy: pl.DataFrame) -> pl.DataFrame:
     """The rows of measured phases that a meter did not see enough of."""
     return energy.filter(
         ~pl.col("phase").is_in(["all", "between", TAIL])
-        & (pl.col("source") != RAPL)
+        & ~pl.col("source").is_in(COUNTERS)
         & (pl.col("coverage") < COVERED)
     )
 

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from lab import lifecycle, ssh
+from contract.errors import LabError
+from lab import lifecycle, mysql, ssh
 from lab.state import Layout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,6 +163,27 @@ def two_hosts(
     finally:
         for layout in labs:
             lifecycle.down(layout)
+
+
+@pytest.fixture(scope="module")
+def confined(
+    lab_directory: Path, lab_handle: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Controller]:
+    """The controller of a guest with both servers and AppArmor, which is not provisioned yet."""
+    try:
+        packages = mysql.ensure(print)
+    except LabError as error:
+        pytest.skip(f"MySQL's packages cannot be had: {error}")
+    layout = Layout(lab_directory / "mysql")
+    lifecycle.up(layout, print, lifecycle.LabOptions(apparmor=True))
+    state = json.loads(layout.state.read_text(encoding="utf-8"))
+    handle = lab_handle(layout.directory, state)
+    try:
+        mysql.install(handle.send, handle.ssh, packages)
+        yield Controller(layout.directory, tmp_path_factory.mktemp("build"), handle)
+    finally:
+        handle.disconnect()
+        lifecycle.down(layout)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from agent.storage import secrets as pin_tries
-from agent.storage.guard import MAPPING, MOUNT_POINT
+from agent.storage.guard import MAPPING
+from contract.places import MOUNT_POINT
 from controller import seal
 from drive import control
 from drive.tests.guest_sed import SCRIPTS

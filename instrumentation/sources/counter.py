@@ -15,7 +15,7 @@ shows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -62,6 +62,16 @@ class ReadFailure:
 
     t_before_ns: int
     error: str
+
+
+Readings = Mapping[str, Reading | ReadFailure]
+
+
+def reading_document(reading: Reading | ReadFailure | None) -> dict[str, int] | None:
+    """A reading for run.json; null where the read failed."""
+    if not isinstance(reading, Reading):
+        return None
+    return {name: getattr(reading, name) for name in ("t_before_ns", "t_after_ns", "energy_uj")}
 
 
 @dataclass(frozen=True, slots=True)

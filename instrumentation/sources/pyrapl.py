@@ -16,6 +16,11 @@ from typing import Any, ClassVar
 from instrumentation.clock import monotonic_ns
 from instrumentation.sources.counter import ReadFailure, Reading
 
+# Flags of its figure for a phase, which our own reading of the same counters encloses.
+WRAPPED = "pyrapl-wrapped"
+DIFFERS = "pyrapl-differs"
+UNCHECKED = "pyrapl-unchecked"
+
 
 def _zones(package_uj: Sequence[float] | None, dram_uj: Sequence[float] | None) -> dict[str, float]:
     """pyRAPL's lists (index = socket, -1 = no such counter) by the zone names of the powercap

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import LabError
-from lab import cache, image
+from lab import cache
+from lab.apt import Apt
 from lab.cache import Say
 from lab.image import MODULE, MODULE_SOURCES
 from lab.state import GIB, cache_dir
@@ -30,8 +31,6 @@ PATCH = HERE / "uml.patch"
 # times as fast (seccomp in place of ptrace, since 6.16). It changes every few weeks; 6.12 stays.
 PACKAGE = "linux-source"
 SUITES = ("trixie-backports", "trixie")
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
 ROOM_BYTES = GIB // 4
 BUILD_ROOM_BYTES = 2 * GIB
 PROGRAMS = ("apt-get", "bc", "bison", "depmod", "dpkg-deb", "flex", "gcc", "make", "patch", "xz")
@@ -132,31 +131,11 @@ class Build:
     def fetch(self, work: Path, suite: str) -> str:
         """Debian's source package by apt, from lists of its own; returns its name and version."""
         self._say(f"kernel: the source of {suite} (about 160 MB)")
-        found = image.find()
-        for part in ("lists/partial", "archives/partial"):
-            (work / "apt" / part).mkdir(parents=True)
-        (work / "status").touch()
-        sources = work / "sources.list"
-        sources.write_text(
-            f"deb [signed-by={KEYRING}] {found.url or DEFAULT_MIRROR} {suite} main\n"
-        )
-        options = {
-            "Dir::Etc::SourceList": sources,
-            "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::State": work / "apt",
-            "Dir::State::Status": work / "status",
-            "Dir::Cache": work / "apt",
-            "Acquire::Languages": "none",
-        }
-        words = [f"-o{name}={value}" for name, value in options.items()]
-        if os.geteuid() == 0:
-            words.append("-oAPT::Sandbox::User=root")  # the scratch directory is root's alone
-        self.run(["apt-get", "-qq", *words, "update"])
-        named: list[str] = []  # PACKAGE itself is empty and depends on the one with the version
-        self.run(["apt-cache", *words, "depends", PACKAGE], named.append)
-        package = next((n.split()[-1] for n in named if f"Depends: {PACKAGE}-" in n), PACKAGE)
-        place = f'cd "{work}" && exec apt-get -qq "$@"'
-        self.run(["sh", "-c", place, "sh", *words, "download", package])
+        apt = Apt(work, [suite], self.run)
+        # PACKAGE itself is empty and depends on the one with the version.
+        named = (line for line in apt.depends(PACKAGE) if f"Depends: {PACKAGE}-" in line)
+        package = next((line.split()[-1] for line in named), PACKAGE)
+        apt.download(package)
         version = next(work.glob("*.deb")).name.split("_")[1]
         return f"{package} {version}"
 

@@ -1,0 +1,57 @@
+"""AppArmor and the database server: what its profile must allow besides, and no more.
+
+A distribution's profile of mysqld allows the distribution's own data directory, and below /var/tmp
+what is the server's. The data on the disks under test are elsewhere: one rule in the profile's
+local part (apparmor.d(5), /etc/apparmor.d/local/README) allows them, and is taken out by a
+teardown. AppArmor goes on confining the server in all else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.command import run
+from contract.places import MOUNT_POINT
+
+FOLDER = Path("/etc/apparmor.d")
+PROFILES = Path("/sys/kernel/security/apparmor/profiles")
+SERVERS = ("usr.sbin.mysqld", "usr.sbin.mariadbd", "mariadbd", "mysqld")
+RULE = f"{MOUNT_POINT}/** rwk,  # fde-testbed"
+PARSER_LIMIT_S = 300.0
+
+
+def allow(
+    folder: Path = FOLDER, loaded: Path = PROFILES, parser: str = "apparmor_parser"
+) -> list[str]:
+    """Add the rule where AppArmor is on and a server has a profile; says what was done."""
+    return _set(folder, loaded, parser, wanted=True)
+
+
+def revoke(
+    folder: Path = FOLDER, loaded: Path = PROFILES, parser: str = "apparmor_parser"
+) -> list[str]:
+    """Take the rule out, and whatever else stands there stays."""
+    return _set(folder, loaded, parser, wanted=False)
+
+
+def _set(folder: Path, loaded: Path, parser: str, *, wanted: bool) -> list[str]:
+    said = []
+    on = loaded.exists()
+    for name in SERVERS:
+        profile, local = folder / name, folder / "local" / name
+        lines = local.read_text().splitlines() if local.exists() else []
+        if (RULE in lines) == wanted or (wanted and not (on and _takes(profile))):
+            continue
+        kept = [line for line in lines if line != RULE]
+        local.parent.mkdir(exist_ok=True)
+        local.write_text("".join(f"{line}\n" for line in [*kept, *([RULE] if wanted else [])]))
+        if on and profile.exists():
+            run([parser, "--replace", str(profile)], timeout_s=PARSER_LIMIT_S)
+        done = "allows" if wanted else "no longer allows"
+        said.append(f"AppArmor's profile {name} {done} data below {MOUNT_POINT}")
+    return said
+
+
+def _takes(profile: Path) -> bool:
+    """Whether it is there and reads a local part."""
+    return profile.exists() and f"local/{profile.name}>" in profile.read_text(errors="replace")

@@ -1,0 +1,101 @@
+"""pyRAPL over each phase: a measurement of its own, held against the counters that enclose it.
+
+What pyRAPL 0.2.3.1 does wrong is found here, by our own reading of the same counters: it never
+reads `max_energy_range_uj`, so that a counter which went round gives a negative figure, none, or
+one that is too small by whole rounds; and its figures are µJ where its documentation says joules
+and seconds (device_api.py, result.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from instrumentation.clock import monotonic_ns
+from instrumentation.sources.counter import (
+    DOUBLE_WRAP,
+    READ_FAILED,
+    EnergyDifference,
+    ReadFailure,
+    Reading,
+    Readings,
+    reading_document,
+)
+from instrumentation.sources.pyrapl import DIFFERS, UNCHECKED, WRAPPED, PyraplSource
+from instrumentation.sources.zones import Zone
+
+# Counters change about every millisecond: at each edge the two may have seen another update.
+_UPDATES_NS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measurement: when it was begun, between two stamps, and the readings at its end."""
+
+    from_ns: int
+    begun_ns: int
+    readings: Readings
+
+    def counter(
+        self,
+        zone: Zone,
+        own: EnergyDifference,
+        start: Reading | ReadFailure,
+        end: Reading | ReadFailure,
+    ) -> dict[str, Any]:
+        """An entry of a phase's `counters` in run.json, from 0 to the energy used, in µJ.
+
+        `own` is what our reader found from `start` to `end`, which enclose the measurement.
+        """
+        read = self.readings.get(zone.name)
+        flags = {DOUBLE_WRAP} & set(own.flags)
+        if not isinstance(read, Reading):
+            read = None
+            flags.add(READ_FAILED)
+        if own.kind == "corrected":
+            read = None
+            flags.add(WRAPPED)
+        elif (
+            own.energy_uj is None or isinstance(start, ReadFailure) or isinstance(end, ReadFailure)
+        ):
+            flags.add(UNCHECKED)
+        elif read is not None:
+            apart_ns = self.begun_ns - start.t_before_ns + end.t_after_ns - read.t_before_ns
+            slack_uj = zone.max_power_w * (apart_ns + _UPDATES_NS) * 1e-3
+            if not own.energy_uj - slack_uj <= read.energy_uj <= own.energy_uj:
+                flags.add(DIFFERS)
+        begun = Reading(self.from_ns, self.begun_ns, 0)
+        return {
+            "source": PyraplSource.name,
+            "zone": zone.name,
+            "start": reading_document(begun if read else None),
+            "end": reading_document(read),
+            "max_range_uj": None,
+            "flags": sorted(flags),
+        }
+
+
+class PhasePyrapl:
+    """pyRAPL for one phase after the other; what goes wrong in one is forgotten at the next."""
+
+    def __init__(self) -> None:
+        self._source = PyraplSource.open()
+        self._begun = (0, 0)
+
+    def begin(self) -> None:
+        """Start a measurement; never raises."""
+        if self._source.error is not None:
+            self._source = PyraplSource.open()
+        from_ns = monotonic_ns()
+        self._source.begin()
+        self._begun = from_ns, monotonic_ns()
+
+    def end(self) -> Measured:
+        """What was used since `begin`; never raises."""
+        return Measured(*self._begun, self._source.read())
+
+
+def measured_zones(zones: Iterable[Zone]) -> list[Zone]:
+    """Those that pyRAPL knows: packages and their memory."""
+    return [zone for zone in zones if zone.kind in ("package", "dram") and zone.mirror_of is None]

@@ -1,0 +1,103 @@
+"""Phases by the real pyRAPL over real files, beside our own reader of the same counters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.marks import Marks
+from agent.phase_pyrapl import PhasePyrapl
+from agent.sampler import Sampler
+from instrumentation.sources.powercap import PowercapSource
+from instrumentation.tests.test_pyrapl import lay_out, lead, set_uj
+
+RANGE_UJ = 262_143_328_850
+PACKAGE, DRAM = "intel-rapl:0", "intel-rapl:0/intel-rapl:0:0"
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One package with its memory, read by pyRAPL and by ourselves."""
+    lay_out(tmp_path, packages=1, drams=1)
+    for zone in (tmp_path / "sys/class/powercap/intel-rapl").rglob("energy_uj"):
+        zone.with_name("max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
+    lead(tmp_path, monkeypatch)
+    return tmp_path
+
+
+def phases(root: Path, *steps: dict[str, int]) -> list[list[dict[str, Any]]]:
+    """pyRAPL's counters of one phase after the other, in each of which counters are set."""
+    with PowercapSource.open(root / "sys/class/powercap") as source:
+        marks = Marks(source, Sampler(source, 0), pyrapl=PhasePyrapl())
+        for number, step in enumerate(steps):
+            with marks.phase(f"{number}"):
+                for zone, energy_uj in step.items():
+                    set_uj(root, zone, energy_uj)
+        found = marks.document()
+    for phase in found:
+        assert [c["zone"] for c in phase["counters"]] == ["package-0", "dram"] * 2
+        assert [c["source"] for c in phase["counters"]] == ["rapl"] * 2 + ["pyrapl"] * 2
+    return [phase["counters"][2:] for phase in found]
+
+
+def test_each_phase_has_a_measurement_of_its_own(root: Path) -> None:
+    first, second = phases(root, {PACKAGE: 1250}, {PACKAGE: 1300, DRAM: 507})
+    assert [c["end"]["energy_uj"] for c in first] == [250, 0]
+    assert [c["end"]["energy_uj"] for c in second] == [50, 7]
+    for counter in first + second:
+        assert (counter["start"]["energy_uj"], counter["flags"]) == (0, [])
+        assert counter["start"]["t_after_ns"] <= counter["end"]["t_before_ns"]
+
+
+def test_a_counter_that_went_round_has_no_figure_and_the_next_phase_has(root: Path) -> None:
+    set_uj(root, PACKAGE, RANGE_UJ - 1000)
+    (package, dram), (after, _) = phases(root, {PACKAGE: 500, DRAM: 507}, {PACKAGE: 900})
+    assert (package["start"], package["end"]) == (None, None)
+    assert package["flags"] == ["pyrapl-wrapped", "read-failed"]
+    assert (dram["end"]["energy_uj"], dram["flags"]) == (7, [])
+    assert (after["end"]["energy_uj"], after["flags"]) == (400, [])
+
+
+def test_one_that_went_round_in_between_and_rose_again_has_none_either(root: Path) -> None:
+    """pyRAPL sees a rise and knows nothing of the rounds: our samples do."""
+    with PowercapSource.open(root / "sys/class/powercap") as source:
+        sampler = Sampler(source, 200)
+        marks = Marks(source, sampler, pyrapl=PhasePyrapl())
+        with sampler:
+            set_uj(root, PACKAGE, RANGE_UJ - 10)
+            sampled = len(sampler._due_ns)
+            with marks.phase("work"):
+                _await_samples(sampler, sampled)
+                set_uj(root, PACKAGE, 20)
+                _await_samples(sampler, len(sampler._due_ns))
+                set_uj(root, PACKAGE, RANGE_UJ - 1)
+        package = marks.document()[0]["counters"][2]
+    assert (package["end"], package["flags"]) == (None, ["pyrapl-wrapped"])
+
+
+def _await_samples(sampler: Sampler, before: int) -> None:
+    while len(sampler._due_ns) < before + 3:
+        pass
+
+
+def test_a_unit_that_is_wrong_shows(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if pyRAPL gave the joules that its documentation promises."""
+    from pyRAPL.device_api import DeviceAPI
+
+    true = DeviceAPI.energy
+    monkeypatch.setattr(DeviceAPI, "energy", lambda self: tuple(e / 1e6 for e in true(self)))
+    (package, dram), *_ = phases(root, {PACKAGE: 50_000_000})
+    assert (package["end"]["energy_uj"], package["flags"]) == (50, ["pyrapl-differs"])
+    assert dram["flags"] == []
+
+
+def test_a_layout_that_pyrapl_does_not_know_is_a_failed_read(root: Path) -> None:
+    name = root / "sys/class/powercap/intel-rapl" / PACKAGE / "name"
+    counters = name.read_text()
+    (root / "sys/devices/system/cpu/present").unlink()
+    assert counters == "package-0\n"
+    (package, dram), *_ = phases(root, {PACKAGE: 1250})
+    assert package["flags"] == dram["flags"] == ["read-failed"]
+    assert package["end"] is None

@@ -1,0 +1,92 @@
+"""MySQL for the guest: Debian's unstable suite has it, the guest's own suite MariaDB alone.
+
+The guest reaches no archive, so the packages are fetched here, kept in the cache, and sent. The two
+servers' packages exclude each other: MySQL's are unpacked beside MariaDB, whose programs have names
+of their own (mariadbd, mariadb) behind MySQL's.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from contract.errors import LabError
+from lab import cache, image
+from lab.apt import Apt
+from lab.cache import Say
+from lab.state import GIB, cache_dir
+
+SUITES = (image.SUITE, "sid")
+PACKAGES = ("mysql-server-core", "mysql-client-core", "mysql-server")
+NEEDED = re.compile(r"^\s+Depends: (lib[^\s<]+)$")
+NEWER = ("libstdc++6/sid",)  # what the guest has in a version that is too old
+LIBRARIES, UNPACKED = "libraries", "unpacked"
+FOLDER = "/root/mysql"  # in the guest
+ROOM_BYTES = GIB // 4
+# As the packages' own scripts do: a link of MariaDB's is no file of MySQL's.
+INSTALL = f"""set -e
+dpkg --install {{0}}/{LIBRARIES}/*.deb
+for name in /usr/sbin/mysqld /usr/bin/mysql; do [ ! -L $name ] || rm $name; done
+for deb in {{0}}/{UNPACKED}/*.deb; do
+  dpkg-deb --fsys-tarfile $deb |
+    tar -C / --keep-directory-symlink --exclude='./etc/[!a]*' --exclude=./var -xf -
+done
+mkdir -p /etc/apparmor.d/local
+touch /etc/apparmor.d/local/usr.sbin.mysqld
+profile=/etc/apparmor.d/usr.sbin.mysqld
+[ ! -e /sys/kernel/security/apparmor/profiles ] || apparmor_parser --replace $profile
+rm -r {{0}}
+"""
+
+
+def ensure(say: Say) -> Path:
+    """A directory with the packages, fetched now if the cache has none. Raises LabError."""
+    guest = image.ensure(say)
+    name = cache.content_hash([], guest.directory, f"{SUITES} {PACKAGES} {guest.directory.name}")
+    found = cache_dir() / "mysql" / name
+
+    def fetch(target: Path) -> None:
+        cache.require_programs("apt-get", "debugfs")
+        with cache.work_directory("mysql", ROOM_BYTES, target) as (work, log):
+            apt = Apt(work, SUITES, lambda argv, on: cache.run(argv, log, on), _status(guest, work))
+            libraries = [line[1] for line in map(NEEDED.match, apt.depends(PACKAGES[0])) if line]
+            libraries += [line[1] for line in map(NEEDED.match, apt.depends(PACKAGES[1])) if line]
+            older = {name.partition("/")[0] for name in NEWER}
+            wanted = dict.fromkeys(name for name in libraries if name not in older)
+            for place, debs in (
+                (LIBRARIES, apt.download_with_needs(*wanted, *NEWER)),
+                (UNPACKED, _downloaded(apt, work)),
+            ):
+                (target / place).mkdir()
+                for deb in debs:
+                    (target / place / deb.name).write_bytes(deb.read_bytes())
+
+    cache.ensure(found, "MySQL", ROOM_BYTES, fetch, say)
+    return found
+
+
+def _downloaded(apt: Apt, work: Path) -> list[Path]:
+    apt.download(*PACKAGES)
+    return sorted(work.glob("*.deb"))
+
+
+def _status(guest: image.Image, work: Path) -> Path:
+    """What the guest has installed, read out of its image."""
+    command = ["debugfs", "-R", "cat /var/lib/dpkg/status", str(guest.root)]
+    done = subprocess.run(
+        command, capture_output=True, check=False, env={"PATH": cache.system_path()}
+    )
+    if not done.stdout:
+        raise LabError(f"the guest's list of packages cannot be read from {guest.root}")
+    (work / "guest-status").write_bytes(done.stdout)
+    return work / "guest-status"
+
+
+def install(
+    send: Callable[[Path, str], object], ssh: Callable[[str], object], packages: Path
+) -> None:
+    """Have MySQL beside MariaDB in a guest that is up: its own overlay, the image stays."""
+    send(packages, FOLDER)
+    ssh(INSTALL.format(f"{FOLDER}/{packages.name}"))
