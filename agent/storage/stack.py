@@ -46,6 +46,8 @@ class StorageError(CauseError):
         "unknown": "There is no configuration {name!r}: choose one of {known}.",
         "settings": "Configuration {name} cannot be ({broken}): make a new plan.",
         "unavailable": "{why}",
+        "filesystem": "Configuration {name} is for {known}, not for {type}: set fde_filesystem, or "
+        "leave it out.",
         "not-ours": "There is a mapping of our name that is not ours ({others}): rename it "
         "(dmsetup rename) or close it; nothing was closed.",
         "not-closed": "{first} Closing the storage stack failed too: {second}",
@@ -155,6 +157,10 @@ class Stack:
         if broken:
             raise StorageError("settings", name=name, broken="; ".join(broken))
         configuration = replace(configuration, settings=whole)
+        filesystem = self.spec.filesystem
+        if kind.filesystems and filesystem.type not in kind.filesystems:
+            known = ", ".join(kind.filesystems)
+            raise StorageError("filesystem", name=name, known=known, type=filesystem.type)
         ascent = _Ascent(configuration, kind)
         if reason := kind.why_not(configuration):
             raise StorageError("unavailable", why=reason)
@@ -260,7 +266,8 @@ class Stack:
         filesystem = self.spec.filesystem
         start_s = time.monotonic()
         # -K: not by mkfs, which would reach the disk through some stacks alone.
-        run([f"mkfs.{filesystem.type}", "-q", "-K", *filesystem.options, self._mapper.PATH])
+        options = (*filesystem.options, *ascent.kind.mkfs_options)
+        run([f"mkfs.{filesystem.type}", "-q", "-K", *options, self._mapper.PATH])
         ascent.mkfs_s = time.monotonic() - start_s
 
     def _mount(self, ascent: _Ascent) -> None:
@@ -273,6 +280,9 @@ class Stack:
         run([*_for_all(), *argv])
         if not self._mapper.mounts():
             raise StorageError("not-seen", folder=str(self.mount_point))
+        kind, configuration = ascent.kind, ascent.configuration
+        if inner := kind.after_mount(self.mount_point, configuration, self.secrets):
+            run([*_for_all(), "mount", "--bind", str(inner), str(self.mount_point)])
 
     # The ways down.
 
@@ -281,6 +291,8 @@ class Stack:
             _unmount(folder)
 
     def _unmap(self) -> None:
+        for configuration in self.spec.configurations.values():
+            self._load_kind(configuration.kind).detach(configuration)
         self._mapper.close()
         for place in self._locking():
             opal.relock(place, self.secrets)
