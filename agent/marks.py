@@ -58,10 +58,17 @@ class Marks:
     of a window that a mark cuts can then be told apart by the power of the rest.
     """
 
-    def __init__(self, counters: Counters, sampler: Sampler, pad_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        counters: Counters,
+        sampler: Sampler,
+        pad_s: float = 0.0,
+        partition: Path | None = None,
+    ) -> None:
         self._counters = counters
         self._sampler = sampler
         self._pad_s = pad_s
+        self._partition = partition
         self._rested_ns: int | None = None
         self._open: str | None = None
         self._phases: list[tuple[dict[str, Any], Readings, Readings, Work]] = []
@@ -100,6 +107,7 @@ class Marks:
         self._open = name
         work = Work()
         busy_s = cpus_busy_s()
+        written = self._written_bytes()
         start = self._counters.read()
         cpu_s = _own_cpu_s()
         t_start_ns = time.monotonic_ns()
@@ -116,8 +124,13 @@ class Marks:
                 "own_cpu_s": round(own_cpu_s, 6),
                 "cpu_busy_s": round(cpus_busy_s() - busy_s, 6),
             }
+            if written is not None:
+                phase["disk_written_bytes"] = (self._written_bytes() or 0) - written
             self._phases.append((phase, start, end, work))
             self._open = None
+
+    def _written_bytes(self) -> int | None:
+        return None if self._partition is None else written_bytes(self._partition)
 
     def tail(self, seconds: float) -> None:
         """The last phase: write back what is dirty, then rest; `seconds` from its beginning."""
@@ -170,6 +183,12 @@ def _own_cpu_s() -> float:
     """CPU time of the agent itself with all its threads, without the programs it started."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def written_bytes(partition: Path) -> int:
+    """By the kernel since it appeared, in sectors of 512 B (Documentation/block/stat.rst)."""
+    fields = Path("/sys/class/block", partition.name, "stat").read_text().split()
+    return 512 * int(fields[6])
 
 
 STAT = Path("/proc/stat")

@@ -214,7 +214,9 @@ class Bench:
         disk = self._stack.mount_point / f"run-{run.index:04d}"
         scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH_ROOT))
         sampler = Sampler(self._counters, self._plan.rapl_hz)
-        marks = Marks(self._counters, sampler, self._plan.pad_s)
+        entered = self._stack.entered
+        partition = Path(entered.place.partition) if entered else None
+        marks = Marks(self._counters, sampler, self._plan.pad_s, partition)
         context = Context(
             disk=disk,
             scratch=scratch,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.causes import CauseError
+from agent.marks import written_bytes
 
 BLOCK_BYTES = 4096
 # How far in front of the extent a product may keep its headers.
@@ -66,7 +67,7 @@ def look(
     block = content(key)
     path = folder / f"plaintext-probe-{key}"
     try:
-        before_bytes = _written_bytes(partition)
+        before_bytes = written_bytes(Path(partition))
         with path.open("wb") as file:
             if encrypted_files:
                 _write(file.fileno(), bytes(BLOCK_BYTES))
@@ -79,7 +80,7 @@ def look(
             "offset_bytes": offset_bytes + place,
             "through_mapping": seen not in (before, block) if encrypted_files else seen == block,
             "on_medium": contains(partition, offset_bytes + place, room_bytes, block),
-            "written_bytes": _written_bytes(partition) - before_bytes,
+            "written_bytes": written_bytes(Path(partition)) - before_bytes,
         }
     except OSError as error:
         raise ProbeError("failed", error=error.strerror) from error
@@ -128,12 +129,6 @@ def locked_read(device: str, offset_bytes: int) -> str | None:
 def _write(fd: int, block: bytes) -> None:
     os.pwrite(fd, block, 0)
     os.fsync(fd)
-
-
-def _written_bytes(partition: str) -> int:
-    """Since it appeared (Documentation/block/stat.rst, in sectors of 512 B)."""
-    fields = Path("/sys/class/block", Path(partition).name, "stat").read_text().split()
-    return 512 * int(fields[6])
 
 
 def physical(fd: int) -> int:
