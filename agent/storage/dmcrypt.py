@@ -39,8 +39,9 @@ OTHERS = {
 HMAC, AEAD = "hmac-sha256", "aead"
 HMAC_BITS = 256
 INTEGRITY = f"{MAPPING}_dif"  # as cryptsetup calls it
-# What the kernel and udev look at for signatures, which without tags would be errors.
-EDGE_BYTES = 4 * 2**20
+# What is written so that it can be read: both ends, where signatures are looked for, and each
+# block group of ext4 begins, whose copies of the superblock are written in a part of a block.
+EDGE_BYTES, GROUP_BYTES = 2**20, 128 * 2**20
 
 
 class DmCrypt(Kind):
@@ -216,7 +217,7 @@ def _authenticated(place: Place, configuration: Configuration) -> Expectation:
     return Expectation(
         layers=(
             Layer(MAPPING, "CRYPT-LUKS2", (crypt,)),
-            Layer(INTEGRITY, "CRYPT-SUBDEV", (tags,)),
+            Layer(INTEGRITY, "CRYPT-INTEGRITY", (tags,)),
         ),
         luks_segment="crypt",
         luks_cipher=(cipher(configuration), "hmac(sha256)" if of_hmac else AEAD),
@@ -232,7 +233,7 @@ def _tag_bytes(told: Mapping[str, ParameterValue]) -> int:
 
 
 def _write_edges() -> None:
-    """Zeros where signatures would lie: what was never written has no tags and cannot be read.
+    """Zeros where mkfs and udev read: what was never written has no tags and cannot be read.
 
     Wiping all of it, as cryptsetup does unasked, would write the whole extent at each switch; a
     file system reads nothing that it has not written.
@@ -240,7 +241,7 @@ def _write_edges() -> None:
     fd = os.open(mapping.PATH, os.O_RDWR | os.O_CLOEXEC)
     try:
         size = os.lseek(fd, 0, os.SEEK_END)
-        for offset in (0, size - EDGE_BYTES):
+        for offset in (*range(0, size - EDGE_BYTES, GROUP_BYTES), size - EDGE_BYTES):
             os.pwrite(fd, bytes(EDGE_BYTES), offset)
         os.fsync(fd)
     finally:
@@ -260,7 +261,8 @@ def options(configuration: Configuration) -> tuple[str, ...]:
 def open_arguments(configuration: Configuration) -> list[str]:
     """The same for cryptsetup; they are no part of a header and act only on opening."""
     named = {"allow_discards": "--allow-discards"}
-    return [named.get(name, f"--perf-{name}") for name in options(configuration)]
+    without = ["--integrity-no-journal"] if configuration.settings["integrity_no_journal"] else []
+    return without + [named.get(name, f"--perf-{name}") for name in options(configuration)]
 
 
 def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
@@ -277,8 +279,6 @@ def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
 def _cipher_arguments(place: Place, configuration: Configuration) -> list[str]:
     integrity = str(configuration.settings["integrity"])
     tags = [] if integrity == "none" else ["--integrity", integrity, "--integrity-no-wipe"]
-    if configuration.settings["integrity_no_journal"]:
-        tags += ["--integrity-no-journal"]
     return [
         *tags,
         *("--cipher", cipher(configuration)),
