@@ -28,8 +28,7 @@ _FIELDS = struct.Struct(">4sHHI16xQQQQII120x")
 
 
 def header(ciphers: Sequence[str], passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:
-    """512 bytes. `ciphers` by the kernel's names, the last to be applied first, as in the chain's
-    own name; `keys` are 256 random bytes, of which the chain takes its first. Raises OSError, or
+    """512 bytes. `ciphers` by the kernel's names, in cryptsetup's order, the first applied first; `keys` are 256 random bytes, of which the chain takes its first. Raises OSError, or
     WorkloadError where the kernel lacks a cipher."""
     salt = os.urandom(SALT_BYTES)
     fields = _FIELDS.pack(
@@ -38,7 +37,7 @@ def header(ciphers: Sequence[str], passphrase: bytes, keys: bytes, data_bytes: i
     )
     body = fields + struct.pack(">I", zlib.crc32(fields)) + keys
     derived = hashlib.pbkdf2_hmac("sha512", passphrase, salt, ROUNDS, 2 * KEY_BYTES * len(ciphers))
-    for number, cipher in enumerate(reversed(ciphers)):
+    for number, cipher in enumerate(ciphers):
         # All first keys of the chain come before all second ones, the tweaks'.
         places = (KEY_BYTES * number, KEY_BYTES * (number + len(ciphers)))
         key = b"".join(derived[place : place + KEY_BYTES] for place in places)
