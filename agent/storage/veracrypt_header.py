@@ -28,7 +28,8 @@ _FIELDS = struct.Struct(">4sHHI16xQQQQII120x")
 
 
 def header(ciphers: Sequence[str], passphrase: bytes, keys: bytes, data_bytes: int) -> bytes:
-    """512 bytes. `ciphers` by the kernel's names, in cryptsetup's order, the first applied first; `keys` are 256 random bytes, of which the chain takes its first. Raises OSError, or
+    """512 bytes. `ciphers` by the kernel's names, in cryptsetup's order, the first applied first;
+    `keys` are 256 random bytes, of which the chain takes its first. Raises OSError, or
     WorkloadError where the kernel lacks a cipher."""
     salt = os.urandom(SALT_BYTES)
     fields = _FIELDS.pack(
