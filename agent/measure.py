@@ -215,7 +215,7 @@ class Bench:
         scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH_ROOT))
         sampler = Sampler(self._counters, self._plan.rapl_hz)
         entered = self._stack.entered
-        partition = Path(entered.place.partition) if entered else None
+        partition = Path(entered.place.partition) if entered and entered.place else None
         marks = Marks(self._counters, sampler, self._plan.pad_s, partition)
         context = Context(
             disk=disk,
