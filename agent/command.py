@@ -69,9 +69,7 @@ def run(
     timeout_s: float = 120,
 ) -> Output:
     """Run a program to its end; raises CommandError unless its exit code is in `ok`."""
-    environment = {**os.environ, "LC_ALL": "C"}
-    # System folders may be missing from a service's or a shell's search path.
-    environment["PATH"] = environment.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
+    environment = {**os.environ, "LC_ALL": "C", "PATH": program_path()}
     try:
         done = subprocess.run(
             argv,
@@ -97,6 +95,11 @@ def run(
         failed = f"{_name(argv)} failed with exit code {output.code}: {said}"
         raise CommandError(failed, output.code)
     return output
+
+
+def program_path() -> str:
+    """Where programs are searched; a service's or a shell's path may lack system folders."""
+    return os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
 
 
 def _name(argv: Sequence[str]) -> str:

@@ -76,11 +76,13 @@ class Marks:
         sampler: Sampler,
         pad_s: float = 0.0,
         pyrapl: PhasePyrapl | None = None,
+        partition: Path | None = None,
     ) -> None:
         self._pyrapl = pyrapl
         self._counters = counters
         self._sampler = sampler
         self._pad_s = pad_s
+        self._partition = partition
         self._rested_ns: int | None = None
         self._open: str | None = None
         self._phases: list[_Marked] = []
@@ -120,6 +122,7 @@ class Marks:
         self._open = name
         work = Work()
         busy_s = cpus_busy_s()
+        written = self._written_bytes()
         start = self._counters.read()
         if self._pyrapl is not None:
             self._pyrapl.begin()
@@ -139,8 +142,13 @@ class Marks:
                 "own_cpu_s": round(own_cpu_s, 6),
                 "cpu_busy_s": round(cpus_busy_s() - busy_s, 6),
             }
+            if written is not None:
+                phase["disk_written_bytes"] = (self._written_bytes() or 0) - written
             self._phases.append(_Marked(phase, start, end, measured, work))
             self._open = None
+
+    def _written_bytes(self) -> int | None:
+        return None if self._partition is None else written_bytes(self._partition)
 
     def tail(self, seconds: float) -> None:
         """The last phase: write back what is dirty, then rest; `seconds` from its beginning."""
@@ -201,6 +209,12 @@ def _own_cpu_s() -> float:
     """CPU time of the agent itself with all its threads, without the programs it started."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def written_bytes(partition: Path) -> int:
+    """By the kernel since it appeared, in sectors of 512 B (Documentation/block/stat.rst)."""
+    fields = Path("/sys/class/block", partition.name, "stat").read_text().split()
+    return 512 * int(fields[6])
 
 
 STAT = Path("/proc/stat")

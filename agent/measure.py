@@ -103,10 +103,12 @@ class Bench:
         self._findings = Findings()
 
     def missing(self, run: Run) -> list[str]:
-        """Why the run's workload cannot run here; empty if it can."""
+        """Why the run's configuration or workload cannot be had here; empty if they can."""
         started_wall = datetime.now(UTC).isoformat(timespec="seconds")
         self._findings = Findings(started_wall=started_wall)
         try:
+            if reason := self._stack.why_not(self._plan.storage.configurations[run.configuration]):
+                return [reason]
             spec = self._spec(run)
             return registry.load(spec.workload).requires(spec.parameters, self._plan.assets)
         except WorkloadError as error:
@@ -214,7 +216,9 @@ class Bench:
         scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH_ROOT))
         sampler = Sampler(self._counters, self._plan.rapl_hz)
         pyrapl = PhasePyrapl() if self._plan.rapl_source == "pyrapl" else None
-        marks = Marks(self._counters, sampler, self._plan.pad_s, pyrapl)
+        entered = self._stack.entered
+        partition = Path(entered.place.partition) if entered and entered.place else None
+        marks = Marks(self._counters, sampler, self._plan.pad_s, pyrapl, partition)
         context = Context(
             disk=disk,
             scratch=scratch,

@@ -68,12 +68,14 @@ class Filesystem:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A storage stack; `settings` are those that its kind declares, by name."""
+    """A storage stack; `settings` are those that its kind declares, by name. `filesystem` is its
+    own where the suite's factors gave it one."""
 
     name: str
     kind: str
     disk: str
     settings: Mapping[str, ParameterValue] = field(default_factory=dict)
+    filesystem: Filesystem | None = None
 
     @property
     def discard(self) -> bool:
@@ -175,6 +177,7 @@ class _ConfigurationEntry:
     disk: Name
     label: str = ""
     encrypted_by: Literal["none", "drive", "processor"] | None = None
+    filesystem: Filesystem | None = None
     settings: Annotated[Mapping[str, ParameterValue | None], REST] = field(default_factory=dict)
 
 
@@ -427,7 +430,7 @@ def _storage(
 
 def _configuration(entry: _ConfigurationEntry) -> Configuration:
     settings = {name: value for name, value in entry.settings.items() if value is not None}
-    return Configuration(entry.name, entry.kind, entry.disk, settings)
+    return Configuration(entry.name, entry.kind, entry.disk, settings, entry.filesystem)
 
 
 def _check(plan: Plan) -> None:

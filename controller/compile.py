@@ -12,6 +12,7 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.plan import DATA_OFFSET_BYTES, FORMAT, freeze
 from controller.declared import comparisons, contrasts, extra, looks, precondition, share
+from controller.factors import multiplied
 from controller.names import unknown
 from controller.suites import (
     DRIFT_CHECK,
@@ -73,6 +74,11 @@ def compile_plan(
     if not isinstance(count, int) or not 1 <= count <= MOST_BLOCKS:
         raise ControllerError(f"A suite has from 1 to {MOST_BLOCKS} blocks, not {count!r}.")
     stacks = _chosen(suite, target["configurations"])
+    pairs = contrasts(suite, stacks)
+    if "factors" in suite:
+        stacks, pairs = multiplied(
+            *(suite["factors"], stacks, target["filesystem"], pairs), _described
+        )
     names = [stack["name"] for stack in stacks]
     chosen = bool(configurations)
     loads = entries(suite, names, target.get("database", "any"), chosen=chosen)
@@ -131,7 +137,7 @@ def compile_plan(
             "pad_s": _pad_s(slowest_s),
             "watermark": _watermark(suite, slowest_s),
             "analysis": {
-                "contrasts": contrasts(suite, stacks),
+                "contrasts": pairs,
                 "margin": share(suite, "margin", MARGIN),
                 "half_width": share(suite, "half_width", HALF_WIDTH),
                 "looks": looks(suite),

@@ -171,7 +171,7 @@ KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = (
     *("configurations", "contrasts", "margin", "half_width", "looks", "watermark"),
     *("attempts", "run_limit_s", "drift_check", "scales", "extra", "comparisons", "one_disk"),
-    *("discard_first", "precondition"),
+    *("discard_first", "precondition", "factors"),
 )
 # What other machines need other values of; what is measured stays the same in every scale.
 SCALED_KEYS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,11 +39,13 @@ class Place:
 class Segment:
     """A line of a device-mapper table; lengths and offsets in 512-byte sectors.
 
+    In what is planned, None is what cannot be known before the mapping is made.
+
     `device` is the name of what lies below: a partition's or another mapping's. `key_bits` are of
     the whole key, `iv_offset_sectors` is added to a sector's number before it becomes its tweak.
     """
 
-    length_sectors: int
+    length_sectors: int | None
     target: str
     device: str | None = None
     offset_sectors: int | None = None
@@ -67,16 +70,22 @@ class Expectation:
     """What must be found once a configuration is entered.
 
     `layers`: every mapping, the one that carries the file system first; `luks_segment`: type of the
-    LUKS2 segment, None for no LUKS; `range_state`: of the locking range, where the disk has one;
+    LUKS2 segment, None for no LUKS; `luks_cipher`: its cipher and what makes its tags, where the
+    mapping's table calls them otherwise; `range_state`: of the locking range, where there is one;
     `plaintext_on_medium`: whether the raw partition shows the plaintext probe; `chain`: of a
-    TrueCrypt volume's header.
+    TrueCrypt volume's header; `interleaved`: whether data lies on the partition in its order, but
+    with other things between, so that the probe is looked for in all places that it can have;
+    `encrypted_files`: whether the file system encrypts, so that mappings show no plaintext either.
     """
 
     layers: tuple[Layer, ...]
     luks_segment: str | None = None
+    luks_cipher: tuple[str, str] | None = None
     range_state: str = "off"
     plaintext_on_medium: bool = False
     chain: str | None = None
+    interleaved: bool = False
+    encrypted_files: bool = False
 
 
 NOBODY, DRIVE, PROCESSOR = "none", "drive", "processor"
@@ -98,6 +107,11 @@ class Kind(ABC):
     encrypted_by: ClassVar[str] = NOBODY
     fields: ClassVar[tuple[Parameter, ...]] = (DISCARD,)
     packages: ClassVar[tuple[str, ...]] = ()
+    # Fields that an inventory gives as lists of arguments; kept as JSON text.
+    lists: ClassVar[tuple[str, ...]] = ()
+    # The only types of file system that it works on, if not all; what mkfs is told for it.
+    filesystems: ClassVar[tuple[str, ...]] = ()
+    mkfs_options: ClassVar[tuple[str, ...]] = ()
     # What the locking range of a self-encrypting disk must be for this kind: never locking, or
     # (`unlocked`) locking and opened.
     range_state = "off"
@@ -114,6 +128,11 @@ class Kind(ABC):
         del configuration
         return None
 
+    def conflicts(self, settings: Mapping[str, ParameterValue]) -> Iterator[str]:
+        """Which settings cannot go together, clauses with the way out."""
+        del settings
+        return iter(())
+
     @abstractmethod
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
         """What `agent.storage.proof` compares the findings with."""
@@ -129,6 +148,25 @@ class Kind(ABC):
     ) -> dict[str, Any]:
         """Make the mapping, which may destroy what is in the place; evidence had on the way."""
 
+    def after_mount(
+        self, folder: Path, configuration: Configuration, secrets: Secrets
+    ) -> Path | None:
+        """A folder below `folder` that is to stand in its place; None for the folder itself."""
+        del folder, configuration, secrets
+        return None
+
+    def detach(self, configuration: Configuration) -> None:
+        """Take down what `agent.storage.mapping` cannot, if anything is left of it."""
+        del configuration
+
+    def findings(
+        self, place: Place, configuration: Configuration, folder: Path, key: str
+    ) -> dict[str, Any]:
+        """What only this kind can find out, for the proof; `refused` in it is why it is not what
+        it claims to be, a clause. `folder` is on the file system, `key` names the proof."""
+        del place, configuration, folder, key
+        return {}
+
 
 def settings(
     kind: Kind, disk: str, given: Mapping[str, object]
@@ -139,6 +177,9 @@ def settings(
     quotes, as a template of Ansible's yields it.
     """
     said = {key: value for key, value in given.items() if value is not None}
+    for name in kind.lists:
+        if isinstance(said.get(name), list) and said[name]:
+            said[name] = json.dumps(said[name])
     whole: dict[str, ParameterValue] = {}
     broken = list(_broken(kind, disk, said))
     for field in kind.fields:
@@ -150,7 +191,7 @@ def settings(
                 whole[field.name] = checked(f"{field.name} of the kind {kind.name}", field, value)
         except ParameterError as error:
             broken.append(f"{str(error).rstrip('.')} ({field.help})")
-    return whole, broken
+    return whole, broken or list(kind.conflicts(whole))
 
 
 def _broken(kind: Kind, disk: str, said: Mapping[str, object]) -> Iterator[str]:

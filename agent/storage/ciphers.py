@@ -10,14 +10,22 @@ from workloads.children.kernel_ciphers import restriction
 
 
 def algorithm(cipher: str) -> str:
-    """The kernel's name of a dm-crypt cipher: aes-xts-plain64 is xts(aes)."""
-    words = cipher.split("-")
+    """The kernel's name of a dm-crypt cipher: aes-xts-plain64 is xts(aes), aegis128-random
+    aegis128, and capi:gcm(aes)-random, as a table has it, gcm(aes)."""
+    if cipher.startswith("capi:"):
+        return cipher.removeprefix("capi:").rpartition("-")[0]
+    words = cipher.removesuffix("-random").split("-")
     return f"{words[1]}({words[0]})" if len(words) > 1 else words[0]
 
 
 def key_factor(cipher: str) -> int:
     """Keys of the cipher's size in one volume key: two for XTS, one for other modes."""
-    return 2 if "-xts-" in f"{cipher}-" else 1
+    return 2 if "-xts-" in f"{cipher}-" or "xts(" in cipher else 1
+
+
+def authenticates(cipher: str) -> bool:
+    """Whether the cipher itself makes tags (AEAD); its nonces are random then."""
+    return cipher.endswith("-random")
 
 
 def missing(cipher: str, configuration: Configuration) -> str | None:
@@ -25,7 +33,7 @@ def missing(cipher: str, configuration: Configuration) -> str | None:
     name = algorithm(cipher)
     try:
         with socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET) as asked:
-            asked.bind(("skcipher", name))
+            asked.bind(("aead" if authenticates(cipher) else "skcipher", name))
     except OSError as error:
         # Without the interface, or where the kernel keeps ciphers from it, nobody can tell;
         # cryptsetup will.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from agent.command import run
-from agent.storage import ciphers
+from agent.storage import ciphers, mapping
 from agent.storage.base import (
     DISCARD,
     PROCESSOR,
@@ -20,12 +21,27 @@ from agent.storage.base import (
 )
 from agent.storage.guard import LUKS_LABEL, MAPPING
 from agent.storage.secrets import Secrets
-from contract.parameters import Parameter
+from contract.parameters import Parameter, ParameterValue
 from contract.plan import Configuration
 
 # Key derivation is not what is measured, and the passphrase is random: the fewest rounds allowed.
 CHEAP_PBKDF = ("--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000")
 CIPHERS = ("aes", "serpent", "twofish")
+# Without XTS: how reports call them, and the bits of key that they take. The first three encrypt a
+# sector as one block; the last two make tags with which dm-integrity keeps a random nonce.
+OTHERS = {
+    "aes-hctr2-plain64": ("AES-HCTR2", (128, 256)),
+    "xchacha12,aes-adiantum-plain64": ("Adiantum, XChaCha12", (256,)),
+    "xchacha20,aes-adiantum-plain64": ("Adiantum, XChaCha20", (256,)),
+    "aes-gcm-random": ("AES-GCM", (128, 256)),
+    "aegis128-random": ("AEGIS", (128,)),
+}
+HMAC, AEAD = "hmac-sha256", "aead"
+HMAC_BITS = 256
+INTEGRITY = f"{MAPPING}_dif"  # as cryptsetup calls it
+# What is written so that it can be read: both ends, where signatures are looked for, and each
+# block group of ext4 begins, whose copies of the superblock are written in a part of a block.
+EDGE_BYTES, GROUP_BYTES = 2**20, 128 * 2**20
 
 
 class DmCrypt(Kind):
@@ -39,7 +55,7 @@ class DmCrypt(Kind):
             "aes-xts-plain64",
             "",
             "as cryptsetup names it",
-            choices=tuple(f"{cipher}-xts-plain64" for cipher in CIPHERS),
+            choices=(*(f"{cipher}-xts-plain64" for cipher in CIPHERS), *OTHERS),
             required=True,
         ),
         Parameter(
@@ -62,6 +78,19 @@ class DmCrypt(Kind):
             "header", "luks2", "", "LUKS2, or none for plain dm-crypt", choices=("luks2", "none")
         ),
         Parameter(
+            "integrity",
+            "none",
+            "",
+            "tags of each sector, kept by dm-integrity: HMAC's beside the cipher, or the cipher's",
+            choices=("none", HMAC, AEAD),
+        ),
+        Parameter(
+            "integrity_no_journal",
+            False,
+            "",
+            "write data and tags without a journal: faster, and a power cut can part them",
+        ),
+        Parameter(
             "no_read_workqueue", False, "", "decrypt in the caller's context, without a work queue"
         ),
         Parameter(
@@ -72,7 +101,11 @@ class DmCrypt(Kind):
 
     def label(self, configuration: Configuration) -> str:
         told = configuration.settings
-        parts = [f"dm-crypt {cipher_label(cipher(configuration).split('-')[0])}-{told['key_bits']}"]
+        other, _ = OTHERS.get(cipher(configuration), (None, ()))
+        word = other or cipher_label(cipher(configuration).split("-")[0])
+        parts = [f"dm-crypt {word}-{told['key_bits']}" if "," not in word else f"dm-crypt {word}"]
+        parts += ["HMAC-SHA-256"] if told["integrity"] == HMAC else []
+        parts += ["no journal"] if told["integrity_no_journal"] else []
         parts += ["no header"] if told["header"] == "none" else []
         parts += [f"{told['sector_size']} B sectors"] if told["sector_size"] != 4096 else []
         queues = told["no_read_workqueue"] or told["no_write_workqueue"]
@@ -81,7 +114,24 @@ class DmCrypt(Kind):
     def why_not(self, configuration: Configuration) -> str | None:
         return ciphers.missing(cipher(configuration), configuration)
 
+    def conflicts(self, settings: Mapping[str, ParameterValue]) -> Iterator[str]:
+        name, bits, integrity = (settings[key] for key in ("cipher", "key_bits", "integrity"))
+        _, sizes = OTHERS.get(str(name), ("", (128, 256)))
+        if bits not in sizes:
+            yield f"{name} has keys of {sizes[0]} bits: key_bits must be that, not {bits}"
+        if ciphers.authenticates(str(name)) != (integrity == AEAD):
+            those = ", ".join(filter(ciphers.authenticates, OTHERS))
+            yield f"{name} with integrity {integrity}: aead goes with {those}, and they with it"
+        if integrity == "none" and settings["integrity_no_journal"]:
+            yield "integrity_no_journal is for dm-integrity: take it out, or name integrity"
+        if integrity != "none" and settings["header"] == "none":
+            yield "cryptsetup keeps tags under a LUKS2 header alone: header must be luks2"
+        if integrity != "none" and settings["discard"]:
+            yield "discarded sectors have no tags, and dm-crypt passes none on: take discard out"
+
     def expectation(self, place: Place, configuration: Configuration) -> Expectation:
+        if configuration.settings["integrity"] != "none":
+            return _authenticated(place, configuration)
         luks = configuration.settings["header"] == "luks2"
         segment = Segment(
             place.size_sectors,
@@ -114,6 +164,8 @@ class DmCrypt(Kind):
                 stdin=secrets.luks_passphrase,
             )
             open_luks(place, secrets, open_arguments(configuration))
+            if configuration.settings["integrity"] != "none":
+                _write_edges()
         else:
             run(
                 [
@@ -134,8 +186,66 @@ def cipher(configuration: Configuration) -> str:
 
 
 def volume_key_bits(configuration: Configuration) -> int:
-    """Bits of the whole volume key."""
+    """Bits of the whole volume key, that of an HMAC not among them."""
     return ciphers.key_factor(cipher(configuration)) * int(configuration.settings["key_bits"])
+
+
+def _authenticated(place: Place, configuration: Configuration) -> Expectation:
+    """The cipher's mapping above dm-integrity's, which keeps tags between the data."""
+    told = configuration.settings
+    name = ciphers.algorithm(cipher(configuration))
+    of_hmac = told["integrity"] == HMAC
+    nonce = cipher(configuration).rpartition("-")[2]
+    crypt = Segment(
+        None,
+        "crypt",
+        INTEGRITY,
+        0,
+        cipher=f"capi:authenc(hmac(sha256),{name})-{nonce}" if of_hmac else f"capi:{name}-{nonce}",
+        key_bits=volume_key_bits(configuration) + (HMAC_BITS if of_hmac else 0),
+        sector_size=int(told["sector_size"]),
+        iv_offset_sectors=0,
+        options=tuple(sorted((*options(configuration), f"integrity:{_tag_bytes(told)}:aead"))),
+    )
+    tags = Segment(
+        None,
+        "integrity",
+        partition_name(place),
+        place.offset_sectors,
+        options=(f"mode:{'D' if told['integrity_no_journal'] else 'J'}",),
+    )
+    return Expectation(
+        layers=(
+            Layer(MAPPING, "CRYPT-LUKS2", (crypt,)),
+            Layer(INTEGRITY, "CRYPT-INTEGRITY", (tags,)),
+        ),
+        luks_segment="crypt",
+        luks_cipher=(cipher(configuration), "hmac(sha256)" if of_hmac else AEAD),
+        interleaved=True,
+    )
+
+
+def _tag_bytes(told: Mapping[str, ParameterValue]) -> int:
+    """What cryptsetup keeps of a sector: HMAC-SHA-256, or the tag and the nonce of the cipher."""
+    if told["integrity"] == HMAC:
+        return HMAC_BITS // 8
+    return 16 + (12 if str(told["cipher"]).startswith("aes-gcm") else 16)
+
+
+def _write_edges() -> None:
+    """Zeros where mkfs and udev read: what was never written has no tags and cannot be read.
+
+    Wiping all of it, as cryptsetup does unasked, would write the whole extent at each switch; a
+    file system reads nothing that it has not written.
+    """
+    fd = os.open(mapping.PATH, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        size = os.lseek(fd, 0, os.SEEK_END)
+        for offset in (*range(0, size - EDGE_BYTES, GROUP_BYTES), size - EDGE_BYTES):
+            os.pwrite(fd, bytes(EDGE_BYTES), offset)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def options(configuration: Configuration) -> tuple[str, ...]:
@@ -151,7 +261,8 @@ def options(configuration: Configuration) -> tuple[str, ...]:
 def open_arguments(configuration: Configuration) -> list[str]:
     """The same for cryptsetup; they are no part of a header and act only on opening."""
     named = {"allow_discards": "--allow-discards"}
-    return [named.get(name, f"--perf-{name}") for name in options(configuration)]
+    without = ["--integrity-no-journal"] if configuration.settings["integrity_no_journal"] else []
+    return without + [named.get(name, f"--perf-{name}") for name in options(configuration)]
 
 
 def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
@@ -166,7 +277,10 @@ def open_luks(place: Place, secrets: Secrets, arguments: list[str]) -> None:
 
 
 def _cipher_arguments(place: Place, configuration: Configuration) -> list[str]:
+    integrity = str(configuration.settings["integrity"])
+    tags = [] if integrity == "none" else ["--integrity", integrity, "--integrity-no-wipe"]
     return [
+        *tags,
         *("--cipher", cipher(configuration)),
         *("--key-size", str(volume_key_bits(configuration))),
         *("--sector-size", str(configuration.settings["sector_size"])),

@@ -39,7 +39,8 @@ def layers(mappings: Mapping[str, str], lines: Mapping[str, list[str]]) -> list[
 
 
 def parse_line(text: str) -> Segment:
-    """One line of a `linear` or `crypt` table (kernel documentation), others by target alone.
+    """One line of a `linear`, `crypt` or `integrity` table (kernel documentation), others by
+    target alone.
 
     `device` is `major:minor`. Raises TableError.
     """
@@ -48,6 +49,10 @@ def parse_line(text: str) -> Segment:
         length, target = int(fields[1]), fields[2]
         if target == "linear":
             return Segment(length, target, fields[3], int(fields[4]))
+        if target == "integrity":
+            return Segment(
+                length, target, fields[3], int(fields[4]), options=(f"mode:{fields[6]}",)
+            )
         if target != "crypt":
             return Segment(length, target)
         options = fields[9 : 9 + int(fields[8])] if len(fields) > 8 else []
@@ -96,7 +101,8 @@ def _with_name(segment: Segment) -> Segment:
 PATH = f"/dev/mapper/{MAPPING}"
 CONTAINER = f"{MAPPING}-container"
 OURS = "FDE-TESTBED"  # the start of the UUID of mappings that we make ourselves
-_NAMES = re.compile(rf"{MAPPING}(_\d+|-container)?")
+EXTERNAL = "FDE-EXTERNAL"  # the same, of those below and above another product's device
+_NAMES = re.compile(rf"{MAPPING}(_\d+|_dif|-container)?")
 # cryptsetup's way of closing an Opal mapping locks the range without its PIN.
 _LOCKS_ON_CLOSING = "CRYPT-LUKS2-OPAL"
 
@@ -128,16 +134,18 @@ def strangers(disks: Collection[str]) -> list[str]:
     """
     found = []
     for name, kernel in devices().items():
+        if name == MAPPING and uuid(kernel).startswith(EXTERNAL):
+            continue  # what a product stands on is its own secret; its container is looked at
         whole = {below for below in chain(kernel) if is_whole_disk(below)} if kernel else set()
         if whole - set(disks):
             found.append(f"{name} on {', '.join(sorted(whole - set(disks)))}")
     return found
 
 
-def create(name: str, lines: list[str]) -> None:
+def create(name: str, lines: list[str], uuid: str | None = None) -> None:
     """Make a mapping from the lines of its table, which hold no keys."""
     run(
-        ["dmsetup", "create", name, "--uuid", f"{OURS}-{name}"],
+        ["dmsetup", "create", name, "--uuid", uuid or f"{OURS}-{name}"],
         stdin="".join(f"{line}\n" for line in lines).encode(),
     )
 

@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent.causes import CauseError
+from agent.marks import written_bytes
 
 BLOCK_BYTES = 4096
+# How far in front of the extent a product may keep its headers.
+BEFORE_BYTES = 8 * 2**20
+_NEEDLE_BYTES = 512  # no layer parts less than a sector
+_PIECE_BYTES = 2**20
 _FIEMAP = 0xC020660B  # FS_IOC_FIEMAP, linux/fs.h
 _FIEMAP_HEAD = struct.Struct("<QQIIII")  # start, length, flags, mapped, extent count, reserved
 _FIEMAP_EXTENT = struct.Struct("<QQQQQIIII")  # logical, physical, length, 2 reserved, flags, 3 res.
@@ -38,26 +43,44 @@ def content(key: str) -> bytes:
     return hashlib.shake_256(f"fde-probe:{key}".encode()).digest(BLOCK_BYTES)
 
 
-def look(folder: Path, key: str, mapping: str, partition: str, offset_bytes: int) -> dict[str, Any]:
+def look(
+    folder: Path,
+    key: str,
+    mapping: str,
+    partition: str,
+    offset_bytes: int,
+    *,
+    room_bytes: int = 0,
+    encrypted_files: bool = False,
+) -> dict[str, Any]:
     """Write the probe, find its physical place, read it there past the page cache, remove it.
 
-    Returns `{sha256, offset_bytes, through_mapping, on_medium}`: `offset_bytes` within the
-    partition; `through_mapping` whether the mapping shows it there (it must, else the place is
-    wrong); `on_medium` whether the raw partition does. Raises ProbeError.
+    Where a layer puts other things between the data, in its order, the raw place lies up to
+    `room_bytes` behind the one that the file system knows, and all of that is searched.
+
+    Returns `{sha256, offset_bytes, through_mapping, on_medium, written_bytes}`: `offset_bytes`
+    within the partition, where the search begins; `through_mapping` whether the mapping shows it
+    there (it must, else the place is wrong), with `encrypted_files` whether the place changes as
+    the file does, and is no plaintext; `on_medium` whether the raw partition does;
+    `written_bytes` by the partition's counter while it was written. Raises ProbeError.
     """
     block = content(key)
     path = folder / f"plaintext-probe-{key}"
     try:
+        before_bytes = written_bytes(Path(partition))
         with path.open("wb") as file:
-            file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
-            physical = _physical(file.fileno())
+            if encrypted_files:
+                _write(file.fileno(), bytes(BLOCK_BYTES))
+                before = read_direct(mapping, physical(file.fileno()))
+            _write(file.fileno(), block)
+            place = physical(file.fileno())
+        seen = read_direct(mapping, place)
         return {
             "sha256": hashlib.sha256(block).hexdigest(),
-            "offset_bytes": offset_bytes + physical,
-            "through_mapping": read_direct(mapping, physical) == block,
-            "on_medium": read_direct(partition, offset_bytes + physical) == block,
+            "offset_bytes": offset_bytes + place,
+            "through_mapping": seen not in (before, block) if encrypted_files else seen == block,
+            "on_medium": contains(partition, offset_bytes + place, room_bytes, block),
+            "written_bytes": written_bytes(Path(partition)) - before_bytes,
         }
     except OSError as error:
         raise ProbeError("failed", error=error.strerror) from error
@@ -67,11 +90,27 @@ def look(folder: Path, key: str, mapping: str, partition: str, offset_bytes: int
             path.unlink(missing_ok=True)
 
 
-def read_direct(device: str, offset_bytes: int) -> bytes:
-    """One block read with O_DIRECT; raises OSError as the kernel gives it."""
+def contains(device: str, offset_bytes: int, room_bytes: int, block: bytes) -> bool:
+    """Whether a sector of the block begins there or up to `room_bytes` behind, read directly.
+
+    `offset_bytes` is a multiple of a block. Raises OSError.
+    """
+    needle, end = block[:_NEEDLE_BYTES], offset_bytes + room_bytes + BLOCK_BYTES
+    last = b""
+    for place in range(offset_bytes, end, _PIECE_BYTES):
+        wanted = min(_PIECE_BYTES, -(-(end - place) // BLOCK_BYTES) * BLOCK_BYTES)
+        read = read_direct(device, place, wanted)
+        if needle in last + read:
+            return True
+        last = read[1 - _NEEDLE_BYTES :]
+    return False
+
+
+def read_direct(device: str, offset_bytes: int, length_bytes: int = BLOCK_BYTES) -> bytes:
+    """A block or more, read with O_DIRECT; raises OSError as the kernel gives it."""
     fd = os.open(device, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     try:
-        with mmap.mmap(-1, BLOCK_BYTES) as buffer:  # page-aligned, as O_DIRECT wants it
+        with mmap.mmap(-1, length_bytes) as buffer:  # page-aligned, as O_DIRECT wants it
             read = os.preadv(fd, [buffer], offset_bytes)
             return buffer[:read]
     finally:
@@ -87,13 +126,18 @@ def locked_read(device: str, offset_bytes: int) -> str | None:
     return None
 
 
-def _physical(fd: int) -> int:
-    """Byte address of the file's only block on its file system's device (FIEMAP)."""
+def _write(fd: int, block: bytes) -> None:
+    os.pwrite(fd, block, 0)
+    os.fsync(fd)
+
+
+def physical(fd: int) -> int:
+    """Byte address of the file's or folder's only block on its file system's device (FIEMAP)."""
     head = _FIEMAP_HEAD.pack(0, BLOCK_BYTES, _FIEMAP_SYNC, 0, 1, 0)
     buffer = bytearray(head + bytes(_FIEMAP_EXTENT.size))
     fcntl.ioctl(fd, _FIEMAP, buffer, True)
     mapped = _FIEMAP_HEAD.unpack_from(buffer)[3]
-    _, physical, length, _, _, flags, *_ = _FIEMAP_EXTENT.unpack_from(buffer, _FIEMAP_HEAD.size)
+    _, place, length, _, _, flags, *_ = _FIEMAP_EXTENT.unpack_from(buffer, _FIEMAP_HEAD.size)
     if mapped != 1 or length < BLOCK_BYTES or flags & _FIEMAP_NO_ADDRESS:
         raise ProbeError("no-address")
-    return int(physical)
+    return int(place)

@@ -12,7 +12,8 @@ from agent.causes import Cause
 from agent.command import CommandError, run
 from agent.storage import ciphers, devices, layout, mapping, opal, plaintext_probe
 from agent.storage.base import Expectation, Layer, Place, Segment
-from agent.storage.devices import BLOCK
+from agent.storage.devices import BLOCK, SECTOR_BYTES
+from agent.storage.dmcrypt import HMAC_BITS
 from agent.storage.guard import MAPPING
 from agent.storage.secrets import Secrets
 from agent.storage.stack import Entered
@@ -36,7 +37,10 @@ class Mismatch(Cause):
         "truecrypt": "TrueCrypt {field} is {found!r}, planned {planned!r}",
         "discard": "the file system is mounted with discard, planned without",
         "no-discard": "the file system is mounted without discard, planned with",
+        "kind": "{refused}",
         "probe-failed": "{error}",
+        "probe-elsewhere": "what is written to the file system does not reach the partition, so "
+        "the medium proves nothing",
         "probe-lost": "the plaintext probe was not found through the mapping, so the medium proves "
         "nothing",
         "probe-plaintext": "the plaintext probe lies in plaintext on the raw partition",
@@ -83,6 +87,7 @@ class Found:
     tcrypt: Mapping[str, Any] | None
     plaintext_probe: Mapping[str, Any]
     discard: Mapping[str, Any] = field(default_factory=dict)
+    of_kind: Mapping[str, Any] = field(default_factory=dict)
 
 
 def planned(place: Place, expectation: Expectation, discards: bool = False) -> Planned:
@@ -116,6 +121,8 @@ def mismatches(plan: Planned, found: Found) -> list[Mismatch]:
         differing += _differences("truecrypt", found.tcrypt or {}, wanted)
     if found.discard and found.discard["mounted"] != plan.discards:
         differing.append(Mismatch("no-discard" if plan.discards else "discard"))
+    if refused := found.of_kind.get("refused"):
+        differing.append(Mismatch("kind", {"refused": refused}))
     return differing + _probe_mismatches(expectation, found.plaintext_probe)
 
 
@@ -139,7 +146,8 @@ def _layer_mismatches(wanted: Sequence[Layer], found: Sequence[Layer]) -> list[M
         for segment, planned in zip(one.segments, layer.segments, strict=True):
             # All else differs with the target.
             keys = ["target"] if segment.target != planned.target else list(vars(planned))
-            values = {key: vars(planned)[key] for key in keys}
+            known = vars(planned)
+            values = {key: known[key] for key in keys if known[key] is not None}
             differing += _differences("segment", vars(segment), values, **named)
     return differing
 
@@ -152,10 +160,13 @@ def _luks_mismatches(plan: Planned, luks: Mapping[str, Any] | None) -> list[Mism
         "offset": str(plan.offset_bytes),
     }
     if plan.top.cipher is not None:
-        wanted |= {"encryption": plan.top.cipher, "sector_size": plan.top.sector_size}
+        cipher, tags = plan.expectation.luks_cipher or (plan.top.cipher, None)
+        wanted |= {"encryption": cipher, "sector_size": plan.top.sector_size, "integrity": tags}
     else:
         wanted |= {"size": str(plan.size_bytes)}
-    segment = {**luks.get("segments", {}).get("0", {}), "key_bits": luks.get("key_bits")}
+    found = luks.get("segments", {}).get("0", {})
+    tags_found = (found.get("integrity") or {}).get("type")
+    segment = {**found, "integrity": tags_found, "key_bits": luks.get("key_bits")}
     if plan.top.key_bits is not None:
         wanted["key_bits"] = [plan.top.key_bits]
     return _differences("luks", segment, wanted)
@@ -187,6 +198,8 @@ def _probe_mismatches(expectation: Expectation, seen: Mapping[str, Any]) -> list
         return [Mismatch("probe-failed", {"error": str(seen["error"])})]
     if not seen["through_mapping"]:
         return [Mismatch("probe-lost")]
+    if expectation.interleaved and seen["written_bytes"] < plaintext_probe.BLOCK_BYTES:
+        return [Mismatch("probe-elsewhere")]
     if seen["on_medium"] == expectation.plaintext_on_medium:
         return []
     return [Mismatch("probe-plaintext" if seen["on_medium"] else "probe-not-plaintext")]
@@ -209,8 +222,9 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         luks=_luks(place) if expectation.luks_segment else None,
         opal=opal.findings(place, secrets, entered.evidence),
         tcrypt=entered.evidence.get("tcrypt"),
-        plaintext_probe=_plaintext_probe(place, folder, key),
+        plaintext_probe=_plaintext_probe(place, expectation, folder, key),
         discard=layout.discard_findings(place, mappings, run(asked).out.strip()),
+        of_kind=entered.kind.findings(place, configuration, folder, key),
     )
     plan = planned(place, expectation, configuration.discard)
     differing = mismatches(plan, found)
@@ -230,6 +244,7 @@ def prove(entered: Entered, secrets: Secrets, folder: Path, key: str) -> dict[st
         "luks": found.luks,
         "opal": found.opal,
         "tcrypt": found.tcrypt,
+        "of_kind": dict(found.of_kind),
         "cipher_driver": top.get("cipher_driver"),
         "key_bits": _cipher_bits(top),
         "sector_size": top.get("sector_size"),
@@ -245,11 +260,21 @@ def _luks(place: Place) -> dict[str, Any] | None:
         return None
 
 
-def _plaintext_probe(place: Place, folder: Path, key: str) -> dict[str, Any]:
+def _plaintext_probe(
+    place: Place, expectation: Expectation, folder: Path, key: str
+) -> dict[str, Any]:
     """What was seen of it, or `{error}`, so that all else that was found is told as well."""
+    offset_bytes, room_bytes = place.extent.offset_bytes, 0
     try:
+        if expectation.interleaved:
+            mapped = int((BLOCK / Path(mapping.PATH).resolve().name / "size").read_text())
+            offset_bytes -= plaintext_probe.BEFORE_BYTES
+            room_bytes = layout.partition_bytes(place.extent) - offset_bytes
+            room_bytes -= SECTOR_BYTES * mapped
         return plaintext_probe.look(
-            folder, key, mapping.PATH, place.partition, place.extent.offset_bytes
+            *(folder, key, mapping.PATH, place.partition, offset_bytes),
+            room_bytes=room_bytes,
+            encrypted_files=expectation.encrypted_files,
         )
     except plaintext_probe.ProbeError as error:
         return {"error": str(error)}
@@ -266,7 +291,7 @@ def _document(layer: Layer, lines: Sequence[str], crypto: str) -> dict[str, Any]
         "target": first.target,
         "device": first.device,
         "offset_sectors": first.offset_sectors,
-        "length_sectors": sum(segment.length_sectors for segment in layer.segments),
+        "length_sectors": sum(segment.length_sectors or 0 for segment in layer.segments),
         "cipher": first.cipher,
         "volume_key_bits": first.key_bits,
         "sector_size": first.sector_size,
@@ -276,6 +301,8 @@ def _document(layer: Layer, lines: Sequence[str], crypto: str) -> dict[str, Any]
 
 
 def _cipher_bits(top: Mapping[str, Any]) -> int | None:
-    """Bits of the cipher's own key: XTS takes two of them."""
-    bits, cipher = top.get("volume_key_bits"), top.get("cipher")
-    return bits // ciphers.key_factor(cipher) if bits and cipher else None
+    """Bits of the cipher's own key: XTS takes two of them, and an HMAC has its own beside."""
+    bits, cipher = int(top.get("volume_key_bits") or 0), top.get("cipher")
+    if not (bits and cipher):
+        return None
+    return (bits - (HMAC_BITS if "(hmac(" in cipher else 0)) // ciphers.key_factor(cipher)

@@ -9,6 +9,7 @@ bare: nothing mapped, nothing mounted, a range that locks locked.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,7 +20,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
 from agent.causes import CauseError
-from agent.command import CommandError, run
+from agent.command import CommandError, program_path, run
 from agent.storage import (
     devices,
     guard,
@@ -34,7 +35,7 @@ from agent.storage.base import Kind, Place, settings
 from agent.storage.secrets import Secrets
 from contract.errors import AgentError
 from contract.places import MOUNT_POINT
-from contract.plan import Configuration, Disk, StorageSpec
+from contract.plan import Configuration, Disk, Filesystem, StorageSpec
 
 STATES = ("bare", "mapped", "formatted", "mounted")
 _PATIENCE_S = 5
@@ -89,6 +90,7 @@ class _Ascent:
 
     configuration: Configuration
     kind: Kind
+    filesystem: Filesystem
     place: Place | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     mkfs_s: float = 0
@@ -156,8 +158,8 @@ class Stack:
         if broken:
             raise StorageError("settings", name=name, broken="; ".join(broken))
         configuration = replace(configuration, settings=whole)
-        ascent = _Ascent(configuration, kind)
-        if reason := kind.why_not(configuration):
+        ascent = _Ascent(configuration, kind, configuration.filesystem or self.spec.filesystem)
+        if reason := self.why_not(configuration):
             raise StorageError("unavailable", why=reason)
         self.leave()
         try:
@@ -176,6 +178,27 @@ class Stack:
             mkfs_s=ascent.mkfs_s,
         )
         return self.entered
+
+    def why_not(self, configuration: Configuration) -> str | None:
+        """What this machine lacks for a configuration, with the way out; None if all is there."""
+        kind = self._load_kind(configuration.kind)
+        filesystem = (configuration.filesystem or self.spec.filesystem).type
+        if kind.filesystems and filesystem not in kind.filesystems:
+            return (
+                f"Configuration {configuration.name} is for {', '.join(kind.filesystems)}, not for "
+                f"{filesystem}: set fde_filesystem, or leave it out."
+            )
+        if not _kernel_has(filesystem):
+            return (
+                f"This kernel has no {filesystem}, which configuration {configuration.name} needs: "
+                "install the kernel's module for it, or leave the configuration out."
+            )
+        if not shutil.which(f"mkfs.{filesystem}", path=program_path()):
+            return (
+                f"Configuration {configuration.name} needs mkfs.{filesystem}, which is not here: "
+                "install the file system's package, or leave the configuration out."
+            )
+        return kind.why_not(configuration)
 
     def leave(self) -> None:
         """Go to bare from wherever the storage stands; a mapping that is not ours is left alone.
@@ -258,15 +281,16 @@ class Stack:
 
     def _format(self, ascent: _Ascent) -> None:
         self._check(self.spec.disks[ascent.configuration.disk])
-        filesystem = self.spec.filesystem
+        filesystem = ascent.filesystem
         start_s = time.monotonic()
         # -K: not by mkfs, which would reach the disk through some stacks alone.
-        run([f"mkfs.{filesystem.type}", "-q", "-K", *filesystem.options, self._mapper.PATH])
+        options = (*filesystem.options, *ascent.kind.mkfs_options)
+        run([f"mkfs.{filesystem.type}", "-q", "-K", *options, self._mapper.PATH])
         ascent.mkfs_s = time.monotonic() - start_s
 
     def _mount(self, ascent: _Ascent) -> None:
         self.mount_point.mkdir(parents=True, exist_ok=True)
-        filesystem = self.spec.filesystem
+        filesystem = ascent.filesystem
         wanted = [filesystem.mount_options] if filesystem.mount_options else []
         wanted += ["discard"] if ascent.configuration.discard else []
         options = ["-o", ",".join(wanted)] if wanted else []
@@ -274,6 +298,9 @@ class Stack:
         run([*_for_all(), *argv])
         if not self._mapper.mounts():
             raise StorageError("not-seen", folder=str(self.mount_point))
+        kind, configuration = ascent.kind, ascent.configuration
+        if inner := kind.after_mount(self.mount_point, configuration, self.secrets):
+            run([*_for_all(), "mount", "--bind", str(inner), str(self.mount_point)])
 
     # The ways down.
 
@@ -282,6 +309,8 @@ class Stack:
             _unmount(folder)
 
     def _unmap(self) -> None:
+        for configuration in self.spec.configurations.values():
+            self._load_kind(configuration.kind).detach(configuration)
         self._mapper.close()
         for place in self._locking():
             opal.relock(place, self.secrets)
@@ -299,6 +328,17 @@ class Stack:
             parts = devices.partitions(name) if name else []
             if len(parts) == 1:
                 yield Place(disk, f"/dev/{parts[0]}", 1, self.spec.extent)
+
+
+def _kernel_has(filesystem: str) -> bool:
+    """Whether the kernel can mount it; its module is loaded if it has one."""
+    known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
+    if filesystem in known:
+        return True
+    try:
+        return run(["modprobe", "--quiet", filesystem], ok=range(256)).code == 0
+    except CommandError:
+        return False
 
 
 def _for_all() -> list[str]:

@@ -1,4 +1,5 @@
-"""TrueCrypt volumes: `tcplay` creates them, cryptsetup opens them, one mapping for each cipher.
+"""TrueCrypt and VeraCrypt volumes: `tcplay` creates the former, we write the latter's headers;
+cryptsetup opens both, one mapping for each cipher.
 
 A volume has 128 KiB of headers in front of its data and as many behind it. It lies in a container
 of dm-linear whose start is chosen so that the data area is exactly the extent of all
@@ -13,7 +14,7 @@ import threading
 from typing import Any, ClassVar
 
 from agent.command import CommandError, run
-from agent.storage import ciphers, mapping
+from agent.storage import ciphers, mapping, veracrypt_header
 from agent.storage.base import (
     PROCESSOR,
     Expectation,
@@ -61,17 +62,22 @@ class TrueCrypt(Kind):
             "cipher", "aes", "", "a cipher, or a cascade of them", choices=CHAINS, required=True
         ),
         Parameter("key_bits", KEY_BITS, "", "of each cipher", choices=(KEY_BITS,), required=True),
+        Parameter(
+            "volume", "truecrypt", "", "whose header it has", choices=("truecrypt", "veracrypt")
+        ),
     )
     packages: ClassVar[tuple[str, ...]] = ("tcplay",)
 
     def label(self, configuration: Configuration) -> str:
-        return f"TrueCrypt {'–'.join(map(cipher_label, _words(configuration)))}-{KEY_BITS}"
+        program = "VeraCrypt" if _is_veracrypt(configuration) else "TrueCrypt"
+        return f"{program} {'–'.join(map(cipher_label, _words(configuration)))}-{KEY_BITS}"
 
     def why_not(self, configuration: Configuration) -> str | None:
-        try:
-            run(["tcplay", "--version"], ok=range(256))
-        except CommandError as error:  # missing, or it hangs: not the same thing
-            return f"Configuration {configuration.name} needs tcplay. {error}"
+        if not _is_veracrypt(configuration):
+            try:
+                run(["tcplay", "--version"], ok=range(256))
+            except CommandError as error:  # missing, or it hangs: not the same thing
+                return f"Configuration {configuration.name} needs tcplay. {error}"
         lacks = (ciphers.missing(_dm_cipher(word), configuration) for word in _words(configuration))
         return next((sentence for sentence in lacks if sentence), None)
 
@@ -106,6 +112,7 @@ class TrueCrypt(Kind):
         del secrets
         lines, start = [], 0
         for segment in _container(place).segments:
+            assert segment.length_sectors is not None
             lines.append(
                 f"{start} {segment.length_sectors} linear {place.partition} "
                 f"{segment.offset_sectors}"
@@ -114,9 +121,15 @@ class TrueCrypt(Kind):
         mapping.create(mapping.CONTAINER, lines)
         path = f"/dev/mapper/{mapping.CONTAINER}"
         passphrase = os.urandom(24).hex().encode()  # TrueCrypt takes 64 characters at most
-        _create(path, _words(configuration), passphrase)
+        veracrypt = _is_veracrypt(configuration)
+        if veracrypt:
+            _write_headers(path, _words(configuration), passphrase, place.extent.size_bytes)
+        else:
+            _create(path, _words(configuration), passphrase)
+        rounds = ("--veracrypt-pim", str(veracrypt_header.PIM))
         how = [
-            *("--batch-mode", "--type", "tcrypt", "--disable-veracrypt"),
+            *("--batch-mode", "--type", "tcrypt"),
+            *(rounds if veracrypt else ("--disable-veracrypt",)),
             *("--hash", _PRF[1], "--cipher", cipher(configuration)),
         ]
         dumped = run(["cryptsetup", "tcryptDump", *how, path], stdin=passphrase + b"\n").out
@@ -133,6 +146,22 @@ def parse_dump(text: str) -> dict[str, str]:
     fields = {key.strip(): value.strip() for key, _, value in pairs}
     wanted = {"chain": "Cipher chain", "mode": "Cipher mode", "key_bits": "MK bits"}
     return {name: fields.get(said, "") for name, said in wanted.items()}
+
+
+def _is_veracrypt(configuration: Configuration) -> bool:
+    return configuration.settings["volume"] == "veracrypt"
+
+
+def _write_headers(path: str, words: list[str], passphrase: bytes, data_bytes: int) -> None:
+    """In front of the data, and behind it the backup, which has a salt of its own."""
+    keys = os.urandom(veracrypt_header.KEYS_BYTES)
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        for offset in (0, HEADERS_SECTORS * SECTOR_BYTES + data_bytes):
+            os.pwrite(fd, veracrypt_header.header(words, passphrase, keys, data_bytes), offset)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _words(configuration: Configuration) -> list[str]:

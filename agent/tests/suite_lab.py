@@ -58,6 +58,7 @@ def blocks_document(blocks: int = 1) -> dict[str, Any]:
 @dataclass
 class Entered:
     configuration: plan.Configuration
+    place: None = None
 
 
 class StandIn:
@@ -72,6 +73,10 @@ class StandIn:
         self.refuse: set[str] = set()
         self.impatient = False
         self.reads: dict[str, str | None] = {}
+        self.lacks: dict[str, str] = {}
+
+    def why_not(self, configuration: plan.Configuration) -> str | None:
+        return self.lacks.get(configuration.name)
 
     def enter(self, name: str) -> None:
         self.leave()

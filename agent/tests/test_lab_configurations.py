@@ -95,6 +95,61 @@ def target(lab: Any) -> Target:
     return target
 
 
+PRODUCT = """#!/bin/sh
+# A product whose volume lies 1 MiB into its container; LIE says what it does wrong.
+set -e
+case $1 in
+  open)
+    size=$(($(blockdev --getsz "$2") - 2048))
+    case $LIE in
+      plaintext) dmsetup create product --table "0 $size linear $2 2048" ;;
+      elsewhere)
+        truncate --size $((size * 512)) /run/product.img
+        losetup --find --show /run/product.img && exit ;;
+      *) cryptsetup open --batch-mode --type plain --cipher aes-xts-plain64 --key-size 512 \\
+           --hash sha512 --offset 2048 "$2" product ;;
+    esac
+    echo /dev/mapper/product ;;
+  close)
+    if [ -e /dev/mapper/product ]; then dmsetup remove --retry product; fi
+    losetup --detach-all; rm -f /run/product.img ;;
+  prove) if [ "$LIE" = honest ]; then echo not encrypted >&2; exit 1; fi; echo encrypted ;;
+  describe) echo "product 1.0" ;;
+esac
+"""
+
+
+def test_a_product_that_lies_is_found_by_the_proof(target: Target) -> None:
+    """It says that it is open and encrypted in every case but one."""
+    target.lab.ssh(f"cat > {FOLDER}/product; chmod +x {FOLDER}/product", stdin=PRODUCT.encode())
+    script = (
+        PROLOGUE
+        + f"""
+from contract.plan import Configuration
+for lie in ("none", "plaintext", "elsewhere", "honest"):
+    words = {{
+        name: json.dumps(["/usr/bin/env", f"LIE={{lie}}", "{FOLDER}/product", name, "{{device}}"])
+        for name in ("open", "close", "prove", "describe")
+    }}
+    settings = {{"product": "a product", **words}}
+    spec.configurations[lie] = Configuration(lie, "external", "plain", settings)
+try:
+    for lie in ("none", "plaintext", "elsewhere", "honest", "plain"):
+        tell(lie, stack.enter(lie))
+"""
+        + EPILOGUE
+    )
+    said = json.loads(target.python(script))
+    assert said.pop("state") == "bare"
+    assert {name: [one["cause"] for one in found] for name, found in said.items()} == {
+        "none": [],
+        "plaintext": ["probe-plaintext"],
+        "elsewhere": ["probe-elsewhere"],
+        "honest": ["kind"],
+        "plain": [],
+    }
+
+
 def test_every_configuration_begins_on_a_discarded_extent(target: Target) -> None:
     """What one leaves on the medium is gone in the next, below dm-crypt as well; who passes a
     discard on is what was planned."""

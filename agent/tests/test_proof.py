@@ -335,3 +335,37 @@ def test_canaries_differ_by_run_and_can_be_made_again() -> None:
 
 def test_a_missing_device_is_an_unreadable_one(tmp_path: Path) -> None:
     assert plaintext_probe.locked_read(str(tmp_path / "none"), 0) == "ENOENT"
+
+
+TAGGED = _planned("dmcrypt", **AES, integrity="hmac-sha256")
+
+
+def test_tags_are_proven_by_header_tables_and_a_probe_that_reached_the_partition() -> None:
+    segment = {**LUKS["segments"]["0"], "integrity": {"type": "hmac(sha256)"}}
+    luks = {"segments": {"0": segment}, "key_bits": [768]}
+    layers = TAGGED.expectation.layers
+    seen = {**SEEN, "written_bytes": 4096}
+
+    def causes(luks: dict[str, Any], **changed: Any) -> list[str]:
+        found = Found(layers, luks, None, None, {**seen, **changed})
+        return [one.cause for one in proof.mismatches(TAGGED, found)]
+
+    assert causes(luks) == []
+    assert causes({**luks, "segments": LUKS["segments"]}) == ["luks"]
+    assert causes(luks, written_bytes=0) == ["probe-elsewhere"]
+    assert causes(luks, on_medium=True) == ["probe-plaintext"]
+    refused = Found(layers, luks, None, None, seen, of_kind={"refused": "it says no"})
+    assert [one.sentence for one in proof.mismatches(TAGGED, refused)] == ["it says no"]
+
+
+@pytest.mark.parametrize("place", [0, 512, 2**20 - 256, 3 * 2**20])
+def test_a_probe_is_found_wherever_tags_have_moved_it(tmp_path: Path, place: int) -> None:
+    block, path = plaintext_probe.content("run"), tmp_path / "partition"
+    room = 3 * 2**20
+    path.write_bytes(bytes(4096 + place) + block + bytes(2**20))
+    try:
+        assert plaintext_probe.contains(str(path), 4096, room, block)
+    except OSError as error:
+        pytest.skip(f"no direct reads here: {error}")
+    path.write_bytes(bytes(4096) + bytes(room + 2 * 2**20))
+    assert not plaintext_probe.contains(str(path), 4096, room, block)

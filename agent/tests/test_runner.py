@@ -14,7 +14,7 @@ from agent import limits, measure, runner
 from agent.checks import Check
 from agent.checks.context import Observation
 from agent.storage.proof import Mismatch
-from agent.tests.suite_lab import Action, Lab, blocks_document
+from agent.tests.suite_lab import Action, Lab, blocks_document, entries
 from contract import journal, plan
 from workloads.base import Context
 
@@ -65,6 +65,17 @@ def test_runs_have_a_folder_in_common_that_goes_with_the_suite(lab: Lab, tmp_pat
     assert lab.execute() == 0
     assert found == list(range(6))
     assert not list(tmp_path.glob(f"{measure.SCRATCH_PREFIX}*"))
+
+
+def test_runs_of_a_configuration_that_cannot_be_had_are_skipped_with_the_reason(lab: Lab) -> None:
+    lab.stack.lacks = {"opal": "This kernel has no gcm(aes): leave the configuration out."}
+    assert lab.execute() == 0
+    skipped = [run.run_id for run in lab.plan.runs if run.configuration == "opal"]
+    told = [each for each in entries(lab) if each.state == "void"]
+    assert [each.run_id for each in told] == skipped
+    assert {each.cause for each in told} == {journal.SKIPPED}
+    assert {each.detail for each in told} == set(lab.stack.lacks.values())
+    assert "opal" not in lab.stack.calls
 
 
 def test_a_failing_workload_voids_its_run_only(lab: Lab) -> None:

@@ -143,7 +143,7 @@ WORK = (  # units of work
     *("bytes", "files", "queries", "rows", "transactions", "operations", "derivations", "keys"),
     *("matches", "events", "video_s", "idle_s"),
 )
-CPU = ("cpu_busy_s", "own_cpu_s")
+COUNTED = ("cpu_busy_s", "own_cpu_s", "disk_written_bytes")
 ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("suite_id", "host", "run_id"), pl.String()),
     "block": pl.Int64(),
@@ -153,7 +153,7 @@ ENERGY_SCHEMA: Mapping[str, pl.DataType] = {
     **dict.fromkeys(("energy_statistical_j", "energy_type_b_j", "energy_u95_j"), pl.Float64()),
     "coverage": pl.Float64(),
     "flags": pl.String(),
-    **dict.fromkeys((*WORK, *CPU), pl.Float64()),
+    **dict.fromkeys((*WORK, *COUNTED), pl.Float64()),
     "cpus": pl.Int64(),
 }
 _PARTS = ("limit_j", "sigma_j")  # of the interval, while it is not computed yet
@@ -221,21 +221,21 @@ def _with_intervals(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _work(run: Run) -> Iterator[tuple[str, dict[str, float | int | None]]]:
-    """Work and CPU seconds by phase, and of all without the tail.
+    """Work, CPU seconds and bytes written to the disk by phase, and of all without the tail.
 
-    The units of `WORK` are those that there are; CPU seconds of `all` are null where one of its
-    phases has none.
+    The units of `WORK` are those that there are; what else is counted is null in `all` where one
+    of its phases has none.
     """
     whole: dict[str, float | int | None] = {}
     for phase in run.phases:
         done = {unit: phase.work[unit] for unit in WORK if unit in phase.work}
-        cpu = {name: getattr(phase, name) for name in CPU}
-        yield phase.name, {**done, **cpu, "cpus": run.cpus}
+        counted = {name: getattr(phase, name) for name in COUNTED}
+        yield phase.name, {**done, **counted, "cpus": run.cpus}
         if phase.name != TAIL:
             whole |= {unit: (whole.get(unit) or 0.0) + amount for unit, amount in done.items()}
-    for name in CPU:
-        seconds = [getattr(phase, name) for phase in run.measured_phases]
-        whole[name] = None if None in seconds else math.fsum(seconds)
+    for name in COUNTED:
+        amounts = [getattr(phase, name) for phase in run.measured_phases]
+        whole[name] = None if None in amounts else math.fsum(amounts)
     yield ALL, {**whole, "cpus": run.cpus}
 
 

@@ -23,7 +23,10 @@ from analysis.stats.summary import (
 )
 from analysis.suite.records import TAIL
 
-HEADERS = ("Configuration", "Per", "Energy", "Energy, change [95 %]", "Rate", "CPU use")
+HEADERS = (
+    *("Configuration", "Per", "Energy", "Energy, change [95 %]", "Rate", "CPU use"),
+    "Disk writes",
+)
 PREFIXES = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"))
 
 
@@ -56,7 +59,9 @@ def units_section(found: Results) -> Blocks:
         "Mean ± 95 % interval (Student t over blocks; repeats within a block are averaged first). "
         "1 MB is 2²⁰ bytes, as in the papers. Phases of a workload taken together, without the "
         "tail; a unit that not every phase counts stands with its phases only. CPU use is of all "
-        "processors together.",
+        "processors together. Disk writes: bytes that reached the partition below the "
+        "configuration in the phase, with journals, tags and metadata, for a byte of the "
+        "workload's; what a phase leaves to be written later is in a later one.",
         "key",
     )
     return page + folded
@@ -84,6 +89,7 @@ def _cells(found: Results, rows: Sequence[PerUnit]) -> list[list[str]]:
             "" if row.ratio is None else words.change_in(row.ratio),
             words.plus_minus(row.rate, row.unit.rate),
             f"{row.cpu_share.mean * 100:.1f} %" if row.cpu_share else words.NOTHING,
+            f"{row.disk_writes.mean:.2f} B/B" if row.disk_writes else words.NOTHING,
         ]
         for row in rows
     ]

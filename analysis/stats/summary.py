@@ -271,7 +271,8 @@ class PerUnit:
     """A phase (or `all`) of a workload on a configuration, per unit of its work.
 
     `energy_j` and `rate` (units a second) are of one `unit`; `ratio` is of the joules per unit to
-    the baseline's, None on the baseline. `cpu_share` is of all CPUs, 0 to 1.
+    the baseline's, None on the baseline. `cpu_share` is of all CPUs, 0 to 1, `disk_writes` what
+    was written to the disk, in bytes for a byte of work; None for other units.
     """
 
     configuration: str
@@ -281,6 +282,7 @@ class PerUnit:
     rate: Estimate | None
     ratio: Comparison | None
     cpu_share: Estimate | None
+    disk_writes: Estimate | None = None
 
 
 def per_unit(suite: Suite, energy: pl.DataFrame, workload: str, component: str) -> list[PerUnit]:
@@ -315,6 +317,7 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
         "energy_j": pl.col("energy_j") / amount,
         "rate": amount / pl.col("duration_s"),
         "cpu_share": pl.col("cpu_busy_s") / (pl.col("duration_s") * pl.col("cpus")),
+        "disk_writes": pl.col("disk_written_bytes") / pl.col(unit.work),
     }
     means = (
         rows.filter(pl.col(unit.work) > 0)
@@ -343,6 +346,7 @@ def _one(suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blo
         rate=estimate_of(own["rate"]),
         ratio=None if is_base else compare_pairs(suite, base, own["energy_j"]),
         cpu_share=estimate_of(own["cpu_share"]),
+        disk_writes=estimate_of(own["disk_writes"]) if unit.work == "bytes" else None,
     )
 
 

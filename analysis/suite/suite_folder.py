@@ -81,6 +81,7 @@ def _phase(found: documents.Phase) -> Phase:
         work=found.work or {},
         own_cpu_s=found.own_cpu_s,
         cpu_busy_s=found.cpu_busy_s,
+        disk_written_bytes=found.disk_written_bytes,
     )
 
 

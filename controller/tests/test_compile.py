@@ -99,6 +99,9 @@ def test_every_suite_there_is_compiles() -> None:
         for scale in (None, *loaded.get("scales", ())):
             made = compile_plan(name, scaled(loaded, scale), document, seed=1)
             names = [stack["name"] for stack in made["configurations"]]
+            if "factors" in loaded:
+                assert set(loaded["configurations"]) < set(names)
+                continue
             assert names == loaded.get("configurations", names), "whatever else the target has"
 
 

@@ -1,0 +1,178 @@
+"""A product that we have no code for: four commands of the inventory open, close, prove and
+describe it.
+
+Each is a list of arguments, run as the agent runs, without a shell, with a limit of time.
+`{device}` in an argument is the container that the product gets: our partition from 8 MiB before
+the common extent to the extent's end. What `open` prints last is the block device that it made
+(or the inventory names it), at least as long as the extent; a mapping of ours on it carries the
+file system. The passphrase is a line on standard input of `open`. Nothing that the commands say is
+believed: the probe is looked for wherever a product that keeps the order of data can have put it,
+and the partition's own counter must show that the probe was written there.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from agent.command import CommandError, run
+from agent.storage import mapping
+from agent.storage.base import (
+    DISCARD,
+    PROCESSOR,
+    Expectation,
+    Kind,
+    Layer,
+    Place,
+    Segment,
+    partition_name,
+)
+from agent.storage.devices import BLOCK, SECTOR_BYTES
+from agent.storage.guard import MAPPING
+from agent.storage.plaintext_probe import BEFORE_BYTES
+from agent.storage.secrets import Secrets
+from contract.errors import AgentError
+from contract.parameters import Parameter, ParameterValue
+from contract.plan import Configuration
+
+TIMEOUT_S = 120
+_LISTS = ("open", "close", "prove", "describe")
+_HELP = {
+    "open": "makes a new volume on {device}, opens it, prints the path of the block device",
+    "close": "closes it; nothing to close is no error",
+    "prove": "ends with 0 if the volume is open and encrypted as the product sees it",
+    "describe": "prints product, version and cipher on one line",
+}
+
+
+class ExternalError(AgentError):
+    """The product's commands did not do what they must."""
+
+
+class External(Kind):
+    """A program beside ours encrypts."""
+
+    name: ClassVar[str] = "external"
+    encrypted_by: ClassVar[str] = PROCESSOR
+    lists: ClassVar[tuple[str, ...]] = _LISTS
+    fields: ClassVar[tuple[Parameter, ...]] = (
+        Parameter("product", "VeraCrypt", "", "what reports call it", required=True),
+        *(
+            Parameter(name, f'["/usr/local/sbin/{name}"]', "", text, required=True)
+            for name, text in _HELP.items()
+        ),
+        Parameter("device", "", "", "what open makes, where it does not print that last"),
+        DISCARD,
+    )
+
+    def label(self, configuration: Configuration) -> str:
+        return str(configuration.settings["product"])
+
+    def conflicts(self, settings: Mapping[str, ParameterValue]) -> Iterator[str]:
+        for name in _LISTS:
+            try:
+                words = json.loads(str(settings[name]))
+            except ValueError:
+                words = None
+            if not (isinstance(words, list) and words and all(isinstance(w, str) for w in words)):
+                yield f"{name} must be a list of arguments, as [/usr/local/sbin/{name}]"
+            elif not words[0].startswith("/"):
+                yield f"{name} begins with {words[0]!r}: give the program's absolute path"
+
+    def why_not(self, configuration: Configuration) -> str | None:
+        for name in _LISTS:
+            program = Path(_arguments(configuration, name)[0])
+            if not program.is_file():
+                return (
+                    f"Configuration {configuration.name} needs {program}, which is not here: "
+                    "install the product, or leave the configuration out."
+                )
+        return None
+
+    def expectation(self, place: Place, configuration: Configuration) -> Expectation:
+        del configuration
+        below = Segment(
+            place.size_sectors + _before_sectors(),
+            "linear",
+            partition_name(place),
+            place.offset_sectors - _before_sectors(),
+        )
+        return Expectation(
+            layers=(
+                Layer(MAPPING, mapping.EXTERNAL, (Segment(place.size_sectors, "linear", None, 0),)),
+                Layer(mapping.CONTAINER, mapping.EXTERNAL, (below,)),
+            ),
+            interleaved=True,
+        )
+
+    def attach(
+        self, place: Place, configuration: Configuration, secrets: Secrets
+    ) -> dict[str, Any]:
+        length = place.size_sectors + _before_sectors()
+        start = place.offset_sectors - _before_sectors()
+        uuid = _uuid(configuration)
+        mapping.create(
+            mapping.CONTAINER, [f"0 {length} linear {place.partition} {start}"], uuid=uuid
+        )
+        said = _call(configuration, "open", f"{secrets.luks_passphrase.decode()}\n".encode())
+        device = _device(configuration) or Path((said.splitlines() or [""])[-1].strip())
+        if not (device.is_absolute() and device.exists() and stat.S_ISBLK(device.stat().st_mode)):
+            raise ExternalError(
+                f"The command open of {configuration.name} made no block device that it prints on "
+                "its last line, or that `device` names: correct it."
+            )
+        size = int((BLOCK / device.resolve().name / "size").read_text())
+        if size < place.size_sectors:
+            raise ExternalError(
+                f"The volume of {configuration.name} has {size * SECTOR_BYTES} B, less than the "
+                f"extent's {place.extent.size_bytes}: its headers must fit in "
+                f"{BEFORE_BYTES} B, or fde_extent_bytes be smaller."
+            )
+        mapping.create(MAPPING, [f"0 {place.size_sectors} linear {device} 0"], uuid=f"{uuid}-top")
+        return {}
+
+    def detach(self, configuration: Configuration) -> None:
+        uuid, there = _uuid(configuration), mapping.devices()
+        if mapping.uuid(there.get(mapping.CONTAINER, "")) != uuid:
+            return
+        if MAPPING in there:
+            run(["dmsetup", "remove", "--retry", MAPPING])
+        device = _device(configuration)
+        if device is None or device.exists():
+            _call(configuration, "close")
+
+    def findings(
+        self, place: Place, configuration: Configuration, folder: Path, key: str
+    ) -> dict[str, Any]:
+        del place, folder, key
+        found: dict[str, Any] = {"product": _call(configuration, "describe").strip()[:200]}
+        try:
+            found["said"] = _call(configuration, "prove").strip()[:2000]
+        except CommandError as error:
+            found["refused"] = str(error)
+        return found
+
+
+def _device(configuration: Configuration) -> Path | None:
+    named = str(configuration.settings.get("device") or "")
+    return Path(named) if named else None
+
+
+def _arguments(configuration: Configuration, name: str) -> list[str]:
+    words: list[str] = json.loads(str(configuration.settings[name]))
+    return [word.replace("{device}", f"/dev/mapper/{mapping.CONTAINER}") for word in words]
+
+
+def _call(configuration: Configuration, name: str, stdin: bytes = b"") -> str:
+    return run(_arguments(configuration, name), stdin=stdin, timeout_s=TIMEOUT_S).out
+
+
+def _uuid(configuration: Configuration) -> str:
+    return f"{mapping.EXTERNAL}-{configuration.name}"
+
+
+def _before_sectors() -> int:
+    return BEFORE_BYTES // SECTOR_BYTES
