@@ -162,7 +162,14 @@ def start_drive(
         "size_bytes": DRIVE_BYTES,
         "block_size": BLOCK_BYTES,
         "medium": kind.medium,
-        "opal": kind.opal,
+        # As an inventory names it. A new virtual drive that encrypts reads as random bytes, which
+        # could be somebody's volume.
+        "disk": {
+            "by_id": by_id(kind.model, kind.serial),
+            "serial": kind.serial,
+            "size_bytes": DRIVE_BYTES,
+            **({"erase": kind.serial} if kind.opal else {}),
+        },
     }
     if kind.opal:
         state |= {"state": str(files["opal"]), "psid_file": str(psid)}

@@ -47,7 +47,7 @@ from lab.power_model import (
 
 INTERVAL_NS = 10_000_000
 OFF = Power(0.0, 0.0)
-# bytes_read, bytes_written, bytes_encrypted, bytes_decrypted, busy_ns, reads, writes, service_ns, a mark
+# Bytes read, written, encrypted, decrypted, busy_ns, reads, writes, service_ns, a mark.
 _STATS = struct.Struct("<9Q")
 
 
