@@ -110,6 +110,12 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
     disks, size = given["disks"], int(given["extent_bytes"])
     if not disks:
         yield "fde_disks names no disk: name the one that may be erased as `plain` or as `sed`"
+    aligned = size > 0 and size % layout.MIB == 0
+    if not aligned:
+        yield (
+            f"fde_extent_bytes is {size}: make it a multiple of 1 MiB ({layout.MIB}), so that "
+            "every configuration is aligned alike"
+        )
     if unnamed := list(_disks_unnamed(disks)):
         yield from unnamed
         return

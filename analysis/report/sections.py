@@ -129,7 +129,7 @@ class Report:
             group=True,
         )
         single = "Where n = 1 there is no interval." if (found.summary["n"] < 2).any() else ""
-        baseline = found.suite.label(found.suite.baseline or "") or "the baseline"
+        baseline = found.suite.base_label or "the baseline"
         there = set(found.summary["component"])
         sources = (
             "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "

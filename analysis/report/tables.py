@@ -120,17 +120,23 @@ def matrix(found: Results) -> Blocks:
     grid = [(words.name_of(w), tuple(cells.get((w, o), NOTHING) for o in others)) for w in rows]
     over = ""
     if component == SYSTEM and len(set(counted(found.suite)) & set(rows)) > 1:
-        contrasts = [answer.against_baseline(found, o) for o in others]
+        contrasts = [answer.against(found, found.suite.base_of(o), o) for o in others]
         over = answer.over_all(found.suite)
         grid = [(over, tuple(cell_of(c.comparison if c else None) for c in contrasts)), *grid]
     heads, corner = [found.suite.label(name) for name in others], "Workload"
-    if len(heads) > len(grid):
+    if len(heads) > len(grid) or found.suite.by_disk:
         columns = zip(*(row for _, row in grid), strict=True)
         heads, grid = [name for name, _ in grid], list(zip(heads, columns, strict=True))
         corner = "Configuration"
-    baseline = found.suite.label(found.suite.baseline)
-    caption = f"Energy of the {words.name_of(component)} against {baseline}"
-    shown = Matrix(caption, (corner, *heads), (Group("", tuple(grid)),), found.origin)
+    caption = f"Energy of the {words.name_of(component)} against {found.suite.base_label}"
+    groups = (Group("", tuple(grid)),)
+    if found.suite.by_disk:
+        on = [(found.suite.disk_of(o), row) for o, row in zip(others, grid, strict=True)]
+        groups = tuple(
+            Group(f"Disk {disk}", tuple(row for of, row in on if of == disk))
+            for disk in dict.fromkeys(of for of, _ in on)
+        )
+    shown = Matrix(caption, (corner, *heads), groups, found.origin)
     return (shown, *_legend(found, over))
 
 

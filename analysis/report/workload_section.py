@@ -218,8 +218,9 @@ def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> 
     rows = []
     for phase in phases:
         label = f"{phase} (in no sum)" if phase == TAIL else phase
-        base = block_values(energy, name, suite.baseline or "", component, phase=phase)
         for configuration in suite.configurations:
+            of_base = suite.base_of(configuration) or ""
+            base = block_values(energy, name, of_base, component, phase=phase)
             own, took = (
                 block_values(energy, name, configuration, component, phase=phase, column=column)
                 for column in ("energy_j", "duration_s")
