@@ -187,7 +187,8 @@ def _installed(packages: list[str]) -> set[str]:
 
 def self_encrypting(target: Mapping[str, Any]) -> list[str]:
     """The disks that are called sed, or that a configuration of the kind `opal` lies on."""
-    opal = {entry["disk"] for entry in target["configurations"] if entry["kind"] == "opal"}
+    stacks = target.get("configurations", ())
+    opal = {entry["disk"] for entry in stacks if entry["kind"] == "opal"}
     return [role for role in target["disks"] if role == "sed" or role in opal]
 
 

@@ -74,7 +74,7 @@ def _model(entry: Mapping[str, Any]) -> DiskModel:
     given = entry.get("disks") or dict.fromkeys(own, entry.get("every"))
     drives, behaviours = [], {}
     for role, each in given.items():
-        said = dict(each)
+        said = dict(each or {})
         kind = own.get(role) or DriveKind(
             role, f"fde-lab-{role}", f"FDELAB{role.upper()}01", opal=bool(said.pop("opal", False))
         )

@@ -186,9 +186,11 @@ class PowerModel:
     def load(cls, path: Path = MODEL_FILE) -> Self:
         """Read the file. Raises LabError where a coefficient is missing or has no source."""
         model = _load(path)
-        system = (_coefficient(path, model, "system", key) for key in ("idle_w", "busy_w_per_cpu"))
-        other = {"rapl", "system"}
-        return cls(*system, {name: _medium(path, model, name) for name in {*model, DRIVE} - other})
+        idle_w, busy_w = (
+            _coefficient(path, model, "system", key) for key in ("idle_w", "busy_w_per_cpu")
+        )
+        media = {*model, DRIVE} - {"rapl", "system"}
+        return cls(idle_w, busy_w, {name: _medium(path, model, name) for name in media})
 
     def power(self, activity: Activity, dt_s: float, media: Sequence[str]) -> Power:
         """Mean power over `dt_s` seconds in which `activity` happened; `media` as its drives.

@@ -129,12 +129,13 @@ def matrix(found: Results) -> Blocks:
         heads, grid = [name for name, _ in grid], list(zip(heads, columns, strict=True))
         corner = "Configuration"
     caption = f"Energy of the {words.name_of(component)} against {found.suite.base_label}"
-    groups = (Group("", tuple(grid)),)
+    groups: tuple[Group, ...] = (Group("", tuple(grid)),)
     if found.suite.by_disk:
         on = [(found.suite.disk_of(o), row) for o, row in zip(others, grid, strict=True)]
         groups = tuple(
             Group(f"Disk {disk}", tuple(row for of, row in on if of == disk))
-            for disk in dict.fromkeys(of for of, _ in on)
+            for disk in dict.fromkeys(map(found.suite.disk_of, found.suite.configurations))
+            if any(of == disk for of, _ in on)
         )
     shown = Matrix(caption, (corner, *heads), groups, found.origin)
     return (shown, *_legend(found, over))

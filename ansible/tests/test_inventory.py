@@ -79,6 +79,8 @@ def test_what_is_resolved_is_whole_and_typed() -> None:
         "header": "luks2",
         "no_read_workqueue": False,
         "no_write_workqueue": False,
+        "submit_from_crypt_cpus": False,
+        "same_cpu_crypt": False,
         "discard": False,
     }
     assert found["assets"]["clip"] == {"path": "/clip.mpg", "sha256": "0" * 64, "sums": None}
@@ -366,7 +368,7 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     entries = yaml.safe_load(text)["fde_configurations"]
     found = resolve({**GIVEN, "configurations": entries})["configurations"]
     said = [target.words(entry) for entry in found]
-    assert len(set(said)) == len(said) == 20
+    assert len(set(said)) == len(said) == 21
     json.dumps(found)
 
 
