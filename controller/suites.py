@@ -279,10 +279,10 @@ def on_disks(suite: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, An
     `known` has the disk of each configuration of the inventory by its name, which on one of several
     disks is `NAME-on-DISK`. Raises ControllerError for a disk or a configuration that has none.
     """
-    rest = {key: value for key, value in suite.items() if key != "disks"}
     disks = suite.get("disks")
     if disks is None:
-        return rest
+        return dict(suite)
+    rest = dict(suite)
     if not isinstance(disks, list) or not all(isinstance(d, str) for d in disks):
         raise ControllerError(f"The suite's disks are a list of names, not {disks!r}.")
     for disk in disks:
@@ -301,12 +301,9 @@ def on_disks(suite: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, An
     # By disk, so that what belongs together stands together.
     names = [on_disk(name, disk) for disk in disks for name in own]
     rest["configurations"] = [name for name in names if name in known]
-    pairs = [
-        [on_disk(end, disk) for end in pair]
-        for disk in disks
-        for pair in suite.get("contrasts") or []
-    ]
-    rest["contrasts"] = [pair for pair in pairs if set(pair) <= set(rest["configurations"])]
+    if declared := suite.get("contrasts"):
+        pairs = [[on_disk(end, disk) for end in pair] for disk in disks for pair in declared]
+        rest["contrasts"] = [pair for pair in pairs if set(pair) <= set(rest["configurations"])]
     for key in ("workloads", "comparisons"):
         if key in suite:
             rest[key] = [_spread(entry, there) for entry in suite[key]]

@@ -128,6 +128,8 @@ class Report:
             origin=found.origin,
             group=True,
         )
+        first = found.suite.label(found.suite.baseline or "")
+        of_disks = f"; of a disk without encryption against {first}" * found.suite.by_disk
         single = "Where n = 1 there is no interval." if (found.summary["n"] < 2).any() else ""
         baseline = found.suite.base_label or "the baseline"
         there = set(found.summary["component"])
@@ -140,7 +142,7 @@ class Report:
         return page + view.paragraph(
             f"{sources}Verdicts are those of all rows as one family: an interval is "
             "its row's own, and may leave out 1 where the row is not settled among so many. "
-            f"Ratios are against {baseline}. {single}",
+            f"Ratios are against {baseline}{of_disks}. {single}",
             "key",
         )
 

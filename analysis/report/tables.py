@@ -73,7 +73,8 @@ def headline(found: Results) -> Table:
     components = columns(found.summary)[:3]
     headers = ["workload", "configuration", "system J", "drive J", "CPU J (RAPL)", "s", "n"]
     rows = headline_rows(found, components)
-    return Table("", [*headers, "system / plain", "verdict"], rows, words=2)
+    base = "own disk" if found.suite.by_disk else "plain"
+    return Table("", [*headers, f"system / {base}", "verdict"], rows, words=2)
 
 
 def judged_component(summary: pl.DataFrame, components: Sequence[str] = COMPONENTS) -> str:
@@ -129,6 +130,9 @@ def matrix(found: Results) -> Blocks:
         heads, grid = [name for name, _ in grid], list(zip(heads, columns, strict=True))
         corner = "Configuration"
     caption = f"Energy of the {words.name_of(component)} against {found.suite.base_label}"
+    if found.suite.by_disk:
+        first = found.suite.label(found.suite.baseline)
+        caption += f"; a disk without encryption against {first}"
     groups: tuple[Group, ...] = (Group("", tuple(grid)),)
     if found.suite.by_disk:
         on = [(found.suite.disk_of(o), row) for o, row in zip(others, grid, strict=True)]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from contract import plan as plans
 from contract.errors import ControllerError
 from controller.compile import compile_plan
+from controller.declared import contrasts
 from controller.names import suite_names
 from controller.suites import Turn, load_suite, scaled
 from controller.suites import order as order_of
@@ -137,6 +138,10 @@ def test_a_suite_of_several_disks_has_what_there_is_on_each() -> None:
     assert [stack["name"] for stack in made["configurations"]] == [*names, "opal-on-ssd"]
     assert {"hdd", "ssd"} <= set(made["disks"])
     assert made["analysis"]["contrasts"] == [names[:2], names[2:], ["plain-on-ssd", "opal-on-ssd"]]
+    entries = [{**entry, "encrypted_by": "none"} for entry in made["configurations"][::2]]
+    assert contrasts({"disks": ["hdd", "ssd"], "contrasts": []}, entries[:2]) == [
+        ["plain-on-hdd", "plain-on-ssd"]
+    ]
     of_file_io = {run["configuration"] for run in made["runs"] if run["workload"] == "file_io"}
     assert of_file_io == {"plain-on-hdd", "plain-on-ssd"}
 
