@@ -207,10 +207,13 @@ class Suite:
 
     @property
     def by_disk(self) -> bool:
-        """Whether ratios are to each disk's own configuration without encryption: there are several
-        disks, and none of the configurations is called plain."""
-        disks = {self.disk_of(name) for name in self.configurations}
-        return len(disks) > 1 and self.baseline != BASELINE
+        """Whether ratios are to each disk's own configuration without encryption: every disk has
+        one, and several carry encryption in software."""
+        bare, software, every = (
+            {self.disk_of(name) for name in names}
+            for names in (self._encrypted_by("none"), self.software, self.configurations)
+        )
+        return len(software) > 1 and every <= bare
 
     def base_of(self, name: str) -> str | None:
         """What a configuration's ratios are to: the baseline, or, where it is `by_disk`, its

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from analysis.report.figures import by_phase, by_size
@@ -119,7 +120,7 @@ def test_threads_are_drawn_with_joules_and_seconds(found: Results) -> None:
     energy, time = figure.axes
     assert (energy.get_ylabel(), time.get_ylabel()) == ("Energy (J/MB)", "Time (s/MB)")
     assert time.get_xlabel() == "Threads"
-    line = time.containers[0].lines[0]
-    assert list(line.get_xdata()) == [1, 2, 4]
-    assert list(line.get_ydata()) == [1 / 50] * 3
+    line = time.get_lines()[0]
+    assert np.asarray(line.get_xdata()).tolist() == [1, 2, 4]
+    assert np.asarray(line.get_ydata()).tolist() == [1 / 50] * 3
     assert by_size.draw(rows, found.suite, "t", "modelled", "B") is None
