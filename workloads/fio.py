@@ -83,7 +83,7 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     Raises WorkloadError.
     """
     context.drop_caches()
-    with Held(command(path, job, context.seed), context.scratch) as fio:
+    with Held(command(path, job, context.seed), context.scratch, job.threads) as fio:
         with context.phase(phase) as work:
             fio.go()
         output = fio.report()
@@ -110,7 +110,7 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
     if job.fsync:
         argv.append("--end_fsync=1")
     if job.threads > 1:
-        argv += ["--thread", f"--numjobs={job.threads}", "--group_reporting"]
+        argv += [f"--numjobs={job.threads}", "--group_reporting"]
         argv.append(f"--offset_increment={job.area_bytes}")
     if job.fresh:
         argv.append("--refill_buffers=1")
