@@ -32,7 +32,9 @@ PLAN_OPTIONS = $(if $(SEED),--seed $(SEED)) $(if $(BLOCKS),--blocks $(BLOCKS)) $
 
 # The directories of the labs that an inventory names; none where it is of real hardware.
 LABS-lab = $(FDE_LAB_DIR)
+LABS-media = $(FDE_LAB_DIR)
 LABS-two-labs = $(addprefix $(FDE_LAB_DIR)/,first second)
+DISKS-media = media
 LABS = $(LABS-$(notdir $(INVENTORY)))
 LAB_IS_DOWN = $(if $(filter-out $(wildcard $(LABS:=/state.json)),$(LABS:=/state.json)),down)
 define NEED_LAB
@@ -82,10 +84,10 @@ image: venv ## build the guest's image, or find it in the cache
 	@$(PY) -m lab image
 
 .PHONY: lab
-lab: venv ## start the virtual lab, or with TARGET=two-labs both; DISKS=model from lab/disk_models.yml
+lab: venv ## start the virtual lab, or with TARGET=two-labs both, TARGET=media with three media; DISKS=model from lab/disk_models.yml
 	@for lab in $(or $(LABS),$(FDE_LAB_DIR)); do $(PY) -m lab up --dir $$lab \
-	  $(if $(DISKS),--disks $(DISKS)) $(if $(PACKAGES),--packages $(PACKAGES)) \
-  $(if $(APPARMOR),--apparmor); done
+	  $(if $(DISKS)$(DISKS-$(TARGET)),--disks $(or $(DISKS),$(DISKS-$(TARGET)))) \
+	  $(if $(PACKAGES),--packages $(PACKAGES)) $(if $(APPARMOR),--apparmor); done
 
 .PHONY: lab-down
 lab-down: ## stop every virtual lab

@@ -12,6 +12,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def gather(target: dict[str, Any]) -> dict[str, Any]:
         "lists": any(LISTS.glob("*Packages*")),
         "cryptsetup": _version(cryptsetup),
         "hw_opal": "HW_OPAL" in cryptsetup,
-        "sed_transport": _transport(target["disks"].get("sed", {}).get("by_id", "")),
+        "sed_transport": _sed_transport(target),
         "allow_tpm": _text(ALLOW_TPM) in ("1", "Y"),
     }
 
@@ -182,6 +183,19 @@ def _candidates(packages: list[str]) -> dict[str, str]:
 def _installed(packages: list[str]) -> set[str]:
     shown = _output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages)
     return {line.split()[0] for line in shown.splitlines() if line.endswith(" installed")}
+
+
+def self_encrypting(target: Mapping[str, Any]) -> list[str]:
+    """The disks that are called sed, or that a configuration of the kind `opal` lies on."""
+    stacks = target.get("configurations", ())
+    opal = {entry["disk"] for entry in stacks if entry["kind"] == "opal"}
+    return [role for role in target["disks"] if role == "sed" or role in opal]
+
+
+def _sed_transport(target: Mapping[str, Any]) -> str:
+    """Of several self-encrypting disks `ata` where one has it, which needs the most."""
+    found = [_transport(target["disks"][role]["by_id"]) for role in self_encrypting(target)]
+    return "ata" if "ata" in found else next(iter(found), "")
 
 
 def _transport(by_id: str) -> str:

@@ -150,6 +150,7 @@ class ReportResult:
     pdf: str | None
     origin: str | None
     contrasts: tuple[ContrastResult, ...] | None
+    fleet: str | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from controller.suites import (
     DRIFT_CHECK,
     complete,
     entries,
+    on_disks,
     on_one_disk,
     order,
     with_drift_checks,
@@ -63,8 +64,8 @@ def compile_plan(
     Raises ControllerError for unknown names, PlanError where the outcome is not a whole plan.
     """
     now = now or datetime.now(UTC)
-    known = [stack["name"] for stack in target["configurations"]]
-    suite = on_one_disk(suite, known, configurations)
+    known = {stack["name"]: stack["disk"] for stack in target["configurations"]}
+    suite = on_disks(on_one_disk(suite, list(known), configurations), known)
     if configurations:
         suite = {**suite, "configurations": configurations}
         declared = suite.pop("contrasts", ())

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from agent.storage.base import DRIVE, NOBODY, PROCESSOR
@@ -144,17 +145,27 @@ class Extra:
 
 
 def contrasts(suite: Mapping[str, Any], stacks: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Pairs of configurations; by default all to the unencrypted, software to the drive."""
+    """Pairs of configurations; by default all to the unencrypted, software to the drive.
+
+    In a suite of several `disks` by default within each; and the disks without encryption.
+    """
     names = [stack["name"] for stack in stacks]
+    bare: dict[str, str] = {}
+    for stack in stacks if "disks" in suite else ():
+        if stack["encrypted_by"] == NOBODY:
+            bare.setdefault(stack["disk"], stack["name"])
+    between = [list(pair) for pair in combinations(bare.values(), 2)]
     if "contrasts" in suite:
         pairs = [list(pair) for pair in suite["contrasts"]]
         for name in (name for pair in pairs for name in pair):
             if name not in names:
                 raise ControllerError(unknown("configuration", str(name), names))
-        return pairs
+        return pairs + between
     by = {stack["name"]: stack["encrypted_by"] for stack in stacks}
+    on = {stack["name"]: stack["disk"] if bare else "" for stack in stacks}
     default = {(NOBODY, DRIVE), (NOBODY, PROCESSOR), (DRIVE, PROCESSOR)}
-    return [[a, b] for a in names for b in names if (by[a], by[b]) in default]
+    within = [[a, b] for a in names for b in names if (by[a], by[b]) in default and on[a] == on[b]]
+    return within + between
 
 
 def extra(

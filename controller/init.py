@@ -25,6 +25,7 @@ from contract.command_results import InitResult
 from contract.errors import ControllerError
 from contract.files import write
 from controller import playbook as inventories
+from controller import target
 from controller.doctor import probe
 from controller.doctor.here import PSID
 from controller.look import ask as ask_target
@@ -115,7 +116,8 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
         say(f"meter {name}: {found.error or f'{watts}, {period}'}")
     extent_bytes = _extent_bytes(roles, options)
     write_files(folder, options, roles, meters, extent_bytes)
-    waiting = list(_secrets(folder / "secrets.json", "sed" in roles, ask))
+    locking = [role for role, disk in roles.items() if role != "plain" and disk["opal"] is not None]
+    waiting = list(_secrets(folder / "secrets.json", bool(locking), ask))
     waiting += list(_refused(folder))
     say(f"\nwritten: {folder}/hosts.yml, group_vars/targets.yml, secrets.json (mode 0600)")
     for sentence in waiting:
@@ -172,9 +174,21 @@ def _chosen(
                 roles |= _chosen(disks, {role: said.strip()}, ask)
     if not roles:
         raise ControllerError(
-            "No disk was chosen: name what may be erased by --plain SERIAL, --sed SERIAL or both. "
+            "No disk was chosen: name what may be erased by --plain SERIAL, --sed SERIAL or both, "
+            "or any number by --disk NAME=SERIAL. "
             f"Not in use: {', '.join(d['serial'] for d in free) or 'none'}."
         )
+    return roles
+
+
+def named_disks(plain: str | None, sed: str | None, others: Sequence[str]) -> dict[str, str]:
+    """Serial by name, as given on the command line. Raises ControllerError."""
+    roles = {role: serial for role, serial in (("plain", plain), ("sed", sed)) if serial}
+    for text in others:
+        name, _, serial = text.partition("=")
+        if not target.NAME.fullmatch(name) or not serial or name in roles:
+            raise ControllerError(f"{text!r} names no disk: write NAME=SERIAL, each name once.")
+        roles[name] = serial
     return roles
 
 
@@ -329,6 +343,17 @@ def _variables(
     for meter in meters:
         for number, (key, value) in enumerate(meter.items()):
             yield f"  {'-' if not number else ' '} {key}: {_scalar(value)}\n"
+    if set(roles) - set(ROLES):
+        yield "\n# What is compared: each of these on each of its disks, as plain-on-NAME.\n"
+        yield "fde_configurations:\n"
+        opal = [role for role, disk in roles.items() if disk["opal"] is not None]
+        aes = {"cipher": "aes-xts-plain64", "key_bits": 256, "sector_size": 4096}
+        stacks = [
+            {"name": "plain", "kind": "plain", "disk": list(roles)},
+            {"name": "dmcrypt-aes256", "kind": "dmcrypt", "disk": list(roles), **aes},
+            *([{"name": "opal", "kind": "opal", "disk": opal}] if opal else []),
+        ]
+        yield from (f"  - {_scalar(stack)}\n" for stack in stacks)
     yield (
         "\n# Prices and habits for the payback (fde_assumptions), other configurations "
         "(fde_configurations) and the\n# database server (fde_database) have defaults: "

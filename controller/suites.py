@@ -171,7 +171,7 @@ KEYS = ("summary", "blocks", "workloads", "rapl_hz", "settle_s", "tail_s")
 OPTIONAL_KEYS = (
     *("configurations", "contrasts", "margin", "half_width", "looks", "watermark"),
     *("attempts", "run_limit_s", "drift_check", "scales", "extra", "comparisons", "one_disk"),
-    *("discard_first", "precondition", "factors"),
+    *("discard_first", "precondition", "disks", "factors"),
 )
 # What other machines need other values of; what is measured stays the same in every scale.
 SCALED_KEYS = (
@@ -271,6 +271,58 @@ def on_one_disk(
     else:
         wanted = not set(own) <= set(known) and set(renamed) <= set(known)
     return _renamed(rest, names) if wanted and names else rest
+
+
+def on_disks(suite: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    """The suite with each of its configurations on each of its `disks`, as far as there are such.
+
+    `known` has the disk of each configuration of the inventory by its name, which on one of several
+    disks is `NAME-on-DISK`. Raises ControllerError for a disk or a configuration that has none.
+    """
+    disks = suite.get("disks")
+    if disks is None:
+        return dict(suite)
+    rest = dict(suite)
+    if not isinstance(disks, list) or not all(isinstance(d, str) for d in disks):
+        raise ControllerError(f"The suite's disks are a list of names, not {disks!r}.")
+    for disk in disks:
+        if disk not in known.values():
+            raise ControllerError(
+                unknown("disk with configurations", disk, sorted(set(known.values())))
+            )
+    own = suite.get("configurations") or []
+    there = {name: [on for d in disks if (on := on_disk(name, d)) in known] for name in own}
+    for name, found in there.items():
+        if not found:
+            raise ControllerError(
+                f"The inventory has no configuration {on_disk(name, disks[0])}, nor on another of "
+                "the suite's disks: name it in fde_configurations with disk: a list of them."
+            )
+    # By disk, so that what belongs together stands together.
+    names = [on_disk(name, disk) for disk in disks for name in own]
+    rest["configurations"] = [name for name in names if name in known]
+    if declared := suite.get("contrasts"):
+        pairs = [[on_disk(end, disk) for end in pair] for disk in disks for pair in declared]
+        rest["contrasts"] = [pair for pair in pairs if set(pair) <= set(rest["configurations"])]
+    for key in ("workloads", "comparisons"):
+        if key in suite:
+            rest[key] = [_spread(entry, there) for entry in suite[key]]
+    if "extra" in suite:
+        rest["extra"] = _spread(suite["extra"], there)
+    return rest
+
+
+def on_disk(name: str, disk: str) -> str:
+    """What a configuration is called on one of several disks."""
+    return f"{name}-on-{disk}"
+
+
+def _spread(entry: Any, there: Mapping[str, Sequence[str]]) -> Any:
+    """An entry of a suite whose configurations are those on all disks."""
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("configurations"), list):
+        return entry
+    spread = (there.get(str(name), [name]) for name in entry["configurations"])
+    return {**entry, "configurations": [name for names in spread for name in names]}
 
 
 def _renamed(value: Any, names: Mapping[str, str], below: str = "") -> Any:

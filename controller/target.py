@@ -18,6 +18,7 @@ from contract.files import write_json
 from contract.parameters import Parameter, ParameterValue, described
 from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Disk, Extent
 from controller import declared
+from controller.suites import on_disk
 
 
 def words(entry: Mapping[str, Any]) -> str:
@@ -42,10 +43,12 @@ def table(entries: list[Mapping[str, Any]]) -> list[str]:
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 KEYS = {"name", "kind", "disk"}
+DISK_KEYS = ("by_id", "serial", "size_bytes")
 
 
 def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     """The resolved target (`fde-target/1`). Raises ControllerError with every broken rule."""
+    given = {**given, "configurations": list(_on_each_disk(given["configurations"]))}
     broken = list(_broken(given))
     if broken:
         raise ControllerError("; ".join(broken))
@@ -60,6 +63,16 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
         "assets": {name: _asset(entry) for name, entry in given["assets"].items()},
         "assumptions": declared.resolved(given["assumptions"]),
     }
+
+
+def _on_each_disk(entries: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """An entry whose disk is a list stands for one on each of them, called `NAME-on-DISK`."""
+    for entry in entries:
+        disks = entry.get("disk")
+        if isinstance(disks, list) and "name" in entry:
+            yield from ({**entry, "name": on_disk(entry["name"], d), "disk": d} for d in disks)
+        else:
+            yield entry
 
 
 def _disk(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,8 +116,11 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
             f"fde_extent_bytes is {size}: make it a multiple of 1 MiB ({layout.MIB}), so that "
             "every configuration is aligned alike"
         )
+    if unnamed := list(_disks_unnamed(disks)):
+        yield from unnamed
+        return
     for role, entry in disks.items():
-        by_id, serial = entry["by_id"], str(entry["serial"])
+        by_id, serial = str(entry["by_id"]), str(entry["serial"])
         if not re.fullmatch(r"/dev/disk/by-id/[^/]+", by_id):
             yield (
                 f"disk {role} is named {by_id}: name it by its path below /dev/disk/by-id, which "
@@ -121,6 +137,20 @@ def _disks_broken(given: Mapping[str, Any]) -> Iterator[str]:
     for key, what in (("by_id", "path"), ("serial", "serial")):
         if len({str(entry[key]) for entry in disks.values()}) < len(disks):
             yield f"two roles name the same disk ({what}): each role needs a disk of its own"
+
+
+def _disks_unnamed(disks: Mapping[str, Any]) -> Iterator[str]:
+    """Names and keys without which nothing more can be said of a disk."""
+    for role, entry in disks.items():
+        if not NAME.fullmatch(role):
+            yield f"disk {role!r}: name it by letters, digits, dots, dashes, underscores"
+        given = entry if isinstance(entry, Mapping) else {}
+        if lacking := [key for key in DISK_KEYS if key not in given]:
+            yield f"disk {role}: {', '.join(lacking)} must be named"
+        elif not str(given["size_bytes"]).isdecimal():
+            yield f"disk {role}: size_bytes is {given['size_bytes']!r}: give a number of bytes"
+        if stray := sorted(set(given) - {*DISK_KEYS, "erase"}):
+            yield f"disk {role}: {', '.join(stray)} means nothing for a disk: take it out"
 
 
 def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How a disk behaves in time: a write cache that fills, heat, power states, trimmed and full.
+"""How a disk behaves in time: arm and platter, flash, a write cache, heat, power states, TRIM.
 
 A declared model, not a measured disk. Time is handed in, so that the same model serves a drive that
 really waits and a simulation that does not.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -30,6 +31,15 @@ class Behaviour:
     `wake_ms`. Busy, the disk warms towards `ambient_c + rise_c` with the time constant
     `warm_up_s`; from `throttle_c` on until `recover_c` every speed is divided by
     `throttle_slowdown`. `time_factor` multiplies all times: one specimen against another.
+
+    Each read waits for `access_ms`, each write for `program_ms`: what flash takes for a page.
+    With `rpm` the disk has an arm and a platter. A command that does not begin where the last one
+    ended moves the arm, which takes `settle_ms` and, over the whole disk, `full_seek_ms`: in
+    between as the root of the distance (Ruemmler and Wilkes, "An introduction to disk drive
+    modeling", 1994, for short seeks; taken for all here). Then it waits until the sector passes
+    by, on tracks of one turn's worth of bytes. `inner_slowdown` divides the speed at the disk's
+    end. A hybrid disk reads what is in its `hybrid_mib` of flash, the regions that were used last,
+    without arm and platter, at `hybrid_mib_s`. No command overtakes another, as NCQ would let it.
     """
 
     read_mib_s: float = 0.0
@@ -46,14 +56,29 @@ class Behaviour:
     recover_c: float = 0.0
     throttle_slowdown: float = 1.0
     time_factor: float = 1.0
+    access_ms: float = 0.0
+    program_ms: float = 0.0
+    rpm: float = 0.0
+    settle_ms: float = 0.0
+    full_seek_ms: float = 0.0
+    inner_slowdown: float = 1.0
+    hybrid_mib: float = 0.0
+    hybrid_mib_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.cache_mib and not self.flash_mib_s:
             raise BehaviourError("a write cache needs flash_mib_s, the speed at which it drains")
-        if min(self.full_slowdown, self.throttle_slowdown) < 1 or self.warm_up_s <= 0:
+        slowdowns = self.full_slowdown, self.throttle_slowdown, self.inner_slowdown
+        if min(slowdowns) < 1 or self.warm_up_s <= 0:
             raise BehaviourError("slowdowns are 1 or more, warm_up_s is more than 0")
         if self.throttle_c and self.recover_c >= self.throttle_c:
             raise BehaviourError("recover_c must be below throttle_c")
+        if self.rpm and not (self.read_mib_s and self.settle_ms <= self.full_seek_ms):
+            raise BehaviourError("a platter needs read_mib_s, and settle_ms up to full_seek_ms")
+        if self.hybrid_mib and not (self.rpm and self.hybrid_mib_s):
+            raise BehaviourError(
+                "a hybrid disk needs rpm, and hybrid_mib_s, the speed of its flash"
+            )
 
 
 def parse(parameters: Mapping[str, Any]) -> Behaviour:
@@ -76,6 +101,9 @@ class Timing:
     def __init__(self, behaviour: Behaviour, size_bytes: int, now_s: float = 0.0) -> None:
         self.behaviour = behaviour
         self.throttlings = 0
+        self._size_bytes = size_bytes
+        self._head_bytes = 0  # where the last command ended
+        self._hybrid: OrderedDict[int, None] = OrderedDict()  # regions in flash, the oldest first
         self._used = bytearray(-(-size_bytes // _REGION_BYTES))
         self._regions_used = 0
         self._cached_bytes = 0.0
@@ -99,21 +127,30 @@ class Timing:
             self._advance(now_s)
             return self._temperature_c
 
-    def read(self, size_bytes: int, now_s: float) -> float:
-        """Seconds until a read that is asked for now is done."""
+    def read(self, offset_bytes: int, size_bytes: int, now_s: float) -> tuple[float, float]:
+        """Seconds until a read that is asked for now is done, and for how many of them the medium
+        works on it."""
         with self._lock:
-            return self._serve(size_bytes, self.behaviour.read_mib_s, now_s)
+            self._advance(now_s)
+            b, service_s = self.behaviour, self.behaviour.access_ms / 1e3
+            if self._in_flash(offset_bytes, size_bytes):
+                return self._serve(service_s + size_bytes / (b.hybrid_mib_s * _MIB), now_s)
+            service_s += self._transfer_s(offset_bytes, size_bytes, b.read_mib_s)
+            return self._serve(service_s, now_s, (offset_bytes, size_bytes))
 
-    def write(self, offset_bytes: int, size_bytes: int, now_s: float) -> float:
-        """Seconds until a write that is asked for now is done."""
+    def write(self, offset_bytes: int, size_bytes: int, now_s: float) -> tuple[float, float]:
+        """The same of a write."""
         with self._lock:
             self._advance(now_s)
             self._mark(offset_bytes, size_bytes, used=True)
+            self._in_flash(offset_bytes, size_bytes)
             mib_s = self._flash_mib_s or self.behaviour.write_mib_s
             if self._cached_bytes + size_bytes <= self.behaviour.cache_mib * _MIB:
                 mib_s = self.behaviour.write_mib_s
                 self._cached_bytes += size_bytes
-            return self._serve(size_bytes, mib_s, now_s)
+            service_s = self.behaviour.program_ms / 1e3
+            service_s += self._transfer_s(offset_bytes, size_bytes, mib_s)
+            return self._serve(service_s, now_s, (offset_bytes, size_bytes))
 
     def deallocate(self, offset_bytes: int, size_bytes: int) -> None:
         """The blocks are in use no more."""
@@ -136,16 +173,51 @@ class Timing:
             self._used[first:last] = bytes([used]) * (last - first)
             self._regions_used += (last - first if used else 0) - before
 
-    def _serve(self, size_bytes: int, mib_s: float, now_s: float) -> float:
+    def _transfer_s(self, offset_bytes: int, size_bytes: int, mib_s: float) -> float:
+        slowdown = 1 + (self.behaviour.inner_slowdown - 1) * offset_bytes / self._size_bytes
+        return size_bytes / (mib_s * _MIB) * slowdown if mib_s else 0.0
+
+    def _in_flash(self, offset_bytes: int, size_bytes: int) -> bool:
+        """Whether a hybrid disk's flash has all of it; from now on it has, for the oldest."""
+        end = -(-(offset_bytes + size_bytes) // _REGION_BYTES)
+        regions = range(offset_bytes // _REGION_BYTES, end)
+        if not self.behaviour.hybrid_mib:
+            return False
+        there = all(region in self._hybrid for region in regions)
+        for region in regions:
+            self._hybrid[region] = None
+            self._hybrid.move_to_end(region)
+        while len(self._hybrid) * _REGION_BYTES > self.behaviour.hybrid_mib * _MIB:
+            self._hybrid.popitem(last=False)
+        return there
+
+    def _position_s(self, offset_bytes: int, begin_s: float) -> float:
+        """Until the head is at a place: the arm's way, then the platter's."""
+        b, distance = self.behaviour, abs(offset_bytes - self._head_bytes)
+        if not b.rpm or not distance:
+            return 0.0
+        way = math.sqrt(distance / self._size_bytes)
+        seek_s = (b.settle_ms + (b.full_seek_ms - b.settle_ms) * way) / 1e3
+        turn_s = 60 / b.rpm
+        angle = offset_bytes / (b.read_mib_s * _MIB * turn_s)  # in turns
+        return seek_s + (angle - (begin_s + seek_s) / turn_s) % 1.0 * turn_s
+
+    def _serve(
+        self, service_s: float, now_s: float, place: tuple[int, int] | None = None
+    ) -> tuple[float, float]:
+        """Wait for the commands before; `place` is where the medium is used, None for nowhere."""
         b = self.behaviour
-        self._advance(now_s)
-        service_s = size_bytes / (mib_s * _MIB) if mib_s else 0.0
         if self._throttling:
             service_s *= b.throttle_slowdown
         if b.idle_after_ms and now_s - self._busy_until_s > b.idle_after_ms / 1e3:
             service_s += b.wake_ms / 1e3
-        self._busy_until_s = max(now_s, self._busy_until_s) + service_s * b.time_factor
-        return self._busy_until_s - now_s
+        begin_s = max(now_s, self._busy_until_s)
+        if place is not None:
+            service_s += self._position_s(place[0], begin_s)
+            self._head_bytes = sum(place)
+        service_s *= b.time_factor
+        self._busy_until_s = begin_s + service_s
+        return self._busy_until_s - now_s, service_s
 
     def _advance(self, now_s: float) -> None:
         """Drain the cache, and warm and cool the disk, from the last look until now."""

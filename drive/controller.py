@@ -87,10 +87,11 @@ class Queue:
         for lba, blocks in _extents(command, kind, data):
             if command.opcode == _DATASET:
                 timing.deallocate(lba * size, blocks * size)
-            elif kind == "read":
-                time.sleep(timing.read(blocks * size, now_s))
-            else:
-                time.sleep(timing.write(lba * size, blocks * size, now_s))
+                continue
+            take = timing.read if kind == "read" else timing.write
+            wait_s, service_s = take(lba * size, blocks * size, now_s)
+            time.sleep(wait_s)
+            self._stats.add(service_ns=round(service_s * 1e9))
 
     def _write_half(self, command: Command, data: memoryview) -> None:
         """Stores the first half of the blocks, as whole blocks: no more is promised to a host."""

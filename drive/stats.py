@@ -18,17 +18,20 @@ FIELDS = (
     "busy_ns",
     "reads",
     "writes",
+    "service_ns",
 )
-_FILE_BYTES = 64
+CELLS = struct.Struct("<9Q")
+_FILE_BYTES = CELLS.size
 _MARK = int.from_bytes(b"fdedrive", "little")  # says that the file is one of these
 _INDEX = {name: index for index, name in enumerate(FIELDS)}
 
 
 class Stats:
-    """Eight little-endian u64 in `path`, zeroed at start; each only ever grows, the last is a mark.
+    """Nine little-endian u64 in `path`, zeroed at start; each only ever grows, the last is a mark.
 
     `busy_ns` is the time between a command's arrival and its answer being handed to the
-    socket, summed over the queues: two queues that work at once count twice.
+    socket, summed over the queues: two queues that work at once count twice. `service_ns` is the
+    time that a declared behaviour (`drive.behaviour`) had the medium work; 0 without one.
     Raises ForeignFileError for a file that is no drive's counters.
     """
 
@@ -65,4 +68,4 @@ def _mark(data: bytes) -> int:
 
 def read(path: Path) -> dict[str, int]:
     """The counters of a running drive, read from outside."""
-    return dict(zip(FIELDS, struct.unpack("<8Q", path.read_bytes()), strict=False))
+    return dict(zip(FIELDS, CELLS.unpack(path.read_bytes()), strict=False))

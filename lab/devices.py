@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,42 @@ from lab.network import Network
 from lab.state import GIB, Layout, cache_dir
 
 FILE = Path(__file__).with_name("disk_models.yml")
-ROLES = ("plain", "sed")
+DRIVE_BYTES = 2 * GIB
+BLOCK_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class DriveKind:
+    """One of the lab's drives; `medium` is a section of power_model.yml, "" for the default one."""
+
+    role: str
+    model: str
+    serial: str
+    opal: bool
+    medium: str = ""
+
+    @property
+    def nqn(self) -> str:
+        return f"nqn.2026-01.org.fde-testbed:{self.role}"
+
+
+def by_id(model: str, serial: str) -> str:
+    """What udev calls such a disk in the guest."""
+    return f"/dev/disk/by-id/nvme-{model}_{serial}"
+
+
+DRIVES = (
+    DriveKind("plain", "fde-lab-plain", "FDELABPLAIN01", opal=False),
+    DriveKind("sed", "fde-lab-sed", "FDELABSED0001", opal=True),
+)
 
 
 @dataclass(frozen=True)
 class DiskModel:
-    """A behaviour by role; `name` is the model name that both disks show, "" for their own."""
+    """The drives that the lab then has, and the behaviour of each by its role."""
 
+    drives: tuple[DriveKind, ...]
     behaviours: Mapping[str, Behaviour]
-    name: str = ""
 
 
 def load(path: Path = FILE) -> dict[str, DiskModel]:
@@ -41,10 +68,20 @@ def load(path: Path = FILE) -> dict[str, DiskModel]:
 
 
 def _model(entry: Mapping[str, Any]) -> DiskModel:
-    if not entry["source"] or set(entry) - {"source", "name"} not in ({"both"}, set(ROLES)):
-        raise KeyError("a model has a source, and both, or plain and sed")
-    of_role = {role: behaviour.parse(entry.get("both") or entry[role]) for role in ROLES}
-    return DiskModel(of_role, str(entry.get("name", "")))
+    if not entry["source"] or set(entry) - {"source", "name"} not in ({"every"}, {"disks"}):
+        raise KeyError("a model has a source, and either every or disks")
+    own = {kind.role: kind for kind in DRIVES}
+    given = entry.get("disks") or dict.fromkeys(own, entry.get("every"))
+    drives, behaviours = [], {}
+    for role, each in given.items():
+        said = dict(each or {})
+        kind = own.get(role) or DriveKind(
+            role, f"fde-lab-{role}", f"FDELAB{role.upper()}01", opal=bool(said.pop("opal", False))
+        )
+        model, medium = str(entry.get("name", kind.model)), str(said.pop("medium", ""))
+        drives.append(replace(kind, model=model, medium=medium))
+        behaviours[role] = behaviour.parse(said)
+    return DiskModel(tuple(drives), behaviours)
 
 
 def find(name: str) -> DiskModel:
@@ -63,35 +100,6 @@ def apply(name: str, drives: Mapping[str, Mapping[str, Any]]) -> None:
         answer = control.ask(Path(drive["control"]), "behave", **parameters)
         if not answer["ok"]:
             raise LabError(f"the drive {role} does not take the model {name}: {answer['error']}")
-
-
-DRIVE_BYTES = 2 * GIB
-BLOCK_BYTES = 4096
-
-
-@dataclass(frozen=True)
-class DriveKind:
-    """One of the lab's two drives."""
-
-    role: str
-    model: str
-    serial: str
-    opal: bool
-
-    @property
-    def nqn(self) -> str:
-        return f"nqn.2026-01.org.fde-testbed:{self.role}"
-
-
-def by_id(model: str, serial: str) -> str:
-    """What udev calls such a disk in the guest."""
-    return f"/dev/disk/by-id/nvme-{model}_{serial}"
-
-
-DRIVES = (
-    DriveKind("plain", "fde-lab-plain", "FDELABPLAIN01", opal=False),
-    DriveKind("sed", "fde-lab-sed", "FDELABSED0001", opal=True),
-)
 
 
 def write_secrets(layout: Layout) -> Path:
@@ -153,6 +161,15 @@ def start_drive(
         "serial": kind.serial,
         "size_bytes": DRIVE_BYTES,
         "block_size": BLOCK_BYTES,
+        "medium": kind.medium,
+        # As an inventory names it. A new virtual drive that encrypts reads as random bytes, which
+        # could be somebody's volume.
+        "disk": {
+            "by_id": by_id(kind.model, kind.serial),
+            "serial": kind.serial,
+            "size_bytes": DRIVE_BYTES,
+            **({"erase": kind.serial} if kind.opal else {}),
+        },
     }
     if kind.opal:
         state |= {"state": str(files["opal"]), "psid_file": str(psid)}

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from contract.files import write_json
 from contract.interrupts import deferred_interrupts, term_interrupts
 from lab import boot, devices, image, machines, network, ssh
 from lab.boot import Say
-from lab.devices import DRIVES, DriveKind, start_drive, start_meter, write_secrets
+from lab.devices import DRIVES, start_drive, start_meter, write_secrets
 from lab.launcher import Launcher, wait_for
 from lab.machines.base import OVERLAY, Guest, Machine
 from lab.network import Network
@@ -35,10 +35,6 @@ FLEETING = (
     "known_hosts",
     "meter",
     OVERLAY,
-    "sed.opal",
-    "sed.opal.datastore",
-    "sed.opal.lock",
-    "sed.opal.mbr",
     "sed.psid",
     "tmpfiles.conf",
 )
@@ -103,7 +99,7 @@ def _start(
     psid = write_secrets(layout)
     drives = {
         kind.role: start_drive(launcher, kind, psid, lab_network)
-        for kind in _kinds(options)
+        for kind in (devices.find(options.disks).drives if options.disks else DRIVES)
         if options.drives
     }
     if options.disks:
@@ -142,12 +138,6 @@ def _start(
     return state, Process.of("guest", state["guest"]["pid"])
 
 
-def _kinds(options: LabOptions) -> list[DriveKind]:
-    """The drives to start, under the model name that the model of disks gives them."""
-    name = devices.find(options.disks).name if options.disks else ""
-    return [replace(kind, model=name or kind.model) for kind in DRIVES]
-
-
 def _start_network(launcher: Launcher, machine: Machine, say: Say) -> Network:
     """Namespaces for the lab alone; where a machine can do without, the host's loopback."""
     reason = network.why_not()
@@ -178,7 +168,8 @@ def down(layout: Layout) -> list[str]:
     if started.sockets:
         shutil.rmtree(started.sockets, ignore_errors=True)
     shutil.rmtree(layout.directory / "host", ignore_errors=True)
-    for name in FLEETING:
+    of_drives = sorted(found.name for found in layout.directory.glob("*.opal*"))
+    for name in (*FLEETING, *of_drives):
         (layout.directory / name).unlink(missing_ok=True)
     # The list of processes goes last, so that a cut-off `down` can be called again.
     for path in (layout.secrets, layout.state, layout.processes):

@@ -34,11 +34,21 @@ from contract.files import write_json
 from contract.interrupts import noted_signals
 from instrumentation.simulators.play import SimulatedPort
 from instrumentation.simulators.smartpower3 import SmartPower3Simulator
-from lab.power_model import Activity, Power, PowerLostError, PowerModel, ProcessTree, Threads
+from lab.power_model import (
+    DRIVE,
+    Activity,
+    DriveActivity,
+    Power,
+    PowerLostError,
+    PowerModel,
+    ProcessTree,
+    Threads,
+)
 
 INTERVAL_NS = 10_000_000
 OFF = Power(0.0, 0.0)
-_STATS = struct.Struct("<8Q")  # bytes_read, bytes_written, bytes_encrypted, bytes_decrypted, …
+# Bytes read, written, encrypted, decrypted, busy_ns, reads, writes, service_ns, a mark.
+_STATS = struct.Struct("<9Q")
 
 
 class Counters:
@@ -49,7 +59,9 @@ class Counters:
         try:
             guest = state["guest"]
             pid, vcpu_tids = int(guest["pid"]), guest.get("vcpu_tids")
-            stats = [Path(drive["stats"]) for drive in state["drives"].values()]
+            drives = state["drives"].values()
+            stats = [Path(drive["stats"]) for drive in drives]
+            self.media = tuple(str(drive.get("medium") or DRIVE) for drive in drives)
         except (KeyError, TypeError, ValueError) as error:
             raise LabError(
                 f"The lab's state is incomplete ({error}): start the lab again."
@@ -59,12 +71,7 @@ class Counters:
             self._drives = [os.open(path, os.O_RDONLY) for path in stats]
         except OSError as error:
             raise LabError(f"The lab is not running: {error.filename} is not there.") from None
-        self._last = [(0,) * 8 for _ in self._drives]
-
-    @property
-    def drives(self) -> int:
-        """How many drives the lab has."""
-        return len(self._drives)
+        self._last: list[tuple[int, ...]] = [(0,) * 9 for _ in self._drives]
 
     def close(self) -> None:
         self._cpu.close()
@@ -78,8 +85,8 @@ class Counters:
             raw = os.pread(fd, _STATS.size, 0)
             if len(raw) == _STATS.size:  # a drive that starts again empties its file for a moment
                 self._last[index] = _STATS.unpack(raw)
-        read, written, encrypted, decrypted = (sum(s[i] for s in self._last) for i in range(4))
-        return Activity(cpu_ns, read, written, encrypted + decrypted)
+        drives = (DriveActivity(s[0], s[1], s[2] + s[3], s[7]) for s in self._last)
+        return Activity(cpu_ns, tuple(drives))
 
 
 class Mains:
@@ -90,7 +97,7 @@ class Mains:
         self._path = path
         self._counters: Counters | None = Counters(_load_state(path))
         self._seen = self._stamp()
-        self.drives = self._counters.drives
+        self.media = self._counters.media
 
     def read(self) -> Activity | None:
         """All counters now; None while there is no power."""
@@ -124,7 +131,7 @@ class Integral:
     """
 
     model: PowerModel
-    drives: int
+    media: Sequence[str]
     t_ns: int
     activity: Activity | None
     energy_j: tuple[float, float] = (0.0, 0.0)
@@ -136,7 +143,7 @@ class Integral:
         dt_s = (t_ns - self.t_ns) / 1e9
         power = OFF
         if activity is not None and self.activity is not None:
-            power = self.model.power(activity.since(self.activity), dt_s, self.drives)
+            power = self.model.power(activity.since(self.activity), dt_s, self.media)
         self.before_ns, self.before_j = self.t_ns, self.energy_j
         system_j, drive_j = self.energy_j
         self.energy_j = (system_j + power.system_w * dt_s, drive_j + power.drive_w * dt_s)
@@ -223,7 +230,7 @@ def stream(
     """Send lines until `stopped`; returns how many."""
     simulator = SmartPower3Simulator(INTERVAL_NS // 1_000_000)
     start_ns = time.monotonic_ns()
-    integral = Integral(PowerModel.load(), mains.drives, start_ns, mains.read())
+    integral = Integral(PowerModel.load(), mains.media, start_ns, mains.read())
     truth = Truth(*truth_to, start_ns)
     truth.write(integral)
     ready()

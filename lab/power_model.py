@@ -102,28 +102,43 @@ def _clock_ns(pid: int) -> int:
 
 MODEL_FILE = Path(__file__).with_name("power_model.yml")
 ZONES = ("package", "dram")  # of the modelled RAPL counters
+DRIVE = "drive"  # section of the drives that name no medium
+
+
+@dataclass(frozen=True)
+class DriveActivity:
+    """What one drive did, as counters that only grow or as their differences.
+
+    `bytes_crypt` is what it encrypted or decrypted itself, `service_ns` how long its medium worked,
+    by a drive that behaves as a declared model.
+    """
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    bytes_crypt: int = 0
+    service_ns: int = 0
+
+    def since(self, before: DriveActivity) -> DriveActivity:
+        """The difference. A counter that went back (its process was restarted) counts from 0."""
+        return DriveActivity(*map(_grown, vars(self).values(), vars(before).values()))
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What the lab did, as counters that only grow or as their differences.
-
-    `cpu_ns` is CPU time of all virtual CPUs; the bytes are those of all drives, `bytes_crypt` what
-    they encrypted or decrypted themselves.
-    """
+    """What the lab did: `cpu_ns` is CPU time of all virtual CPUs; the drives in the lab's order."""
 
     cpu_ns: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    bytes_crypt: int = 0
+    drives: tuple[DriveActivity, ...] = ()
 
     def since(self, before: Activity) -> Activity:
-        """The difference. A counter that went back (its process was restarted) counts from 0."""
-        values = {}
-        for field in fields(self):
-            now, then = getattr(self, field.name), getattr(before, field.name)
-            values[field.name] = now - then if now >= then else now
-        return Activity(**values)
+        """The difference, as of its drives."""
+        drives = zip(self.drives, before.drives, strict=True)
+        cpu_ns = _grown(self.cpu_ns, before.cpu_ns)
+        return Activity(cpu_ns, tuple(now.since(then) for now, then in drives))
+
+
+def _grown(now: int, then: int) -> int:
+    return now - then if now >= then else now
 
 
 @dataclass(frozen=True)
@@ -135,37 +150,69 @@ class Power:
 
 
 @dataclass(frozen=True)
+class DrivePower:
+    """The coefficients of one medium; units stand in the names. `busy_w` is added while the medium
+    works."""
+
+    idle_w: float
+    j_per_byte_read: float = 0.0
+    j_per_byte_written: float = 0.0
+    j_per_byte_crypt: float = 0.0
+    busy_w: float = 0.0
+
+    def energy_j(self, activity: DriveActivity, dt_s: float) -> float:
+        """Of `dt_s` seconds in which `activity` happened."""
+        return (
+            self.idle_w * dt_s
+            + self.j_per_byte_read * activity.bytes_read
+            + self.j_per_byte_written * activity.bytes_written
+            + self.j_per_byte_crypt * activity.bytes_crypt
+            + self.busy_w * activity.service_ns / 1e9
+        )
+
+
+@dataclass(frozen=True)
 class PowerModel:
-    """The coefficients of power_model.yml that the meter needs; units stand in the names."""
+    """The coefficients of power_model.yml that the meter needs; units stand in the names.
+
+    `media` has those of a drive by the name of its medium, `DRIVE` for one that names none.
+    """
 
     system_idle_w: float
     system_busy_w_per_cpu: float
-    drive_idle_w: float
-    drive_j_per_byte_read: float
-    drive_j_per_byte_written: float
-    drive_j_per_byte_crypt: float
+    media: Mapping[str, DrivePower]
 
     @classmethod
     def load(cls, path: Path = MODEL_FILE) -> Self:
         """Read the file. Raises LabError where a coefficient is missing or has no source."""
         model = _load(path)
-        names = [field.name for field in fields(cls)]
-        return cls(**{name: _coefficient(path, model, *name.split("_", 1)) for name in names})
+        idle_w, busy_w = (
+            _coefficient(path, model, "system", key) for key in ("idle_w", "busy_w_per_cpu")
+        )
+        media = {*model, DRIVE} - {"rapl", "system"}
+        return cls(idle_w, busy_w, {name: _medium(path, model, name) for name in media})
 
-    def power(self, activity: Activity, dt_s: float, drives: int) -> Power:
-        """Mean power over `dt_s` seconds in which `activity` happened, with `drives` drives.
+    def power(self, activity: Activity, dt_s: float, media: Sequence[str]) -> Power:
+        """Mean power over `dt_s` seconds in which `activity` happened; `media` as its drives.
 
-        drives: idle of each + joules per byte read, written and en- or decrypted;
+        drives: idle of each + joules per byte read, written, en- or decrypted + of a busy medium;
         system: idle + busy per CPU × CPUs busy on average + drives.
         """
-        drive_j = (
-            self.drive_j_per_byte_read * activity.bytes_read
-            + self.drive_j_per_byte_written * activity.bytes_written
-            + self.drive_j_per_byte_crypt * activity.bytes_crypt
-        )
-        drive_w = drives * self.drive_idle_w + drive_j / dt_s
+        drives = zip(media, activity.drives, strict=True)
+        drive_w = sum(self.media[name].energy_j(did, dt_s) for name, did in drives) / dt_s
         cpus_busy = activity.cpu_ns / 1e9 / dt_s
         return Power(self.system_idle_w + self.system_busy_w_per_cpu * cpus_busy + drive_w, drive_w)
+
+
+def _medium(path: Path, model: Any, name: str) -> DrivePower:
+    """A medium's section; of a drive without a model of its own all but `busy_w` must be there."""
+    given = model.get(name)
+    keys = [field.name for field in fields(DrivePower)]
+    if name == DRIVE:
+        keys.remove("busy_w")
+    elif isinstance(given, Mapping) and set(given) <= set(keys):
+        keys = ["idle_w", *(key for key in given if key != "idle_w")]
+    return DrivePower(**{key: _coefficient(path, model, name, key) for key in keys})
 
 
 def _load(path: Path) -> Any:

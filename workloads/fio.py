@@ -41,7 +41,8 @@ class Job:
     `area_bytes` is the part of the file that is used, from `offset_bytes` on, `passes` times over,
     and `at_most_bytes` how much is moved (0: all of that). After `seconds` it ends in any case (0:
     never); with `repeat` it goes over the area again until then. With `fsync` it ends when the
-    drive has the data, with `fresh` every request has data of its own.
+    drive has the data, with `fresh` every request has data of its own. Of several `threads` each
+    has such an area, one behind the other, and `depth` requests in flight.
     """
 
     pattern: str
@@ -56,6 +57,7 @@ class Job:
     fresh: bool = False
     engine: str = "psync"
     depth: int = 1
+    threads: int = 1
 
 
 def check_engine(parameters: Parameters) -> None:
@@ -81,7 +83,7 @@ def measure(context: Context, phase: str, path: Path, job: Job) -> None:
     Raises WorkloadError.
     """
     context.drop_caches()
-    with Held(command(path, job, context.seed), context.scratch) as fio:
+    with Held(command(path, job, context.seed), context.scratch, job.threads) as fio:
         with context.phase(phase) as work:
             fio.go()
         output = fio.report()
@@ -107,6 +109,9 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
         argv.append("--time_based=1")
     if job.fsync:
         argv.append("--end_fsync=1")
+    if job.threads > 1:
+        argv += [f"--numjobs={job.threads}", "--group_reporting"]
+        argv.append(f"--offset_increment={job.area_bytes}")
     if job.fresh:
         argv.append("--refill_buffers=1")
     return argv

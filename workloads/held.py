@@ -21,11 +21,12 @@ from workloads.base import WorkloadError
 class Held:
     """One fio with one job, alive within a `with` block, which begins when it is ready.
 
+    Each of the job's `threads` runs both commands, and waits for a line of its own.
     `folder` is for the output of the commands. Raises WorkloadError with fio's last words.
     """
 
-    def __init__(self, argv: Sequence[str], folder: Path) -> None:
-        self._argv, self._folder = argv, folder
+    def __init__(self, argv: Sequence[str], folder: Path, threads: int = 1) -> None:
+        self._argv, self._folder, self._threads = argv, folder, threads
 
     def __enter__(self) -> Self:
         self._reports, say = os.pipe()
@@ -64,7 +65,7 @@ class Held:
     def go(self) -> None:
         """Let it begin, and wait until it is done."""
         with suppress(BrokenPipeError):
-            os.write(self._word, b"go\n")
+            os.write(self._word, b"go\n" * self._threads)
         self._expect(b"done\n")
 
     def report(self) -> str:
@@ -81,9 +82,10 @@ class Held:
 
     def _expect(self, word: bytes) -> None:
         # The end in place of a word: fio, or what it runs, is gone.
-        if os.read(self._reports, len(word)) != word:
-            self._check(self._process.communicate()[0].decode(errors="replace"))
-            raise WorkloadError("fio ended before its time, without an error.")
+        for _ in range(self._threads):
+            if os.read(self._reports, len(word)) != word:
+                self._check(self._process.communicate()[0].decode(errors="replace"))
+                raise WorkloadError("fio ended before its time, without an error.")
 
     def _check(self, output: str) -> None:
         status = self._process.returncode

@@ -196,8 +196,11 @@ def settings(
 
 def _broken(kind: Kind, disk: str, said: Mapping[str, object]) -> Iterator[str]:
     known = {field.name for field in kind.fields}
-    if kind.range_state != "off" and disk != "sed":
-        yield f"only the self-encrypting disk can do {kind.name}: disk must be sed"
+    if kind.range_state != "off" and disk == "plain":
+        yield (
+            f"only a self-encrypting disk can do {kind.name}: disk must be sed, or another name "
+            "than plain for one that has Opal"
+        )
     for key in sorted(key for key in set(said) - known if said[key] is not False):
         yield f"{key} means nothing for the kind {kind.name}: take it out"
     if missing := [f.name for f in kind.fields if f.required and f.name not in said]:

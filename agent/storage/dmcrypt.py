@@ -96,6 +96,13 @@ class DmCrypt(Kind):
         Parameter(
             "no_write_workqueue", False, "", "encrypt in the caller's context, without a work queue"
         ),
+        Parameter(
+            *("submit_from_crypt_cpus", False, ""),
+            "write requests are submitted by the processors that encrypted them, not by one thread",
+        ),
+        Parameter(
+            "same_cpu_crypt", False, "", "a request is encrypted on the processor that made it"
+        ),
         DISCARD,
     )
 
@@ -109,7 +116,9 @@ class DmCrypt(Kind):
         parts += ["no header"] if told["header"] == "none" else []
         parts += [f"{told['sector_size']} B sectors"] if told["sector_size"] != 4096 else []
         queues = told["no_read_workqueue"] or told["no_write_workqueue"]
-        return ", ".join([*parts, *(["no queues"] if queues else [])])
+        parts += ["no queues"] if queues else []
+        parts += ["submit from crypt CPUs"] if told["submit_from_crypt_cpus"] else []
+        return ", ".join([*parts, *(["same CPU"] if told["same_cpu_crypt"] else [])])
 
     def why_not(self, configuration: Configuration) -> str | None:
         return ciphers.missing(cipher(configuration), configuration)
@@ -254,6 +263,8 @@ def options(configuration: Configuration) -> tuple[str, ...]:
         "allow_discards": configuration.discard,
         "no_read_workqueue": configuration.settings["no_read_workqueue"],
         "no_write_workqueue": configuration.settings["no_write_workqueue"],
+        "same_cpu_crypt": configuration.settings["same_cpu_crypt"],
+        "submit_from_crypt_cpus": configuration.settings["submit_from_crypt_cpus"],
     }
     return tuple(name for name, is_wanted in sorted(wanted.items()) if is_wanted)
 

@@ -40,5 +40,8 @@ def label(configuration: Configuration) -> str:
     kind = load(configuration.kind)
     parts = [kind.label(configuration)]
     parts += ["TRIM"] if configuration.discard else []
-    on_the_sed = kind.encrypted_by == PROCESSOR and configuration.disk == "sed"
-    return ", ".join([*parts, *(["on the SED"] if on_the_sed else [])])
+    if configuration.disk not in ("plain", "sed"):
+        parts.append(f"on {configuration.disk}")
+    elif configuration.disk == "sed" and kind.encrypted_by == PROCESSOR:
+        parts.append("on the SED")
+    return ", ".join(parts)

@@ -15,10 +15,13 @@ from agent import preflight
 
 TARGET: dict[str, Any] = {
     "disks": {"sed": {"by_id": "/dev/disk/by-id/absent"}},
-    "configurations": [{"name": "opal", "kind": "opal"}, {"name": "plain", "kind": "plain"}],
+    "configurations": [
+        {"name": "opal", "kind": "opal", "disk": "sed"},
+        {"name": "plain", "kind": "plain", "disk": "plain"},
+    ],
     "database": "any",
 }
-NO_OPAL = {**TARGET, "configurations": [{"name": "plain", "kind": "plain"}]}
+NO_OPAL = {**TARGET, "configurations": TARGET["configurations"][1:]}
 TRIXIE: dict[str, Any] = {
     "uid": 0,
     "distribution": "debian",

@@ -236,7 +236,14 @@ def test_numbers_in_quotes_are_numbers_and_false_is_what_is_not_said() -> None:
         ({**AES, "sector_size": 512}, "dm-crypt AES-256, 512 B sectors"),
         ({**AES, "sector_size": 4096, "header": "none"}, "dm-crypt AES-256, no header"),
         ({**AES, "sector_size": 4096, "no_write_workqueue": True}, "dm-crypt AES-256, no queues"),
+        (
+            {**AES, "sector_size": 4096, "submit_from_crypt_cpus": True, "same_cpu_crypt": True},
+            "dm-crypt AES-256, submit from crypt CPUs, same CPU",
+        ),
         ({**AES, "sector_size": 4096, "disk": "sed"}, "dm-crypt AES-256, on the SED"),
+        ({**AES, "sector_size": 4096, "disk": "hdd"}, "dm-crypt AES-256, on hdd"),
+        ({"kind": "plain", "disk": "sata-ssd"}, "plain, on sata-ssd"),
+        ({"kind": "opal", "disk": "ssd"}, "Opal drive, on ssd"),
         (
             {**AES, "cipher": "serpent-xts-plain64", "key_bits": 128, "sector_size": 4096},
             "dm-crypt Serpent-128",

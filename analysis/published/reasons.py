@@ -109,7 +109,7 @@ def _drive(suite: Suite, rows: Sequence[Beside]) -> Iterator[str]:
     if not known:
         return
     disks = suite.before.get("disks")
-    plain = disks.get("plain") if isinstance(disks, Mapping) else None
+    plain = disks.get(suite.disk_of(suite.baseline or "")) if isinstance(disks, Mapping) else None
     turning = plain.get("rotational") if isinstance(plain, Mapping) else None
     if turning not in ("0", "1"):
         yield "What kind of drive there is here is not recorded."

@@ -38,7 +38,7 @@ def tables(found: Results, energy: pl.DataFrame, workload: str, component: str) 
     page = view.bullets(sentences(found, splits))
     page += view.table_of(
         f"{words.name_of(workload)}: is it time or power? Difference to "
-        f"{found.suite.label(found.suite.baseline or '')} in the {words.name_of(component)}'s "
+        f"{found.suite.base_label} in the {words.name_of(component)}'s "
         "energy a run",
         splits,
         {
@@ -61,11 +61,10 @@ def _splits(
     found: Results, energy: pl.DataFrame, workload: str, component: str
 ) -> list[Decomposition]:
     """Each configuration against the baseline, where both have the component."""
-    base = found.suite.baseline
     return [
         split
         for name in found.suite.configurations
-        if base not in (None, name)
+        if (base := found.suite.base_of(name)) not in (None, name)
         and (split := decompose(energy, workload, base or "", name, component))
     ]
 
@@ -76,7 +75,7 @@ def _parts(found: Results, energy: pl.DataFrame, workload: str, component: str) 
     others.sort(key=lambda c: COMPONENTS.index(c) if c in COMPONENTS else len(COMPONENTS))
     return view.table_of(
         f"{words.name_of(workload)}: difference to "
-        f"{found.suite.label(found.suite.baseline or '')} in each component's energy a run",
+        f"{found.suite.base_label} in each component's energy a run",
         [split for part in others for split in _splits(found, energy, workload, part)],
         {
             "Component": lambda split: words.name_of(split.component),

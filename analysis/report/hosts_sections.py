@@ -12,6 +12,7 @@ from analysis.report.answer import count
 from analysis.report.provenance import sentence as incidents_sentence
 from analysis.report.tables import cell_of
 from analysis.report.view import Blocks, Group, Matrix, MatrixCell
+from analysis.stats import disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import counted
 from analysis.stats.host_effects import LEAST_HOSTS
@@ -214,11 +215,6 @@ FACTS = (
     ("Memory, bytes", "memory_bytes"),
     ("cryptsetup", "versions.cryptsetup"),
     ("Database", "versions.mariadbd"),
-    *(
-        (f"Disk {role}, {what}", f"disks.{role}.{what}")
-        for role in ("plain", "sed")
-        for what in ("model", "firmware", "size_bytes", "transport")
-    ),
 )
 FEW = 5  # blocks, below which Welch's test errs more often than it says
 
@@ -328,7 +324,12 @@ def provenance(found: Hosts) -> Blocks:
 def _facts(found: Results) -> dict[str, str]:
     suite = found.suite
     facts = {"Suite": suite.suite_id, "Planned": str(suite.plan.get("created_wall", ""))}
-    for label, path in FACTS:
+    of_disks = [
+        (f"Disk {role}, {what}", f"disks.{role}.{what}")
+        for role in disks.roles(suite)
+        for what in ("model", "firmware", "size_bytes", "transport")
+    ]
+    for label, path in (*FACTS, *of_disks):
         text = _at(suite.before, path)
         if text:
             facts.setdefault(label, text)

@@ -9,6 +9,7 @@ from analysis.report.answer import judgement
 from analysis.report.view import Blocks
 from analysis.report.words import parse
 from analysis.stats import planning
+from analysis.stats.between_disks import between_disks
 from analysis.stats.comparison import Comparison
 from analysis.stats.contrasts import (
     Answer,
@@ -55,7 +56,42 @@ def contrasts_section(found: Results) -> Blocks:
     tested = [c.comparison for c in compared if c.comparison and c.comparison.p_value is not None]
     page += view.bullets(_terms(found, len(tested), max((c.n for c in tested), default=0)))
     page += view.folded("The same in each workload alone", _by_workload(found))
+    page += _between_disks(found)
     return page + view.paragraph(str(found.next_suite["sentence"]))
+
+
+def _between_disks(found: Results) -> Blocks:
+    """What each encryption costs on one disk beside another; nothing where there is one disk."""
+    rows = between_disks(found.suite, found.energy)
+    if not rows:
+        return ()
+
+    def cost(name: str) -> str:
+        contrast = answer.against(found, found.suite.reference(name), name)
+        return words.change_in(contrast.comparison) if contrast else words.NOTHING
+
+    table = view.table_of(
+        "Does an encryption cost as much on one disk as on another? System energy; one family",
+        rows,
+        {
+            "Encryption": lambda one: one.stack,
+            "Disks": lambda one: " and ".join(map(found.suite.disk_of, (one.first, one.second))),
+            "Change on the first": lambda one: cost(one.first),
+            "On the second": lambda one: cost(one.second),
+            "Second / first [95 %]": lambda one: words.change_in(one.comparison),
+            "n": lambda one: str(one.comparison.n),
+            "p, adjusted": lambda one: words.p_value(one.comparison.p_adjusted),
+            "Verdict": lambda one: words.verdict_of(one.comparison),
+        },
+        words=2,
+        origin=found.origin,
+    )
+    return table + view.paragraph(
+        "Each change is against the same disk without encryption, in the same block. Every disk of "
+        "the machine draws its power in every run, whichever is used: with more of it a change is "
+        "a smaller share. Joules of two disks without encryption are among the contrasts above.",
+        "key",
+    )
 
 
 def _by_workload(found: Results) -> Blocks:

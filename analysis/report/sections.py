@@ -133,8 +133,10 @@ class Report:
             origin=found.origin,
             group=True,
         )
+        first = found.suite.label(found.suite.baseline or "")
+        of_disks = f"; of a disk without encryption against {first}" * found.suite.by_disk
         single = "Where n = 1 there is no interval." if (found.summary["n"] < 2).any() else ""
-        baseline = found.suite.label(found.suite.baseline or "") or "the baseline"
+        baseline = found.suite.base_label or "the baseline"
         there = set(found.summary["component"])
         sources = (
             "System and drive are the meter's, CPU package and RAM RAPL's: two sources, never "
@@ -146,7 +148,7 @@ class Report:
             f"{sources}{PYRAPL_KEY * bool(by_pyrapl)}Verdicts are those of all rows as one family: "
             "an interval is its row's own, and may leave out 1 where the row is not settled among "
             "so many. "
-            f"Ratios are against {baseline}. {single}",
+            f"Ratios are against {baseline}{of_disks}. {single}",
             "key",
         )
 

@@ -81,7 +81,8 @@ def headline(found: Results) -> Table:
     headers = ["workload", "configuration", "system J", "drive J", "CPU J (RAPL)"]
     headers += ["CPU J (pyRAPL)"] * len(by_pyrapl) + ["s", "n"]
     rows = headline_rows(found, components)
-    return Table("", [*headers, "system / plain", "verdict"], rows, words=2)
+    base = "own disk" if found.suite.by_disk else "plain"
+    return Table("", [*headers, f"system / {base}", "verdict"], rows, words=2)
 
 
 def judged_component(summary: pl.DataFrame, components: Sequence[str] = COMPONENTS) -> str:
@@ -128,17 +129,27 @@ def matrix(found: Results) -> Blocks:
     grid = [(words.name_of(w), tuple(cells.get((w, o), NOTHING) for o in others)) for w in rows]
     over = ""
     if component == SYSTEM and len(set(counted(found.suite)) & set(rows)) > 1:
-        contrasts = [answer.against_baseline(found, o) for o in others]
+        contrasts = [answer.against(found, found.suite.base_of(o), o) for o in others]
         over = answer.over_all(found.suite)
         grid = [(over, tuple(cell_of(c.comparison if c else None) for c in contrasts)), *grid]
     heads, corner = [found.suite.label(name) for name in others], "Workload"
-    if len(heads) > len(grid):
+    if len(heads) > len(grid) or found.suite.by_disk:
         columns = zip(*(row for _, row in grid), strict=True)
         heads, grid = [name for name, _ in grid], list(zip(heads, columns, strict=True))
         corner = "Configuration"
-    baseline = found.suite.label(found.suite.baseline)
-    caption = f"Energy of the {words.name_of(component)} against {baseline}"
-    shown = Matrix(caption, (corner, *heads), (Group("", tuple(grid)),), found.origin)
+    caption = f"Energy of the {words.name_of(component)} against {found.suite.base_label}"
+    if found.suite.by_disk:
+        first = found.suite.label(found.suite.baseline)
+        caption += f"; a disk without encryption against {first}"
+    groups: tuple[Group, ...] = (Group("", tuple(grid)),)
+    if found.suite.by_disk:
+        on = [(found.suite.disk_of(o), row) for o, row in zip(others, grid, strict=True)]
+        groups = tuple(
+            Group(f"Disk {disk}", tuple(row for of, row in on if of == disk))
+            for disk in dict.fromkeys(map(found.suite.disk_of, found.suite.configurations))
+            if any(of == disk for of, _ in on)
+        )
+    shown = Matrix(caption, (corner, *heads), groups, found.origin)
     return (shown, *_legend(found, over))
 
 

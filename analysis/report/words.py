@@ -235,7 +235,13 @@ def p_value(value: float | None) -> str:
     return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
 
 
-_NUMBER = re.compile(r"(\d+)(B|i)")
+# What a phase's number counts, by its unit: one, several.
+COUNTED = {
+    "i": ("iteration", "iterations"),
+    "t": ("thread", "threads"),
+    "q": ("in flight", "in flight"),
+}
+_NUMBER = re.compile(rf"(\d+)(B|{'|'.join(COUNTED)})")
 _SIZES = ((2**30, "GB"), (2**20, "MB"), (2**10, "KB"))
 
 
@@ -243,7 +249,7 @@ _SIZES = ((2**30, "GB"), (2**20, "MB"), (2**10, "KB"))
 class PhaseName:
     """The fields before the number, what is done there last: `("aes-128-cbc", "encrypt", "text")`.
 
-    `number` is of bytes (`unit` B) or of iterations (i); None where there is none.
+    `number` is of bytes (`unit` B) or of what `COUNTED` says; None where there is none.
     """
 
     fields: tuple[str, ...]
@@ -260,7 +266,9 @@ class PhaseName:
         """The number with its unit; empty where there is none."""
         if self.number is None:
             return ""
-        return size(self.number) if self.unit == "B" else f"{grouped(self.number)} iterations"
+        if self.unit == "B":
+            return size(self.number)
+        return f"{grouped(self.number)} {COUNTED[self.unit][self.number != 1]}"
 
 
 def parse(phase: str) -> PhaseName:

@@ -130,10 +130,17 @@ def _pictures(found: Results, energy: pl.DataFrame, name: str, component: str) -
     what = f"Energy of the {words.name_of(component)}"
     drawn = joint_origin(energy.filter(pl.col("component") == component))
     per = f"Energy per {phases[0].unit.one}" if phases else ""
-    sized = by_size.draw(phases, found.suite, f"{per} by size of request", drawn)
-    page = view.picture(
-        sized, f"{what} per unit of work by size of request, with 95 % intervals.", drawn, wide=True
-    )
+    page: Blocks = ()
+    for unit, axis in by_size.AXES.items():
+        by = f"by {axis.lower()}"
+        curve = by_size.draw(phases, found.suite, f"{per} {by}", drawn, unit)
+        caption = f"{what} per unit of work {by}, with 95 % intervals."
+        if unit != "B":
+            caption += (
+                " Where joules fall with the seconds, the machine races to sleep; where they rise "
+                "while the seconds stay, what is added only waits for the disk or for a core."
+            )
+        page += view.picture(curve, caption, drawn, wide=True)
     as_published = bars.plots_of(name)[0].paper > 0
     if as_published or len({row.configuration for row in phases}) > 1:
         return _bars(found, energy, name) + page
@@ -224,8 +231,9 @@ def _phases(found: Results, energy: pl.DataFrame, name: str, component: str) -> 
     rows = []
     for phase in phases:
         label = f"{phase} (in no sum)" if phase == TAIL else phase
-        base = block_values(energy, name, suite.baseline or "", component, phase=phase)
         for configuration in suite.configurations:
+            of_base = suite.base_of(configuration) or ""
+            base = block_values(energy, name, of_base, component, phase=phase)
             own, took = (
                 block_values(energy, name, configuration, component, phase=phase, column=column)
                 for column in ("energy_j", "duration_s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -134,10 +135,11 @@ def _mean(values: Floats, axis: int) -> Floats:
 
 def pairs(suite: Suite) -> Iterator[tuple[str, str, bool]]:
     """Each pair of configurations once, whichever way round it was declared first."""
-    baseline = suite.baseline
     names = suite.configurations
-    against = [] if baseline is None else [(baseline, name) for name in names]
+    against = [(base, name) for name in names if (base := suite.base_of(name)) is not None]
     against += [(base, name) for name in names if (base := suite.reference(name)) is not None]
+    if suite.by_disk:
+        against += combinations([name for name in names if suite.reference(name) == name], 2)
     seen: set[frozenset[str]] = set()
     for number, (base, other) in enumerate([*suite.contrasts, *against]):
         pair = frozenset((base, other))

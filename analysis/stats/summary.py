@@ -199,7 +199,7 @@ def _key(values: Sequence[object]) -> Key:
 
 
 def _base_of(key: Key, suite: Suite) -> Key:
-    return key[0], suite.baseline or "", key[2], key[3]
+    return key[0], suite.base_of(key[1]) or "", key[2], key[3]
 
 
 def versus_baseline(suite: Suite, energy: pl.DataFrame) -> dict[Key, Comparison]:
@@ -336,7 +336,7 @@ def _by_block(rows: pl.DataFrame, unit: Unit) -> _Blocks:
 
 def _one(suite: Suite, configuration: str, phase: str, unit: Unit, counted: _Blocks) -> PerUnit:
     own = counted[phase, configuration]
-    base = counted.get((phase, suite.baseline or ""), {}).get("energy_j", {})
+    base = counted.get((phase, suite.base_of(configuration) or ""), {}).get("energy_j", {})
     is_base = configuration == suite.baseline
     return PerUnit(
         configuration=configuration,

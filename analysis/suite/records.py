@@ -207,6 +207,27 @@ class Suite:
         base = self.baseline
         return base if base in same or not same or name == base else same[0]
 
+    @property
+    def by_disk(self) -> bool:
+        """Whether ratios are to each disk's own configuration without encryption: every disk has
+        one, and several carry encryption in software."""
+        bare, software, every = (
+            {self.disk_of(name) for name in names}
+            for names in (self._encrypted_by("none"), self.software, self.configurations)
+        )
+        return len(software) > 1 and every <= bare
+
+    def base_of(self, name: str) -> str | None:
+        """What a configuration's ratios are to: the baseline, or, where it is `by_disk`, its
+        reference; for one without encryption the baseline all the same."""
+        own = self.reference(name) if self.by_disk else None
+        return self.baseline if own in (None, name) else own
+
+    @property
+    def base_label(self) -> str:
+        """What captions call that which ratios are to."""
+        return "its disk without encryption" if self.by_disk else self.label(self.baseline or "")
+
     def reference_meter(self, channel: str) -> str | None:
         """The meter whose joules of a channel are compared: the plan's, else the first that has it;
         all others are cross-checks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from analysis.report.figures import by_phase, by_size
@@ -102,3 +103,24 @@ def test_the_papers_own_figures_are_drawn_of_one_configuration_too(found: Result
     page = text_of(workload_section(alone, "file_io", set()))
     assert "As the paper" in page
     assert "per unit of work by phase" not in page
+
+
+def test_threads_are_drawn_with_joules_and_seconds(found: Results) -> None:
+    rate = Estimate(3, 50.0, 40.0, 60.0)
+    names = found.suite.configurations[:2]
+    rows = [
+        PerUnit(
+            name, f"read.{n}t", UNITS["bytes"], Estimate(3, n, n * 0.9, n * 1.1), rate, None, None
+        )
+        for name in names
+        for n in (1, 2, 4)
+    ]
+    figure = by_size.draw(rows, found.suite, "t", "modelled", "t")
+    assert figure is not None
+    energy, time = figure.axes
+    assert (energy.get_ylabel(), time.get_ylabel()) == ("Energy (J/MB)", "Time (s/MB)")
+    assert time.get_xlabel() == "Threads"
+    line = time.get_lines()[0]
+    assert np.asarray(line.get_xdata()).tolist() == [1, 2, 4]
+    assert np.asarray(line.get_ydata()).tolist() == [1 / 50] * 3
+    assert by_size.draw(rows, found.suite, "t", "modelled", "B") is None

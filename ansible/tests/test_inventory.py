@@ -80,6 +80,8 @@ def test_what_is_resolved_is_whole_and_typed() -> None:
         "header": "luks2",
         "no_read_workqueue": False,
         "no_write_workqueue": False,
+        "submit_from_crypt_cpus": False,
+        "same_cpu_crypt": False,
         "discard": False,
     }
     assert found["assets"]["clip"] == {"path": "/clip.mpg", "sha256": "0" * 64, "sums": None}
@@ -200,6 +202,10 @@ def test_assumptions_that_cannot_be_are_refused(key: str, value: object, words: 
     [
         ("disks", {}, "names no disk"),
         ("disks/sed", ..., "disk sed is not named in fde_disks: .* out: opal"),
+        ("disks/a b", {}, "disk 'a b': name it by letters"),
+        ("disks/plain/eraze", "1", "disk plain: eraze means nothing"),
+        ("disks/plain/size_bytes", "big", "size_bytes is 'big': give a number"),
+        ("disks/plain/serial", ..., "disk plain: serial must be named"),
         ("disks/plain/by_id", "/dev/sda", "below /dev/disk/by-id"),
         ("disks/plain/by_id", "/dev/disk/by-id/../../sda", "below /dev/disk/by-id"),
         ("disks/plain/by_id", "/dev/disk/by-id/nvme-A_1-part1", "a partition: name the whole disk"),
@@ -310,15 +316,8 @@ def given_with(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value is not ...}
 
 
-DISK = GIVEN["disks"]["plain"]
-
-
 WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
     ({"fde_disks": ...}, "missing required arguments: fde_disks"),
-    ({"fde_disks": {"nvme": DISK}}, "fde_disks.nvme. Supported"),
-    ({"fde_disks": {"plain": {**DISK, "eraze": "1"}}}, "fde_disks.plain.eraze"),
-    ({"fde_disks": {"plain": {**DISK, "size_bytes": "big"}}}, "size_bytes"),
-    ({"fde_disks": {"plain": {"by_id": "/dev/disk/by-id/a"}}}, "serial, size_bytes"),
     ({"fde_extent_bytes": "all"}, "fde_extent_bytes"),
     ({"fde_configurations": ["plain"]}, "fde_configurations"),
     ({"fde_database": "postgresql"}, "fde_database must be one of: mariadb, mysql, any"),
@@ -371,7 +370,7 @@ def test_the_lab_has_one_of_every_kind_and_variant() -> None:
     entries = yaml.safe_load(text)["fde_configurations"]
     found = resolve({**GIVEN, "configurations": entries})["configurations"]
     said = [target.words(entry) for entry in found]
-    assert len(set(said)) == len(said) == 20
+    assert len(set(said)) == len(said) == 21
     json.dumps(found)
 
 
@@ -388,3 +387,20 @@ def test_secrets_beside_the_hosts_are_no_inventory(tmp_path: Path, content: str)
     )
     assert json.loads(done.stdout)["targets"]["hosts"] == ["target"]
     assert "WARNING" not in done.stderr
+
+
+def test_a_list_of_disks_makes_a_configuration_on_each() -> None:
+    third = {"by_id": "/dev/disk/by-id/ata-C_3", "serial": "3", "size_bytes": 2**40}
+    stacks = [
+        {"name": "plain", "kind": "plain", "disk": ["hdd", "sed"]},
+        {"name": "opal", "kind": "opal", "disk": ["sed"]},
+    ]
+    disks = {**GIVEN["disks"], "hdd": third}
+    found = resolve({**GIVEN, "disks": disks, "configurations": stacks})
+    assert [(c["name"], c["disk"]) for c in found["configurations"]] == [
+        ("plain-on-hdd", "hdd"),
+        ("plain-on-sed", "sed"),
+        ("opal-on-sed", "sed"),
+    ]
+    with pytest.raises(ControllerError, match=r"disk hd is not named in fde_disks: .*plain-on-hd$"):
+        resolve({**GIVEN, "disks": disks, "configurations": [{**stacks[0], "disk": ["hd"]}]})

@@ -121,6 +121,10 @@ def init(
     sed: Annotated[
         str | None, typer.Option(metavar="SERIAL", help="The self-encrypting (Opal) disk.")
     ] = None,
+    disk: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SERIAL", help="A disk under another name, as hdd=…; repeated."),
+    ] = None,
     give_up: Annotated[
         list[str] | None,
         typer.Option(metavar="SERIAL", help="A chosen disk, what lies on which may be lost."),
@@ -155,7 +159,7 @@ def init(
     ask = None if yes or as_json or not sys.stdin.isatty() else writing.at_terminal
     options = writing.Options(
         host=writing.Address.of(host, key, known_hosts, tuple(ssh_option or ())),
-        roles={role: serial for role, serial in (("plain", plain), ("sed", sed)) if serial},
+        roles=writing.named_disks(plain, sed, words(disk)),
         meters=tuple(meter or ()),
         settings=tuple(setting or ()),
         give_up=tuple(words(give_up)),

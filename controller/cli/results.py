@@ -38,6 +38,12 @@ def report(
     pdf: Annotated[
         bool, typer.Option("--pdf", help="Write report.pdf as well, for paper.")
     ] = False,
+    fleet: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", exists=True, help="Groups of machines (YAML): writes fleet.csv as well."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> bool:
     """Joules, verdicts and payback of a suite; of several hosts' suites, or a group's, as one."""
@@ -57,15 +63,29 @@ def report(
         printed = paper.write(built.page.parent) if pdf else None
         if printed:
             say(f"report: {printed}")
+        table = _fleet(built.found, fleet, built.page.parent) if fleet else None
         return ReportResult(
             True,
             str(built.page),
             str(printed) if printed else None,
             built.found.origin if built.found else None,
             tuple(_contrasts(built.found)) if built.found else None,
+            str(table) if table else None,
         )
 
     return finished(as_json, work)
+
+
+def _fleet(found: Results | None, fleet: Path, folder: Path) -> Path:
+    from analysis.money import fleet as money
+    from analysis.suite.records import SuiteError
+
+    if found is None:
+        raise SuiteError("A fleet's table is of one suite: name one folder.")
+    out = folder / "fleet.csv"
+    money.write(found.suite, found.energy, fleet, out)
+    say(f"fleet: {out}")
+    return out
 
 
 def _contrasts(found: Results) -> Iterator[ContrastResult]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from agent.preflight import self_encrypting
 from contract.errors import ControllerError
 from controller import secrets_file
 from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
@@ -29,7 +30,7 @@ def secrets(scene: Scene) -> Iterator[Diagnosis]:
 
 def psid(scene: Scene) -> Iterator[Diagnosis]:
     """By its form alone: a try with a wrong one counts against the drive's limit."""
-    if "sed" not in scene.target["disks"]:
+    if not self_encrypting(scene.target):
         return
     try:
         found = secrets_file.load(Path(scene.target["secrets_file"])).get(secrets_file.PSID)

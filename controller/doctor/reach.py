@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agent.preflight import self_encrypting
 from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
 
 # Refusals of agent.preflight by the diagnosis that tells of them.
@@ -46,7 +47,7 @@ def cryptsetup(scene: Scene) -> Iterator[Diagnosis]:
 
 def allow_tpm(scene: Scene) -> Iterator[Diagnosis]:
     facts = _facts(scene)
-    if "sed" not in scene.target["disks"]:
+    if not self_encrypting(scene.target):
         return
     if facts["sed_transport"] != "ata":
         how = facts["sed_transport"] or "unknown way"

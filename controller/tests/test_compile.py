@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from contract import plan as plans
 from contract.errors import ControllerError
 from controller.compile import compile_plan
+from controller.declared import contrasts
 from controller.names import suite_names
 from controller.suites import Turn, load_suite, scaled
 from controller.suites import order as order_of
@@ -95,14 +96,17 @@ def test_every_suite_there_is_compiles() -> None:
     assert {"smoke", "micro", "paper"} <= set(suite_names())
     for name in suite_names():
         loaded = load_suite(name)
-        document = target_with(loaded.get("configurations", []))
+        named = loaded.get("configurations", [])
+        if disks := loaded.get("disks"):
+            named = [f"{name}-on-{disk}" for disk in disks for name in named]
+        document = target_with(named)
         for scale in (None, *loaded.get("scales", ())):
             made = compile_plan(name, scaled(loaded, scale), document, seed=1)
             names = [stack["name"] for stack in made["configurations"]]
             if "factors" in loaded:
                 assert set(loaded["configurations"]) < set(names)
                 continue
-            assert names == loaded.get("configurations", names), "whatever else the target has"
+            assert names == (named or names), "whatever else the target has"
 
 
 def target_with(names: list[str]) -> dict[str, Any]:
@@ -110,8 +114,56 @@ def target_with(names: list[str]) -> dict[str, Any]:
     document = target()
     stacks = document["configurations"]
     known = [stack["name"] for stack in stacks]
-    stacks += [{**stacks[-1], "name": name} for name in names if name not in known]
+    for name in names:
+        if name not in known:
+            disk = name.partition("-on-")[2] or stacks[-1]["disk"]
+            stacks.append({**stacks[-1], "name": name, "disk": disk})
+            document["disks"].setdefault(disk, {**document["disks"]["plain"], "serial": name})
     return document
+
+
+ON_DISKS = {
+    "disks": ["hdd", "ssd"],
+    "configurations": ["plain", "dmcrypt-aes128", "opal"],
+    "contrasts": [["plain", "dmcrypt-aes128"], ["plain", "opal"]],
+    "workloads": [
+        {"name": "idle", "parameters": {"seconds": 1}},
+        {"name": "file_io", "configurations": ["plain"], "parameters": {}},
+    ],
+}
+
+
+def test_a_suite_of_several_disks_has_what_there_is_on_each() -> None:
+    names = [f"{name}-on-{disk}" for disk in ("hdd", "ssd") for name in ("plain", "dmcrypt-aes128")]
+    made = compile_plan(
+        "smoke", suite(**ON_DISKS), target_with([*names, "opal-on-ssd"]), seed=7, now=NOW
+    )
+    assert [stack["name"] for stack in made["configurations"]] == [*names, "opal-on-ssd"]
+    assert {"hdd", "ssd"} <= set(made["disks"])
+    assert made["analysis"]["contrasts"] == [names[:2], names[2:], ["plain-on-ssd", "opal-on-ssd"]]
+    entries = [{**entry, "encrypted_by": "none"} for entry in made["configurations"][::2]]
+    assert contrasts({"disks": ["hdd", "ssd"], "contrasts": []}, entries[:2]) == [
+        ["plain-on-hdd", "plain-on-ssd"]
+    ]
+    of_file_io = {run["configuration"] for run in made["runs"] if run["workload"] == "file_io"}
+    assert of_file_io == {"plain-on-hdd", "plain-on-ssd"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"disks": "hdd"}, "list of names"),
+        ({"disks": ["hdd", "sdd"]}, "did you mean ssd"),
+        (
+            {"configurations": ["plain", "dmcrypt-serpent256"]},
+            "no configuration dmcrypt-serp.*-hdd",
+        ),
+    ],
+)
+def test_disks_that_carry_nothing_are_refused(changes: dict[str, object], words: str) -> None:
+    there = target_with(["plain-on-hdd", "plain-on-ssd"])
+    with pytest.raises(ControllerError, match=words):
+        compile_plan("smoke", suite(**{**ON_DISKS, **changes}), there, seed=7, now=NOW)
 
 
 def test_other_configurations_than_the_suites_are_chosen_by_name() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from instrumentation.decode import decode
 from lab.meter import Integral, main
-from lab.power_model import Activity, PowerModel
+from lab.power_model import Activity, DriveActivity, DrivePower, PowerModel
 
 # A process with two threads that work in bursts, as virtual CPUs do.
 BURSTS = """
@@ -46,10 +46,10 @@ class Drive:
     """Counters of a drive in a file, as the drive process keeps them."""
 
     def __init__(self, path: Path) -> None:
-        path.write_bytes(bytes(64))
+        path.write_bytes(bytes(72))
         self.path = path
         with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), 64)
+            self._map = mmap.mmap(file.fileno(), 72)
 
     def set(self, *values: int) -> None:
         self._map[: 8 * len(values)] = struct.pack(f"<{len(values)}Q", *values)
@@ -199,21 +199,22 @@ def test_recorded_energy_is_the_truth(lab: Lab) -> None:
         assert abs(got_j - true_j) <= off_j + 1e-5  # the last digit of the lines at the edges
     # The truth itself, against the counters: all bytes counted, and work on top of idling.
     model, all_of_it = PowerModel.load(), known[-1]
+    drive = model.media["drive"]
     seconds = all_of_it["t_device_ms"] / 1000
     bytes_j = (
-        (moved + moved // 3) * model.drive_j_per_byte_read
-        + (moved // 2 + moved) * model.drive_j_per_byte_written
-        + (moved + moved // 3) * model.drive_j_per_byte_crypt
+        (moved + moved // 3) * drive.j_per_byte_read
+        + (moved // 2 + moved) * drive.j_per_byte_written
+        + (moved + moved // 3) * drive.j_per_byte_crypt
     )
-    assert all_of_it["drive_j"] == pytest.approx(2 * model.drive_idle_w * seconds + bytes_j)
+    assert all_of_it["drive_j"] == pytest.approx(2 * drive.idle_w * seconds + bytes_j)
     assert all_of_it["system_j"] > model.system_idle_w * seconds + all_of_it["drive_j"] + 1
 
 
 def test_lines_that_are_due_share_what_happened_between_two_looks() -> None:
-    model = PowerModel(10.0, 0.0, 0.0, 2.0, 0.0, 0.0)
-    integral = Integral(model, drives=1, t_ns=5_000_000_000, activity=Activity())
-    integral.look(6_000_000_000, Activity(bytes_read=50))
-    integral.look(8_000_000_000, Activity(bytes_read=60))
+    model = PowerModel(10.0, 0.0, {"drive": DrivePower(0.0, 2.0)})
+    integral = Integral(model, ["drive"], 5_000_000_000, Activity(0, (DriveActivity(),)))
+    integral.look(6_000_000_000, Activity(0, (DriveActivity(bytes_read=50),)))
+    integral.look(8_000_000_000, Activity(0, (DriveActivity(bytes_read=60),)))
     assert integral.energy_j == (150.0, 120.0)
     assert integral.at(6_000_000_000) == (110.0, 100.0)
     assert integral.at(6_500_000_000) == (120.0, 105.0)

@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contract.errors import LabError
-from lab.power_model import MODEL_FILE, Activity, PowerModel
+from lab.power_model import MODEL_FILE, Activity, DriveActivity, DrivePower, PowerModel
 
 MODEL = PowerModel(
     system_idle_w=10.0,
     system_busy_w_per_cpu=5.0,
-    drive_idle_w=1.0,
-    drive_j_per_byte_read=2.0,
-    drive_j_per_byte_written=3.0,
-    drive_j_per_byte_crypt=0.5,
+    media={
+        "drive": DrivePower(
+            idle_w=1.0, j_per_byte_read=2.0, j_per_byte_written=3.0, j_per_byte_crypt=0.5
+        ),
+        "disk": DrivePower(idle_w=4.0, busy_w=2.0),
+    },
 )
 
 
@@ -30,26 +32,28 @@ def declared() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def test_arithmetic() -> None:
-    activity = Activity(cpu_ns=3 * 10**9, bytes_read=4, bytes_written=2, bytes_crypt=6)
-    power = MODEL.power(activity, dt_s=2.0, drives=2)
-    assert power.drive_w == 2 * 1.0 + (4 * 2.0 + 2 * 3.0 + 6 * 0.5) / 2
+    did = DriveActivity(bytes_read=4, bytes_written=2, bytes_crypt=6)
+    disk = DriveActivity(bytes_read=1000, service_ns=10**9)
+    activity = Activity(cpu_ns=3 * 10**9, drives=(did, DriveActivity(), disk))
+    power = MODEL.power(activity, dt_s=2.0, media=["drive", "drive", "disk"])
+    assert power.drive_w == 2 * 1.0 + (4 * 2.0 + 2 * 3.0 + 6 * 0.5) / 2 + 4.0 + 2.0 / 2
     assert power.system_w == 10.0 + 5.0 * 1.5 + power.drive_w
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_size=1, max_size=20))
 def test_energy_does_not_depend_on_how_time_is_cut(steps: list[tuple[int, int]]) -> None:
-    whole = Activity(cpu_ns=sum(c for c, _ in steps), bytes_written=sum(b for _, b in steps))
-    in_parts_j = sum(
-        MODEL.power(Activity(cpu_ns=c, bytes_written=b), 0.01, 2).system_w * 0.01 for c, b in steps
-    )
-    seconds = 0.01 * len(steps)
-    assert in_parts_j == pytest.approx(MODEL.power(whole, seconds, 2).system_w * seconds)
+    def energy_j(cpu_ns: int, written: int, seconds: float) -> float:
+        activity = Activity(cpu_ns, (DriveActivity(bytes_written=written),))
+        return MODEL.power(activity, seconds, ["drive"]).system_w * seconds
+
+    whole_j = energy_j(sum(c for c, _ in steps), sum(b for _, b in steps), 0.01 * len(steps))
+    assert sum(energy_j(c, b, 0.01) for c, b in steps) == pytest.approx(whole_j)
 
 
 def test_restarted_counter_counts_from_zero() -> None:
-    then = Activity(cpu_ns=100, bytes_read=1000, bytes_written=50, bytes_crypt=0)
-    now = Activity(cpu_ns=150, bytes_read=30, bytes_written=50, bytes_crypt=4)
-    assert now.since(then) == Activity(cpu_ns=50, bytes_read=30, bytes_written=0, bytes_crypt=4)
+    then = Activity(100, (DriveActivity(bytes_read=1000, bytes_written=50), DriveActivity(5)))
+    now = Activity(150, (DriveActivity(30, 50, bytes_crypt=4), DriveActivity(7)))
+    assert now.since(then) == Activity(50, (DriveActivity(30, 0, bytes_crypt=4), DriveActivity(2)))
 
 
 def test_every_coefficient_has_a_unit_and_a_source() -> None:
@@ -84,6 +88,9 @@ def test_coefficient_without_source_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.yml"
     path.write_text(yaml.safe_dump(model))
     with pytest.raises(LabError, match="j_per_byte_crypt needs a value, a unit and a source"):
+        PowerModel.load(path)
+    path.write_text(yaml.safe_dump({**declared(), "hdd": {"idle_w": 1, "noise": 2}}))
+    with pytest.raises(LabError, match=r"hdd\.idle_w needs a value"):
         PowerModel.load(path)
     with pytest.raises(LabError, match="cannot be read"):
         PowerModel.load(tmp_path / "none.yml")

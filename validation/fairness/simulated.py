@@ -17,7 +17,7 @@ from analysis.stats.comparison import Comparison, compare, judged
 from controller.suites import Turn, order
 from drive.behaviour import Timing
 from lab.devices import DiskModel
-from lab.power_model import Activity, PowerModel
+from lab.power_model import DRIVE, Activity, DriveActivity, PowerModel
 
 _MIB = 1 << 20
 EXTENT_MIB, REQUEST_MIB = 2048, 4
@@ -141,10 +141,11 @@ class Suite:
         """One request after the other, new files behind older ones; the time when all are done."""
         size_bytes = REQUEST_MIB * _MIB
         for _ in range(write_mib // REQUEST_MIB):
-            now_s += disk.write(self.place_mib % EXTENT_MIB * _MIB, size_bytes, now_s)
+            now_s += disk.write(self.place_mib % EXTENT_MIB * _MIB, size_bytes, now_s)[0]
             self.place_mib += REQUEST_MIB
-        for _ in range(read_mib // REQUEST_MIB):
-            now_s += disk.read(size_bytes, now_s)
+        for number in range(read_mib // REQUEST_MIB):
+            offset_bytes = number * REQUEST_MIB % EXTENT_MIB * _MIB
+            now_s += disk.read(offset_bytes, size_bytes, now_s)[0]
         return now_s
 
     def _wait(self, disk: Timing, first_c: float | None, now_s: float) -> float:
@@ -161,5 +162,6 @@ class Suite:
 
 def _joules(write_mib: int, read_mib: int, duration_s: float) -> float:
     cpu_ns = round(CPU_SHARE * 1e9)  # of work that takes no longer on a slow disk
-    moved = Activity(cpu_ns, bytes_read=read_mib * _MIB, bytes_written=write_mib * _MIB)
-    return POWER.power(moved, duration_s, drives=1).system_w * duration_s
+    moved = DriveActivity(bytes_read=read_mib * _MIB, bytes_written=write_mib * _MIB)
+    power = POWER.power(Activity(cpu_ns, (moved,)), duration_s, [DRIVE])
+    return power.system_w * duration_s

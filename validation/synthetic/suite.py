@@ -42,6 +42,16 @@ STACKS: Mapping[str, Mapping[str, Any]] = {
     "sed-unlocked": {**PLAIN, "disk": "sed", "label": "SED, locking off"},
     "dmcrypt-aes256-on-sed": {**AES256, "disk": "sed", "label": "dm-crypt AES-256, on the SED"},
 }
+
+
+def stack(name: str) -> Mapping[str, Any]:
+    """Of `STACKS`, or for `NAME-on-DISK` the same on a disk of that name; empty for any other."""
+    plain, on, disk = name.partition("-on-")
+    if name in STACKS or not on or plain not in STACKS:
+        return STACKS.get(name, {})
+    return {**STACKS[plain], "disk": disk, "label": f"{STACKS[plain]['label']}, on {disk}"}
+
+
 PHASES: Mapping[str, Mapping[str, float]] = {
     "file_io": {"write-small": 0.8, "read-small": 0.6, "write-large": 1.2, "read-large": 0.9},
     "kernel_tree": {"copy": 0.4, "untar": 1.4, "tar": 2.0, "delete": 0.3},
@@ -232,7 +242,7 @@ def _plan(o: Options, generator: np.random.Generator) -> dict[str, Any]:
             "blocks": o.blocks,
             "origin": o.origin,
             "disks": {role: {"serial": _serial(role)} for role in o.disks_c},
-            "configurations": [{"name": name, **STACKS.get(name, {})} for name in o.configurations],
+            "configurations": [{"name": name, **stack(name)} for name in o.configurations],
             "workloads": [{"name": name, "parameters": {}} for name in workloads],
             "runs": runs,
             **drift_check,
@@ -275,7 +285,7 @@ def _enact(
 
 def _disks(run: Mapping[str, Any], before_c: Mapping[str, float]) -> dict[str, Any]:
     """The state of both disks around a run: the one under test writes, and grows 3 K warmer."""
-    used = STACKS.get(run["configuration"], {}).get("disk")
+    used = stack(run["configuration"]).get("disk")
     serials = {role: _serial(role) for role in before_c}
     return {
         when: {

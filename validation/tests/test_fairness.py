@@ -66,10 +66,10 @@ def test_a_true_effect_is_found() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a: {both: {}}",
+        "a: {every: {}}",
         "a: {source: x}",
-        "a: {source: x, plain: {}}",
-        "a: {source: x, both: {y: 1}}",
+        "a: {source: x, every: {}, disks: {}}",
+        "a: {source: x, every: {y: 1}}",
     ],
 )
 def test_a_file_of_models_that_is_none_is_refused(tmp_path: Path, text: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from workloads import access_patterns, block_sizes, fio, held, programs, registry
+from workloads import access_patterns, block_sizes, fio, held, programs, registry, scaling
 from workloads.base import Context, WorkloadError
 from workloads.child import ROOT
 from workloads.tests import contract
@@ -303,3 +303,40 @@ def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:
     assert fio.direct_bytes(file) in fio.ALIGNMENTS
     with pytest.raises(WorkloadError, match="does no direct I/O: put the workload on one that"):
         fio.direct_bytes(Path("/proc/self/stat"))
+
+
+def test_threads_have_parts_of_the_file_and_depths_the_whole() -> None:
+    given = {"file_mib": 8, "block_kib": 1024, "threads": "3,1", "depths": "4", "depth": 2}
+    found = dict(scaling.steps(registry.complete("scaling", given)))
+    assert list(found) == ["1t", "3t", "4q"]
+    assert (found["3t"].area_bytes, found["3t"].threads, found["3t"].depth) == (2 * MIB, 3, 2)
+    assert (found["4q"].area_bytes, found["4q"].threads, found["4q"].depth) == (8 * MIB, 1, 4)
+    argv = fio.command(Path("f"), found["3t"], 1)
+    assert option(argv, "numjobs") == "3"
+    assert option(argv, "offset_increment") == str(2 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"threads": "many"}, "or all"),
+        ({"threads": "9", "file_mib": 8, "block_kib": 1024}, "fewer than threads"),
+        ({"engine": "psync"}, "leave depths empty"),
+    ],
+)
+def test_what_cannot_scale_is_refused(given: dict[str, object], words: str) -> None:
+    with pytest.raises(WorkloadError, match=words):
+        registry.complete("scaling", given)
+
+
+@with_fio
+def test_threads_together_go_over_the_whole_file(root: Path) -> None:
+    given = {"file_mib": 4, "threads": "2", "depths": "", "seconds": 0.2}
+    context, recorded = made(root / "s", "scaling", **given)
+    workload = scaling.Scaling()
+    workload.prepare(context)
+    workload.run(context)
+    assert recorded.names == ["write.2t", "read.2t"]
+    report = json.loads((context.kept / "read.2t.json").read_text())
+    assert len(report["jobs"]) == 1
+    assert recorded.works[1].amounts["bytes"] > 0

@@ -40,10 +40,10 @@ def draw(
     if max((len(values) for values in by.values()), default=0) < 2:
         return None
     own = {name: _against_mean(values) for name, values in by.items()}
-    base = by.get(suite.baseline or "", {})
-    ratio = {n: _against(base, v) for n, v in by.items() if n != suite.baseline and base}
+    bases = {n: by.get(suite.base_of(n) or "", {}) for n in by if n != suite.baseline}
+    ratio = {n: _against(base, by[n]) for n, base in bases.items() if base}
     panels: list[tuple[str, Series]] = [("Against own mean (%)", own)]
-    panels += [(f"Against {suite.label(suite.baseline or '')} (%)", ratio)] if ratio else []
+    panels += [(f"Against {suite.base_label} (%)", ratio)] if ratio else []
     here = energy.filter((pl.col("workload") == workload) & (pl.col("component") == component))
     height = max(1.75 * len(panels) + 0.7, 0.9 + 0.17 * len(by))
     with style.drawing(7.2, height) as figure:

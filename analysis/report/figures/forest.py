@@ -91,7 +91,7 @@ def draw(summary: pl.DataFrame, suite: Suite, component: str) -> list[Figure]:
         ordered = sorted(found, key=lambda row: rank.get(row["configuration"], len(rank)))
         if ordered:
             groups.append((words.name_of(workload), [entry(row) for row in ordered]))
-    baseline = suite.label(suite.baseline or "")
+    baseline = suite.base_label
     texts = f"Energy against {baseline}", _axis_of(component, baseline)
     layout = Layout(most=34, line_in=0.19, around_in=1.0, free=0, top=-0.7)
     return _sheets(groups, layout, suite.margin, texts, records.joint(rows["origin"].unique()))

@@ -1,0 +1,78 @@
+"""Several disks in one suite: ratios within each, disks with each other, and what differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.report import tables
+from analysis.report.build import build
+from analysis.report.view import Matrix
+from analysis.stats.between_disks import between_disks
+from analysis.stats.results import Results, results
+from validation.synthetic.suite import Options, write_suite
+
+DISKS = ("hdd", "sshd", "ssd")
+PLAIN_S = {"hdd": 1.4, "sshd": 1.2, "ssd": 1.0}
+COST = {"hdd": 1.05, "sshd": 1.05, "ssd": 1.4}
+
+
+def made(folder: Path) -> Results:
+    slower = {f"plain-on-{disk}": PLAIN_S[disk] for disk in DISKS}
+    slower |= {f"dmcrypt-aes256-on-{disk}": PLAIN_S[disk] * COST[disk] for disk in DISKS}
+    slower["opal-on-ssd"] = 1.0
+    write_suite(
+        folder,
+        Options(
+            blocks=4,
+            interval_ms=100,
+            workloads=("kernel_tree",),
+            configurations=tuple(slower),
+            slower=slower,
+            disks_c=dict.fromkeys(DISKS, 35.0),
+        ),
+    )
+    return results(folder)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return made(tmp_path_factory.mktemp("media") / "s")
+
+
+def test_a_configuration_is_compared_with_its_own_disk(found: Results) -> None:
+    bases = {name: found.suite.base_of(name) for name in found.suite.configurations}
+    assert bases["dmcrypt-aes256-on-ssd"] == "plain-on-ssd"
+    assert bases["plain-on-ssd"] == "plain-on-hdd" == bases["plain-on-hdd"]
+    for disk in DISKS:
+        row = found.summary.filter(configuration=f"dmcrypt-aes256-on-{disk}", component="system")
+        assert row["ratio"][0] == pytest.approx(COST[disk], rel=0.02)
+
+
+def test_contrasts_within_and_between_disks_and_none_across_both(found: Results) -> None:
+    pairs = {frozenset((c.base, c.other)) for c in found.contrasts}
+    for disk in DISKS:
+        assert frozenset((f"plain-on-{disk}", f"dmcrypt-aes256-on-{disk}")) in pairs
+    for one, other in (("hdd", "sshd"), ("hdd", "ssd"), ("sshd", "ssd")):
+        assert frozenset((f"plain-on-{one}", f"plain-on-{other}")) in pairs
+    assert frozenset(("plain-on-hdd", "dmcrypt-aes256-on-ssd")) not in pairs
+
+
+def test_whether_a_cipher_costs_as_much_on_another_disk(found: Results) -> None:
+    by_disks = {(b.first, b.second): b.comparison for b in between_disks(found.suite, found.energy)}
+    same = by_disks["dmcrypt-aes256-on-hdd", "dmcrypt-aes256-on-sshd"]
+    dearer = by_disks["dmcrypt-aes256-on-hdd", "dmcrypt-aes256-on-ssd"]
+    assert len(by_disks) == 3
+    assert same.ratio == pytest.approx(1, abs=0.02)
+    assert dearer.ratio == pytest.approx(1.4 / 1.05, rel=0.02)
+    assert dearer.verdict == "differs"
+
+
+def test_one_page_has_every_disk(found: Results) -> None:
+    shown = next(block for block in tables.matrix(found) if isinstance(block, Matrix))
+    assert [group.name for group in shown.groups] == [f"Disk {disk}" for disk in DISKS]
+    assert [row[0] for row in shown.groups[2].rows][-1] == "Opal drive, on ssd"
+    build(found.suite.folder)
+    page = (found.suite.folder / "report.html").read_text(encoding="utf-8")
+    assert "Does an encryption cost as much on one disk as on another?" in page
