@@ -62,8 +62,9 @@ def by_chance(published: float, here: Comparison, half_log: float = 0.0) -> floa
 
 
 def spoilt(figure: Published) -> bool:
-    """Whether the value itself is doubtful, and not only its unit or what stands around it."""
-    return figure.doubtful and bool(_SPOILT.search(figure.note))
+    """Whether the value itself is doubtful, and not only its unit or what stands around it; a lost
+    decimal point is none where one reading alone fits."""
+    return figure.fitting is None and figure.doubtful and bool(_SPOILT.search(figure.note))
 
 
 def judged(row: Beside) -> Word | None:
@@ -186,9 +187,9 @@ class Beside:
         """Half width of the published ratio's 95 % interval as a logarithm, by the ± printed beside
         the two figures; 0 where none is."""
         shares = [
-            (figure.half_width or 0.0) / figure.value
+            (figure.half_width or 0.0) / figure.usable
             for figure in (self.published, self.reference)
-            if figure is not None and figure.value > 0
+            if figure is not None and figure.usable > 0
         ]
         return math.hypot(*shares)
 
@@ -217,7 +218,7 @@ class _Ours:
 
     @property
     def plain_figure(self) -> float:
-        return self.figure.value * plain_unit(self.figure.unit)[0]
+        return self.figure.usable * plain_unit(self.figure.unit)[0]
 
 
 def beside(suite: Suite, energy: pl.DataFrame, figures: Sequence[Published]) -> list[Beside]:
