@@ -115,6 +115,11 @@ class ReferenceConfiguration:
     key_bits: int | None
     label: str
 
+    @property
+    def product(self) -> str:
+        """The program, which a configuration of kind `external` has in its name."""
+        return self.configuration.split("-", maxsplit=1)[0]
+
 
 @cache
 def citations() -> tuple[Citation, ...]:

@@ -23,7 +23,8 @@ from analysis.published.beside import (
     spoilt,
     word,
 )
-from analysis.published.here import PANDA_SIZES, likes, plain_unit
+from analysis.published.here import plain_unit
+from analysis.published.likes import PANDA_SIZES, likes
 from analysis.published.reasons import hardware, reasons
 from analysis.published.reference import citations, published
 from analysis.report import published_section
