@@ -6,6 +6,7 @@ programs were ATTO Disk Benchmark (the sizes) and HD Tune (access time, burst ra
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,10 +28,11 @@ class BlockSizes(Workload):
 
     Sequential direct I/O on one file, over and over it for `seconds`. The paper does not say how
     many requests were in flight; 4 is what ATTO does unless told otherwise. `access.read` reads
-    blocks at random places of the file, one at a time: seconds per operation are the access time
-    (HD Tune reads all over the disk). `burst.read` reads the same small stretch again and again,
-    which a drive has in its cache. Sizes that direct I/O cannot have on this disk are left out.
-    fio is started before each phase.
+    blocks at random places of the file or, as HD Tune does, of the whole volume below its file
+    system (`access_area`), one at a time: seconds per operation are the access time. What was never
+    written or was discarded is read, too, and flash answers that sooner. `burst.read` reads the
+    same small stretch again and again, which a drive has in its cache. Sizes that direct I/O cannot
+    have on this disk are left out. fio is started before each phase.
     """
 
     name = "block_sizes"
@@ -41,6 +43,10 @@ class BlockSizes(Workload):
         Parameter("steps", PAPER, "", "sizes in bytes; paper: its 21", several=True),
         Parameter("seconds", 2.0, "s", "length of each phase", minimum=0.1),
         Parameter("access_bytes", 4096, "B", "size of the reads for the access time", minimum=512),
+        Parameter(
+            *("access_area", "file", "", "where it reads: in the file, or all over the volume"),
+            choices=("file", "volume"),
+        ),
         Parameter("burst_kib", 64, "KiB", "size of the stretch for the burst rate", minimum=4),
         *fio.io_parameters("libaio", 4),
     )
@@ -70,9 +76,9 @@ class BlockSizes(Workload):
         seconds = float(context.parameters["seconds"])
         size = int(context.parameters["access_bytes"])
         if not _left_out(context, "access.read", size, unit):
-            area = _file_bytes(context.parameters)
+            path, area = _access_area(context)
             access = fio.Job("randread", size, area, seconds=seconds, repeat=True)
-            fio.measure(context, "access.read", _file(context), access)
+            fio.measure(context, "access.read", path, access)
         size = int(context.parameters["burst_kib"]) * KIB
         if not _left_out(context, "burst.read", size, unit):
             burst = fio.Job("read", size, size, seconds=seconds, repeat=True)
@@ -116,6 +122,25 @@ def _step(context: Context, way: str, size: int) -> fio.Job:
         engine=str(context.parameters["engine"]),
         depth=int(context.parameters["depth"]),
     )
+
+
+def _access_area(context: Context) -> tuple[Path, int]:
+    """The file, or the block device below its file system, and how many bytes it has.
+
+    Raises WorkloadError where the file system has no device of its own, as Btrfs.
+    """
+    if context.parameters["access_area"] == "file":
+        return _file(context), _file_bytes(context.parameters)
+    device = context.disk.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        sectors = int(Path(f"/sys/dev/block/{number}/size").read_text())
+    except OSError as error:
+        raise WorkloadError(
+            "The file system under test has no block device of its own, so that the access time "
+            "over all of it cannot be measured: set access_area to file."
+        ) from error
+    return Path(f"/dev/block/{number}"), sectors * 512
 
 
 def _file_bytes(parameters: Parameters) -> int:

@@ -121,7 +121,7 @@ def _of(run: RunHere, part: Part, column: str) -> float | None:
         name, _ = _chosen(run.phases, part)
         names = [name] if name else []
     else:
-        names = [name for name, _ in _matching(part.phase, tuple(run.phases))]
+        names = [name for name, _ in matching(part.phase, tuple(run.phases))]
     values = [_in_phase(run.phases[name], part, name, column) for name in names]
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None
@@ -136,13 +136,13 @@ def _in_phase(row: Row, part: Part, name: str, column: str) -> float | None:
         return None
     amount = part.amount
     if part.scaled and part.size:
-        amount *= part.size / _matching(part.phase, (name,))[0][1]
+        amount *= part.size / matching(part.phase, (name,))[0][1]
     return float(value) * amount / float(done)
 
 
 def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | None]:
     """The phase of the part's size, else the one of the nearest by its logarithm."""
-    sizes = {number: name for name, number in _matching(part.phase, tuple(phases))}
+    sizes = {number: name for name, number in matching(part.phase, tuple(phases))}
     if not sizes or part.size is None:
         return None, None
     wanted = part.size
@@ -151,7 +151,7 @@ def _chosen(phases: Mapping[str, Row], part: Part) -> tuple[str | None, int | No
 
 
 @lru_cache(maxsize=4096)
-def _matching(pattern: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+def matching(pattern: str, names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     """The phases that a pattern holds, with the number in its first group, 0 without one."""
     found = ((name, re.fullmatch(pattern, name)) for name in names)
     return tuple((name, int(m[1]) if m.lastindex else 0) for name, m in found if m)
