@@ -48,8 +48,8 @@ Every table, figure and numeric statement of the five papers, with the suite, th
 figures of this testbed that correspond to it, or the reason why there are none. Made from
 `data/reference/places.csv` by `python -m analysis.published`: change that file, not this one. A
 report shows the published figures beside its own for every paper of which its suite has a workload.
-`make bench-mission` counts, from the mapping and the suites, how many figures have a counterpart here,
-and how many count for agreement (`build/bench/mission-figures.json` lists each with its reason).
+`make bench-mission` counts, from the mapping and the suites, how many figures have a counterpart
+here, and how many count for agreement (`build/bench/mission-figures.json` has each of them).
 """
 COLUMNS = "| where | what | suite | workload | ours | remarks |\n|---|---|---|---|---|---|\n"
 

@@ -28,7 +28,7 @@ def test_every_figure_is_counted_once_and_has_a_place_or_a_reason(
 
 def test_the_counts_of_the_page_are_those_of_today(found: list[mission.Counterpart]) -> None:
     assert rows("counterparts") == mission.summary(found), (
-        "data/reference/counterparts.csv is old: make bench-mission, then python -m analysis.published"
+        "counterparts.csv is old: make bench-mission, then python -m analysis.published"
     )
 
 
