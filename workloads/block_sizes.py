@@ -7,6 +7,7 @@ programs were ATTO Disk Benchmark (the sizes) and HD Tune (access time, burst ra
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from workloads import fio, lists
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 
 KIB, MIB = fio.KIB, fio.MIB
+SECTOR_BYTES = 512  # of which /sys counts sizes, whatever the disk's own
 # The rows of the paper's figures 6, 8 and 10.
 PAPER = "paper"
 PAPER_STEPS = (
@@ -76,7 +78,7 @@ class BlockSizes(Workload):
         seconds = float(context.parameters["seconds"])
         size = int(context.parameters["access_bytes"])
         if not _left_out(context, "access.read", size, unit):
-            path, area = _access_area(context)
+            path, area = access_area(context)
             access = fio.Job("randread", size, area, seconds=seconds, repeat=True)
             fio.measure(context, "access.read", path, access)
         size = int(context.parameters["burst_kib"]) * KIB
@@ -124,23 +126,27 @@ def _step(context: Context, way: str, size: int) -> fio.Job:
     )
 
 
-def _access_area(context: Context) -> tuple[Path, int]:
+def access_area(context: Context) -> tuple[Path, int]:
     """The file, or the block device below its file system, and how many bytes it has.
 
     Raises WorkloadError where the file system has no device of its own, as Btrfs.
     """
     if context.parameters["access_area"] == "file":
         return _file(context), _file_bytes(context.parameters)
-    device = context.disk.stat().st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
+    number = context.disk.stat().st_dev
+    known = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
     try:
-        sectors = int(Path(f"/sys/dev/block/{number}/size").read_text())
-    except OSError as error:
+        sectors = int((known / "size").read_text())
+        name = re.search(r"^DEVNAME=(.+)$", (known / "uevent").read_text(), re.MULTILINE)
+    except OSError:
+        name = None
+    device = Path("/dev") / name[1] if name else known
+    if not device.is_block_device():
         raise WorkloadError(
             "The file system under test has no block device of its own, so that the access time "
             "over all of it cannot be measured: set access_area to file."
-        ) from error
-    return Path(f"/dev/block/{number}"), sectors * 512
+        )
+    return device, sectors * SECTOR_BYTES
 
 
 def _file_bytes(parameters: Parameters) -> int:

@@ -303,3 +303,23 @@ def test_what_direct_io_is_a_multiple_of_is_found_by_trying(root: Path) -> None:
     assert fio.direct_bytes(file) in fio.ALIGNMENTS
     with pytest.raises(WorkloadError, match="does no direct I/O: put the workload on one that"):
         fio.direct_bytes(Path("/proc/self/stat"))
+
+
+def test_the_access_time_is_of_the_file_or_of_the_volume_below_it(root: Path) -> None:
+    context, _ = made(root / "a", "block_sizes", file_mib=3, steps="65536")
+    assert block_sizes.access_area(context) == (context.disk / "test-file", 3 * MIB)
+    context, _ = made(root / "b", "block_sizes", access_area="volume")
+    try:
+        path, size = block_sizes.access_area(context)
+    except WorkloadError as reason:  # in a container its device is not there
+        assert "no block device of its own" in str(reason)
+        assert "set access_area to file" in str(reason)
+    else:
+        assert path.stat().st_rdev == context.disk.stat().st_dev
+        assert size > shutil.disk_usage(context.disk).used
+
+
+def test_what_reads_is_told_to_write_nothing() -> None:
+    for pattern, told in (("read", True), ("randread", True), ("write", False)):
+        argv = fio.command(Path("/dev/x"), fio.Job(pattern, 4096, MIB), 1)
+        assert ("--readonly" in argv) is told
