@@ -8,6 +8,7 @@ import pytest
 
 from analysis.published.here import Here, Part
 from analysis.published.reference import published, rows
+from lab.state import REPOSITORY
 from validation import mission
 
 
@@ -42,6 +43,14 @@ def test_every_setting_is_of_a_figure() -> None:
     figures = published()
     for setting in mission.settings():
         assert any(setting.of(figure) for figure in figures), setting
+
+
+def test_what_is_recorded_is_a_fact_of_the_agents() -> None:
+    facts = (REPOSITORY / "agent" / "provenance.py").read_text(encoding="utf-8")
+    recorded = [one.ours for one in mission.settings() if one.kind == "recorded"]
+    assert recorded
+    for name in recorded:
+        assert f'"{name.rpartition(".")[2]}": ' in facts, name
 
 
 def test_a_phase_or_configuration_that_no_suite_has_is_no_counterpart() -> None:
