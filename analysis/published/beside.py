@@ -413,6 +413,8 @@ def _beside(
     if (versus := here.singles[0].versus) is not None:
         against = versus.configuration or versus.member
     joules, per = _joules(runs, one)
+    if here.says or len({single.configuration for single in here.singles}) > 1:
+        joules = None  # a ratio has none, and those of several configurations are no one's
     return Beside(
         published=figure,
         here=here,
@@ -425,7 +427,7 @@ def _beside(
         measured=estimate_of(one.values),
         measured_ratio=ratio,
         plain_values=(one.plain_figure, mean.mean) if mean and not here.says else None,
-        joules=None if here.says else joules,
+        joules=joules,
         joules_per=per,
         stands_in=runs.stands_in(one.entry, one.configuration, here),
         origin=_origin(energy, one),
