@@ -270,6 +270,10 @@ bench-fairness: venv ## answers of simulated suites on modelled disks: table, bu
 bench-first-use: packages venv image ## mistakes that the doctor finds on a guest, and what it predicts: build/bench/first-use.json
 	@$(PY) -m validation.first_use $(PARTS)
 
+.PHONY: bench-mission
+bench-mission: venv ## how many of the papers' figures have a counterpart here: table, build/bench/mission.json
+	@$(PY) -m validation.mission
+
 .PHONY: bench-drive
 bench-drive: venv ## speed of the virtual drive: tables, and build/bench/drive.json
 	@$(PY) -m validation.drive.bench

@@ -18,6 +18,8 @@ from agent.storage.devices import BLOCK
 from contract.journal import boot_id
 from contract.plan import Disk, StorageSpec
 
+ATA_LINKS = Path("/sys/class/ata_link")
+
 SIMULATED_RAPL = Path("/sys/module/fde_rapl_sim")
 _VERSIONS = {
     "cryptsetup": ["cryptsetup", "--version"],
@@ -97,6 +99,7 @@ def _cpu() -> dict[str, Any]:
         "microcode": fields.get("microcode"),
         "flags": sorted(set(fields.get("flags", "").split()) & {"aes", "vaes", "avx2", "sha_ni"}),
         "count": os.cpu_count(),
+        "max_khz": _text(root / "cpu0/cpufreq/cpuinfo_max_freq"),
         "governor": _text(root / "cpu0/cpufreq/scaling_governor"),
         "no_turbo": _text(root / "intel_pstate/no_turbo"),
         "boost": _text(root / "cpufreq/boost"),
@@ -125,8 +128,20 @@ def _disk(disk: Disk) -> dict[str, Any]:
         "scheduler": _text(queue / "scheduler"),
         "write_cache": _text(queue / "write_cache"),
         "transport": _text(device / "transport"),
+        "link_speed": link_speed(BLOCK / name),
         **(smart.lifetime(name) or {}),
     }
+
+
+def link_speed(block: Path, links: Path = ATA_LINKS) -> str | None:
+    """Of the PCI Express link (sysfs-bus-pci) or the SATA port (libata) that a disk is behind."""
+    for above in block.resolve().parents:
+        if re.fullmatch(r"ata\d+", above.name):
+            number = above.name.removeprefix("ata")
+            return _text(links / f"link{number}" / "sata_spd")
+        if (speed := _text(above / "current_link_speed")) is not None:
+            return speed
+    return None
 
 
 def _text(path: Path) -> str | None:

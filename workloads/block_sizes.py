@@ -6,6 +6,8 @@ programs were ATTO Disk Benchmark (the sizes) and HD Tune (access time, burst ra
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,6 +16,7 @@ from workloads import fio, lists
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
 
 KIB, MIB = fio.KIB, fio.MIB
+SECTOR_BYTES = 512  # of which /sys counts sizes, whatever the disk's own
 # The rows of the paper's figures 6, 8 and 10.
 PAPER = "paper"
 PAPER_STEPS = (
@@ -27,10 +30,11 @@ class BlockSizes(Workload):
 
     Sequential direct I/O on one file, over and over it for `seconds`. The paper does not say how
     many requests were in flight; 4 is what ATTO does unless told otherwise. `access.read` reads
-    blocks at random places of the file, one at a time: seconds per operation are the access time
-    (HD Tune reads all over the disk). `burst.read` reads the same small stretch again and again,
-    which a drive has in its cache. Sizes that direct I/O cannot have on this disk are left out.
-    fio is started before each phase.
+    blocks at random places of the file or, as HD Tune does, of the whole volume below its file
+    system (`access_area`), one at a time: seconds per operation are the access time. What was never
+    written or was discarded is read, too, and flash answers that sooner. `burst.read` reads the
+    same small stretch again and again, which a drive has in its cache. Sizes that direct I/O cannot
+    have on this disk are left out. fio is started before each phase.
     """
 
     name = "block_sizes"
@@ -41,6 +45,10 @@ class BlockSizes(Workload):
         Parameter("steps", PAPER, "", "sizes in bytes; paper: its 21", several=True),
         Parameter("seconds", 2.0, "s", "length of each phase", minimum=0.1),
         Parameter("access_bytes", 4096, "B", "size of the reads for the access time", minimum=512),
+        Parameter(
+            *("access_area", "file", "", "where it reads: in the file, or all over the volume"),
+            choices=("file", "volume"),
+        ),
         Parameter("burst_kib", 64, "KiB", "size of the stretch for the burst rate", minimum=4),
         *fio.io_parameters("libaio", 4),
     )
@@ -70,9 +78,9 @@ class BlockSizes(Workload):
         seconds = float(context.parameters["seconds"])
         size = int(context.parameters["access_bytes"])
         if not _left_out(context, "access.read", size, unit):
-            area = _file_bytes(context.parameters)
+            path, area = access_area(context)
             access = fio.Job("randread", size, area, seconds=seconds, repeat=True)
-            fio.measure(context, "access.read", _file(context), access)
+            fio.measure(context, "access.read", path, access)
         size = int(context.parameters["burst_kib"]) * KIB
         if not _left_out(context, "burst.read", size, unit):
             burst = fio.Job("read", size, size, seconds=seconds, repeat=True)
@@ -116,6 +124,29 @@ def _step(context: Context, way: str, size: int) -> fio.Job:
         engine=str(context.parameters["engine"]),
         depth=int(context.parameters["depth"]),
     )
+
+
+def access_area(context: Context) -> tuple[Path, int]:
+    """The file, or the block device below its file system, and how many bytes it has.
+
+    Raises WorkloadError where the file system has no device of its own, as Btrfs.
+    """
+    if context.parameters["access_area"] == "file":
+        return _file(context), _file_bytes(context.parameters)
+    number = context.disk.stat().st_dev
+    known = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    try:
+        sectors = int((known / "size").read_text())
+        name = re.search(r"^DEVNAME=(.+)$", (known / "uevent").read_text(), re.MULTILINE)
+    except OSError:
+        name = None
+    device = Path("/dev") / name[1] if name else known
+    if not device.is_block_device():
+        raise WorkloadError(
+            "The file system under test has no block device of its own, so that the access time "
+            "over all of it cannot be measured: set access_area to file."
+        )
+    return device, sectors * SECTOR_BYTES
 
 
 def _file_bytes(parameters: Parameters) -> int:

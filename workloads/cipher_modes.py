@@ -80,14 +80,14 @@ class CipherModes(Workload):
         return super().requires(parameters, assets) + catalogue.missing_libraries(self.name)
 
     def check(self, parameters: Parameters) -> None:
-        list(_jobs(parameters))
+        list(planned(parameters))
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        largest = max(job.size_bytes for job in _jobs(parameters))
+        largest = max(job.size_bytes for job in planned(parameters))
         return Needs(memory_bytes=2 * largest + CHILD_BYTES)
 
     def run(self, context: Context) -> None:
-        jobs = list(_jobs(context.parameters))
+        jobs = list(planned(context.parameters))
         aes_instructions = bool(context.parameters["aes_instructions"])
         seconds = float(context.parameters["seconds"])
         report: dict[str, Any] = {}
@@ -103,7 +103,7 @@ class CipherModes(Workload):
         keep(context, "ciphers", report)
 
 
-def _jobs(parameters: Parameters) -> Iterator[Job]:
+def planned(parameters: Parameters) -> Iterator[Job]:
     large = {"large": int(parameters["large_mib"]) * MIB}
     for size in lists.numbers("sizes", parameters["sizes"], names=large):
         for cipher in lists.words(parameters["ciphers"]):

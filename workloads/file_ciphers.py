@@ -74,7 +74,7 @@ class FileCiphers(Workload):
             "oaep_max_bytes",
             MIB,
             "B",
-            "longest file all of which is encrypted with RSA; longer ones are left out",
+            "longest file all of which is decrypted with RSA; longer ones are encrypted alone",
         ),
     )
     small: ClassVar = {
@@ -88,10 +88,10 @@ class FileCiphers(Workload):
         return super().requires(parameters, assets) + catalogue.missing_libraries(self.name)
 
     def check(self, parameters: Parameters) -> None:
-        list(_jobs(parameters))
+        list(planned(parameters))
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
-        sizes = {job.sample: job.size_bytes for job in _jobs(parameters)}
+        sizes = {job.sample: job.size_bytes for job in planned(parameters)}
         largest = max(sizes.values())
         # Beside the samples an encrypted file, with OAEP a third longer, and a decrypted one.
         return Needs(
@@ -100,11 +100,11 @@ class FileCiphers(Workload):
         )
 
     def prepare(self, context: Context) -> None:
-        for job in {job.sample: job for job in _jobs(context.parameters)}.values():
+        for job in {job.sample: job for job in planned(context.parameters)}.values():
             samples.write(context.disk / job.sample, job.kind, job.size_bytes, context.seed)
 
     def run(self, context: Context) -> None:
-        jobs = list(_jobs(context.parameters))
+        jobs = list(planned(context.parameters))
         made: list[dict[str, Any]] = []
         rows: list[dict[str, Any]] = []
         with Child(self.name, context.disk, catalogue.environment(True)) as child:
@@ -112,7 +112,7 @@ class FileCiphers(Workload):
                 found = child.ask("recipe", recipe=recipe, seed=context.seed)
                 made.append({"cipher": recipe, **found})
                 if recipe == OAEP:
-                    jobs = _bounded(context, jobs, float(found["unwrap_s"]))
+                    _tell_bound(context, jobs, float(found["unwrap_s"]))
             for job in jobs:
                 rows += _measure(context, child, job)
         names = (job.recipe.removesuffix("-cbc") for job in jobs if job.recipe.endswith("-cbc"))
@@ -120,7 +120,7 @@ class FileCiphers(Workload):
         keep(context, "ciphers", content)
 
 
-def _jobs(parameters: Parameters) -> Iterator[Job]:
+def planned(parameters: Parameters) -> Iterator[Job]:
     sizes = lists.numbers("sizes", parameters["sizes"])
     if min(sizes) < samples.SMALLEST_BYTES:
         raise WorkloadError(f"The sizes are at least {samples.SMALLEST_BYTES} B, not {min(sizes)}.")
@@ -130,27 +130,40 @@ def _jobs(parameters: Parameters) -> Iterator[Job]:
                 yield Job(recipe, kind, size)
 
 
-def _bounded(context: Context, jobs: list[Job], unwrap_s: float) -> list[Job]:
-    """Without what would take too long with RSA, which is told with its figures."""
+def measured(parameters: Parameters) -> Iterator[tuple[Job, str]]:
+    """Every file and recipe with the directions that are measured: of what is too long for RSA's
+    private operations, encrypting alone."""
+    for job in planned(parameters):
+        yield job, "encrypt"
+        if not _too_long(job, parameters):
+            yield job, "decrypt"
+
+
+def _too_long(job: Job, parameters: Parameters) -> bool:
+    return job.recipe == OAEP and job.size_bytes > int(parameters["oaep_max_bytes"])
+
+
+def _tell_bound(context: Context, jobs: list[Job], unwrap_s: float) -> None:
+    """What would take too long to decrypt with RSA is told with its figures."""
     limit = int(context.parameters["oaep_max_bytes"])
-    sizes = dict.fromkeys(job.size_bytes for job in jobs)
-    for size in (size for size in sizes if size > limit):
+    long = (job.size_bytes for job in jobs if _too_long(job, context.parameters))
+    for size in dict.fromkeys(long):
         operations = -(-size // CHUNK_BYTES)
         context.leave_out(
-            f"{OAEP} of {size} B",
+            f"decrypting {OAEP} of {size} B",
             f"Decrypting it takes {operations} private operations of {1000 * unwrap_s:.2f} ms, "
             f"{operations * unwrap_s:.0f} s; raise oaep_max_bytes above {limit} to have it.",
         )
-    return [job for job in jobs if job.recipe != OAEP or job.size_bytes <= limit]
 
 
 def _measure(context: Context, child: Child, job: Job) -> list[dict[str, Any]]:
-    """Both phases of a file, and the proof that it came back."""
+    """The phases of a file and, where it is decrypted, the proof that it came back."""
     original = context.disk / job.sample
     encrypted, decrypted = context.disk / "encrypted", context.disk / "decrypted"
     rows = []
     ways = (("encrypt", original, encrypted), ("decrypt", encrypted, decrypted))
-    for verb, source, target in ways:
+    wanted = ways[:1] if _too_long(job, context.parameters) else ways
+    for verb, source, target in wanted:
         child.ask(
             "file",
             recipe=job.recipe,
@@ -166,7 +179,8 @@ def _measure(context: Context, child: Child, job: Job) -> list[dict[str, Any]]:
         steps = int(report["steps"])
         work.add(operations=steps, files=steps, bytes=steps * job.size_bytes)
         rows.append({"phase": job.phase(verb), **report})
-    child.ask("same", first=str(original), second=str(decrypted))
+    if wanted == ways:
+        child.ask("same", first=str(original), second=str(decrypted))
     encrypted.unlink()
-    decrypted.unlink()
+    decrypted.unlink(missing_ok=True)
     return rows

@@ -97,6 +97,8 @@ def command(path: Path, job: Job, seed: int) -> list[str]:
     argv += [f"--bs={job.block_bytes}", f"--size={job.area_bytes}", "--direct=1"]
     argv += [f"--ioengine={job.engine}", f"--iodepth={job.depth}", f"--randseed={seed}"]
     argv += ["--overwrite=1", "--allow_file_create=0", "--eta=never", "--output-format=json"]
+    if job.pattern in ("read", "randread"):
+        argv.append("--readonly")
     if job.offset_bytes:
         argv.append(f"--offset={job.offset_bytes}")
     if job.passes > 1:

@@ -8,6 +8,7 @@ both directions in one run of a fixed length, so that their energy could not be 
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -35,8 +36,9 @@ PAPER_CASCADES = (
 class KernelCiphers(Workload):
     """Phases `<cipher>-<mode>-<bits>.encrypt` and `.decrypt`, then the cascades in XTS.
 
-    A child process hands the kernel one request after the other (AF_ALG), for `seconds`, on one
-    thread, where the paper's VeraCrypt had eight. Each request is copied into the kernel once,
+    A child process hands the kernel one request after the other (AF_ALG), for `seconds`, on each of
+    its `threads`: one, as dm-crypt has for a single stream, or all, as VeraCrypt's benchmark has
+    (eight in the paper). Each request is copied into the kernel once,
     which is part of the figure, and has one initial value; dm-crypt takes one for each sector and
     copies nothing. `request_kib` is large so that the child's own code has little share: its
     report, which is kept, has `user_s` for that code and `system_s` for the kernel. Each cipher is
@@ -62,6 +64,7 @@ class KernelCiphers(Workload):
         ),
         Parameter("request_kib", 256, "KiB", "what the kernel is given at a time", minimum=4),
         Parameter("seconds", 2.0, "s", "least length of a phase"),
+        Parameter("threads", 1, "", "how many requests at a time; 0: as many as CPUs", minimum=0),
     )
     small: ClassVar = {
         "ciphers": "aes",
@@ -91,7 +94,7 @@ class KernelCiphers(Workload):
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         # Two buffers of our own, and the kernel's copy.
-        return Needs(memory_bytes=3 * int(parameters["request_kib"]) * KIB)
+        return Needs(memory_bytes=3 * threads(parameters) * int(parameters["request_kib"]) * KIB)
 
     def run(self, context: Context) -> None:
         missing: dict[str, list[str]] = {}
@@ -111,6 +114,11 @@ class Row:
 
     name: str
     job: Mapping[str, Any]
+
+
+def threads(parameters: Parameters) -> int:
+    """How many there are, of all CPUs that this process may use where 0 is given."""
+    return int(parameters["threads"]) or len(os.sched_getaffinity(0))
 
 
 def planned(parameters: Parameters) -> list[Row]:
@@ -139,6 +147,11 @@ def _measure(context: Context, child: Child, row: Row) -> None:
     """Both phases of a row; MissingError before the first, where this kernel lacks it."""
     request_bytes = int(context.parameters["request_kib"]) * KIB
     for direction in DIRECTIONS:
-        job = {**row.job, "operation": direction, "request_bytes": request_bytes}
+        job = {
+            **row.job,
+            "operation": direction,
+            "request_bytes": request_bytes,
+            "threads": threads(context.parameters),
+        }
         work, steps = repeat(context, child, f"{row.name}.{direction}", job)
         work.add(bytes=steps * request_bytes, operations=steps)

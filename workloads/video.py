@@ -11,12 +11,13 @@ from typing import ClassVar
 from contract.parameters import Parameter
 from workloads import programs
 from workloads.base import Assets, Context, Needs, Parameters, Workload, WorkloadError
+from workloads.child import keep
 
-# Played to the null devices, which keep real time; nobody's settings, no terminal, no remote.
-PLAYER = (
-    *("mplayer", "-noconfig", "all", "-noconsolecontrols", "-nolirc", "-nojoystick"),
-    *("-vo", "null", "-ao", "null", "-really-quiet"),
-)
+# Nobody's settings, no terminal, no remote.
+PLAYER = ("mplayer", "-noconfig", "all", "-noconsolecontrols", "-nolirc", "-nojoystick")
+# A driver or decoder as mplayer names it, with its options; a list of them ends in a comma.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:=,-]*")
+HARDWARE = ("vdpau", "vaapi", "xvmc", "crystalhd", "cuvid", "v4l2m2m")
 # The exit status of mplayer is 0 even if it could play nothing, so its speed is looked at.
 SHORTEST_SHARE = 0.9
 # It ends with what its outputs hold, so much before they would have played it.
@@ -26,16 +27,33 @@ HELD_S = 0.25
 class Video(Workload):
     """One phase, `play`: the first seconds of a clip that lies on the disk under test.
 
-    The player has been run on the original beforehand, so the phase loads the clip alone.
+    The player has been run on the original beforehand, so the phase loads the clip alone. Picture
+    and sound go to mplayer's null devices, which keep real time, on machines without a screen or a
+    sound card as on others; `picture` and `sound` name its drivers where the machine has both, as
+    the paper's had. `decoder` names one of mplayer's (`mplayer -vc help`), `ffh264vdpau,` for one
+    in the graphics processor; what decoded is kept with the run, and whether that is hardware.
     """
 
     name = "video"
     summary = "a clip played in real time"
-    parameters = (Parameter("seconds", 5.0, "s", "how much of the clip is played", minimum=0.5),)
+    parameters = (
+        Parameter("seconds", 5.0, "s", "how much of the clip is played", minimum=0.5),
+        Parameter("picture", "null", "", "mplayer's video output; null: no picture"),
+        Parameter("sound", "null", "", "mplayer's audio output; null: no sound"),
+        Parameter("decoder", "", "", "mplayer's video codec; empty: its own choice"),
+    )
     small: ClassVar = {"seconds": 1}
     program = "mplayer"
     programs = ("mplayer",)
     assets = ("clip",)
+
+    def check(self, parameters: Parameters) -> None:
+        for name in ("picture", "sound", "decoder"):
+            given = str(parameters[name])
+            if not NAME.fullmatch(given) and (given or name != "decoder"):
+                raise WorkloadError(
+                    f"The parameter {name} of video is a name that mplayer knows, not {given!r}."
+                )
 
     def needs(self, parameters: Parameters, assets: Assets) -> Needs:  # noqa: ARG002
         """The clip."""
@@ -48,7 +66,10 @@ class Video(Workload):
         seconds = float(context.parameters["seconds"])
         context.drop_caches()
         _warm_up(context, seconds)
-        command: programs.Command = [*PLAYER, "-endpos", f"{seconds:g}", _clip(context)]
+        command: programs.Command = [
+            *_player(context.parameters),
+            *("-really-quiet", "-endpos", f"{seconds:g}", _clip(context)),
+        ]
         player = programs.held(command, timeout_s=3 * seconds + 60, home=context.scratch)
         with player as go, context.phase("play") as work:
             started_s = time.monotonic()
@@ -62,6 +83,13 @@ class Video(Workload):
             )
 
 
+def _player(parameters: Parameters) -> tuple[str, ...]:
+    """How mplayer is called, with its outputs and its decoder."""
+    outputs = ("-vo", str(parameters["picture"]), "-ao", str(parameters["sound"]))
+    decoder = ("-vc", str(parameters["decoder"])) if parameters["decoder"] else ()
+    return (*PLAYER, *outputs, *decoder)
+
+
 def _clip(context: Context) -> Path:
     return context.disk / f"clip{context.assets['clip'].suffix}"
 
@@ -69,12 +97,26 @@ def _clip(context: Context) -> Path:
 def _warm_up(context: Context, seconds: float) -> None:
     """Decode the first frame of the original, which also tells whether it is long enough."""
     clip = context.assets["clip"]
-    identify: programs.Command = [*PLAYER, "-identify", "-frames", "1", clip]
+    identify: programs.Command = [
+        *_player(context.parameters),
+        *("-really-quiet", "-identify", "-frames", "1", clip),
+    ]
     output = programs.run(identify, timeout_s=120, home=context.scratch)
     found = re.search(r"^ID_LENGTH=([\d.]+)$", output, re.MULTILINE)
     if found is None:
         raise WorkloadError(
             f"mplayer cannot play {clip.name}: {programs.last_line(output) or 'it is silent'}"
+        )
+    decoder = re.search(r"^ID_VIDEO_CODEC=(\S+)$", output, re.MULTILINE)
+    name = decoder[1] if decoder else ""
+    hardware = any(word in name for word in HARDWARE)
+    keep(context, "decoder", {"decoder": name, "in_hardware": hardware if name else None})
+    wanted = str(context.parameters["decoder"]).rstrip(",").split(",")
+    if wanted != [""] and name not in wanted:
+        raise WorkloadError(
+            f"mplayer decodes {clip.name} by {name or 'nothing that it names'}, not by "
+            f"{' or '.join(wanted)}: choose a decoder and a picture output that this machine has, "
+            "or leave decoder empty."
         )
     # Containers round; half a second less is still the clip that was asked for.
     if float(found[1]) < seconds - 0.5:

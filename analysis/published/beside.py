@@ -5,14 +5,24 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal
 
 import polars as pl
 from scipy.special import ndtr
 
-from analysis.published.here import Here, RunsHere, joules_of, likes, of_seconds, plain_unit
+from analysis.published.here import (
+    MEDIA,
+    Here,
+    RunsHere,
+    combined,
+    joules_of,
+    medium_of,
+    of_seconds,
+    plain_unit,
+)
+from analysis.published.likes import likes
 from analysis.published.reference import Published, configurations
 from analysis.stats.comparison import Comparison
 from analysis.stats.stats import Estimate
@@ -62,8 +72,9 @@ def by_chance(published: float, here: Comparison, half_log: float = 0.0) -> floa
 
 
 def spoilt(figure: Published) -> bool:
-    """Whether the value itself is doubtful, and not only its unit or what stands around it."""
-    return figure.doubtful and bool(_SPOILT.search(figure.note))
+    """Whether the value itself is doubtful, and not only its unit or what stands around it; a lost
+    decimal point is none where one reading alone fits."""
+    return figure.fitting is None and figure.doubtful and bool(_SPOILT.search(figure.note))
 
 
 def judged(row: Beside) -> Word | None:
@@ -186,9 +197,9 @@ class Beside:
         """Half width of the published ratio's 95 % interval as a logarithm, by the ± printed beside
         the two figures; 0 where none is."""
         shares = [
-            (figure.half_width or 0.0) / figure.value
+            (figure.half_width or 0.0) / figure.usable
             for figure in (self.published, self.reference)
-            if figure is not None and figure.value > 0
+            if figure is not None and figure.usable > 0
         ]
         return math.hypot(*shares)
 
@@ -209,6 +220,7 @@ class _Ours:
     entry: str
     configuration: str
     values: BlockValues
+    ratio: BlockValues = field(default_factory=dict)
 
     @property
     def plain(self) -> BlockValues:
@@ -217,7 +229,7 @@ class _Ours:
 
     @property
     def plain_figure(self) -> float:
-        return self.figure.value * plain_unit(self.figure.unit)[0]
+        return self.figure.usable * plain_unit(self.figure.unit)[0]
 
 
 def beside(suite: Suite, energy: pl.DataFrame, figures: Sequence[Published]) -> list[Beside]:
@@ -247,20 +259,25 @@ def group_of(p: Published) -> tuple[object, ...]:
     )
 
 
-def configuration_here(suite: Suite, name: str) -> str | None:
+def configuration_here(suite: Suite, name: str, medium: str = "") -> str | None:
     """The suite's configuration that is the same as `name` of the reference tables, or None.
 
-    One of the same name goes before others of the same kind, cipher and key.
+    One of the same name goes before others of the same kind, cipher and key. Where the suite's
+    disks are called after what they are (`MEDIA`), it is one on the disk of the paper's `medium`.
     """
     wanted = configurations().get(name)
     if wanted is None:
         return None
-    if wanted.kind == "plain":
+    entries = suite.entries("configurations")
+    if medium and any(entry.get("disk") in MEDIA for entry in entries):
+        entries = [entry for entry in entries if entry.get("disk") == medium]
+    elif wanted.kind == "plain":
         return suite.baseline
     alike = [
         str(entry.get("name"))
-        for entry in suite.entries("configurations")
+        for entry in entries
         if entry.get("kind") == wanted.kind
+        and (wanted.kind != "external" or wanted.product in str(entry.get("name")))
         and (not wanted.cipher or _cipher(entry) == wanted.cipher)
         and (not wanted.key_bits or entry.get("key_bits") == wanted.key_bits)
     ]
@@ -275,6 +292,13 @@ def _cipher(entry: Mapping[str, Any]) -> str:
 
 def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:
     for here in likes(figure):
+        if here.several or here.versus:
+            if (whole := _put_together(suite, runs, figure, here)) is not None:
+                entry, configuration, values = whole
+                put = {block: here.put(value) for block, value in values.items()}
+                ratio = values if here.stated(figure.usable) is not None else {}
+                yield _Ours(figure, here, entry, configuration, put, ratio)
+            continue
         for entry, configuration in _nearest(suite, runs, figure, here):
             values = runs.values(entry, configuration, here, here.column)
             if values or (figure.workload and _has_phase(runs, entry, here)):
@@ -282,12 +306,39 @@ def _ours(suite: Suite, runs: RunsHere, figure: Published) -> Iterator[_Ours]:
                 yield _Ours(figure, here, entry, configuration, found)
 
 
+def _put_together(
+    suite: Suite, runs: RunsHere, figure: Published, here: Here
+) -> tuple[str, str, BlockValues] | None:
+    """Entry, configuration and values of what is put together, or is held against another: then
+    they are ratios to it, or differences. Parts that are not here are left out, of ranks none."""
+    if here.several:
+        all_of_them = [_put_together(suite, runs, figure, each) for each in here.several]
+        found = [one for one in all_of_them if one is not None]
+        if not found or (here.combine == "rank" and None in all_of_them):
+            return None
+        values = combined(here.combine, [values for *_, values in found])
+        return (*found[0][:2], values) if values else None
+    places = _nearest(suite, runs, figure, here)
+    if not places:
+        return None
+    values = of_seconds(here, runs.values(*places[0], here, here.column))
+    if here.versus is not None:
+        base = _put_together(suite, runs, figure, here.versus)
+        both = values.keys() & base[2].keys() if base is not None else set()
+        sides = {block: (values[block], base[2][block]) for block in both} if base else {}
+        if here.says == "apart":
+            values = {block: one - other for block, (one, other) in sides.items()}
+        else:
+            values = {block: one / other for block, (one, other) in sides.items() if other > 0}
+    return (*places[0], values) if values else None
+
+
 def _nearest(suite: Suite, runs: RunsHere, figure: Published, here: Here) -> list[tuple[str, str]]:
     """The entries that have the figure's size, or else those that come nearest to it."""
     there = [
         (entry, configuration)
         for entry in _entries_of(suite, figure, here.workload)
-        if (configuration := _where(suite, runs, entry, here)) is not None
+        if (configuration := _where(suite, runs, entry, here, figure)) is not None
     ]
     with_values = [one for one in there if runs.values(*one, here, "duration_s")]
     if not with_values:
@@ -302,10 +353,10 @@ def _entries_of(suite: Suite, figure: Published, workload: str) -> list[str]:
     return [workload] if figure.workload and workload in found else found
 
 
-def _where(suite: Suite, runs: RunsHere, entry: str, here: Here) -> str | None:
+def _where(suite: Suite, runs: RunsHere, entry: str, here: Here, figure: Published) -> str | None:
     """The configuration of a figure; of one without, the first that has runs of the entry."""
     if here.configuration:
-        return configuration_here(suite, here.configuration)
+        return configuration_here(suite, here.configuration, here.medium or medium_of(figure))
     order = [suite.baseline or "", *suite.configurations]
     return next((name for name in order if (entry, name) in runs.by), None)
 
@@ -325,6 +376,8 @@ def _reference(one: _Ours, same: Sequence[_Ours], figures: Sequence[Published]) 
     Of several entries of ours its own goes first: AES without its instructions has no other cipher
     beside it, and is a ratio to those of the entry that has.
     """
+    if one.here.says:  # the paper prints the ratio itself, or a difference
+        return None
     group = group_of(one.figure)
     alike = [o for o in same if o.here.note == one.here.note] or list(same)
     if any(_plain(figure) for figure in figures if group_of(figure) == group):
@@ -351,20 +404,29 @@ def _beside(
     if reference is not None and not is_reference:
         ratio = compare_pairs(suite, reference.plain, one.plain)
     base = reference.plain_figure if reference is not None else 0.0
+    published_ratio = None if is_reference or not base else one.plain_figure / base
+    if one.ratio:
+        published_ratio = here.stated(figure.usable)
+        ratio = compare_pairs(suite, dict.fromkeys(one.ratio, 1.0), one.ratio)
     mean = estimate_of(one.plain)
+    against = "" if reference is None else reference.here.member
+    if (versus := here.singles[0].versus) is not None:
+        against = versus.configuration or versus.member
     joules, per = _joules(runs, one)
+    if here.says or len({single.configuration for single in here.singles}) > 1:
+        joules = None  # a ratio has none, and those of several configurations are no one's
     return Beside(
         published=figure,
         here=here,
         entry=one.entry,
         configuration=one.configuration,
         is_baseline=is_reference,
-        against="" if reference is None else reference.here.member,
+        against=against,
         reference=None if reference is None else reference.figure,
-        published_ratio=None if is_reference or not base else one.plain_figure / base,
+        published_ratio=published_ratio,
         measured=estimate_of(one.values),
         measured_ratio=ratio,
-        plain_values=(one.plain_figure, mean.mean) if mean else None,
+        plain_values=(one.plain_figure, mean.mean) if mean and not here.says else None,
         joules=joules,
         joules_per=per,
         stands_in=runs.stands_in(one.entry, one.configuration, here),

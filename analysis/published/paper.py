@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from analysis.money.payback import battery_runs, runs_to_repay
+from analysis.money.payback import JOULES_PER_KWH, battery_runs, runs_to_repay
 from analysis.published.reference import Published, published
 from analysis.stats.stats import Estimate
 
@@ -59,26 +59,50 @@ def _payback(by: dict[tuple[str, str], Published]) -> list[Arithmetic]:
 
 
 def _batteries(by: dict[tuple[str, str], Published]) -> list[Arithmetic]:
-    """Figure 4 has no numbers: the joules of a run follow from the runs, and from the saving."""
+    """What the battery's figures say of each other; none is computed from itself.
+
+    Figure 4 has no numbers, so that joules of a run are nowhere printed. The printed saving joins
+    the drive's runs and dm-crypt's, each of which follows from the other; plain's follows from
+    neither. Joules and seconds of unpacking give the power at which a run of the printed length
+    would empty the battery.
+    """
     battery_j, saving_j = by["battery", ""].value, by["saving", "opal"].value
     said = {c: by["battery-runs", c].value for c in ("plain", "opal", "dmcrypt-aes128")}
-    drive_j = battery_j / said["opal"]
-    per_run_j = {
-        "plain": battery_j / said["plain"],
-        "opal": drive_j,
-        "dmcrypt-aes128": drive_j + saving_j,
-    }
-    sums = []
-    for configuration, energy_j in per_run_j.items():
+    sums = [
+        Arithmetic(
+            "A battery of 50 Wh in joules",
+            "",
+            f"{JOULES_PER_KWH / 1000:.0f} J/Wh",
+            f"roughly {battery_j:,.0f}",
+            50 * JOULES_PER_KWH / 1000,
+            "J",
+        )
+    ]
+    for configuration, other, more_j in (
+        ("opal", "dmcrypt-aes128", -saving_j),
+        ("dmcrypt-aes128", "opal", saving_j),
+    ):
+        energy_j = battery_j / said[other] + more_j
         held = battery_runs(battery_j, Estimate(1, energy_j, None, None)).mid
+        more = f"{abs(more_j):,.0f} J {'more' if more_j > 0 else 'less'} a run"
         sums.append(
             Arithmetic(
                 "Runs on a battery",
                 configuration,
-                f"{battery_j / 1000:.0f} kJ, {energy_j / 1000:.1f} kJ a run",
+                f"{said[other]:.0f} runs of the other, {more}",
                 f"around {said[configuration]:.0f}",
                 held,
                 "runs",
             )
         )
-    return sums
+    untar = {p.quantity: p.value for p in published(PAPER) if _untar_of_plain(p)}
+    power_w = untar["energy"] / untar["time"]
+    run_j = power_w * by["run-length", ""].value * S_PER_MIN
+    held = battery_runs(battery_j, Estimate(1, run_j, None, None)).mid
+    inputs = f"{power_w:.1f} W as in unpacking, {by['run-length', ''].printed} min a run"
+    printed = f"around {said['plain']:.0f}"
+    return [*sums, Arithmetic("Runs on a battery", "plain", inputs, printed, held, "runs")]
+
+
+def _untar_of_plain(figure: Published) -> bool:
+    return (figure.entry, figure.configuration) == ("untar", "plain")

@@ -48,6 +48,8 @@ Every table, figure and numeric statement of the five papers, with the suite, th
 figures of this testbed that correspond to it, or the reason why there are none. Made from
 `data/reference/places.csv` by `python -m analysis.published`: change that file, not this one. A
 report shows the published figures beside its own for every paper of which its suite has a workload.
+`make bench-mission` counts, from the mapping and the suites, how many figures have a counterpart
+here, and how many count for agreement (`build/bench/mission-figures.json` has each of them).
 """
 COLUMNS = "| where | what | suite | workload | ours | remarks |\n|---|---|---|---|---|---|\n"
 
@@ -61,13 +63,25 @@ def _paper(paper: str, citation: str) -> str:
     there = places(paper)
     with_ours = sum(place.ours for place in there)
     remarks = _repeated(there)
-    rows = "".join(_row(place, remarks) for place in there)
+    rows_of_all = "".join(_row(place, remarks) for place in there)
     below = "".join(f"\n({number}) {remark}\n" for remark, number in remarks.items())
     counted = (
         f"{len(there)} places, {with_ours} of them with figures of ours; "
-        f"{len(published(paper))} figures in `data/reference/{paper}.csv`."
+        f"{len(published(paper))} figures in `data/reference/{paper}.csv`. {_counterparts(paper)}"
     )
-    return f"\n## {citation}\n\n{counted}\n\n{COLUMNS}{rows}{below}"
+    return f"\n## {citation}\n\n{counted}\n\n{COLUMNS}{rows_of_all}{below}"
+
+
+def _counterparts(paper: str) -> str:
+    """How many figures have one here and count for agreement, as `validation.mission` counted."""
+    one = next(row for row in rows("counterparts") if row["paper"] == paper)
+    text = f"Of these {one['counterparts']} have a counterpart here"
+    if one["external"] != "0":
+        text += f", {one['external']} of them on a program that you must bring (`external`)"
+    text += f"; {one['counting']} count for agreement."
+    if one["without"]:
+        text += f" Without: {one['without']}."
+    return text + (f" Not counting: {one['not_counting']}." if one["not_counting"] else "")
 
 
 def _repeated(there: Iterable[Place]) -> dict[str, int]:

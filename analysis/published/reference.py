@@ -53,7 +53,8 @@ class Published:
 
     `printed` and `printed_half` are `value` and `half_width` (the ± beside it, 95 %) digit by
     digit. Sizes are bytes, the multiples of the papers read as powers of 1024. `note` says why a
-    doubtful figure is one; doubtful figures stand as printed.
+    doubtful figure is one; doubtful figures stand as printed. `fitting` is the only reading of a
+    figure with a lost decimal point that fits what stands beside it (`validation.lost_points`).
     """
 
     paper: str
@@ -76,12 +77,18 @@ class Published:
     configuration: str
     quantity: str
     value: float
+    fitting: float | None
     printed: str
     half_width: float | None
     printed_half: str
     unit: str
     doubtful: bool
     note: str
+
+    @property
+    def usable(self) -> float:
+        """The value to compute with: as printed, or as it must have read."""
+        return self.value if self.fitting is None else self.fitting
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -107,6 +114,11 @@ class ReferenceConfiguration:
     cipher: str
     key_bits: int | None
     label: str
+
+    @property
+    def product(self) -> str:
+        """The program, which a configuration of kind `external` has in its name."""
+        return self.configuration.split("-", maxsplit=1)[0]
 
 
 @cache
@@ -145,6 +157,7 @@ def _figure(row: dict[str, Any]) -> Published:
     whole = ("size_bytes", "block_bytes", "iterations")
     changed: dict[str, Any] = {name: _whole(row[name]) for name in whole}
     changed |= {"value": float(row["value"]), "doubtful": row["doubtful"] == "yes"}
+    changed["fitting"] = float(row["fitting"]) if row["fitting"] else None
     return Published(
         **row | changed,
         printed=row["value"],

@@ -66,8 +66,9 @@ def _by_origin(rows: Sequence[Beside]) -> list[list[Beside]]:
 
 
 def _quantities(rows: Sequence[Beside]) -> str:
-    names = dict.fromkeys(row.published.quantity.replace("_", " ") for row in rows)
-    return " and ".join(names)
+    """What the rows are of, without whether it is the least or the most of it."""
+    bare = (row.published.quantity.removesuffix("_min").removesuffix("_max") for row in rows)
+    return _listed(list(dict.fromkeys(name.replace("_", " ") for name in bare)))
 
 
 def _table(found: Results, caption: str, rows: Sequence[Beside]) -> Blocks:

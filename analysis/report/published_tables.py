@@ -31,9 +31,10 @@ Text = Callable[[Published], str]
 
 
 def value(figure: Published) -> str:
-    """The figure as printed, with its ± and the mark of doubt."""
+    """The figure as printed, with its ±, the mark of doubt, and what it must have read."""
     half = f" ± {figure.printed_half}" if figure.printed_half else ""
-    return f"{figure.printed}{half}{DOUBT if figure.doubtful else ''}"
+    read = "" if figure.fitting is None else f" (read as {figure.fitting:g})"
+    return f"{figure.printed}{half}{DOUBT if figure.doubtful else ''}{read}"
 
 
 def configuration_name(name: str) -> str:

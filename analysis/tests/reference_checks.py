@@ -10,12 +10,10 @@ from itertools import pairwise
 from statistics import fmean, median
 
 from analysis.published.reference import Published, published
+from validation.lost_points import FASTEST_MB_S, KIB, MIB, SCALE, SLACK, fit, step
 
 Group = tuple[Published, ...]
 Check = Callable[[Sequence[Published]], Iterator[Group]]
-KIB, MIB = 1024, 1024**2
-FASTEST_MB_S = 600.0  # SATA at 6 Gb/s; the flash drive's USB 3.1 gave less
-ATTO_SLACK = 0.03
 ALIKE = 1.4
 LEAST_GROWTH = 0.3
 
@@ -32,12 +30,6 @@ def pick(figures: Sequence[Published], **wanted: object) -> list[Published]:
 def one(figures: Sequence[Published], **wanted: object) -> Published:
     (found,) = pick(figures, **wanted)
     return found
-
-
-def step(figure: Published) -> float:
-    """One of the last printed digit."""
-    _, dot, decimals = figure.printed.partition(".")
-    return 10.0 ** -len(decimals) if dot else 1.0
 
 
 def subjects(figures: Sequence[Published]) -> list[str]:
@@ -222,7 +214,6 @@ def drives(figures: Sequence[Published]) -> Iterator[Group]:
 
 
 BLOCK_FIGURES = ("figure-6", "figure-8", "figure-10")
-SCALE = {"MB/s": MIB, "KB/s": KIB, "IO/s": 1, "kIO/s": 1000}
 
 
 def blocks(figures: Sequence[Published]) -> Iterator[Group]:
@@ -235,17 +226,10 @@ def blocks(figures: Sequence[Published]) -> Iterator[Group]:
                 yield (speed,)
             wanted = {"subject": speed.subject, "operation": speed.operation, "block_bytes": size}
             for rate in pick(table, quantity="io_rate", **wanted):
-                if rate.value * SCALE[rate.unit] * size > FASTEST_MB_S * MIB * (1 + ATTO_SLACK):
+                if rate.value * SCALE[rate.unit] * size > FASTEST_MB_S * MIB * (1 + SLACK):
                     yield (rate,)
-                if not _fit(speed, rate, size):
+                if not fit(speed, rate, size):
                     yield (speed, rate)
-
-
-def _fit(speed: Published, rate: Published, size: int) -> bool:
-    unit, per_s = SCALE[speed.unit], SCALE[rate.unit]
-    low, high = ((rate.value + sign * step(rate)) * per_s * size for sign in (-1, 1))
-    own = [(speed.value + sign * step(speed)) * unit for sign in (-1, 1)]
-    return own[0] * (1 - ATTO_SLACK) <= high and own[1] * (1 + ATTO_SLACK) >= low
 
 
 def losses(figures: Sequence[Published]) -> Iterator[Group]:

@@ -11,6 +11,7 @@ import pytest
 from analysis.published import reference
 from analysis.published.reference import CONDITIONS, FOLDER, Published, citations, published
 from analysis.tests.reference_checks import CHECKS, CLEAN, Check, growth, unmarked
+from validation import lost_points
 
 PAPERS = Path(__file__).parents[3] / "shared" / "papers"
 NAMES = [citation.paper for citation in citations()]
@@ -18,7 +19,7 @@ COLUMNS = (
     *("paper", "entry", "place", "page", "subject"),
     *CONDITIONS,
     *("workload", "phase", "configuration"),
-    *("quantity", "value", "half_width_95", "unit", "doubtful", "note"),
+    *("quantity", "value", "fitting", "half_width_95", "unit", "doubtful", "note"),
 )
 UNITS = {
     *("s", "ms", "min", "h", "years", "J", "Wh", "J/kWh", "USD", "USD/kWh"),
@@ -197,3 +198,25 @@ def test_times_that_do_not_grow_with_the_size_are_found_one_by_one() -> None:
     decrypted = [p for p in alone if p.operation == "decrypt"]
     assert {p.subject for p in decrypted} == {"RSA"}
     assert len(decrypted) == 15
+
+
+def test_a_lost_point_is_put_back_where_one_reading_alone_fits() -> None:
+    figures = published("analiza")
+    found = lost_points.fitting(figures)
+    assert {p.key: p.fitting for p in figures if p.fitting is not None} == {
+        key: float(text) for key, text in found.items()
+    }
+    assert len(found) == 128
+    # Not what chooses them, but what confirms it: the windows print two decimals.
+    assert all(len(text.partition(".")[2]) == 2 for text in found.values())
+
+
+def test_where_several_readings_fit_there_is_none() -> None:
+    figures = [p for p in published("analiza") if p.entry == "figure-6" and p.block_bytes == 2048]
+    both = [p for p in figures if p.subject == "none" and p.operation == "read"]
+    assert {p.printed for p in both} == {"2894", "1464"}
+    assert lost_points.fitting(both) == {}
+    (speed,) = (p for p in both if p.quantity == "speed")
+    (rate,) = (p for p in both if p.quantity == "io_rate")
+    known_rate = replace(rate, value=14.64, printed="14.64", note="")
+    assert lost_points.fitting([speed, known_rate]) == {speed.key: "28.94"}

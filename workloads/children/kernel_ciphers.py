@@ -88,16 +88,24 @@ class Cipher:
                 )
 
 
-def prepare(job: Mapping[str, Any]) -> tuple[list[str], Callable[[], None]]:
-    """The drivers, and the step: one request to each cipher, done once to try it.
+def prepare(job: Mapping[str, Any]) -> tuple[list[str], list[Callable[[], None]]]:
+    """The drivers, and a step for each thread: one request to each cipher, done once to try it.
 
     A job has `ciphers` (the last is applied first), `mode`, `key_bits`, `operation`,
-    `request_bytes`.
+    `request_bytes`, `threads`. Each thread has sockets and buffers of its own.
     """
     names = [str(name) for name in job["ciphers"]]
     mode, bits, size = str(job["mode"]), int(job["key_bits"]), int(job["request_bytes"])
     for name in names:
         check(name, mode, bits, size)
+    steps = [_step(job, names, mode, bits, size) for _ in range(int(job["threads"]))]
+    drivers = [driver(algorithm(name, mode), Path("/proc/crypto").read_text()) for name in names]
+    return drivers, steps
+
+
+def _step(
+    job: Mapping[str, Any], names: list[str], mode: str, bits: int, size: int
+) -> Callable[[], None]:
     passes = [
         Cipher(algorithm(name, mode), os.urandom(key_bytes(mode, bits)), size)
         for name in reversed(names)
@@ -115,8 +123,7 @@ def prepare(job: Mapping[str, Any]) -> tuple[list[str], Callable[[], None]]:
             data = buffer
 
     step()  # memory is there, and what the kernel loads at first use
-    drivers = [driver(algorithm(name, mode), Path("/proc/crypto").read_text()) for name in names]
-    return drivers, step
+    return step
 
 
 def restriction() -> str:

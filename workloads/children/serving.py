@@ -11,7 +11,8 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -75,21 +76,23 @@ BATCH_NS = 5_000_000
 Step = Callable[[], object]
 
 
-def for_seconds(step: Step, seconds: float, batch: int = 1) -> Outcome:
-    """Do whole batches, at least one, until the time is over.
+def for_seconds(step: Step | Sequence[Step], seconds: float, batch: int = 1) -> Outcome:
+    """Do whole batches, at least one, until the time is over; several steps in a thread each, whose
+    counts are added and which end when the last one does.
 
     Reports the `steps`, the `seconds` they took, and the processor time of this process in
     programs (`user_s`) and in the kernel (`system_s`).
     """
-    steps, before = 0, resource.getrusage(resource.RUSAGE_SELF)
+    each = [step] if callable(step) else list(step)
+    before = resource.getrusage(resource.RUSAGE_SELF)
     started_ns = time.monotonic_ns()
     end_ns = started_ns + int(seconds * NS)
-    while True:
-        _batch(step, batch)
-        steps += batch
-        now_ns = time.monotonic_ns()
-        if now_ns >= end_ns:
-            break
+    if len(each) == 1:
+        steps = _until(each[0], end_ns, batch)
+    else:
+        with ThreadPoolExecutor(len(each)) as threads:
+            steps = sum(threads.map(lambda one: _until(one, end_ns, batch), each))
+    now_ns = time.monotonic_ns()
     after = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "steps": steps,
@@ -99,10 +102,22 @@ def for_seconds(step: Step, seconds: float, batch: int = 1) -> Outcome:
     }
 
 
-def repeating(what: str, prepare: Callable[[Mapping[str, Any]], tuple[object, Step]]) -> Answer:
+def _until(step: Step, end_ns: int, batch: int) -> int:
+    """How many steps were done, whole batches, until the time."""
+    steps = 0
+    while True:
+        _batch(step, batch)
+        steps += batch
+        if time.monotonic_ns() >= end_ns:
+            return steps
+
+
+def repeating(
+    what: str, prepare: Callable[[Mapping[str, Any]], tuple[object, Step | Sequence[Step]]]
+) -> Answer:
     """The answer to `repeat`: a `job` is laid out, to be repeated for `seconds`.
 
-    `prepare` gives what does it, which is told as `what`, and the step.
+    `prepare` gives what does it, which is told as `what`, and the step, or one for each thread.
     """
 
     def answer(request: Mapping[str, Any]) -> tuple[Outcome, Task]:

@@ -14,6 +14,7 @@ from workloads import registry
 from workloads.base import Context, WorkloadError
 from workloads.children import cipher_modes, file_ciphers
 from workloads.crypt import catalogue, libraries
+from workloads.file_ciphers import measured
 from workloads.tests import contract
 
 pytestmark = pytest.mark.skipif(
@@ -138,15 +139,20 @@ def test_files_are_counted_and_what_takes_too_long_is_left_out_with_figures(root
     given = {"ciphers": "des-cbc,rsa-2048-oaep", "kinds": "binary", "sizes": "5000,10000"}
     run = done(root, "file_ciphers", **given, oaep_max_bytes=5000)
     assert run.phases.names == [
-        f"{cipher}.{verb}.binary.{size}B"
-        for cipher, size in (("des-cbc", 5000), ("rsa-2048-oaep", 5000), ("des-cbc", 10000))
-        for verb in ("encrypt", "decrypt")
+        *(
+            f"{cipher}.{verb}.binary.{size}B"
+            for cipher, size in (("des-cbc", 5000), ("rsa-2048-oaep", 5000), ("des-cbc", 10000))
+            for verb in ("encrypt", "decrypt")
+        ),
+        "rsa-2048-oaep.encrypt.binary.10000B",
     ]
+    values = registry.complete("file_ciphers", {**given, "oaep_max_bytes": 5000})
+    assert [job.phase(way) for job, way in measured(values)] == run.phases.names
     for name, work in zip(run.phases.names, run.phases.works, strict=True):
         amounts, size = work.amounts, int(name.rpartition(".")[2].removesuffix("B"))
         assert amounts["operations"] == amounts["files"] == amounts["bytes"] / size
     ((what, reason),) = run.phases.left_out
-    assert what == "rsa-2048-oaep of 10000 B"
+    assert what == "decrypting rsa-2048-oaep of 10000 B"
     assert "takes 53 private operations of" in reason and "raise oaep_max_bytes" in reason
     assert list(run.report["unsafe"]) == ["des"]
     assert {each["cipher"] for each in run.report["ciphers"]} == {"des-cbc", "rsa-2048-oaep"}

@@ -378,6 +378,20 @@ def test_a_player_that_does_not_keep_time_is_a_failure(
         contract.performed("video", root / "a", assets, seconds=2)
 
 
+def test_another_decoder_than_the_one_asked_for_is_a_failure(
+    root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
+) -> None:
+    hasty_player("ID_LENGTH=3.00; echo ID_VIDEO_CODEC=ffh264")
+    with pytest.raises(WorkloadError, match="by ffh264, not by ffh264vdpau: choose"):
+        contract.performed("video", root / "a", assets, seconds=2, decoder="ffh264vdpau,")
+
+
+def test_what_is_no_name_of_an_output_is_refused() -> None:
+    for given in ({"picture": ""}, {"sound": "-x"}, {"decoder": "a b"}):
+        with pytest.raises(WorkloadError, match="is a name that mplayer knows"):
+            registry.complete("video", given)
+
+
 def test_a_clip_that_cannot_be_played_is_a_failure(
     root: Path, assets: dict[str, Path], hasty_player: Callable[[str], None]
 ) -> None:

@@ -340,3 +340,23 @@ def test_threads_together_go_over_the_whole_file(root: Path) -> None:
     report = json.loads((context.kept / "read.2t.json").read_text())
     assert len(report["jobs"]) == 1
     assert recorded.works[1].amounts["bytes"] > 0
+
+
+def test_the_access_time_is_of_the_file_or_of_the_volume_below_it(root: Path) -> None:
+    context, _ = made(root / "a", "block_sizes", file_mib=3, steps="65536")
+    assert block_sizes.access_area(context) == (context.disk / "test-file", 3 * MIB)
+    context, _ = made(root / "b", "block_sizes", access_area="volume")
+    try:
+        path, size = block_sizes.access_area(context)
+    except WorkloadError as reason:  # in a container its device is not there
+        assert "no block device of its own" in str(reason)
+        assert "set access_area to file" in str(reason)
+    else:
+        assert path.stat().st_rdev == context.disk.stat().st_dev
+        assert size > shutil.disk_usage(context.disk).used
+
+
+def test_what_reads_is_told_to_write_nothing() -> None:
+    for pattern, told in (("read", True), ("randread", True), ("write", False)):
+        argv = fio.command(Path("/dev/x"), fio.Job(pattern, 4096, MIB), 1)
+        assert ("--readonly" in argv) is told

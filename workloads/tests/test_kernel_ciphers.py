@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from workloads import kernel_ciphers, registry
 from workloads.base import WorkloadError
-from workloads.children import cipher_modes
+from workloads.children import cipher_modes, serving
 from workloads.children import kernel_ciphers as child
 from workloads.children.cipher_modes import BLOCK_BYTES, BLOCKS
 from workloads.children.serving import MissingError
@@ -139,3 +142,25 @@ def test_what_this_kernel_lacks_is_left_out_with_its_reason(root: Path) -> None:
     _, recorded = contract.performed("kernel_ciphers", root / "a", **given, cascades="aes-absent")
     assert recorded.names == [f"aes-cbc-128.{direction}" for direction in DIRECTIONS]
     assert [what for what, _ in recorded.left_out] == ["absent-cbc-128", "aes-absent-xts-256"]
+
+
+def test_all_cpus_are_as_many_threads_as_there_may_be() -> None:
+    values = registry.complete("kernel_ciphers", {"threads": 0, "request_kib": 16})
+    assert kernel_ciphers.threads(values) == len(os.sched_getaffinity(0))
+    assert kernel_ciphers.threads(registry.complete("kernel_ciphers", {"threads": 3})) == 3
+    need = registry.load("kernel_ciphers").needs(values, {})
+    assert need.memory_bytes == 3 * 16 * 1024 * len(os.sched_getaffinity(0))
+
+
+def test_the_steps_of_all_threads_are_counted_and_run_at_once() -> None:
+    together = threading.Barrier(3, timeout=30)
+    counts = [0, 0, 0]
+
+    def step(number: int) -> None:
+        if counts[number] == 0:
+            together.wait()  # breaks, and fails the test, where they run one after the other
+        counts[number] += 1
+
+    done = serving.for_seconds([partial(step, number) for number in range(3)], 0.05)
+    assert done["steps"] == sum(counts)
+    assert min(counts) >= 1
