@@ -14,7 +14,7 @@ from contract.command_results import CheckResult, HostCheck
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
 from contract.places import suites_folder
-from controller import confirm, secrets_file
+from controller import confirm, remote, secrets_file
 from controller import playbook as inventories
 from controller import target as stacks
 from controller.look import Look, checks_file, look
@@ -58,7 +58,7 @@ def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = N
 def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | None) -> HostCheck:
     """The page of one host."""
     refusals = _inventory(target, say)
-    say(f"\nTARGET  {_address(target)}")
+    say(f"\nTARGET  {target['host']} = {remote.link(target)}")
     try:
         seen = look(target, examine=True)
     except ControllerError as error:
@@ -122,13 +122,6 @@ def one_disk(target: Mapping[str, Any]) -> bool:
     """Whether the suite `one-disk` can run: its configurations are there, on one disk."""
     wanted = load_suite("one-disk")["configurations"]
     return set(wanted) <= {entry["name"] for entry in target["configurations"]}
-
-
-def _address(target: Mapping[str, Any]) -> str:
-    link = target["ssh"]
-    if link is None:
-        return f"{target['host']} = this machine, whose energy then includes that of the recording"
-    return f"{target['host']} = {link['user']}@{link['host']}, port {link['port']}"
 
 
 def _inventory(target: Mapping[str, Any], say: Say) -> list[str]:

@@ -177,6 +177,13 @@ def address(target: Mapping[str, Any]) -> str:
     return "this machine" if is_local(target) else str(target["ssh"]["host"])
 
 
+def link(target: Mapping[str, Any]) -> str:
+    """How the target is reached, for people."""
+    if is_local(target):
+        return "this machine, whose energy then includes that of the recording"
+    return "{user}@{host}, port {port}".format_map(target["ssh"])
+
+
 def command(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:
     """The argv that runs `remote` as root on the target, asking nothing at the terminal.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from controller import remote
 from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
 
 # Refusals of agent.preflight by the diagnosis that tells of them.
@@ -18,11 +19,10 @@ _CODES = {
 
 
 def ssh(scene: Scene) -> Iterator[Diagnosis]:
-    link = scene.target["ssh"]
     if scene.look is None:
         yield Diagnosis("ssh", "fail", *split(scene.unreached))
     else:
-        yield passed("ssh", f"{link['user']}@{link['host']} answers.")
+        yield passed("ssh", f"{remote.address(scene.target)} answers.")
 
 
 def rights(scene: Scene) -> Iterator[Diagnosis]:
