@@ -14,6 +14,7 @@ from typing import Any
 
 from contract import schema, strict_json
 from contract.errors import ControllerError
+from contract.places import step
 from contract.plan import TargetDocument
 
 LIMIT_S = 30.0
@@ -114,15 +115,16 @@ def read_target(path: Path) -> dict[str, Any]:
         found = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ControllerError(
-            f"The resolved target {path} cannot be read ({error.strerror}): run make provision."
+            f"The resolved target {path} cannot be read ({error.strerror}): run "
+            f"{step('provision')}."
         ) from None
     except ValueError:
-        raise ControllerError(f"{path} is not JSON: run make provision.") from None
+        raise ControllerError(f"{path} is not JSON: run {step('provision')}.") from None
     try:
         schema.read(TargetDocument, found)
     except ValueError as error:
         raise ControllerError(
-            f"{path} is not a resolved target of this version ({error}): run make provision."
+            f"{path} is not a resolved target of this version ({error}): run {step('provision')}."
         ) from None
     return dict(found)
 

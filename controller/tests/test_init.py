@@ -162,7 +162,12 @@ def test_a_meter_that_cannot_be_meant_is_refused_first(
 
 def test_this_machine_is_a_target_of_its_own(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(init, "ask_target", lambda *of: asked.append(of) or {"disks": [PLAIN, SED]})
+
+    def survey_of(*of: Any) -> dict[str, Any]:
+        asked.append(of)
+        return {"disks": [PLAIN, SED]}
+
+    monkeypatch.setattr(init, "ask_target", survey_of)
     init.run(build, Options(None, meters=(METER,), give_up=("S1",)), None, lambda _: None)
     assert asked == [({"ssh": None}, "survey")]
     resolved = playbook.resolve(build)
