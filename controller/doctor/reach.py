@@ -21,8 +21,11 @@ _CODES = {
 def ssh(scene: Scene) -> Iterator[Diagnosis]:
     if scene.look is None:
         yield Diagnosis("ssh", "fail", *split(scene.unreached))
+    elif remote.is_local(scene.target):
+        yield passed("ssh", "The target is this machine; SSH is not used.")
     else:
-        yield passed("ssh", f"{remote.address(scene.target)} answers.")
+        link = scene.target["ssh"]
+        yield passed("ssh", f"{link['user']}@{link['host']} answers.")
 
 
 def rights(scene: Scene) -> Iterator[Diagnosis]:
