@@ -189,8 +189,12 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
         ),
         Mistake(
             *("database server that runs", "services", "postgresql", STAND_IN),
-            guest="systemd-run --quiet --collect --unit=postgresql sleep 3600",
-            back="systemctl stop postgresql",
+            # Not by systemd-run: a transient unit could not be started again, and is left alone.
+            guest="printf '[Service]\\nExecStart=sleep 3600\\n' "
+            ">/run/systemd/system/postgresql.service; systemctl daemon-reload; "
+            "systemctl start postgresql",
+            back="systemctl stop postgresql; rm /run/systemd/system/postgresql.service; "
+            "systemctl daemon-reload",
         ),
         Mistake(
             *("busy machine", "load", "runs on the target"),
