@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from contract.errors import AgentError
+from contract.places import step
 from contract.plan import Plan, WorkloadSpec
 from workloads import registry
 from workloads.base import Needs
@@ -50,7 +51,7 @@ def _missing(plan: Plan) -> Iterator[str]:
         if reasons:
             yield (
                 f"{name} cannot run here: {' '.join(reasons)} If the suite is meant to go without "
-                f'it, say so: make run SKIP="{name}".'
+                f"it, say so: {step('run', skip=name)}."
             )
 
 

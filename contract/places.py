@@ -15,6 +15,17 @@ MOUNT_POINT = "/run/fde-testbed/disk"
 """On the target, where the file system of the configuration that is entered stands."""
 
 
+def step(name: str, folder: object = "", **options: object) -> str:
+    """How a step is typed here, for people: `make run SUITE=micro` in a checkout, `fde run --suite
+    micro` elsewhere. `folder` is a suite's; an option without a value is left out."""
+    given = {key: value for key, value in options.items() if value}
+    if CHECKOUT:
+        named = {"suite_dir": folder, **given} if folder else given
+        return " ".join(["make", name, *(f"{key.upper()}={value}" for key, value in named.items())])
+    words = [f"--{key.replace('_', '-')} {value}" for key, value in given.items()]
+    return " ".join(["fde", name, *([str(folder)] if folder else []), *words])
+
+
 def build_folder() -> Path:
     """What can be made again: resolved targets, checks, proofs. FDE_BUILD, else `build/` of the
     checkout, else a folder of the user's."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from contract.errors import ControllerError
 from contract.extensions import distribution, installed
-from contract.places import ROOT
+from contract.places import CHECKOUT, ROOT
 from controller import remote
 
 HOME = PurePosixPath("opt/fde-testbed")
@@ -42,6 +42,8 @@ def collect(root: Path = ROOT) -> dict[PurePosixPath, bytes]:
     for library in (pyrapl_folder(), *map(_folder, _extensions())):
         for path in _sources(library, library.parent):
             found[HOME / "lib" / path.relative_to(library.parent).as_posix()] = path.read_bytes()
+    if CHECKOUT:  # what the agent says names steps as they are typed on the controller
+        found[HOME / "pyproject.toml"] = b""
     return found | dict(_metadata())
 
 
@@ -68,7 +70,9 @@ def pyrapl_folder() -> Path:
     """Where this environment keeps pyRAPL."""
     spec = importlib.util.find_spec("pyRAPL")
     if spec is None or spec.origin is None:
-        raise ControllerError("pyRAPL is not installed here: run make venv.")
+        raise ControllerError(
+            "pyRAPL is not installed here: run `make venv`, or install the package again."
+        )
     return Path(spec.origin).parent
 
 

@@ -13,8 +13,8 @@ from agent import quiet
 from contract.command_results import CheckResult, HostCheck
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
-from contract.places import suites_folder
-from controller import confirm, secrets_file
+from contract.places import step, suites_folder
+from controller import confirm, remote, secrets_file
 from controller import playbook as inventories
 from controller import target as stacks
 from controller.look import Look, checks_file, look
@@ -49,8 +49,8 @@ def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = N
         say(f"VERDICT  {count} in the way, marked `refused` above. Nothing was touched.")
     else:
         say(
-            f"VERDICT  Nothing stands in the way, and nothing was touched: make provision "
-            f"INVENTORY={path} does what is said above."
+            "VERDICT  Nothing stands in the way, and nothing was touched: "
+            f"{step('provision', inventory=path)} does what is said above."
         )
     return CheckResult(not refusals, str(path), tuple(hosts))
 
@@ -58,7 +58,7 @@ def run(path: Path, say: Say, *, suite: str | None = None, scale: str | None = N
 def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | None) -> HostCheck:
     """The page of one host."""
     refusals = _inventory(target, say)
-    say(f"\nTARGET  {_address(target)}")
+    say(f"\nTARGET  {target['host']} = {remote.link(target)}")
     try:
         seen = look(target, examine=True)
     except ControllerError as error:
@@ -72,18 +72,20 @@ def _one(target: Mapping[str, Any], say: Say, suite: str | None, scale: str | No
         for disk in seen.disks:
             _disk(disk, say)
         for new in confirm.new_disks(target, seen.disks):
-            _lines("will ask", f"make provision CONFIRM={new['serial']}, the first time", say)
+            way = step("provision", confirm=new["serial"])
+            _lines("will ask", f"{way}, the first time", say)
         refusals += [each["sentence"] for each in seen.refused]
         refusals += _doctor(target, seen, say)
         if seen.error is None:
-            say(f"\nsaved for make provision: {_save(target, seen)}")
+            say(f"\nsaved for {step('provision')}: {_save(target, seen)}")
     say("\nCONFIGURATIONS")
     for line in stacks.table(target["configurations"]):
         say(f"  {line}")
     if suite is not None and seen is not None:
         refusals += _suite(target, seen, suite, scale, say)
     if not refusals and one_disk(target):
-        say("\nSUITE  make run SUITE=one-disk answers first: the Opal disk compared with itself.")
+        way = step("run", suite="one-disk")
+        say(f"\nSUITE  {way} answers first: the Opal disk compared with itself.")
     return HostCheck(target["host"], tuple(refusals), tuple(seen.disks if seen else ()))
 
 
@@ -114,7 +116,7 @@ def _suite(
     for cost in found:
         _lines("wear", cost.sentences, say)
         if cost.reason and not target.get("lab"):
-            _lines("will ask", f"make run CONFIRM={cost.serial}, as {cost.reason}", say)
+            _lines("will ask", f"{step('run', confirm=cost.serial)}, as {cost.reason}", say)
     return []
 
 
@@ -122,13 +124,6 @@ def one_disk(target: Mapping[str, Any]) -> bool:
     """Whether the suite `one-disk` can run: its configurations are there, on one disk."""
     wanted = load_suite("one-disk")["configurations"]
     return set(wanted) <= {entry["name"] for entry in target["configurations"]}
-
-
-def _address(target: Mapping[str, Any]) -> str:
-    link = target["ssh"]
-    if link is None:
-        return f"{target['host']} = this machine, whose energy then includes that of the recording"
-    return f"{target['host']} = {link['user']}@{link['host']}, port {link['port']}"
 
 
 def _inventory(target: Mapping[str, Any], say: Say) -> list[str]:
@@ -161,7 +156,7 @@ def _named(
     yield f"disk {role}", disk["by_id"]
     yield "", f"serial {disk['serial']}, {_bytes(disk['size_bytes'])}"
     if disk["erase"] and " " in disk["erase"]:
-        yield "", "WILL BE ERASED as long as it is as `make check` saw it: `erase` gives that up"
+        yield "", "WILL BE ERASED as long as it is as it was checked: `erase` gives that up"
     elif disk["erase"]:
         yield "", "WILL BE ERASED whatever lies on it: `erase` gives it up"
     else:
@@ -181,7 +176,7 @@ def _machine(seen: Look, say: Say) -> None:
     for refusal in seen.refusals:
         _lines("refused", refusal["sentence"], say)
     if seen.error:
-        way_out = " (make provision installs them first)" if missing else ""
+        way_out = " (provisioning installs them first)" if missing else ""
         _lines("refused", seen.error + way_out, say)
 
 

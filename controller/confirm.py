@@ -15,6 +15,7 @@ from typing import Any
 
 from contract import plan as plans
 from contract.errors import ControllerError
+from contract.places import step
 from controller import playbook as inventories
 from controller.look import look
 
@@ -36,8 +37,8 @@ def unconfirmed(
     """Why provisioning may not continue, one sentence for each disk."""
     return [
         f"{described(disk)}: all of that would be lost, and this testbed has not had the disk "
-        f"before; if that is wanted, say make provision CONFIRM={disk['serial']} (several serials "
-        "in quotes, with a space between)"
+        f"before; if that is wanted, say {step('provision', confirm=disk['serial'])} (several "
+        "serials in quotes, with a space between)"
         for disk in new_disks(target, disks)
         if disk["serial"] not in confirmed
     ]

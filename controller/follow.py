@@ -18,6 +18,7 @@ from typing import Any
 from contract import journal
 from contract.errors import ControllerError
 from contract.journal import TERMINAL, Entry
+from contract.places import step
 from contract.plan import Plan
 from controller import progress, remote
 from controller.agent_client import AgentClient, SecretsDelivery
@@ -275,7 +276,7 @@ class FollowLoop:
             return
         raise ControllerError(
             f"The agent on {self._plan.host} ended without closing its journal "
-            f"({unit.last_words or 'it said nothing'}): continue with make resume."
+            f"({unit.last_words or 'it said nothing'}): continue with {step('resume')}."
         )
 
     @contextmanager

@@ -78,10 +78,11 @@ class Address:
 
 @dataclass(frozen=True)
 class Options:
-    """What is said beforehand; `roles` are serial numbers, `give_up` those of disks whose
-    contents may be lost, `meters` and `settings` as they stand on the command line."""
+    """What is said beforehand: `host` is None where the target is this machine, `roles` are serial
+    numbers, `give_up` those of disks whose contents may be lost, `meters` and `settings` as they
+    stand on the command line."""
 
-    host: Address
+    host: Address | None
     roles: Mapping[str, str] = field(default_factory=dict)
     meters: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
@@ -104,7 +105,7 @@ def run(folder: Path, options: Options, ask: Ask | None, say: Say) -> InitResult
             "secrets are kept)."
         )
     meters = [_meter(n, text, options) for n, text in enumerate(options.meters)]
-    seen = ask_target({"ssh": options.host.ssh}, "survey")
+    seen = ask_target({"ssh": options.host and options.host.ssh}, "survey")
     for disk in seen["disks"]:
         _show(disk, say)
     roles = _chosen(seen["disks"], options.roles, ask)
@@ -212,21 +213,47 @@ def usb_ids() -> list[str]:
 
 
 def _meter(number: int, text: str, options: Options) -> dict[str, Any]:
-    """From KIND@PORT=CHANNELS. Raises ControllerError."""
+    """From KIND@PORT=CHANNELS, or the address of one that answers HTTP, which is asked what it is.
+    Raises ControllerError."""
+    if re.match("https?://", text):
+        return _plug(f"meter{number}", *text.partition("=")[::2], options)
     found = re.fullmatch(r"([a-z0-9_]+)@(.+)=([^=]+)", text)
     pairs = [pair.partition(":") for pair in found[3].split(",")] if found else []
     if found is None or not all(own and name for own, _, name in pairs):
         raise ControllerError(
             f"{text!r} names no meter: write KIND@PORT=CHANNELS, as "
-            "smartpower3@usb=0:system,1:drive."
+            "smartpower3@usb=0:system,1:drive, or the http:// address of a plug."
         )
     channels = {own: name for own, _, name in pairs}
     return _entry(f"meter{number}", found[1], found[2], channels, options)
 
 
-def _entry(
-    name: str, kind: str, port: str, channels: Mapping[str, str], options: Options
-) -> dict[str, Any]:
+def _plug(name: str, address: str, channels: str, options: Options) -> dict[str, Any]:
+    """By its profile; without CHANNELS its only one, or the sum of all phases, is `system`."""
+    from instrumentation import network
+    from instrumentation.ports import check_form
+
+    try:
+        check_form(address)
+        profile, own = network.recognised(address)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ControllerError(
+            f"The meter {address} was not recognised ({why}): look whether it answers, or describe "
+            f"it by --meter http@{address}=CHANNELS and --setting (docs/hardware.md)."
+        ) from None
+    whole = [c for c in own if len(own) == 1 or c == "total"]
+    if not channels and not whole:
+        raise ControllerError(
+            f"The meter {address} has the channels {', '.join(own)}: say what they measure, as "
+            f"--meter {address}={own[0]}:system."
+        )
+    entry = _meter(0, f"http@{address}={channels or whole[0] + ':system'}", options)
+    settings = {"profile": profile, **_settings(name, options)}
+    return {**entry, "name": name, "settings": settings}
+
+
+def _settings(name: str, options: Options) -> dict[str, Any]:
     own: dict[str, Any] = {}
     for text in options.settings:
         found = re.fullmatch(r"([A-Za-z0-9_-]+)\.([a-z_]+)=(.*)", text, re.DOTALL)
@@ -234,7 +261,14 @@ def _entry(
             raise ControllerError(f"{text!r} is no setting: write METER.NAME=VALUE.")
         if found[1] == name:
             own[found[2]] = yaml.safe_load(found[3])
+    return own
+
+
+def _entry(
+    name: str, kind: str, port: str, channels: Mapping[str, str], options: Options
+) -> dict[str, Any]:
     entry = {"name": name, "kind": kind, "port": port, "origin": options.origin}
+    own = _settings(name, options)
     return {**entry, "channels": dict(channels), **({"settings": own} if own else {})}
 
 
@@ -292,9 +326,14 @@ def _scalar(value: Any) -> str:
     return f"!unsafe {text}" if "{{" in text or "{%" in text else text
 
 
-def _hosts(host: Address) -> Iterator[str]:
+def _hosts(host: Address | None) -> Iterator[str]:
     yield "---\n# Written by fde init; every variable: ansible/roles/target_spec/README.md.\n"
     yield "targets:\n  hosts:\n    target:\n"
+    if host is None:
+        yield "      # Root's rights come from sudo, which must not ask for a password.\n"
+        yield "      ansible_connection: local\n"
+        yield """      ansible_become: "{{ lookup('ansible.builtin.pipe', 'id -u') != '0' }}"\n"""
+        return
     yield f"      ansible_host: {_scalar(host.host)}\n      ansible_port: {host.port}\n"
     yield f"      ansible_user: {_scalar(host.user)}  # root: it writes disks, reads RAPL\n"
     if host.key:

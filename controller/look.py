@@ -138,10 +138,10 @@ def _unanswered(target: Mapping[str, Any], done: subprocess.CompletedProcess[byt
     name = remote.address(target)
     user = "root" if remote.is_local(target) else target["ssh"]["user"]
     reasons = {
-        NOT_TMPFS: f"{name} has no tmpfs at /run, so nothing can be looked at without writing a "
-        "disk: boot it with systemd.",
+        NOT_TMPFS: f"There is no tmpfs at /run of {name}, so nothing can be looked at without "
+        "writing a disk: boot it with systemd.",
         NO_FOLDER: f"{user} may not write below /run of {name}: set ansible_user: root.",
-        NO_PYTHON: f"{name} has no python3: install it there (apt-get install python3).",
+        NO_PYTHON: f"There is no python3 on {name}: install it there (apt-get install python3).",
         NOT_UNPACKED: f"The agent could not be unpacked below /run of {name}: see that tar is "
         "there and some MiB of /run are free.",
     }

@@ -21,7 +21,7 @@ from contract.errors import ControllerError
 from contract.extensions import ExtensionError
 from contract.files import write_json
 from contract.interrupts import deferred_interrupts
-from contract.places import ROOT
+from contract.places import ROOT, step
 from contract.strict_json import read_object
 from controller import playbook, remote
 from controller.planning import Options
@@ -294,7 +294,7 @@ def run(options: Options) -> bool:
     require_apart(options.targets)
     waiting = [path for path in suites(folder) if not (path / MANIFEST).exists()]
     if not waiting:
-        raise ControllerError(f"{folder} is sealed on every host: make report shows it.")
+        raise ControllerError(f"{folder} is sealed on every host: {step('report')} shows it.")
     named = {_planned_host(path): path for path in waiting}
     for host in named:
         _of_host(options.targets, host, options.inventory)
@@ -308,7 +308,7 @@ def run(options: Options) -> bool:
             print(names.printable(f"{session.host}: {_outcome(session, options.inventory)}"))
     failed = any(session.process.returncode for session in sessions)
     if not failed:
-        print(f"all hosts came through: make report SUITE_DIR={folder}")
+        print(f"all hosts came through: {step('report', folder)}")
     return not failed
 
 
@@ -361,7 +361,7 @@ def _outcome(session: Session, path: Path) -> str:
     if session.process.returncode == 0:
         return f"sealed, {session.folder}"
     said = session.last.removeprefix("fde: ") or "it said nothing"
-    way = f"make resume SUITE_DIR={session.folder} INVENTORY={path}"
+    way = step("resume", session.folder, inventory=path)
     return f"did not come through: {said}\n  continue with: {way}"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from contract.errors import ControllerError
-from contract.places import ANSIBLE, ROOT, build_folder
+from contract.places import ANSIBLE, ROOT, build_folder, step
 from controller import remote
 from controller.names import unknown
 
@@ -103,7 +103,9 @@ def _play(arguments: Sequence[str], output: IO[str] | None) -> Play:
                 check=False,
             )
         except FileNotFoundError:
-            raise ControllerError(f"{_program()} is not there: run make venv.") from None
+            raise ControllerError(
+                f"{_program()} is not there: run `make venv`, or install the package again."
+            ) from None
         lines = [json.loads(line) for line in events.read().splitlines()]
     counts: dict[str, dict[str, int]] = next(
         (line["hosts"] for line in lines if line["event"] == "stats"), {}
@@ -128,7 +130,7 @@ def suite(
         )
         raise ControllerError(
             f"Ansible could not {tag} the suite on {host} ({' '.join(said.split())}); all that it "
-            f"said is in {output_file}. Is the target up and provisioned (make provision)?"
+            f"said is in {output_file}. Is the target up and provisioned ({step('provision')})?"
         )
 
 

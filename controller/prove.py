@@ -13,7 +13,7 @@ from contract import strict_json
 from contract.command_results import ConfigurationProof, HostProofs
 from contract.errors import ControllerError
 from contract.files import write_json
-from contract.places import build_folder
+from contract.places import build_folder, step
 from controller import remote, secrets_file
 from controller import target as stacks
 from controller.names import unknown
@@ -70,7 +70,7 @@ def _why(target: Mapping[str, Any], done: subprocess.CompletedProcess[bytes]) ->
     if lines and lines[-1].startswith("fde: "):
         return lines[-1].removeprefix("fde: ")
     if any("No module named agent" in line for line in lines):
-        return "The agent is not on the target: run make provision."
+        return f"The agent is not on the target: run {step('provision')}."
     return remote.why(target, done)
 
 

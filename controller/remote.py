@@ -14,6 +14,7 @@ from typing import Any
 
 from contract import schema, strict_json
 from contract.errors import ControllerError
+from contract.places import step
 from contract.plan import TargetDocument
 
 LIMIT_S = 30.0
@@ -114,15 +115,16 @@ def read_target(path: Path) -> dict[str, Any]:
         found = strict_json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ControllerError(
-            f"The resolved target {path} cannot be read ({error.strerror}): run make provision."
+            f"The resolved target {path} cannot be read ({error.strerror}): run "
+            f"{step('provision')}."
         ) from None
     except ValueError:
-        raise ControllerError(f"{path} is not JSON: run make provision.") from None
+        raise ControllerError(f"{path} is not JSON: run {step('provision')}.") from None
     try:
         schema.read(TargetDocument, found)
     except ValueError as error:
         raise ControllerError(
-            f"{path} is not a resolved target of this version ({error}): run make provision."
+            f"{path} is not a resolved target of this version ({error}): run {step('provision')}."
         ) from None
     return dict(found)
 
@@ -175,6 +177,13 @@ def is_local(target: Mapping[str, Any]) -> bool:
 def address(target: Mapping[str, Any]) -> str:
     """The target's name or address, for people."""
     return "this machine" if is_local(target) else str(target["ssh"]["host"])
+
+
+def link(target: Mapping[str, Any]) -> str:
+    """How the target is reached, for people."""
+    if is_local(target):
+        return "this machine, whose energy then includes that of the recording"
+    return "{user}@{host}, port {port}".format_map(target["ssh"])
 
 
 def command(target: Mapping[str, Any], remote: Sequence[str]) -> list[str]:

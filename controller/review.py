@@ -10,6 +10,7 @@ from agent import tries
 from contract import journal
 from contract.errors import ControllerError
 from contract.journal import Entry
+from contract.places import step
 from contract.plan import Plan
 from controller.agent_client import AgentClient
 
@@ -92,7 +93,7 @@ def _uncovered(
         if run.run_id in finished:
             raise ControllerError(
                 f"Run {run.run_id} finished, but cannot be used ({run.reason}): fetch the results "
-                "again with make resume."
+                f"again with {step('resume')}."
             )
     readable = {meter.name for meter in suite.meters if meter.samples.columns}
     for name in meters:

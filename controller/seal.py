@@ -18,6 +18,7 @@ from contract import strict_json
 from contract.errors import ControllerError
 from contract.files import sync_folder, write_json
 from contract.interrupts import uninterrupted
+from contract.places import step
 from controller import remote, timing
 from controller.recorders import end_leftovers
 
@@ -39,8 +40,8 @@ def unpack(archive: Path, suite_dir: Path) -> None:
                 _extract(file, Path(temporary))
         except (tarfile.TarError, OSError, ValueError, TypeError) as error:
             raise ControllerError(
-                f"The fetched results are not whole ({error}): fetch them again with make resume "
-                f"SUITE_DIR={suite_dir}."
+                f"The fetched results are not whole ({error}): fetch them again with "
+                f"{step('resume', suite_dir)}."
             ) from None
         came = Path(temporary) / plan.suite_id
         if plans.load(came / "plan.json").sha256 != plan.sha256:
@@ -173,7 +174,7 @@ def _timing(suite_dir: Path) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ControllerError(
             f"What the runs of {suite_dir} took cannot be read ({error}): fetch them again with "
-            f"make resume SUITE_DIR={suite_dir}."
+            f"{step('resume', suite_dir)}."
         ) from None
 
 

@@ -17,6 +17,7 @@ from contract import strict_json
 from contract.errors import ControllerError
 from contract.interrupts import lasting, outliving_the_terminal
 from contract.journal import Entry
+from contract.places import step
 from contract.plan import Plan
 from controller import playbook, remote, review, suite_folder, timing
 from controller import seal as fetch
@@ -89,7 +90,7 @@ def run(suite_dir: Path, target: Mapping[str, Any], inventory: Path, say: Say) -
         except OSError as error:
             raise ControllerError(
                 f"{error.filename or suite_dir} cannot be written ({error.strerror}): fix that, "
-                f"then continue with make resume SUITE_DIR={suite_dir}."
+                f"then continue with {step('resume', suite_dir)}."
             ) from error
 
 
@@ -102,7 +103,7 @@ def _session(
     found = review.review(plan, suite_dir, meters) if sealed else None
     if found is not None and not (found.void or found.repeat):
         raise ControllerError(
-            f"{suite_dir} is sealed, nothing is left to run: make report shows it."
+            f"{suite_dir} is sealed, nothing is left to run: {step('report')} shows it."
         )
     suite_folder.require_room(suite_dir)
     there = agent.identity()
@@ -135,7 +136,7 @@ def _until_complete(session: Session) -> None:
         if last.state == "suite-failed":
             raise ControllerError(
                 f"The agent gave up: {last.detail or 'it gave no reason'} What was measured is in "
-                f"{session.suite_dir}; correct it and continue with make resume."
+                f"{session.suite_dir}; correct it and continue with {step('resume')}."
             )
         found = review.review(session.plan, session.suite_dir, session.meters)
         review.ask(session.agent, found, session.board.note)
@@ -186,7 +187,7 @@ def _salvage(session: Session) -> None:
     if not stopped:
         note(f"{session.plan.host} was not told to stop: the agent continues there by itself")
     if not came:
-        note("nothing more was brought over; it stays on the target until make resume")
+        note(f"nothing more was brought over; it stays on the target until {step('resume')}")
 
 
 def _fetch(session: Session) -> None:

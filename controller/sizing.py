@@ -17,6 +17,7 @@ from typing import Any
 from contract import names
 from contract.errors import AgentError, ControllerError
 from contract.journal import PRECONDITIONED, SKIPPED, Entry, last_states, read
+from contract.places import step
 from contract.strict_json import read_object
 from controller import timing
 from controller.progress import NS, minutes
@@ -307,7 +308,7 @@ def _cost_s(plan: Mapping[str, Any], known: Seen, run: Mapping[str, Any]) -> flo
     if not same:
         raise ControllerError(
             f"How long {name} takes at these sizes was never seen on {plan['host']}: run one block "
-            f"first (make run SUITE={plan['suite']} BLOCKS=1{_scale(plan)})."
+            f"first ({step('run', suite=plan['suite'], blocks=1, scale=_scale(plan))})."
         )
     means = {key[2]: fmean(costs) for key, costs in same.items()}
     return rests_s(plan) + means.get(stack, max(means.values()))
@@ -328,7 +329,7 @@ def _further_s(plan: Mapping[str, Any], known: Seen, costs: Mapping[str, float])
 
 def _scale(plan: Mapping[str, Any]) -> str:
     name, colon, _ = str(plan.get("scale", "")).partition(": ")
-    return f" SCALE={name}" if colon and " " not in name else ""
+    return name if colon and " " not in name else ""
 
 
 def _switch_s(known: Seen, configuration: str) -> float:
@@ -355,14 +356,12 @@ def read_pilot(folder: Path) -> Pilot:
     require_plain(folder)
     path = folder / "next.json"
     if not path.exists():
-        raise ControllerError(
-            f"{folder} has no next.json: make report SUITE_DIR={folder} writes it."
-        )
+        raise ControllerError(f"{folder} has no next.json: {step('report', folder)} writes it.")
     found = read_object(path)
     if found.get("format") != PILOT_FORMAT:
         raise ControllerError(
-            f"{path} is not of the format {PILOT_FORMAT!r}: make report SUITE_DIR={folder} makes "
-            "it again."
+            f"{path} is not of the format {PILOT_FORMAT!r}: {step('report', folder)} "
+            "makes it again."
         )
     blocks, seen = found.get("blocks"), found.get("from_blocks")
     if not isinstance(blocks, int) or not isinstance(seen, int) or seen < PILOT_BLOCKS:

@@ -16,6 +16,7 @@ from agent.storage.base import NOBODY
 from contract.errors import AgentError, ControllerError
 from contract.files import write_json
 from contract.parameters import Parameter, ParameterValue, described
+from contract.places import step
 from contract.plan import DATA_OFFSET_BYTES, TARGET_FORMAT, Disk, Extent
 from controller import declared
 from controller.suites import on_disk
@@ -165,7 +166,7 @@ def _erase_broken(role: str, serial: str, erase: Any, *, lab: bool) -> Iterator[
     elif not seen and not lab:
         yield (
             f"disk {role} has erase {erase!r}, which gives up whatever may lie there on any day: "
-            "take it out, look at what make check says, and put in the erase that it prints"
+            f"take it out, look at what {step('check')} says, and put in the erase that it prints"
         )
     elif seen and not re.fullmatch(r"[0-9a-f]{12}", seen):
         yield (

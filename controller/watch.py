@@ -16,6 +16,7 @@ from agent import lock
 from contract import names, plan
 from contract.errors import ControllerError
 from contract.journal import Entry
+from contract.places import step
 from contract.strict_json import read_object
 from controller import many, playbook, remote, status_page, suite_folder
 from controller.follow import LinkEvents, follow, follow_command
@@ -74,12 +75,12 @@ class LocalSuite(Source):
         folder = self._folder
         if (folder / MANIFEST).exists():
             return True, (
-                f"{folder} has ended: make summary SUITE_DIR={folder} says what ran, "
-                f"make report SUITE_DIR={folder} what it took."
+                f"{folder} has ended: {step('summary', folder)} says what ran, "
+                f"{step('report', folder)} what it took."
             )
         return False, (
             f"No session works on {folder}, and it is not sealed: "
-            f"make resume SUITE_DIR={folder} continues with it."
+            f"{step('resume', folder)} continues with it."
         )
 
 
@@ -110,8 +111,8 @@ class RemoteSuite(Source):
             return False, self._failure
         last = self._entries[-1]
         return last.state == "suite-finished", (
-            f"{self.name} has ended on {self.host} ({last.detail or last.state}): make summary "
-            "and make report on the controller say what came of it."
+            f"{self.name} has ended on {self.host} ({last.detail or last.state}): "
+            f"{step('summary')} and {step('report')} on the controller say what came of it."
         )
 
     def _follow(self) -> None:
@@ -159,8 +160,8 @@ def run(
         if not found:
             nor = f", nor on the targets of {inventory_path}" if inventory_path else ""
             raise ControllerError(
-                f"No suite runs here{nor}: make run starts one, make summary says what came of the "
-                "newest."
+                f"No suite runs here{nor}: {step('run')} starts one, {step('summary')} says what "
+                "came of the newest."
             )
         linger_s = 0.0
         if serve and any(source.alive() for source in found):

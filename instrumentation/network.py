@@ -28,9 +28,12 @@ from urllib.request import parse_http_list, parse_keqv_list
 from contract.errors import AgentError
 from contract.private import read_secret
 from instrumentation.clock import monotonic_ns
-from instrumentation.meters.answers import MOST_BODY_BYTES, envelope
+from instrumentation.meters.answers import MOST_BODY_BYTES, Answer, Answers, envelope
 from instrumentation.meters.base import Meter
+from instrumentation.meters.http import PROFILES
+from instrumentation.meters.json_paths import value_at
 from instrumentation.meters.mqtt import FRESH, RETAINED
+from instrumentation.meters.networked import AnswerError, document
 from instrumentation.ports import PortError, form_of
 from instrumentation.transports import QueryTransport, Transport
 
@@ -58,6 +61,38 @@ def opened(address: str, meter: Meter) -> Transport:
     if form.startswith("mqtt"):
         return MqttTransport(host, port, tls=tls, secret=secret)
     return SnmpTransport(host, port, community=secret or "public")
+
+
+def recognised(address: str) -> tuple[str, tuple[str, ...]]:
+    """The profile of the plug or meter that answers HTTP at an address, and those of its channels
+    that give a power: each profile's question is asked once, without a login. Raises OSError."""
+    url, why = urlsplit(address), "it answers as none of the known devices"
+    for name, profile in PROFILES.items():
+        if "{entity}" in profile.path:
+            continue  # only its owner knows which
+        with contextlib.closing(
+            HttpTransport(
+                url.hostname or "",
+                url.port or _USUAL_PORTS[url.scheme],
+                tls=url.scheme == "https",
+                login=profile.login,
+                secret="",
+            )
+        ) as wire:
+            wire.write(f"GET {profile.path.format(id=0)}\n".encode("ascii"))
+            answer = next(Answers().add(wire.read(ANSWER_LIMIT_S)[1], 0), None)
+        if not isinstance(answer, Answer):
+            continue
+        if answer.label[:3] in ("401", "403"):
+            why = "it wants a login"
+        places = profile.places
+        with contextlib.suppress(AnswerError):
+            found = document(answer.body)
+            own = [c for c, at in places.power.items() if value_at(found, at) is not None]
+            places.reading(found, dict.fromkeys(own, ""), counter=False)
+            if own:
+                return name, tuple(own)
+    raise PortError(errno.ENODEV, why)
 
 
 class HttpTransport(QueryTransport):

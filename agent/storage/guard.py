@@ -24,7 +24,7 @@ from agent.storage.facts import (
 )
 from contract.errors import AgentError
 from contract.journal import Fact
-from contract.places import MOUNT_POINT
+from contract.places import MOUNT_POINT, step
 from contract.plan import Disk
 
 MAPPING = "fde-data"
@@ -54,7 +54,9 @@ class _Says(NamedTuple):
     subject: str = "Disk {role} ({by_id}, {path}) "
 
 
-_REVERT = "revert it by its PSID if nothing on it is needed (make teardown PSID_REVERT={serial})"
+_REVERT = (
+    f"revert it by its PSID if nothing on it is needed ({step('teardown', psid_revert='{serial}')})"
+)
 _ALLOW = (
     "choose another disk, or, if nothing on it is needed, allow it in the inventory "
     '(erase: "{serial} {print}")'
@@ -148,10 +150,10 @@ SAYS: Mapping[str, _Says] = {
     ),
     "changed": _Says(
         "changed since it was looked at ({differing})",
-        "find out who else writes it, then run make check again",
+        f"find out who else writes it, then run {step('check')} again",
     ),
     "changed-since-check": _Says(
-        "changed since it was checked", "run make check again, and see what is on it now"
+        "changed since it was checked", f"run {step('check')} again, and see what is on it now"
     ),
     "extent-begin": _Says(
         "the data would begin {found} bytes into the partition", "let it begin at {wanted}", ""

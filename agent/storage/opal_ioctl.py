@@ -15,6 +15,7 @@ from typing import ClassVar
 from agent.causes import CauseError
 from agent.storage import secrets
 from agent.storage.secrets import ADMIN1, PSID, SID
+from contract.places import step
 
 _WRITE, _READ = 1, 2
 _KEY = struct.Struct("<BB6x256s")  # locking range, key length, key
@@ -79,10 +80,10 @@ class OpalError(CauseError):
         "stays-unlocked": "The range of {by_id} stays unlocked: power-cycle the drive.",
         "no-opal": "{by_id} offers no Opal: choose a self-encrypting disk.",
         "shadowed": "{by_id} hides its start behind an MBR shadow: revert the drive "
-        "(make teardown PSID_REVERT={serial}), then provision again.",
+        f"({step('teardown', psid_revert='{serial}')}), then provision again.",
         "not-taken": "{by_id} did not accept ownership or our PIN ({error}) Each try counts "
         "against the drive's limit: put the PIN it was owned with into the secrets, or erase "
-        "the drive by its PSID: make teardown PSID_REVERT={serial}.",
+        f"the drive by its PSID: {step('teardown', psid_revert='{serial}')}.",
         "no-psid": "To revert {device} by its PSID, put the PSID from the drive's label into the "
         "secrets as sed_psid: nothing was tried.",
     }

@@ -13,6 +13,7 @@ from agent.lock import RUN
 from agent.storage import devices
 from contract import private
 from contract.files import write_json
+from contract.places import step
 from contract.strict_json import read_object
 
 PLACE = RUN / "pin-tries.json"
@@ -74,7 +75,7 @@ class Login:
             return f"Compare sed_psid with the drive's label, {off}, then try again."
         return (
             f"Put the PIN it was owned with into the secrets and {off}, or erase the drive by its "
-            f"PSID: make teardown PSID_REVERT={self.serial or '<serial>'}."
+            f"PSID: {step('teardown', psid_revert=self.serial or '<serial>')}."
         )
 
 
@@ -100,7 +101,8 @@ class SecretsError(CauseError):
     SAYS: ClassVar[Mapping[str, str]] = {
         "open": "{path} is open to other users: chmod 600 it.",
         "unreadable": "The secrets {path} cannot be read ({error}): they live in memory and are "
-        "gone after a reboot. A session of the controller places them; else make resume does.",
+        "gone after a reboot. A session of the controller places them; else "
+        f"{step('resume')} does.",
         "not-json": "The secrets {path} are not JSON: push them again.",
         "not-object": "The secrets {path} are not a JSON object: push them again.",
         "not-line": "The secret {key} in {path} is missing or not one line: set it.",

@@ -23,6 +23,7 @@ from analysis.suite.manifest import MANIFEST, check
 from analysis.suite.records import DRIFT_CHECK, MEASURED, Run, Suite
 from analysis.suite.samples import SamplesError
 from analysis.suite.suite_folder import read
+from contract.places import step
 
 WIDTH = 80
 AROUND_NS = (
@@ -218,8 +219,8 @@ def _headline(suite: Suite, energy: pl.DataFrame | None) -> str:
 
 def _next(suite: Suite, told: IncidentLog, energy: pl.DataFrame | None, folder: Path) -> str:
     """The one step that comes next; its command is never cut."""
-    step, why = _step(suite, told, energy)
-    command = f"next: make {step} SUITE_DIR={folder}"
+    name, why = _step(suite, told, energy)
+    command = f"next: {step(name, folder)}"
     both = f"{command} ({why})"
     return both if len(both) <= WIDTH else command
 

@@ -22,6 +22,7 @@ from contract import documents, names, schema, strict_json
 from contract import journal as journals
 from contract import plan as plans
 from contract.journal import SKIPPED, Entry
+from contract.places import step
 from instrumentation.sources.counter import Reading
 from instrumentation.sources.zones import not_counted
 
@@ -168,7 +169,9 @@ def rapl_samples(suite: Suite, run_id: str) -> dict[str, list[Reading]]:
 
 def _plan(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
-        raise SuiteError(f"There is no suite folder {folder}: name one that `make run` has made.")
+        raise SuiteError(
+            f"There is no suite folder {folder}: name one that `{step('run')}` has made."
+        )
     if strange := names.stranger(folder):
         raise SuiteError(
             f"In {folder}, {strange}, and a suite has files and folders alone: take it out."

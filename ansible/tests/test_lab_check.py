@@ -91,7 +91,7 @@ def without_python(controller: Any) -> Iterator[Any]:
 
 
 def test_a_target_without_python_is_told(without_python: Any, tmp_path: Path) -> None:
-    assert "has no python3: install it there" in look(without_python, tmp_path)
+    assert "There is no python3 on" in look(without_python, tmp_path)
 
 
 @pytest.fixture

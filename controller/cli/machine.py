@@ -105,7 +105,12 @@ def init(
         typer.Argument(metavar="FOLDER", help="To be written: hosts.yml and what goes with it."),
     ],
     *,
-    host: Annotated[str, typer.Option(help="The target, as ssh takes it: [USER@]HOST[:PORT].")],
+    host: Annotated[
+        str | None, typer.Option(help="The target, as ssh takes it: [USER@]HOST[:PORT].")
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="The target is this machine; root's rights by sudo.")
+    ] = False,
     key: Annotated[
         Path | None, typer.Option(exists=True, help="The private key by which it lets you in.")
     ] = None,
@@ -132,7 +137,9 @@ def init(
     meter: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KIND@PORT=CHANNELS", help="As smartpower3@usb=0:system,1:drive; repeated."
+            metavar="METER",
+            help="KIND@PORT=CHANNELS, as smartpower3@usb=0:system,1:drive, or http://ADDRESS of a "
+            "plug, which is asked what it is; repeated.",
         ),
     ] = None,
     setting: Annotated[
@@ -156,9 +163,11 @@ def init(
     """Look at a target and at the meters here, and write an inventory; no disk is touched."""
     from controller import init as writing
 
+    if (host is not None) == local:
+        raise ControllerError("Name the target by --host [USER@]HOST[:PORT], or say --local.")
     ask = None if yes or as_json or not sys.stdin.isatty() else writing.at_terminal
     options = writing.Options(
-        host=writing.Address.of(host, key, known_hosts, tuple(ssh_option or ())),
+        host=writing.Address.of(host, key, known_hosts, tuple(ssh_option or ())) if host else None,
         roles=writing.named_disks(plain, sed, words(disk)),
         meters=tuple(meter or ()),
         settings=tuple(setting or ()),

@@ -22,6 +22,8 @@ Made from the commands by `python -m controller.cli.man --markdown`: change thes
 `fde COMMAND --help` says the same, `fde --install-completion` completes names in your shell. In a
 checkout `.venv/bin/python -m controller` is the same program, and `make` calls it.
 
+![The help page of fde: its commands by subject, examples, exit status, environment](fde-help.svg)
+
 With `--json` a command prints one document alone on standard output, by the schema that is named,
 and its text on standard error. Suites are written to `data/suites` in a checkout, elsewhere to
 `fde-suites` in the current folder, or where `--out` says.

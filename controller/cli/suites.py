@@ -11,7 +11,7 @@ import typer
 
 from contract.command_results import SuiteResult
 from contract.errors import AgentError, ControllerError
-from contract.places import suites_folder
+from contract.places import step, suites_folder
 from controller.cli.output import (
     AnyInventory,
     Inventory,
@@ -254,7 +254,7 @@ def _continuable(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"make resume SUITE_DIR={folder}") from None
+        raise KeyboardInterrupt(step("resume", folder)) from None
 
 
 def _say_where_time_went(suite_dir: Path) -> None:

@@ -16,6 +16,7 @@ from agent import sleep
 from contract.command_results import DiagnosisResult, DoctorResult, HostDiagnoses
 from contract.errors import ControllerError
 from controller import playbook as inventories
+from controller import remote
 from controller.doctor import noise as noises
 from controller.doctor import probe
 from controller.doctor.diagnosis import Diagnosis, Host, Row, Scene, not_made, passed, split
@@ -120,8 +121,7 @@ def run(
         lines(name, own, say)
         hosts.append(_result(name, own))
     for target in found.targets:
-        link = target["ssh"]
-        address = f"{target['host']} = {link['user']}@{link['host']}, port {link['port']}"
+        address = f"{target['host']} = {remote.link(target)}"
         own = [passed("inventory", "Its types and rules hold.")]
         own += diagnose(examine(target, out, noise_s=noise_s, **of))
         lines(address, own, say)

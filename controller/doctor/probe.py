@@ -37,7 +37,7 @@ class Probe:
 
 def probe(meter: Mapping[str, Any]) -> Probe:
     """Hear one entry of `meters`; never raises for what is wrong with a meter."""
-    from instrumentation.ports import Lookup
+    from instrumentation.ports import Lookup, is_network
     from instrumentation.recorder import Recorder
     from instrumentation.recorder_port import MeterConfig, RecorderError
 
@@ -48,7 +48,8 @@ def probe(meter: Mapping[str, Any]) -> Probe:
         return Probe("settings", str(error))
     try:
         device = Lookup(config.port, driver.usb_ids).device()
-        os.close(os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC))
+        if not is_network(device):
+            os.close(os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:
         return Probe("port", _cannot_open(config, error), error.errno or 0)
     heard_s = max(LEAST_S, RECORDS * driver.period_s)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.preflight import self_encrypting
+from controller import remote
 from controller.doctor.diagnosis import Diagnosis, Scene, not_made, passed, split
 
 # Refusals of agent.preflight by the diagnosis that tells of them.
@@ -19,10 +20,12 @@ _CODES = {
 
 
 def ssh(scene: Scene) -> Iterator[Diagnosis]:
-    link = scene.target["ssh"]
     if scene.look is None:
         yield Diagnosis("ssh", "fail", *split(scene.unreached))
+    elif remote.is_local(scene.target):
+        yield passed("ssh", "The target is this machine; SSH is not used.")
     else:
+        link = scene.target["ssh"]
         yield passed("ssh", f"{link['user']}@{link['host']} answers.")
 
 

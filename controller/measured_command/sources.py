@@ -237,7 +237,7 @@ def nothing_found(refused: Mapping[str, str]) -> str:
         "RAPL (powercap, perf_event), a battery that is being discharged, energy and power sensors "
         "(hwmon) and NVIDIA's library (NVML)"
     )
-    ways = "name a meter with --meter, or try it in the virtual lab (`make lab`)"
+    ways = "name a meter with --meter, or try it in the virtual lab (`make lab` in a checkout)"
     there = [
         said
         for name, said in refused.items()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from contract import schema
+from contract import places, schema
 from contract.command_results import COMMANDS
 from contract.errors import ControllerError
 from contract.places import ANSIBLE, ROOT
@@ -195,3 +197,42 @@ def test_the_help_needs_none_of_the_heavy_libraries() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.stderr.strip() == "[]"
+
+
+def steps() -> Iterator[tuple[str, str, ast.Call]]:
+    """Every step that a message names: where, its name, and how."""
+    for package in ("agent", "analysis", "controller"):
+        for path in sorted((places.ROOT / package).rglob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(text)) if "contract.places import" in text else ():
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "step":
+                    first = node.args[0]
+                    name = first.value if isinstance(first, ast.Constant) else "report"
+                    yield f"{path.name}:{node.lineno}", str(name), node
+
+
+def test_the_way_out_is_one_that_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With make in a checkout, with fde elsewhere."""
+    makefile = (places.ROOT / "Makefile").read_text(encoding="utf-8")
+    known, found = man.commands(), list(steps())
+    assert len(found) > 20
+    for where, name, call in found:
+        options = {str(keyword.arg): "x" for keyword in call.keywords}
+        folder = "FOLDER" if len(call.args) > 1 else ""
+        offered = [left for left, _ in man.parameters(known[name])]
+        monkeypatch.setattr(places, "CHECKOUT", False)
+        fde = places.step(name, folder, **options).split()
+        assert fde[:2] == ["fde", name]
+        for word in fde[2:]:
+            if word.startswith("--"):
+                assert any(word in re.split("[`, ]+", left) for left in offered), (
+                    where,
+                    word,
+                    offered,
+                )
+        assert not folder or any("SUITE_DIR" in left for left in offered), where
+        monkeypatch.setattr(places, "CHECKOUT", True)
+        make = places.step(name, folder, **options).split()
+        assert f"\n{name}: " in makefile, where
+        for word in make[2:]:
+            assert f"({word.partition('=')[0]})" in makefile, (where, word)

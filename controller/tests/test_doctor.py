@@ -141,6 +141,13 @@ def test_a_sound_machine_is_told_of_nothing(sound: Scene) -> None:
     assert of(found, "not_made") == [("resolution", "not_made")]
 
 
+def test_a_target_that_is_this_machine_is_examined_as_another(sound: Scene) -> None:
+    found = doctor.diagnose(replace(sound, target={**sound.target, "ssh": None}))
+    require_form(found)
+    assert of(found, "fail", "warn") == []
+    assert any("this machine" in one.sentence for one in found if one.code == "ssh")
+
+
 def test_what_a_machine_that_is_not_reached_cannot_tell_is_not_made(sound: Scene) -> None:
     found = doctor.diagnose(replace(sound, look=None, unreached="h cannot be reached: see sshd."))
     require_form(found)

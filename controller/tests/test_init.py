@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from contract.errors import ControllerError
 from controller import init, playbook
 from controller.init import Address, Options
+from instrumentation.meters.http import PROFILES
+from instrumentation.simulators.http import HttpSimulator
+from instrumentation.tests.test_network import on_the_network
 
 
 def survey(serial: str, **changes: Any) -> dict[str, Any]:
@@ -154,3 +158,53 @@ def test_a_meter_that_cannot_be_meant_is_refused_first(
 ) -> None:
     with pytest.raises(ControllerError, match=r"names no meter|is no setting"):
         init.run(build, Options(HOST, **options), None, lambda _: None)
+
+
+def test_this_machine_is_a_target_of_its_own(build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def survey_of(*of: Any) -> dict[str, Any]:
+        asked.append(of)
+        return {"disks": [PLAIN, SED]}
+
+    monkeypatch.setattr(init, "ask_target", survey_of)
+    init.run(build, Options(None, meters=(METER,), give_up=("S1",)), None, lambda _: None)
+    assert asked == [({"ssh": None}, "survey")]
+    resolved = playbook.resolve(build)
+    (target,) = resolved.targets
+    assert target["ssh"] is None and not resolved.refused
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name != "home-assistant"])
+def test_a_plug_is_recognised_by_what_it_answers(
+    profile: str, build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen(monkeypatch, PLAIN)
+    monkeypatch.setattr(init, "_refused", lambda _: [])
+    with on_the_network(HttpSimulator(profile)) as plug:
+        channels = "=b:system" if profile == "shelly-em" else ""
+        plugs = (plug.address + channels,)
+        options = Options(HOST, meters=plugs, settings=("meter0.id=0",))
+        said: list[str] = []
+        init.run(build, options, None, said.append)
+    variables = (build / "group_vars" / "targets.yml").read_text(encoding="utf-8")
+    (meter,) = yaml.safe_load(variables)["fde_meters"]
+    assert (meter["kind"], meter["port"]) == ("http", plug.address)
+    assert meter["settings"] == {"profile": profile, "id": 0}
+    assert list(meter["channels"].values()) == ["system"]
+    assert any(line.startswith("meter meter0: system ") for line in said), said
+
+
+def test_what_is_no_known_plug_is_told_with_the_way_out(build: Path) -> None:
+    with (
+        on_the_network(HttpSimulator("generic")) as other,
+        pytest.raises(ControllerError, match=r"none of the known.*http@http://"),
+    ):
+        init.run(build, Options(HOST, meters=(other.address,)), None, lambda _: None)
+    with pytest.raises(ControllerError, match="was not recognised"):  # nobody is there any more
+        init.run(build, Options(HOST, meters=(other.address,)), None, lambda _: None)
+    with (
+        on_the_network(HttpSimulator("shelly-switch"), secret="admin:x") as locked,
+        pytest.raises(ControllerError, match="wants a login"),
+    ):
+        init.run(build, Options(HOST, meters=(locked.address,)), None, lambda _: None)

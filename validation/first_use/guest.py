@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from controller.init import ASSETS
-from lab import ssh
+from lab import lifecycle, ssh
 from lab.state import REPOSITORY, Layout
 
 LAB = REPOSITORY / "build" / "lab-first-use"
@@ -87,3 +91,17 @@ class Guest:
             },
             "assumptions": {"currency": "USD"},
         }
+
+
+@contextmanager
+def foreign() -> Iterator[Guest]:
+    """A guest of the bench's own, or the one whose folder FDE_FIRST_USE_LAB names."""
+    if given := os.environ.get("FDE_FIRST_USE_LAB"):
+        yield Guest.of(Path(given))
+        return
+    layout = Layout(LAB)
+    lifecycle.up(layout, lambda line: print(line, file=sys.stderr), lifecycle.LabOptions())
+    try:
+        yield Guest.of(LAB)
+    finally:
+        lifecycle.down(layout)

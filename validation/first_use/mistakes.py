@@ -15,8 +15,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,10 +26,9 @@ from contract.errors import LabError
 from contract.files import write_json
 from instrumentation.simulators import registry
 from instrumentation.simulators.play import Player, SimulatedPort
-from lab import lifecycle
-from lab.state import REPOSITORY, Layout
+from lab.state import REPOSITORY
 from validation.bench import FOLDER, Figure, at_least, at_most
-from validation.first_use.guest import BACK, LAB, OVER, Guest
+from validation.first_use.guest import BACK, OVER, Guest, foreign
 
 REAL, STAND_IN = "real", "stand-in"
 ASSETS = "/usr/share/fde-testbed"
@@ -190,8 +189,12 @@ ROUNDS: tuple[tuple[Mistake, ...], ...] = (
         ),
         Mistake(
             *("database server that runs", "services", "postgresql", STAND_IN),
-            guest="systemd-run --quiet --collect --unit=postgresql sleep 3600",
-            back="systemctl stop postgresql",
+            # Not by systemd-run: a transient unit could not be started again, and is left alone.
+            guest="printf '[Service]\\nExecStart=sleep 3600\\n' "
+            ">/run/systemd/system/postgresql.service; systemctl daemon-reload; "
+            "systemctl start postgresql",
+            back="systemctl stop postgresql; rm /run/systemd/system/postgresql.service; "
+            "systemctl daemon-reload",
         ),
         Mistake(
             *("busy machine", "load", "runs on the target"),
@@ -360,7 +363,7 @@ def measure(quick: bool = False) -> list[Figure]:
     if os.geteuid():
         raise LabError("The bench of first use needs root, for a mount namespace: run it as root.")
     rounds = ROUNDS[-2:] if quick else ROUNDS
-    with _lab() as guest, tempfile.TemporaryDirectory(prefix="fde-first-") as name:
+    with foreign() as guest, tempfile.TemporaryDirectory(prefix="fde-first-") as name:
         false = [
             one
             for one in _looked(_patient(guest, Path(name)))
@@ -382,20 +385,6 @@ def measure(quick: bool = False) -> list[Figure]:
         ),
         at_most("false alarms on the sound machine", len(false), "", 0),
     ]
-
-
-@contextmanager
-def _lab() -> Iterator[Guest]:
-    """A guest of the bench's own, or the one whose folder FDE_FIRST_USE_LAB names."""
-    if given := os.environ.get("FDE_FIRST_USE_LAB"):
-        yield Guest.of(Path(given))
-        return
-    layout = Layout(LAB)
-    lifecycle.up(layout, lambda line: print(line, file=sys.stderr), lifecycle.LabOptions())
-    try:
-        yield Guest.of(LAB)
-    finally:
-        lifecycle.down(layout)
 
 
 def _patient(guest: Guest, folder: Path) -> Patient:
