@@ -42,9 +42,8 @@ def measured(found: Results) -> str:
     """What was measured on which machine and disks, by what, and how often, in one sentence."""
     suite = found.suite
     there = set(found.summary["component"])
-    parts = [words.name_of(name) for name in (SYSTEM, "drive", "package", "dram") if name in there]
-    if not {"package", "dram"} & there and "package-0" in there:
-        parts.append(words.name_of("package-0"))
+    package = "package" if "package" in there else "package-0"
+    parts = [words.name_of(name) for name in (SYSTEM, "drive", package, "dram") if name in there]
     known = suite.before.get("cpu")
     cpu = str(known.get("model") or "") if isinstance(known, Mapping) else ""
     facts = [cpu, say("answer.disks", disks=", ".join(disks.models(suite)))]

@@ -93,10 +93,17 @@ class Explaining:
             if found and not any(a < found.end() and found.start() < b for a, b, _ in places):
                 places.append((found.start(), found.end(), term))
                 del self._left[term.name]
-        for start, end, term in sorted(places, key=lambda place: -place[0]):
+        for start, last, term in sorted(places, key=lambda place: -place[0]):
+            end = last
             button = f'<button type="button" class="term" popovertarget="{escape(term.anchor)}">'
-            html = f"{html[:start]}{button}{html[start:end]}</button>{html[end:]}"
+            mark = f"{button}{html[start:end]}</button>"
+            if stop := _STOP.match(html, end):  # else a line could begin with it
+                mark, end = f'<span class="whole">{mark}{stop[0]}</span>', stop.end()
+            html = f"{html[:start]}{mark}{html[end:]}"
         return Markup(html)
+
+
+_STOP = re.compile(r"[.,;:)]+")
 
 
 @cache

@@ -110,7 +110,7 @@ def draw_overall(
         return Entry(suite.label(name), (Line((c.ratio, c.low, c.high), look, hollow),))
 
     baseline = suite.label(suite.baseline or "")
-    layout = Layout(most=40, line_in=0.3, around_in=0.85, free=0, top=0.4, width_in=5.6)
+    layout = Layout(most=40, line_in=0.3, around_in=0.85, free=0, top=0.4, width_in=4.5)
     groups = [("", [entry(name, c) for name, c in compared.items()])]
     texts = f"Energy against {baseline}", f"{words.name_of(component)} against {baseline} (%)"
     return next(iter(_sheets(groups, layout, suite.margin, texts, origin)), None)
