@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,6 @@ from analysis.report.view import Columns, Matrix, Page, Paragraph, Picture, Sect
 from analysis.stats.results import Results
 from analysis.tests.known import known
 from analysis.tests.pages import OWN_SCRIPTS, Parsed, live_markup, pieces, text_of
-from contract.places import REPOSITORY
 
 # What somebody asks to whom the report was forwarded, and what answers it where it can be found by
 # a program. What to choose is the twelfth: the reader's own, from the cost and the payback.
@@ -36,6 +36,7 @@ QUESTIONS = {
     "How sure is that?": r"95 % interval [+−±][\d.]+ % to",
     "Does the dearer drive pay for itself?": "drive (pays|does not pay)|[Pp]ayback|[Rr]epaid",
 }
+ROOT = Path(__file__).parents[2]
 LONGEST = 1400  # characters of three paragraphs: what 390 × 844 pixels hold below the heading
 
 
@@ -89,7 +90,7 @@ def test_a_term_is_explained_where_it_first_appears() -> None:
 
 
 def test_every_term_is_in_the_glossary_and_leads_to_its_meaning() -> None:
-    glossary = (REPOSITORY / "docs" / "glossary.md").read_text(encoding="utf-8")
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     entries = " ".join(re.findall(r"\*\*(.+?)\*\* \|", glossary)) + " modelled synthetic"
     names = [term.name for term in texts.catalogue().terms]
     assert len(names) > 20
@@ -99,7 +100,8 @@ def test_every_term_is_in_the_glossary_and_leads_to_its_meaning() -> None:
 def test_another_language_may_be_filled_in_part(tmp_path: Path) -> None:
     (tmp_path / "en.yml").write_text((texts.FOLDER / "en.yml").read_text(encoding="utf-8"))
     (tmp_path / "de.yml").write_text(
-        "texts: {section.answer: Die Antwort}\nterms: {block: {forms: [Block], text: Einmal alles.}}"
+        "texts: {section.answer: Die Antwort}\n"
+        "terms: {block: {forms: [Block], text: Einmal alles.}}\n"
     )
     found = texts.catalogue("de", tmp_path)
     assert found.language == "de"
@@ -191,7 +193,7 @@ def test_other_sources_have_a_table_and_what_they_see(found: Results) -> None:
     ],
 )
 def test_cells_are_sorted_by_their_figures(text: str, value: float | None) -> None:
-    node = pytest.importorskip("shutil").which("node")
+    node = shutil.which("node")
     if node is None:
         pytest.skip("node is missing: the script's reading of figures is not tried")
     script = (render.TEMPLATES / "report.js").read_text(encoding="utf-8")
