@@ -52,7 +52,7 @@ def measured(found: Results) -> str:
     means = [f"the meter {meter.kind}" for meter in suite.meters]
     means += ["RAPL"] * any(run.phases and run.phases[0].counters for run in suite.runs)
     names = suite.configurations
-    labels = [suite.label(name) for name in names]
+    labels = [suite.label(name) for name in names] or ["no configuration"]
     void = f"{count(len(suite.void), 'run')} void" if suite.void else "none void"
     return say(
         "answer.measured",
