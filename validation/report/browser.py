@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from analysis.report.build import build
 from validation.bench import Figure, at_most
@@ -62,7 +63,7 @@ new Promise((resolve) => {
 class Tab:
     """A page of Chromium, spoken to by its DevTools protocol."""
 
-    socket: ClientConnection
+    socket: Connection
     asked: int = 0
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
