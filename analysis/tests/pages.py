@@ -193,3 +193,10 @@ def live_markup(page: str) -> str:
     if guests.script is not None:
         return "<script> that does not end"
     return guests.found[0] if guests.found else ""
+
+
+def without_own(page: str) -> str:
+    """A page's HTML less our own scripts."""
+    for script in OWN_SCRIPTS:
+        page = page.replace(f"<script>{script}</script>", "")
+    return page
